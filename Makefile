@@ -1,0 +1,61 @@
+# Everything that a person types. `make help` lists it. The same verbs are `workbench <verb>` inside .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+# --world, --param …: make run ARGS="10_outbox --world cluster"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo up status run lab doctor test drill bench down clean lock
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Python packages, then jars; nothing is fetched twice
+	@$(BIN)/workbench install
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v=sys.version_info[:2]; sys.exit(0 if (3,10)<=v<=(3,12) else f"Python {v[0]}.{v[1]} found, 3.10 to 3.12 needed: make PYTHON=python3.11 …")'
+	@echo "installing Python packages into .venv (about two minutes the first time) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $(STAMP)
+
+demo: $(STAMP) ## install, start the stack, run the outbox walkthrough, write the report
+	@$(BIN)/workbench demo $(ARGS)
+
+up: $(STAMP) ## start the stack
+	@$(BIN)/workbench up $(ARGS)
+
+status: $(STAMP) ## what runs, on which port, with how much memory
+	@$(BIN)/workbench status $(ARGS)
+
+run: $(STAMP) ## run notebooks headless: make run ARGS="10_outbox --world local"
+	@$(BIN)/workbench run $(ARGS)
+
+lab: $(STAMP) ## JupyterLab at the first notebook
+	@$(BIN)/workbench lab
+
+doctor: $(STAMP) ## check this machine, every problem with its fix
+	@$(BIN)/workbench doctor
+
+test: $(STAMP) ## the tests: unit, stack, notebooks (the long ones: make drill)
+	@$(BIN)/workbench install
+	@$(BIN)/python -m pytest -q tests/unit tests/stack tests/notebooks $(ARGS)
+
+drill: $(STAMP) ## the long tests: services killed in mid-flow, walkthroughs again, alone, on a cluster, broken on purpose
+	@$(BIN)/workbench install
+	@$(BIN)/python -m pytest -q tests/stack tests/notebooks -m drill $(ARGS)
+
+bench: $(STAMP) ## speed, as ratios measured side by side
+	@$(BIN)/python -m workbench.bench $(ARGS)
+
+down: $(STAMP) ## stop every service of this checkout
+	@$(BIN)/workbench down
+
+clean: $(STAMP) ## remove service data, lake and runs (not the downloads)
+	@$(BIN)/workbench clean $(ARGS)
+
+lock: $(STAMP) ## resolve params/jars.ivy.xml into params/jars.lock (for maintainers)
+	@$(BIN)/workbench lock

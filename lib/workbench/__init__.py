@@ -1,0 +1,16 @@
+"""The lakehouse workbench: what the notebooks share. The modules in the order of the flow:
+
+the ground                 params (worlds), secrets, errors, wait, files
+the embedded stack  artifacts (pinned jars), doctor, process (one service), services (the rows), stack (verbs)
+source database            generate (data), sources (load, publish, grant, query)
+connector, topic           connect (config, apply, status; connect_rest), schemas, topics
+files                      landing (topic → files; landing_write is its part inside Spark)
+Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (changes into them; decode)
+query, check, picture      query (Athena's SQL), check (claims against the source), show (tables, charts), toc
+running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed)
+walkthroughs               outbox (notebooks/10_outbox: what they make, so that each runs alone)
+
+Two sides of one noun are two modules with the same functions and a chooser before them: `connect` has connect_rest now,
+and MSK Connect later; `query.sql` runs on Spark now, and on Athena later; `spark.session` knows Spark Connect and an
+existing session; `files` and `Table.base` take file: and s3: addresses.
+"""

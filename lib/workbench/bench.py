@@ -1,0 +1,281 @@
+"""`make bench`: how fast the workbench is, measured side by side in one run. A benchmark, not a test: it exits 0 also
+when a goal is missed.
+
+It runs in an instance of its own, on generated data (scale factor 100, 82,900 orders), and leaves nothing behind.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+
+from . import artifacts, connect, hudi, outbox, sources, stack, topics
+from .ingest import FIRST_LOAD, PROGRESS
+from .ingest import commits as timeline
+from .params import ROOT, World, load, state_dir
+from .spark import session
+from .wait import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCALE, ROWS, CHANGED, COMMITS, ROUNDS, SEED = 100, 200_000, 1_000, 50, 5, 7
+# A table that is written every second and read now and then: a change is appended to a log, not merged into its file,
+# and looked for in the row's own partition only (its key holds the country, so no row is there twice).
+# Logs are merged into their files every 20 commits.
+FRESH = {"type": "mor", "index": "SIMPLE", "extra": {"hoodie.compact.inline.max.delta.commits": "20"}}
+FRESH_SHOWN = "Merge-on-Read by country, SIMPLE index, compaction every 20 commits"
+# Rows that are known to be there once, as plain Parquet takes it for granted too.
+BULK = {**FIRST_LOAD, "hoodie.combine.before.insert": "false", "hoodie.datasource.write.row.writer.enable": "true"}
+NOTEBOOK = """
+from workbench import outbox, params, query, spark
+world = params.load("local")
+print(query.sql(world, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the result. `figure` is what the goal speaks of: seconds, a ratio, or rows per second."""
+
+    what: str
+    ours: str
+    beside: str
+    figure: float
+    unit: str
+    goal: float
+    more_is_better: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.figure >= self.goal if self.more_is_better else self.figure <= self.goal
+
+
+def say(text: str) -> None:
+    """Print one line with the time since the start."""
+    print(f"{time.monotonic() - BEGUN:6.1f} s  {text}", flush=True)
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Do it and return how long it took."""
+    begun = time.monotonic()
+    work()
+    return time.monotonic() - begun
+
+
+# --- what several measures need --------------------------------------------------------------------------------------
+
+@cache
+def snapshot(world: World, spark: SparkSession) -> Dict[str, float]:
+    """Load the source, deploy the connector, ingest its snapshot from the topic; return the rows and the seconds."""
+    took: Dict[str, float] = {}
+    took["loading"] = seconds(lambda: took.update(sources.load_northwind(
+        world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)))
+    rows = int(took["cdc_events"])
+    sources.grant_replication(world, [outbox.TABLE])
+    sources.create_publication(world, outbox.PUBLICATION, [outbox.TABLE])
+    table, topic = outbox.table(world), outbox.topic(world)
+    begun = time.monotonic()
+    connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))
+    topics.wait_count(world, topic, rows, timeout=300, connector=outbox.CONNECTOR)
+    took["to topic"] = time.monotonic() - begun
+    hudi.ingest(spark, world, hudi.Topic(topic), table)
+    took["all"] = time.monotonic() - begun
+    took["to Hudi"] = took["all"] - took["to topic"]
+    there = hudi.read(spark, table).count()
+    if there != rows:
+        raise SystemExit(f"{there:,} rows in Hudi, {rows:,} in the source: the measurement would mean nothing")
+    hudi.register(spark, table)
+    return took
+
+
+@cache
+def many_rows(world: World, spark: SparkSession) -> DataFrame:
+    """200,000 rows as a plain Parquet table: those of the snapshot, and copies of them with other order ids."""
+    from pyspark.sql import functions as F
+
+    place = f"{world.lake.root}/bench/rows"
+    snapshot(world, spark)
+    rows = hudi.read(spark, outbox.table(world)).select(hudi.reader_schema("cdc_events").fieldNames())
+    last = rows.agg(F.max("order_id")).collect()[0][0]
+    copies = [rows.withColumn("order_id", F.col("order_id") + F.lit(n * last).cast("int")) for n in (1, 2)]
+    rows.union(copies[0]).union(copies[1]).orderBy("order_id").limit(ROWS).repartition(4).write.parquet(place)
+    return spark.read.parquet(place)
+
+
+def write(rows: DataFrame, table: hudi.Table, options: Dict[str, str]) -> None:
+    """Write rows to a Hudi table with exactly these options."""
+    rows.write.format("hudi").options(**options).mode("append").save(table.base)
+
+
+# --- the measures ----------------------------------------------------------------------------------------------------
+
+def freshness(world: World, spark: SparkSession, how: Optional[dict] = None, shown: str = FRESH_SHOWN) -> List[Line]:
+    """Commit in PostgreSQL → visible in a table of 200,000 rows that a stream from the topic keeps up to date."""
+    table = outbox.table(world, **{"name": "fresh", **(FRESH if how is None else how)})
+    topic = hudi.Topic(outbox.topic(world))
+    rows = many_rows(world, spark)
+    hudi.drop(spark, world, table)
+    reached = {topic.id: {"offsets": {str(p): n for p, n in topics.ends(world, topic.name).items()}, "batch": 0}}
+    write(rows, table, {**table.options(), **FIRST_LOAD, PROGRESS: json.dumps(reached)})
+    stream = hudi.ingest(spark, world, topic, table, schema=hudi.reader_schema("cdc_events"), until="continuous")
+    ids = sources.frame(world, "SELECT order_id, ship_country FROM cdc_events ORDER BY order_id")
+    random, between, waited = Random(SEED), threading.Event(), []
+    try:
+        with sources.connect(world) as source:
+            for n in range(COMMITS + 5):
+                at = int(random.random() * len(ids))
+                between.wait(random.random())  # at no fixed distance from the stream's last batch
+                waited.append(_visible(spark, table, stream, source, *ids.iloc[at], freight=1000 + n))
+    finally:
+        stream.stop()
+    waited = sorted(waited[5:])  # the first five warm up
+    p50, p95 = statistics.median(waited), waited[int(0.95 * len(waited))]
+    what = f"commit → visible in {ROWS:,} rows"
+    return [Line(f"{what}, p50 of {COMMITS}", shown, "", p50, "s", 2.0),
+            Line(f"{what}, p95 of {COMMITS}", shown, "", p95, "s", 4.0)]
+
+
+def _visible(spark: Any, table: hudi.Table, stream: Any, source: Any, order: Any, country: str, freight: int) -> float:
+    """Change one row, and return the seconds from its commit until a query that starts then sees the change.
+
+    The poller only lists the timeline; the row is read once a new commit is there, after the clock was stopped."""
+    before = len(timeline(table))
+    source.execute("UPDATE cdc_events SET freight = %s WHERE order_id = %s", [freight, int(order)])
+    begun = time.monotonic()
+    while True:
+        wait_until(lambda seen=before: len(timeline(table)) > seen, "a commit of the stream", timeout=60, every=0.02,
+                   failed=stream.failure)
+        took, before = time.monotonic() - begun, before + 1
+        row = hudi.read(spark, table).where(f"order_id = {int(order)}").where(f"ship_country = '{country}'")
+        if [r["freight"] for r in row.select("freight").collect()] == [freight]:
+            return took
+
+
+def upsert(world: World, spark: SparkSession) -> List[Line]:
+    """1,000 rows into 200,000 with our options and with Hudi's defaults; the first load beside plain Parquet."""
+    from pyspark.sql import functions as F
+
+    rows = many_rows(world, spark).withColumn("__lsn", F.lit(1).cast("long"))
+    ours = outbox.table(world, name="bench_ours", index="SIMPLE")
+    usual = outbox.table(world, name="bench_defaults")
+    mandatory = {"hoodie.table.name": usual.name, "hoodie.datasource.write.recordkey.field": ",".join(usual.key),
+                 "hoodie.datasource.write.partitionpath.field": ",".join(usual.partition),
+                 "hoodie.datasource.write.precombine.field": usual.ordering}
+    plain, loads = f"{world.lake.root}/bench/plain", {"ours": [], "first": [], "plain": []}
+    for _ in range(3):
+        loads["plain"].append(seconds(lambda: rows.write.mode("overwrite").partitionBy(*ours.partition).parquet(plain)))
+        hudi.drop(spark, world, ours)
+        loads["ours"].append(seconds(lambda: write(rows, ours, {**ours.options(), **BULK})))
+        hudi.drop(spark, world, ours)
+        loads["first"].append(seconds(lambda: write(rows, ours, {**ours.options(), **FIRST_LOAD})))
+    write(rows, usual, {**mandatory, "hoodie.datasource.write.operation": "bulk_insert"})
+    took: Dict[str, List[float]] = {"ours": [], "usual": []}
+    every = ROWS // CHANGED
+    for n in range(ROUNDS + 1):
+        changed = rows.where(f"order_id % {every} = {n}").withColumn("__lsn", F.lit(n + 2).cast("long"))
+        both = [("ours", lambda c=changed: write(c, ours, ours.options())),
+                ("usual", lambda c=changed: write(c, usual, mandatory))]
+        for name, work in both if n % 2 else both[::-1]:
+            took[name].append(seconds(work))
+    m = {k: statistics.median(v[1:]) for k, v in {**took, **loads}.items() if k != "ours"}
+    up, load_ours = statistics.median(took["ours"][1:]), statistics.median(loads["ours"][1:])
+    return [Line(f"upsert of {CHANGED:,} rows into {ROWS:,}, warm", f"{up:.2f} s", f"Hudi defaults: {m['usual']:.2f} s",
+                 up / m["usual"], "×", 0.6),
+            Line(f"bulk insert of {ROWS:,} rows", f"{load_ours:.2f} s", f"plain Parquet: {m['plain']:.2f} s",
+                 load_ours / m["plain"], "×", 3),
+            Line("the same as ingest does it: newest of a key, no deletes", f"{m['first']:.2f} s",
+                 f"plain Parquet: {m['plain']:.2f} s", m["first"] / m["plain"], "×", 3)]
+
+
+def through(world: World, spark: SparkSession) -> List[Line]:
+    """Connector applied → every row of the source in Hudi."""
+    took = snapshot(world, spark)
+    parts = (f"{took['cdc_events']:,} rows; to topic {took['to topic']:.1f} s, on to Hudi {took['to Hudi']:.1f} s "
+             f"(loading before: {took['loading']:.1f} s)")
+    return [Line(f"snapshot through to Hudi, scale {SCALE}", parts, "", took["cdc_events"] / took["all"], "rows/s",
+                 10_000, more_is_better=True)]
+
+
+def second(world: World, spark: SparkSession) -> List[Line]:
+    """A new Python process on the running stack, to its first query result."""
+    snapshot(world, spark)
+    took = [seconds(lambda: subprocess.run([sys.executable, "-c", NOTEBOOK], check=True, stdout=subprocess.DEVNULL))
+            for _ in range(3)]
+    return [Line("second notebook, to its first query result", f"{min(took):.1f} to {max(took):.1f} s", "",
+                 statistics.median(took), "s", 5)]
+
+
+def runner(*_: Any) -> List[Line]:
+    """The runner's own time over that of the cells, from the newest run that passed."""
+    for path in sorted((ROOT / "runs").glob("*/run.json"), reverse=True):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        if run.get("status") == "passed" and run.get("cell_seconds"):
+            books = [n for n in run["notebooks"] if n.get("cell_seconds")]
+            cells, all_of_it = (sum(n[k] for n in books) for k in ("cell_seconds", "seconds"))
+            return [Line(f"runner over the cells' own time ({path.parent.name}, {len(books)} notebooks)",
+                         f"{all_of_it:.1f} s", f"cells: {cells:.1f} s", 100 * (all_of_it / cells - 1), "%", 25)]
+    say("runner: no passed run in runs/, do `make demo` first")
+    return []
+
+
+MEASURES = {"through": through, "second": second, "freshness": freshness, "upsert": upsert, "runner": runner}
+
+
+def show(lines: List[Line]) -> None:
+    """Print the lines as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("what", "ours", "beside", "figure", "goal", ""):
+        table.add_column(title, justify="right" if title in ("figure", "goal") else "left", overflow="fold")
+    for line in lines:
+        digits = 0 if line.figure >= 100 else 2
+        table.add_row(line.what, line.ours, line.beside, f"{line.figure:,.{digits}f} {line.unit}",
+                      f"{'≥' if line.more_is_better else '≤'} {line.goal:,g}",
+                      "[green]met[/]" if line.met else "[red]missed[/]")
+    Console(width=None if sys.stdout.isatty() else 150).print(table)
+
+
+def main() -> None:
+    """Run the measures and print them."""
+    parser = argparse.ArgumentParser(prog="python -m workbench.bench", description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=list(MEASURES))
+    chosen = parser.parse_args().only
+    os.environ["WORKBENCH_INSTANCE"] = "bench"
+    os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")
+    artifacts.install()
+    world, lines = load("local"), []
+    stack.down()
+    shutil.rmtree(state_dir(), ignore_errors=True)
+    stack.down_with(os.getpid(), remove=True)
+    try:
+        spark = None
+        if set(chosen) != {"runner"}:
+            stack.up(world)
+            spark = session(world)
+        for name in (n for n in MEASURES if n in chosen):
+            say(name)
+            lines += MEASURES[name](world, spark)
+    finally:
+        stack.down()
+        shutil.rmtree(state_dir(), ignore_errors=True)
+    show(lines)
+    print(f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors")
+
+
+BEGUN = time.monotonic()
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+"""The command line: `workbench <verb>`. Each verb calls one module, which is imported only when the verb runs."""
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import typer
+
+from . import params
+from .errors import WorkbenchError, nearest
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+                  help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo")
+WORLD = typer.Option("local", help="Which params/<world>.yaml.")
+YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    """Run the command line. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 130 stopped."""
+    try:
+        app(arguments)
+    except WorkbenchError as e:
+        _say(str(e), "red", stderr=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@app.command()
+def install() -> None:
+    """Fetch jars and binaries, pinned and checksummed; what is there already is not fetched again."""
+    from . import artifacts
+
+    count = artifacts.install(_say)
+    _say(f"{count} files fetched" if count else "everything is there")
+
+
+@app.command()
+def demo(
+    world: str = WORLD,
+    source: Optional[Path] = typer.Option(None, "--from", help="Folder with the original SQL dump, instead of "
+                                          "generated data.", exists=True, file_okay=False, resolve_path=True),
+) -> None:
+    """Look at the machine, install, start the stack, run the outbox walkthrough and write its report."""
+    from . import artifacts, stack
+    from . import doctor as doctors
+
+    loaded = params.load(world)
+    findings = doctors.examine(loaded)
+    _findings([f for f in findings if f.level != "ok"])
+    if [f for f in doctors.problems(findings) if f.subject != "jars"]:  # damaged jars are what install mends
+        raise typer.Exit(1)
+    if loaded.stack.embedded:
+        artifacts.install(_say)
+    _say("starting the stack …")
+    stack.up(loaded, say=_say)
+    code = _run(["00_start_here", "10_outbox"], world, {"from_dir": str(source)} if source else {}, False, 600)
+    _say("The stack still runs: `make lab` opens the notebooks, `make down` stops it.")
+    raise typer.Exit(code)
+
+
+@app.command()
+def up(services: Optional[List[str]] = typer.Argument(None, help="Services; all of the world's by default."),
+       world: str = WORLD) -> None:
+    """Start the services that are not running, and wait until they answer."""
+    from . import stack
+
+    _table(stack.up(params.load(world), services or None, say=_say))
+
+
+@app.command()
+def status(world: str = WORLD) -> None:
+    """Show which services run, on which port, and with how much memory."""
+    from . import stack
+
+    _table(stack.status(params.load(world)))
+
+
+@app.command()
+def run(
+    targets: Optional[List[str]] = typer.Argument(None, help="Tracks or notebooks; all by default."),
+    world: str = WORLD,
+    param: Optional[List[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
+    resume: bool = typer.Option(False, help="Go on with the newest such run where it did not pass."),
+    timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
+) -> None:
+    """Run notebooks headless and write a report. Exits non-zero when anything failed."""
+    values: Dict[str, str] = {}
+    for text in param or []:
+        name, equals, value = text.partition("=")
+        if not (equals and name.isidentifier()):
+            raise typer.BadParameter(f"{text!r} is not name=value", param_hint="--param")
+        values[name] = value
+    raise typer.Exit(_run(targets or [], world, values, resume, timeout))
+
+
+@app.command()
+def report(folder: Optional[Path] = typer.Argument(None, help="A folder of runs/; the newest by default.")) -> None:
+    """Write the report of a run again, and print where it is."""
+    from . import report as reports
+
+    print(reports.write(folder or reports.newest(params.ROOT)))
+
+
+@app.command()
+def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
+    """Open JupyterLab at the first notebook; on this machine only, with a token."""
+    import secrets
+
+    token, file = secrets.token_urlsafe(24), params.state_dir() / "lab.token"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
+        f.write(token)
+    port, first = _free_port(8888), Path("notebooks") / "00_start_here.ipynb"
+    page = f"/lab/tree/{first.as_posix()}" if (params.ROOT / first).exists() else "/lab"
+    _say(f"JupyterLab: http://127.0.0.1:{port}{page}?token={token}   (Ctrl-C ends it)")
+    os.environ.pop("JUPYTER_TOKEN", None)  # the file is read instead: kernels inherit the environment
+    os.execve(sys.executable, [
+        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={params.ROOT}", f"--LabApp.default_url={page}",
+        f"--ServerApp.open_browser={browser}", *(["--allow-root"] if os.geteuid() == 0 else []),
+    ], {**os.environ, "JUPYTER_TOKEN_FILE": str(file)})
+
+
+@app.command()
+def doctor(world: str = WORLD) -> None:
+    """Look at the machine and name every problem at once, each with its fix."""
+    from . import doctor as doctors
+
+    findings = doctors.examine(params.load(world))
+    _findings(findings)
+    raise typer.Exit(1 if doctors.problems(findings) else 0)
+
+
+@app.command()
+def down() -> None:
+    """Stop every service of this checkout."""
+    from . import stack
+
+    if not stack.down(_say):
+        _say("nothing was running")
+
+
+@app.command()
+def clean(everything: bool = typer.Option(False, "--all", help="The downloaded jars and binaries as well."),
+          yes: bool = YES) -> None:
+    """Remove service data, lake, logs, secrets and runs of this checkout."""
+    from . import show, stack
+
+    running = stack.running()
+    if running:
+        raise WorkbenchError(f"{', '.join(running)} still run{'s' * (len(running) == 1)}", next_step="workbench down")
+    folders = [params.VAR if everything else params.state_dir(), params.ROOT / "runs"]
+    folders = [f for f in folders if f.is_dir()]
+    for folder in folders:
+        total = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+        _say(f"{folder}  {show.size(total)}")
+    if not folders:
+        _say("there is nothing to remove")
+    elif yes or typer.confirm("Remove this?", default=False):
+        for folder in folders:
+            shutil.rmtree(folder)
+    else:
+        raise typer.Exit(1)
+
+
+@app.command()
+def test(kinds: Optional[List[str]] = typer.Argument(None, help="unit, stack, notebooks; all by default.")) -> None:
+    """Run the tests."""
+    known = sorted(p.name for p in (params.ROOT / "tests").iterdir() if p.is_dir() and not p.name.startswith("_"))
+    for kind in kinds or []:
+        if kind not in known:
+            raise typer.BadParameter(f"{kind!r}: {nearest(kind, known)}", param_hint="kinds")
+    folders = [f"tests/{kind}" for kind in kinds or []] or ["tests"]
+    raise typer.Exit(subprocess.call([sys.executable, "-m", "pytest", "-q", *folders], cwd=params.ROOT))
+
+
+@app.command()
+def load_northwind(
+    world: str = WORLD, scale: int = typer.Option(1, min=1, max=1000, help="Times the original number of orders."),
+    source: Optional[Path] = typer.Option(None, "--from", help="Folder with the original SQL dump, instead of "
+                                          "generated data.", exists=True, file_okay=False, resolve_path=True),
+    yes: bool = YES,
+) -> None:
+    """Load Northwind into the source database of a world, in one transaction."""
+    from . import sources, stack
+
+    loaded = params.load(world)
+    stack.need(loaded, "postgres")
+    answers: List[bool] = []
+
+    def confirm(question: str) -> bool:
+        answers.append(yes or typer.confirm(question, default=False))
+        return answers[-1]
+
+    sources.load_northwind(loaded, scale=scale, from_dir=source, confirm=confirm)
+    if answers and not answers[-1]:
+        _say("nothing was changed")
+        raise typer.Exit(1)
+    _say(f"Northwind is loaded into {loaded.postgres.database}")
+
+
+@app.command(hidden=True)
+def lock() -> None:
+    """Resolve params/jars.ivy.xml into the lock file (for maintainers)."""
+    from . import artifacts
+
+    _say(f"{artifacts.lock()} files locked")
+
+
+@app.command(name="help")
+def help_(context: typer.Context) -> None:
+    """Show this list."""
+    print(context.parent.get_help())
+
+
+def _run(targets: List[str], world: str, values: dict, resume: bool, timeout: float) -> int:
+    from . import run as runner
+
+    result = runner.run(targets, world, values, resume=resume, timeout=timeout)
+    failed = [e["path"] for e in result.notebooks if e["status"] == "failed"]
+    checks = [c for e in result.notebooks for c in e["checks"]]
+    _say(f"{result.status}: {sum(e['status'] == 'passed' for e in result.notebooks)} of {len(result.notebooks)} "
+         f"notebooks, {sum(c['ok'] for c in checks)} of {len(checks)} checks in {result.seconds:.0f} s"
+         + (f"; failed: {', '.join(failed)}" if failed else ""), "green" if result.status == "passed" else "red")
+    print(f"report: {result.report}")
+    return result.exit_code
+
+
+def _say(text: str, style: str = "", stderr: bool = False) -> None:
+    from rich.console import Console
+
+    Console(stderr=stderr, soft_wrap=True).print(text, style=style or None, markup=False, highlight=False)
+
+
+def _table(rows: list) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for title in ("service", "state", "port", "pid", "since", "memory", "log"):
+        table.add_column(title, justify="right" if title in ("port", "pid", "since", "memory") else "left",
+                         overflow="fold")
+    for s in rows:
+        colour = {"up": "green", "starting": "yellow", "stopped": "dim"}.get(s.state, "red")
+        since = "" if s.seconds is None else f"{s.seconds:.0f} s"
+        memory = "" if s.memory_mb is None else f"{s.memory_mb:,.0f} MB"
+        table.add_row(s.name, f"[{colour}]{s.state}[/]", str(s.port or ""), str(s.pid or ""), since, memory,
+                      _relative(s.log))
+        if s.detail and s.state != "up":
+            table.add_row("", Text(s.detail, style=colour))  # plain: a message may hold brackets
+    Console().print(table)
+    total = sum(s.memory_mb or 0 for s in rows)
+    if total:
+        _say(f"{total:,.0f} MB together")
+
+
+def _findings(findings: list) -> None:
+    marks = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
+    for f in findings:
+        mark, colour = marks[f.level]
+        _say(f"{mark} {f.subject}: {f.seen}" + (f"\n    {f.fix}" if f.fix else ""), colour)
+
+
+def _relative(path: object) -> str:
+    with contextlib.suppress(ValueError):
+        return str(Path(str(path)).relative_to(params.ROOT)) if path else ""
+    return str(path)
+
+
+def _free_port(wanted: int) -> int:
+    """`wanted` where it is free, else one that the system picks."""
+    for port in (wanted, 0):
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+            return s.getsockname()[1]
+    raise WorkbenchError("no free port on 127.0.0.1")
+
+
+if __name__ == "__main__":
+    main()

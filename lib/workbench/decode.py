@@ -1,0 +1,96 @@
+"""From raw messages to rows: one decode for a topic and for landed files, in Spark expressions only.
+
+In: a DataFrame with `key` and `text` (strings, either may be null) and where they came from (`topic`, `partition`,
+`offset`, `file`). Out: the same plus `row` (the reader schema's struct), `outcome` and `reason`. Nothing is thrown away
+here, so that messages = upserts + deletes + tombstones + dead letters.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Sequence, Tuple
+
+from pyspark.sql import types as T
+
+from .errors import LakeError
+
+if TYPE_CHECKING:  # Spark Connect and classic have different classes of these; we only pass them on
+    from pyspark.sql import Column, DataFrame
+
+UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
+ORIGIN = ("topic", "partition", "offset", "file")
+DELETED = "_hoodie_is_deleted"
+_BAD = "_bad"
+
+
+def rows(raw: DataFrame, schema: T.StructType, *, key: Sequence[str], ordering: str,
+         partition: Sequence[str] = (), global_index: bool = False) -> DataFrame:
+    """Decode JSON messages, with or without the Connect envelope (`{"schema": …, "payload": …}`).
+
+    Args:
+        raw: columns `key`, `text`, `topic`, `partition`, `offset`, `file`.
+        schema: the reader schema; fields it does not name are left out, fields that are missing are null.
+        key, ordering, partition, global_index: of the table the rows are for (see hudi.Table).
+
+    Returns:
+        `raw` plus `row`, `outcome` (upsert, delete, tombstone, dead) and `reason` (null unless dead).
+
+    Raises:
+        LakeError: the schema lacks a key, ordering or partition field.
+    """
+    from pyspark.sql import functions as F
+
+    missing = [f for f in (*key, ordering, *partition) if f not in schema.fieldNames()]
+    if missing:
+        raise LakeError(f"the reader schema has no field {missing[0]!r}", expected=", ".join(schema.fieldNames()))
+    envelope = T.StructType([T.StructField("payload", _nullable(schema)), T.StructField(_BAD, T.StringType())])
+    # Connect's JsonConverter always writes schema first. A bare row gets the envelope put around it, so that there
+    # is one parse for both, and text after the closing brace is an error, which from_json by itself overlooks.
+    # The option keeps Spark from pruning the schema to what is asked for, which would lose the corrupt-record column.
+    wrapped = F.col("text").rlike(r'^\s*\{\s*"schema"\s*:\s*(\{|null)') & F.col("text").rlike(r'"payload"\s*:')
+    text = F.when(wrapped, F.col("text")).otherwise(F.concat(F.lit('{"payload":'), F.col("text"), F.lit("}")))
+    parsed = F.from_json(text, envelope, {"columnNameOfCorruptRecord": _BAD, "mode": "PERMISSIVE"})
+    decoded = raw.withColumn("_parsed", parsed).select(
+        *[c for c in raw.columns], F.col("_parsed.payload").alias("row"), F.col(f"_parsed.{_BAD}").alias(_BAD)
+    )
+    outcome, reason = _judge(schema, text, key, ordering, partition, global_index)
+    return decoded.withColumn("reason", reason).withColumn("outcome", outcome).drop(_BAD)
+
+
+def _judge(schema: T.StructType, text: Column, key: Sequence[str], ordering: str, partition: Sequence[str],
+           global_index: bool) -> Tuple[Column, Column]:
+    """What becomes of a message, and why it is a dead letter if it is one."""
+    from pyspark.sql import functions as F
+
+    names = schema.fieldNames()
+    flags = [F.col("row.__deleted").cast("string") == "true"] if "__deleted" in names else []
+    flags += [F.col("row.__op") == "d"] if "__op" in names else []
+    deleted = F.lit(False)
+    for flag in flags:
+        deleted = deleted | F.coalesce(flag, F.lit(False))
+    # no value, a JSON null, or an envelope with nothing in it
+    nothing = F.col("text").isNull() | (F.col(_BAD).isNull() & F.col("row").isNull())
+    reason = F.when(nothing & F.col("key").isNull(), F.lit("no value and no key"))
+    reason = reason.when(nothing, F.lit(None).cast("string"))
+    malformed = F.get_json_object(text, "$").isNull()
+    reason = reason.when(F.col(_BAD).isNotNull() & malformed, F.lit("malformed JSON"))
+    reason = reason.when(F.col(_BAD).isNotNull(), F.lit("a value does not have the type of the reader schema"))
+    for name in key:
+        reason = reason.when(F.col(f"row.{name}").isNull(), F.lit(f"record key {name} is null"))
+    reason = reason.when(F.col(f"row.{ordering}").isNull(), F.lit(f"ordering field {ordering} is null"))
+    beside = [n for n in partition if n not in key]
+    if beside and not global_index:
+        # A source table without REPLICA IDENTITY FULL sends deletes that hold nothing but the key. Without the
+        # partition the row cannot be found, and the delete would be lost without a word.
+        bare = F.lit(True)
+        for n in (n for n in names if n not in key and not n.startswith("__")):
+            bare = bare & F.coalesce(F.col(f"row.{n}").cast("string").isin("", "0", "0.0", "false"), F.lit(True))
+        why = f"the delete holds its key only, not {beside[0]} (REPLICA IDENTITY FULL, or a GLOBAL_ index, cures it)"
+        reason = reason.when(deleted & bare, F.lit(why))
+    return (
+        F.when(F.col("reason").isNotNull(), F.lit(DEAD)).when(nothing, F.lit(TOMBSTONE))
+        .when(deleted, F.lit(DELETE)).otherwise(F.lit(UPSERT))
+    ), reason
+
+
+def _nullable(schema: T.StructType) -> T.StructType:
+    """The schema with every field nullable: a missing one shows as null and is judged by us."""
+    return T.StructType([T.StructField(f.name, f.dataType, True) for f in schema.fields])

@@ -1,0 +1,60 @@
+"""The one exception that people see: what failed, where, what was expected, and what to do next."""
+from __future__ import annotations
+
+import difflib
+from typing import Iterable
+
+
+class WorkbenchError(Exception):
+    """A failure that a person can act on.
+
+    Args:
+        what: one sentence, what failed.
+        where: file, key path, service, topic or cell it happened at.
+        expected: what would have been right.
+        next_step: the command or edit that mends it.
+    """
+
+    def __init__(self, what: str, *, where: str = "", expected: str = "", next_step: str = ""):
+        self.what, self.where, self.expected, self.next_step = what, where, expected, next_step
+        rows = [("where", where), ("expected", expected), ("next", next_step)]
+        super().__init__("\n".join([what, *(f"  {name + ':':<10}{text}" for name, text in rows if text)]))
+
+    def __reduce__(self):  # exceptions with keyword arguments do not pickle by themselves
+        return (_rebuild, (type(self), self.what, self.where, self.expected, self.next_step))
+
+
+def _rebuild(kind, what, where, expected, next_step):
+    return kind(what, where=where, expected=expected, next_step=next_step)
+
+
+class ParamsError(WorkbenchError):
+    """A params file, a notebook parameter or a reference in them is not usable."""
+
+
+class StackError(WorkbenchError):
+    """A service could not be started, reached or stopped."""
+
+
+class ConnectorError(WorkbenchError):
+    """A connector configuration was refused, or a connector or one of its tasks failed."""
+
+
+class SourceError(WorkbenchError):
+    """The source database or a file to be loaded into it is not as expected."""
+
+
+class LakeError(WorkbenchError):
+    """A lake table, an instant or a file of it is not as expected."""
+
+
+class CheckFailed(WorkbenchError, AssertionError):
+    """A check found a difference between a claim and its source of truth."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return `did you mean 'x'? valid: a, b, c` for a misspelt name (only the list where nothing is near)."""
+    valid = sorted(valid)
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    guess = f"did you mean '{close[0]}'? " if close else ""
+    return f"{guess}valid: {', '.join(valid)}"

@@ -1,0 +1,54 @@
+"""Files of the lake by address (`file:`, `s3:`, `s3a:`): what Spark Connect cannot do, read one or remove a folder."""
+from __future__ import annotations
+
+import re
+from typing import Any, List, Optional, Tuple
+
+
+def open_address(address: str) -> Tuple[Any, str]:
+    """Return (pyarrow file system, path in it) of an address."""
+    from pyarrow import fs
+
+    if address.startswith("file:"):
+        return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", address)
+    return fs.FileSystem.from_uri(re.sub(r"^s3a:", "s3:", address))
+
+
+def read_text(address: str) -> Optional[str]:
+    """The text of a small file, or None when there is none."""
+    system, path = open_address(address)
+    try:
+        with system.open_input_stream(path, compression=None) as f:
+            return f.read().decode("utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def entries(address: str, *, recursive: bool = False) -> List[Any]:
+    """The pyarrow FileInfo of what lies in a folder; an absent folder holds nothing."""
+    from pyarrow import fs
+
+    system, path = open_address(address)
+    return system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
+
+
+def remove(address: str) -> None:
+    """Remove a file, or a folder with all that is in it; an absent one is fine."""
+    system, path = open_address(address)
+    if system.get_file_info(path).is_file:
+        system.delete_file(path)
+        return
+    system.delete_dir_contents(path, missing_dir_ok=True)
+    if address.startswith("file:"):
+        try:
+            system.delete_dir(path)
+        except FileNotFoundError:
+            return
+
+
+def write_text(address: str, text: str) -> None:
+    """Write a small file; the folder is made where it is missing."""
+    system, path = open_address(address)
+    system.create_dir(path.rpartition("/")[0], recursive=True)
+    with system.open_output_stream(path, compression=None) as f:
+        f.write(text.encode("utf-8"))

@@ -1,0 +1,271 @@
+"""Worlds: `load("local")` turns params/local.yaml into frozen dataclasses, strictly.
+
+One params file is one world. Every file has the same keys. Values may hold
+  ${port:N}       the N-th port of this checkout's instance (port base + N),
+  ${state}        the folder of this instance's service state and lake,
+  ${secret:NAME}  a secret, resolved only when somebody calls `.reveal()` (see secrets.py).
+"""
+from __future__ import annotations
+
+import dataclasses
+import html
+import os
+import re
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional, Tuple
+
+import yaml
+
+from .errors import ParamsError, nearest
+from .secrets import Secret
+
+ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[2])
+VAR = ROOT / "var"
+
+
+def instance() -> str:
+    """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use their own)."""
+    name = os.environ.get("WORKBENCH_INSTANCE", "main")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,30}", name):
+        raise ParamsError(f"WORKBENCH_INSTANCE is {name!r}", expected="lower-case letters, digits, - and _")
+    return name
+
+
+def state_dir() -> Path:
+    """Where this instance keeps service data, logs, pid files, secrets and the local lake."""
+    return VAR / instance()
+
+
+@dataclass(frozen=True)
+class Stack:
+    embedded: bool  # True: `stack` starts the services; False: it only checks that they can be reached
+    port_base: int
+
+
+@dataclass(frozen=True)
+class Postgres:
+    host: str
+    port: int
+    database: str
+    admin_user: str
+    admin_password: Secret
+    replication_user: str
+    replication_password: Secret
+
+
+@dataclass(frozen=True)
+class Kafka:
+    bootstrap: str
+    security_protocol: str  # PLAINTEXT, or what a managed cluster asks for
+
+
+@dataclass(frozen=True)
+class Connect:
+    kind: str  # "rest" (Kafka Connect) or "msk" (MSK Connect)
+    url: str
+    topic_prefix: str
+    password_reference: str  # how a connector config names a secret: the Connect worker resolves it, never we
+
+
+@dataclass(frozen=True)
+class Registry:
+    kind: str  # "apicurio" or "glue"
+    url: str
+
+
+@dataclass(frozen=True)
+class Lake:
+    root: str  # file:, s3a: or s3: address below which everything lies
+    landing: str  # raw files written by the sink
+    tables: str  # Hudi tables
+    dead_letters: str
+    checkpoints: str
+
+
+@dataclass(frozen=True)
+class Spark:
+    kind: str  # "connect" (Spark Connect), "classic" (spark.master), "existing" (the session of an EMR notebook)
+    url: str
+    master: str
+    workers: int  # workers that the embedded stack starts for a spark:// master; 0 where it starts none
+    driver_memory: str
+    executor_memory: str
+    parallelism: int
+
+
+@dataclass(frozen=True)
+class Query:
+    kind: str  # "spark" or "athena"
+    database: str
+    workgroup: str
+    output: str
+
+
+@dataclass(frozen=True)
+class World:
+    name: str
+    describe: str
+    region: str
+    stack: Stack
+    postgres: Postgres
+    kafka: Kafka
+    connect: Connect
+    registry: Registry
+    lake: Lake
+    spark: Spark
+    query: Query
+    file: str = field(default="", metadata={"derived": True})
+
+    def _repr_html_(self) -> str:
+        cells = ((key, html.escape(value)) for key, value in flatten(self))
+        rows = "".join(f"<tr><td><code>{key}</code></td><td><code>{value}</code></td></tr>" for key, value in cells)
+        title = f"world <b>{html.escape(self.name)}</b>: {html.escape(self.describe)}"
+        return f"<details><summary>{title}</summary><table>{rows}</table></details>"
+
+
+def flatten(world: World, prefix: str = "") -> list:
+    """Return `[(key path, value as text), …]` of a world; secrets show as dots."""
+    out: list = []
+    for f in dataclasses.fields(world):
+        value = getattr(world, f.name)
+        path = f"{prefix}{f.name}"
+        out += flatten(value, path + ".") if dataclasses.is_dataclass(value) and not isinstance(value, Secret) else [
+            (path, str(value))
+        ]
+    return out
+
+
+def worlds() -> list:
+    """Names of the worlds there are."""
+    return sorted(p.stem for p in (ROOT / "params").glob("*.yaml") if p.stem != "versions")
+
+
+def load(name: str) -> World:
+    """Load params/<name>.yaml.
+
+    Raises:
+        ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not exist.
+    """
+    path = ROOT / "params" / f"{name}.yaml"
+    if not re.fullmatch(r"[a-z0-9_-]+", str(name)) or name == "versions" or not path.is_file():
+        raise ParamsError(
+            f"there is no world {name!r}", where=f"params/{name}.yaml", expected=nearest(str(name), worlds()),
+            next_step="name one of these, or copy params/local.yaml to a new name and edit it",
+        )
+    return load_file(path)
+
+
+def load_file(path: Path) -> World:
+    """Load one params file (see `load`)."""
+    shown = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as e:
+        raise ParamsError("the params file is not YAML", where=f"{shown}: {e}") from None
+    if not isinstance(raw, dict):
+        raise ParamsError("the params file holds no keys", where=shown, expected="the keys of params/local.yaml")
+    base = _port_base(raw, shown)
+    world = _build(World, _substitute(raw, shown, base), shown, "")
+    return dataclasses.replace(
+        world, file=shown, stack=dataclasses.replace(world.stack, port_base=base)
+    )
+
+
+def _port_base(raw: dict, shown: str) -> int:
+    """Port base of this instance: WORKBENCH_PORT_BASE, else the file's."""
+    stated, stack = os.environ.get("WORKBENCH_PORT_BASE"), raw.get("stack")
+    if not stated and not (isinstance(stack, dict) and type(stack.get("port_base")) is int):
+        return 0  # missing or mistyped: _build says so
+    text = stated or stack["port_base"]
+    base = int(text) if str(text).isdigit() else -1
+    if not 1024 <= base <= 65500:
+        where = "the environment variable WORKBENCH_PORT_BASE" if stated else f"{shown}: stack.port_base"
+        raise ParamsError(f"port base is {text!r}", where=where, expected="1024 to 65500")
+    return base
+
+
+def _substitute(value: Any, shown: str, base: int, path: str = "") -> Any:
+    if isinstance(value, dict):
+        return {k: _substitute(v, shown, base, f"{path}.{k}".lstrip(".")) for k, v in value.items()}
+    if not isinstance(value, str):
+        return value
+    known = {"state": str(state_dir()), "root": str(ROOT)}
+
+    def replace(m: re.Match[str]) -> str:
+        kind, _, arg = m.group(1).partition(":")
+        if kind == "secret":
+            return m.group(0)
+        if kind == "port" and arg.isdigit() and int(arg) < 40:
+            return str(base + int(arg))
+        if kind in known and not arg:
+            return known[kind]
+        raise ParamsError(
+            f"unknown reference {m.group(0)}", where=f"{shown}: {path}",
+            expected="${port:0…39}, ${state}, ${root} or ${secret:NAME}",
+        )
+
+    # a doubled $ is an escape: the text is for a Connect worker, not for us
+    new = re.sub(r"(?<!\$)\$\{([^}]*)\}", replace, value).replace("$${", "${")
+    return int(new) if new != value and new.isdigit() else new
+
+
+def _build(cls: type, raw: Any, shown: str, path: str) -> Any:
+    hints = typing.get_type_hints(cls)
+    fields = {f.name for f in dataclasses.fields(cls) if not f.metadata.get("derived")}
+    if not isinstance(raw, dict):
+        raise ParamsError(
+            f"{path or 'the file'} is {_kind(raw)}", where=f"{shown}: {path}",
+            expected=f"a mapping with {', '.join(sorted(fields))}",
+        )
+    for key in raw:
+        if key not in fields:
+            raise ParamsError(
+                f"unknown key '{key}'", where=f"{shown}: {path + '.' if path else ''}{key}",
+                expected=nearest(str(key), fields), next_step="rename or remove the key",
+            )
+    missing = sorted(fields - set(raw))
+    if missing:
+        raise ParamsError(
+            f"missing key '{missing[0]}'", where=f"{shown}: {path + '.' if path else ''}{missing[0]}",
+            expected=f"a value of type {_type_name(hints[missing[0]])}",
+            next_step="copy the line from params/local.yaml and adapt it",
+        )
+    return cls(**{k: _value(hints[k], raw[k], shown, f"{path}.{k}".lstrip(".")) for k in raw})
+
+
+def _value(kind: type, raw: Any, shown: str, path: str) -> Any:
+    if kind is Secret:
+        return Secret.parse(raw, where=f"{shown}: {path}")
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, raw, shown, path)
+    if kind is str and isinstance(raw, str) and "${secret:" in raw:
+        raise ParamsError(
+            "a secret stands where plain text is expected", where=f"{shown}: {path}",
+            expected="a literal: this value is shown and logged",
+        )
+    if type(raw) is not kind:  # bool is an int for isinstance, and "8083" must not pass for a number
+        raise ParamsError(
+            f"{path} is {_kind(raw)}", where=f"{shown}: {path}", expected=f"a value of type {_type_name(kind)}",
+        )
+    return raw
+
+
+def _kind(raw: Any) -> str:
+    return "empty" if raw is None else f"{raw!r} ({type(raw).__name__})"
+
+
+def _type_name(kind: type) -> str:
+    return "mapping" if dataclasses.is_dataclass(kind) and kind is not Secret else kind.__name__.lower()
+
+
+def local_path(address: str) -> Optional[Path]:
+    """Return the folder that a `file:` address names, None for any other file system."""
+    return Path(re.sub(r"^file:(//)?", "", address)) if address.startswith("file:") else None
+
+
+def host_port(address: str) -> Tuple[str, int]:
+    """Split `host:port` (also with a scheme before it) into both."""
+    host, _, port = re.sub(r"^\w+://", "", address).split("/")[0].rpartition(":")
+    return host, int(port)

@@ -1,0 +1,259 @@
+"""One service process: start it once, know it again, wait until it answers, stop it and only it."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Dict, List, Optional, Tuple
+
+import psutil
+
+from .errors import StackError, WorkbenchError
+from .params import World, state_dir
+from .wait import wait_until
+
+# Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
+# Sparks and Javas: a kernel with a Spark Connect session holds variables that keep a classic session from starting.
+OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PG")
+MARK = "WORKBENCH_SERVICE"  # in the environment of everything we start: whose process it is, also without a pid file
+
+
+@dataclass(frozen=True)
+class Service:
+    """One row of the stack: everything that makes a service this one and no other."""
+
+    name: str
+    port: Callable[[World], int]
+    command: Callable[[World], List[str]]  # also writes the configuration that the command names
+    ready: Callable[[World], bool]  # asks in the service's own protocol; may raise instead of returning False
+    needs: Tuple[str, ...] = ()
+    env: Callable[[World], Dict[str, str]] = lambda world: {}
+    stop_signal: int = signal.SIGTERM
+    timeout: float = 90.0
+    fresh: Callable[[World], None] = field(default=lambda world: None)  # first-start work, such as initdb
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `workbench status` shows of one service."""
+
+    name: str
+    state: str  # up, starting, stopped, died, stranger, unreachable
+    port: int
+    pid: Optional[int] = None
+    seconds: Optional[float] = None  # since it was started
+    memory_mb: Optional[int] = None  # resident, children included
+    log: str = ""
+    detail: str = ""
+
+
+def log_file(name: str) -> Path:
+    return state_dir() / "log" / f"{name}.log"
+
+
+def _pid_file(name: str) -> Path:
+    return state_dir() / "run" / f"{name}.json"
+
+
+def _noted(name: str) -> Dict[str, float]:
+    """Return what our pid file says; a pid that no process has where there is none or it is damaged (a full disk)."""
+    try:
+        noted = json.loads(_pid_file(name).read_text())
+        return {"pid": int(noted["pid"]), "born": float(noted["born"])}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {"pid": -1, "born": -1}
+
+
+def own(name: str) -> Optional[psutil.Process]:
+    """Return the process that our pid file names, if it still is that process and not a later one with its number."""
+    noted = _noted(name)
+    try:
+        process = psutil.Process(int(noted["pid"]))
+        return process if _born(process) == noted["born"] and process.status() != psutil.STATUS_ZOMBIE else None
+    except (ValueError, psutil.Error):
+        return None
+
+
+def _born(process: psutil.Process) -> float:
+    """When a process began, on a clock that nobody sets. Linux gives it in ticks since boot (proc(5), stat, field 22);
+    as a time of day it would move when a laptop wakes up and its clock is put right."""
+    try:
+        return float(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return process.create_time()
+
+
+def answers(service: Service, world: World) -> bool:
+    """True when the service gives a proper answer in its protocol."""
+    try:
+        return bool(service.ready(world))
+    except Exception:  # noqa: BLE001 - every client has its own "not yet"
+        return False
+
+
+def holder(port: int) -> Optional[str]:
+    """Say who listens on a loopback port (pid and command where the system tells), None when nobody does."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        if probe.connect_ex(("127.0.0.1", port)) != 0:
+            return None
+    try:
+        for c in psutil.net_connections("tcp"):
+            if c.status == psutil.CONN_LISTEN and c.laddr.port == port and c.pid:
+                return f"pid {c.pid}: {' '.join(psutil.Process(c.pid).cmdline())[:120]}"
+    except (psutil.Error, PermissionError):
+        pass
+    return "a process of another user"
+
+
+def start(service: Service, world: World) -> str:
+    """Bring one service up and return how: "reused", or "started".
+
+    Raises:
+        StackError: a stranger holds the port, the process died, or it did not answer in time (with the last log lines).
+    """
+    running, port = own(service.name), service.port(world)
+    if running is None:
+        _sweep(service.name)
+        stranger = _stranger(service.name, port)
+        if stranger:
+            raise StackError(
+                f"{service.name} cannot start: port {port} is taken", where=stranger,
+                next_step="stop that process, or choose other ports: WORKBENCH_PORT_BASE=<number> make …",
+            )
+        _spawn(service, world)
+    wait_until(
+        lambda: service.ready(world), f"{service.name} to answer on port {port}", timeout=service.timeout,
+        failed=lambda: None if own(service.name) else f"its process ended\n{tail(service.name)}",
+        error=StackError, next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
+    )
+    return "reused" if running else "started"
+
+
+def _stranger(name: str, port: int) -> Optional[str]:
+    """Return who holds the port. A predecessor that just died may still be about to let go of it: wait a little."""
+    try:
+        wait_until(lambda: holder(port) is None, "", timeout=5.0 if _pid_file(name).exists() else 0.0, every=0.05)
+        return None
+    except WorkbenchError:
+        return holder(port)
+
+
+def _sweep(name: str) -> bool:
+    """End what is left of a service whose leader is gone, and return whether there was anything: the backends of a
+    PostgreSQL killed with -9, Spark's Java, and a service whose starter was killed before it could note the pid."""
+    def ended() -> bool:
+        rest = _rest_of(name)  # looked up each time: one of them may have started another before it ended
+        for p in rest:
+            _quietly(p.kill)
+        return not rest
+
+    if ended():
+        return False
+    wait_until(ended, f"the rest of {name} to end", timeout=30, every=0.1, error=StackError)
+    return True
+
+
+def _rest_of(name: str) -> List[psutil.Process]:
+    """Processes that carry this service's mark. PostgreSQL's backends write their title over it (and leave the group):
+    they are known by their name and by working in our data folder."""
+    mark, folder = _mark(name), str(state_dir() / "data" / name)
+
+    def ours(p: psutil.Process) -> bool:
+        try:
+            marked = p.environ().get(MARK) == mark or (p.name() == name and p.cwd() == folder)
+            return marked and p.status() != psutil.STATUS_ZOMBIE
+        except (psutil.Error, OSError):
+            return False  # gone meanwhile, or another user's
+
+    return [p for p in psutil.process_iter() if ours(p)]
+
+
+def _mark(name: str) -> str:
+    return f"{state_dir()}:{name}"
+
+
+def _spawn(service: Service, world: World) -> None:
+    service.fresh(world)
+    command = service.command(world)
+    log = log_file(service.name)
+    for folder in (log.parent, _pid_file(service.name).parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    if log.exists():
+        log.replace(log.with_suffix(".log.1"))  # a restart must not hide why the last one died
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=state_dir(),
+            env={**inherited, **service.env(world), MARK: _mark(service.name)}, start_new_session=True,
+        )
+    began = psutil.Process(process.pid)
+    noted = {"pid": process.pid, "born": _born(began), "started": began.create_time(), "port": service.port(world)}
+    scratch = _pid_file(service.name).with_suffix(".new")
+    scratch.write_text(json.dumps(noted))
+    scratch.replace(_pid_file(service.name))
+
+
+def stop(service: Service, *, patience: float = 15.0) -> bool:
+    """Stop our process group: its stop signal, a wait, then KILL. Return whether there was anything to stop."""
+    process = own(service.name)
+    if process is not None:
+        family = [process, *_children(process)]
+        _signal_group(process.pid, service.stop_signal)
+        gone, left = psutil.wait_procs(family, timeout=patience)
+        if left:
+            _signal_group(process.pid, signal.SIGKILL)
+            for child in left:  # one that left the group, such as a JVM's helper
+                _quietly(child.kill)
+            psutil.wait_procs(left, timeout=5)
+    swept = _sweep(service.name)
+    _pid_file(service.name).unlink(missing_ok=True)
+    return process is not None or swept
+
+
+def _children(process: psutil.Process) -> List[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _signal_group(group: int, number: int) -> None:
+    _quietly(lambda: os.killpg(group, number))
+
+
+def _quietly(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except (ProcessLookupError, PermissionError, psutil.Error):
+        return None
+
+
+def tail(name: str, lines: int = 12) -> str:
+    """Return the last lines of a service's log."""
+    try:
+        text = log_file(name).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(f"    | {line[:200]}" for line in text[-lines:])
+
+
+def status(service: Service, world: World) -> Status:
+    """Look at one service without changing anything."""
+    port, log = service.port(world), str(log_file(service.name))
+    process = own(service.name)
+    if process is None:
+        died, stranger = _pid_file(service.name).exists(), holder(port)
+        state = "stranger" if stranger else "died" if died else "stopped"
+        return Status(service.name, state, port, log=log if died else "", detail=stranger or "")
+    try:
+        memory = sum(p.memory_info().rss for p in [process, *_children(process)]) >> 20
+        age = time.time() - process.create_time()
+    except psutil.Error:
+        return Status(service.name, "died", port, log=log)
+    return Status(service.name, "up" if answers(service, world) else "starting", port, process.pid, age, memory, log)

@@ -1,0 +1,285 @@
+"""The services of the embedded stack, one row each. process.py runs any of them by the same rules."""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Dict, List
+
+from . import artifacts, secrets
+from .errors import StackError
+from .params import World, host_port, state_dir
+from .process import Service
+
+# short-lived, small services: the cheapest collector and the fast compiler start in half the time
+LEAN = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"]
+LOG4J = """status = warn
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+def _conf(name: str, text: str) -> Path:
+    """Write a generated configuration file (no secret in it) and return its path."""
+    path = state_dir() / "conf" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _data(name: str) -> Path:
+    path = state_dir() / "data" / name
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _properties(entries: Dict[str, object]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in entries.items())
+
+
+def _java(heap: str, classpath: List[Path], main: str, *args: str) -> List[str]:
+    log4j = _conf("log4j2.properties", LOG4J)
+    return [
+        str(artifacts.java_home() / "bin" / "java"), *LEAN, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j}",
+        "-cp", os.pathsep.join(map(str, classpath)), main, *args,
+    ]
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------------------------------
+
+def _postgres_bin() -> Path:
+    return artifacts.package("pgserver") / "pginstall" / "bin"
+
+
+def _as_postgres(command: List[str]) -> List[str]:
+    """PostgreSQL refuses to run as root. Root runs it as `nobody`, keeping just the right to pass through folders that
+    only root may enter (a checkout below /root)."""
+    if os.geteuid() != 0:
+        return command
+    if not shutil.which("setpriv"):
+        raise StackError("PostgreSQL does not run as root, and setpriv is not here to change the user",
+                         next_step="run as an ordinary user, or install util-linux")
+    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_override",
+            "--ambient-caps=+dac_override", *command]
+
+
+def _postgres_fresh(world: World) -> None:
+    data = _data("postgres")
+    if (data / "PG_VERSION").exists():
+        # none of ours is alive here (process.start swept), and PostgreSQL takes whoever has the old pid now for itself
+        (data / "postmaster.pid").unlink(missing_ok=True)
+        return
+    shutil.rmtree(data)
+    for old in data.parent.glob("postgres.new*"):  # of an initdb that was killed, and may still be writing
+        shutil.rmtree(old, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix="postgres.new", dir=data.parent))
+    if os.geteuid() == 0:
+        os.chown(scratch, 65534, 65534)
+    command = [str(_postgres_bin() / "initdb"), "-D", str(scratch), "-U", world.postgres.admin_user, "-E", "UTF8",
+               "--locale=C", "--auth=scram-sha-256", "--pwfile=/dev/stdin", "--no-sync"]
+    done = subprocess.run(_as_postgres(command), input=world.postgres.admin_password.reveal() + "\n",
+                          capture_output=True, text=True, cwd="/")
+    if done.returncode:
+        raise StackError("initdb failed", where=done.stderr.strip()[-500:])
+    scratch.rename(data)
+
+
+def _postgres_command(world: World) -> List[str]:
+    settings = {
+        "listen_addresses": "127.0.0.1", "port": world.postgres.port, "unix_socket_directories": "",
+        "wal_level": "logical", "max_wal_senders": 20, "max_replication_slots": 20, "shared_buffers": "128MB",
+        "max_slot_wal_keep_size": "2GB",  # a forgotten slot must not fill the disk
+        "wal_sender_timeout": "30s", "log_min_messages": "warning", "password_encryption": "scram-sha-256",
+    }
+    args = [a for key, value in settings.items() for a in ("-c", f"{key}={value}")]
+    return _as_postgres([str(_postgres_bin() / "postgres"), "-D", str(_data("postgres")), *args])
+
+
+def _postgres_ready(world: World) -> bool:
+    import psycopg
+
+    p = world.postgres
+    with psycopg.connect(host=p.host, port=p.port, user=p.admin_user, password=p.admin_password.reveal(),
+                         dbname="postgres", connect_timeout=2) as c:
+        return c.execute("SELECT 1").fetchone() == (1,)
+
+
+# --- Kafka and Kafka Connect -----------------------------------------------------------------------------------------
+
+def _kafka_properties(world: World) -> Path:
+    controller = f"127.0.0.1:{host_port(world.kafka.bootstrap)[1] + 1}"
+    return _conf("kafka.properties", _properties({
+        "process.roles": "broker,controller", "node.id": 1, "controller.quorum.voters": f"1@{controller}",
+        "listeners": f"PLAINTEXT://{world.kafka.bootstrap},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{world.kafka.bootstrap}", "controller.listener.names": "CONTROLLER",
+        "log.dirs": _data("kafka"), "num.partitions": 1, "auto.create.topics.enable": "true",  # as the reference has it
+        "offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 1,
+        "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1, "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.dedupe.buffer.size": 8 << 20, "num.network.threads": 2, "num.io.threads": 4,
+    }))
+
+
+def _kafka_fresh(world: World) -> None:
+    if (_data("kafka") / "meta.properties").exists():
+        return
+    done = subprocess.run(
+        _java("128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t",
+              "d29ya2JlbmNoLWxha2VzYQ", "-c", str(_kafka_properties(world))), capture_output=True, text=True)
+    if done.returncode:
+        raise StackError("Kafka could not format its storage", where=(done.stdout + done.stderr).strip()[-500:])
+
+
+def _kafka_ready(world: World) -> bool:
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": world.kafka.bootstrap, "log_level": 0})
+    return bool(admin.list_topics(timeout=2).brokers)
+
+
+def _connect_command(world: World) -> List[str]:
+    plugins = _data("plugins")
+    link = plugins / "debezium"
+    if not link.exists():  # Connect takes every folder below plugin.path for a plugin: one that holds only plugins
+        link.unlink(missing_ok=True)
+        link.symlink_to(artifacts.LIB / "debezium")
+    port = host_port(world.connect.url)[1]
+    converter = "org.apache.kafka.connect.json.JsonConverter"
+    conf = _conf("connect.properties", _properties({
+        "bootstrap.servers": world.kafka.bootstrap, "group.id": "workbench-connect",
+        "key.converter": converter, "value.converter": converter,
+        "offset.storage.topic": "connect-offsets", "offset.storage.replication.factor": 1,
+        "offset.storage.partitions": 1, "config.storage.topic": "connect-configs",
+        "config.storage.replication.factor": 1, "status.storage.topic": "connect-status",
+        "status.storage.replication.factor": 1, "status.storage.partitions": 1, "offset.flush.interval.ms": 1000,
+        "listeners": f"http://127.0.0.1:{port}", "rest.advertised.host.name": "127.0.0.1",
+        "plugin.path": plugins, "plugin.discovery": "service_load",
+        # one worker: nobody to wait for after it was killed and came back
+        "scheduled.rebalance.max.delay.ms": 0, "session.timeout.ms": 6000, "heartbeat.interval.ms": 2000,
+        # KIP-297: a connector config names a secret, this worker reads it; nothing outside our state folder
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "config.providers.file.param.allowed.paths": state_dir(),
+    }))
+    return _java("768m", artifacts.jars("kafka"), "org.apache.kafka.connect.cli.ConnectDistributed", str(conf))
+
+
+def _http_ready(url: str, path: str) -> bool:
+    import requests
+
+    return requests.get(url + path, timeout=2).status_code == 200
+
+
+# --- Apicurio Registry -----------------------------------------------------------------------------------------------
+
+def _apicurio_command(world: World) -> List[str]:
+    home = artifacts.unpacked("apicurio-registry-app")
+    jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
+    host, port = host_port(world.registry.url)
+    command = _java("384m", jars, "io.quarkus.runner.GeneratedMain")
+    return [*command[:1], f"-Dquarkus.http.host={host}", f"-Dquarkus.http.port={port}", *command[1:]]
+
+
+# --- Spark -----------------------------------------------------------------------------------------------------------
+
+def _spark_env(world: World) -> Dict[str, str]:
+    keep = {k: v for k, v in os.environ.items() if k == "PYTHONPATH"}
+    return {**keep, "JAVA_HOME": str(artifacts.java_home()), "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYTHONDONTWRITEBYTECODE": "1", "SPARK_HOME": str(artifacts.package("pyspark")),
+            "PYSPARK_PYTHON": sys.executable,
+            # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that tells it
+            "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
+            "SPARK_WORKER_DIR": str(_data("spark_work")), "SPARK_LOCAL_DIRS": str(_data("spark_local"))}
+
+
+def _spark_command(world: World) -> List[str]:
+    from . import spark
+
+    conf = _conf("spark.json", json.dumps(spark.server_conf(world), indent=1))
+    return [sys.executable, "-m", "workbench.spark_server", str(host_port(world.spark.url)[1]), str(conf)]
+
+
+def _spark_ready(world: World) -> bool:
+    from .spark import answers
+
+    return answers(world.spark.url)
+
+
+def _standalone(world: World, main: str, *args: str) -> List[str]:
+    jars = [artifacts.package("pyspark") / "jars" / "*"]
+    java = _java("256m", jars, f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args)
+    return [*java[:1], *OPENED, *java[1:]]
+
+
+# what Spark's own launcher passes to a Java 17 (org.apache.spark.launcher.JavaModuleOptions)
+OPENED = ["-XX:+IgnoreUnrecognizedVMOptions", *(
+    f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in (
+        "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+        "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+        "sun.security.action", "sun.util.calendar")), "-Djdk.reflect.useDirectMethodHandle=false"]
+
+
+def _worker(number: int) -> Service:
+    def ui(world: World) -> int:
+        return world.stack.port_base + 10 + number
+
+    def command(world: World) -> List[str]:
+        return _standalone(world, "worker.Worker", "--cores", "1", "--memory", world.spark.executor_memory,
+                           "--webui-port", str(ui(world)), world.spark.master)
+
+    return Service(f"spark_worker_{number}", ui, command,
+                   needs=("spark_master",), env=_spark_env,
+                   ready=lambda w: _json_page(ui(w))["id"] in _alive_workers(w))
+
+
+def _json_page(port: int) -> dict:
+    """What a master or worker tells of itself at its web port."""
+    import requests
+
+    return requests.get(f"http://127.0.0.1:{port}/json/", timeout=2).json()
+
+
+def _alive_workers(world: World) -> List[str]:
+    """Ids of the workers that the master counts as alive; one that came back has a new id."""
+    return [w["id"] for w in _json_page(world.stack.port_base + 10)["workers"] if w["state"] == "ALIVE"]
+
+
+SERVICES: Dict[str, Service] = {s.name: s for s in (
+    Service("postgres", lambda w: w.postgres.port, _postgres_command, _postgres_ready, fresh=_postgres_fresh,
+            stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
+    Service("kafka", lambda w: host_port(w.kafka.bootstrap)[1],
+            lambda w: _java("512m", artifacts.jars("kafka"), "kafka.Kafka", str(_kafka_properties(w))),
+            _kafka_ready, fresh=_kafka_fresh),
+    Service("connect", lambda w: host_port(w.connect.url)[1], _connect_command,
+            lambda w: _http_ready(w.connect.url, "/connectors"), needs=("kafka",)),
+    Service("apicurio", lambda w: host_port(w.registry.url)[1], _apicurio_command,
+            lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info")),
+    Service("spark_master", lambda w: host_port(w.spark.master)[1],
+            lambda w: _standalone(w, "master.Master", "--port", str(host_port(w.spark.master)[1]), "--webui-port",
+                                  str(w.stack.port_base + 10)),
+            lambda w: _json_page(w.stack.port_base + 10)["status"] == "ALIVE", env=_spark_env),
+    _worker(1),
+    _worker(2),
+    Service("spark", lambda w: host_port(w.spark.url)[1], _spark_command, _spark_ready, env=_spark_env),
+)}
+
+
+def wanted(world: World) -> List[str]:
+    """Names of the services that this world's stack starts; Apicurio only when a notebook asks for it."""
+    cluster = [f"spark_worker_{n + 1}" for n in range(world.spark.workers)]
+    return ["postgres", "kafka", "connect", *(["spark_master", *cluster] if cluster else []), "spark"]
+
+
+def make_secrets() -> None:
+    """Make this instance's passwords at first start."""
+    secrets.ensure(["postgres.admin", "postgres.replication", "jupyter.token"])

@@ -1,0 +1,166 @@
+"""Spark sessions: `session(world)` gives the same SparkSession API in every world."""
+from __future__ import annotations
+
+import re
+import socket
+from typing import TYPE_CHECKING, Any, Dict
+
+from . import artifacts
+from .errors import StackError
+from .params import World, host_port, local_path, state_dir
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What every session must carry for Hudi (its Spark guide), and what keeps answers right on 1.0 (params/versions.yaml):
+# the table version stays what Athena reads, no write upgrades it, and reads do not skip files by column statistics.
+HUDI = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.hadoop.hoodie.enable.data.skipping": "false",
+}
+SESSION = {
+    "hoodie.write.auto.upgrade": "false",
+    "hoodie.enable.data.skipping": "false",
+    "hoodie.metadata.enable": "false",
+}
+
+
+def server_conf(world: World) -> Dict[str, str]:
+    """Return the configuration of the embedded Spark Connect server: everything on loopback, sized for a laptop."""
+    jars = ",".join(map(str, artifacts.jars("spark")))
+    table_version = str(artifacts.versions()["hudi_table_version"])
+    conf = {
+        "spark.master": world.spark.master,
+        "spark.app.name": "workbench",
+        "spark.driver.memory": world.spark.driver_memory,
+        "spark.driver.extraClassPath": jars.replace(",", ":"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
+        f" -Dderby.system.home={state_dir() / 'data'}",
+        "spark.sql.shuffle.partitions": str(world.spark.parallelism),
+        "spark.default.parallelism": str(world.spark.parallelism),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(local_path(world.lake.tables) or world.lake.tables),
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.javax.jdo.option.ConnectionURL":
+            f"jdbc:derby:;databaseName={state_dir() / 'data' / 'metastore'};create=true",
+        "spark.sql.streaming.metricsEnabled": "false",
+        # many folders are listed by the driver: a Spark task for each of them costs more than it saves on one machine
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+        "spark.sql.streaming.stopTimeout": "60s",
+        # Hadoop's own local file system starts a process for each file it makes, to set its mode: that takes half of
+        # the time of a write of many small files. The other one calls Java instead. Checkpoints go the same way.
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass":
+            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **HUDI, **SESSION, "hoodie.write.table.version": table_version,
+    }
+    if not world.spark.master.startswith("local"):
+        # where the workers are ours, executors get Hudi on their class path: through spark.jars another class loader
+        # than Avro's loads it, and Avro makes no Hudi records of a log block ("GenericData$Record cannot be cast to …")
+        ours = world.spark.workers > 0
+        conf |= {"spark.executor.extraClassPath": jars.replace(",", ":")} if ours else {"spark.jars": jars}
+        conf |= {
+            "spark.executor.memory": world.spark.executor_memory, "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -Djava.net.preferIPv4Stack=true",
+        }
+    return conf
+
+
+def session(world: World) -> SparkSession:
+    """Return a session; in the embedded world the Spark Connect server is started if it is not up.
+
+    Where Spark was restarted since the last call it is a new session: what was cached or registered in the old is gone.
+
+    Raises:
+        StackError: the server cannot be started or reached, or this kind of world is not there yet.
+    """
+    from . import stack
+
+    if world.spark.kind == "existing":
+        from pyspark.sql import SparkSession
+
+        found = SparkSession.getActiveSession()
+        if found is None:
+            raise StackError("there is no Spark session in this kernel", where=f"{world.file}: spark.kind",
+                             next_step="open the notebook with the cluster's PySpark kernel")
+        return found
+    if world.spark.kind != "connect":
+        raise StackError(f"Spark of kind {world.spark.kind!r} is not there yet", where=f"{world.file}: spark.kind",
+                         expected="connect or existing")
+    stack.need(world, "spark")
+    from pyspark.sql import SparkSession
+
+    settings = {**SESSION, "hoodie.write.table.version": str(artifacts.versions()["hudi_table_version"])}
+    for last_try in (False, True):
+        spark = SparkSession.builder.remote(world.spark.url).getOrCreate()
+        try:
+            if unreachable(spark):
+                raise ConnectionError("Connection refused")
+            _be_impatient(spark)
+            for key, value in settings.items():
+                spark.conf.set(key, value)
+            return spark
+        except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
+            if last_try or not is_gone(e):
+                raise
+            forget(spark)  # getOrCreate gives back the session of a server that is no more
+    raise AssertionError("not reached")
+
+
+def _be_impatient(spark: SparkSession) -> None:
+    """Let the client try a server that does not answer again for some seconds; by itself it does so for ten minutes."""
+    policy = getattr(spark.client, "_retry_policy", None)  # a dict until Spark 4
+    if isinstance(policy, dict):
+        policy.update(max_retries=6, max_backoff=2000)
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether an error of Spark Connect says that the server, or this session on it, is no more."""
+    return re.search(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_|"
+                     r"Connection refused|Cannot invoke RPC|NO_ACTIVE_SESSION",
+                     f"{type(error).__name__}: {error}", re.I) is not None
+
+
+def unreachable(spark: Any) -> str:
+    """Why the server of a Spark Connect session cannot be reached; "" where it can, or the session is a classic one."""
+    client = getattr(spark, "client", None)
+    if client is None:
+        return ""
+    if getattr(client, "is_closed", False):
+        return "the session was closed"
+    endpoint = client._builder.endpoint
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except OSError as e:
+        return f"{endpoint}: {e}"
+    return ""
+
+
+def forget(spark: SparkSession) -> None:
+    """Stop a session whose server may be gone, so that the next one is new."""
+    try:
+        spark.stop()
+    except Exception:  # noqa: BLE001 - it cannot tell a dead server that it goes
+        pass
+
+
+def answers(url: str) -> bool:
+    """True when a Spark Connect server at `url` tells its version."""
+    import grpc
+    from pyspark.sql.connect.proto import base_pb2, base_pb2_grpc
+
+    host, port = host_port(url)
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        request = base_pb2.AnalyzePlanRequest(
+            session_id="00112233-4455-6677-8899-aabbccddeeff", spark_version=base_pb2.AnalyzePlanRequest.SparkVersion())
+        reply = base_pb2_grpc.SparkConnectServiceStub(channel).AnalyzePlan(request, timeout=10)
+    return bool(reply.spark_version.version)

@@ -1,0 +1,64 @@
+"""Waiting for a condition. The only place in the workbench that sleeps."""
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import time
+from pathlib import Path
+from typing import Callable, Iterator, Optional, Type, TypeVar
+
+from .errors import WorkbenchError
+
+T = TypeVar("T")
+
+
+def wait_until(
+    condition: Callable[[], T],
+    what: str,
+    *,
+    timeout: float = 60.0,
+    every: float = 0.1,
+    failed: Optional[Callable[[], Optional[str]]] = None,
+    error: Type[WorkbenchError] = WorkbenchError,
+    next_step: str = "",
+) -> T:
+    """Poll `condition` until it returns something true, and return that.
+
+    Args:
+        condition: called without arguments. An exception it raises counts as "not yet"; the last one is reported.
+        what: what is waited for, completing "waited 60 s for …".
+        timeout: seconds before giving up.
+        every: seconds between two tries.
+        failed: returns a sentence as soon as waiting has become pointless (the process died, the task is FAILED).
+        error: the WorkbenchError class to raise.
+        next_step: what a person should do, shown in the error.
+
+    Raises:
+        error: after `timeout`, or at once when `failed` returns a sentence.
+    """
+    deadline = time.monotonic() + timeout
+    last: Optional[BaseException] = None
+    while True:
+        try:
+            result = condition()
+            if result:
+                return result
+            last = None
+        except Exception as e:  # noqa: BLE001 - "not ready yet" comes as any exception of any client
+            last = e
+        reason = failed() if failed else None
+        if reason:
+            raise error(f"gave up waiting for {what}: {reason}", next_step=next_step)
+        if time.monotonic() >= deadline:
+            seen = f"{type(last).__name__}: {last}" if last else "condition still false"
+            raise error(f"waited {timeout:g} s for {what}", where=f"last answer: {seen}", next_step=next_step)
+        time.sleep(every)
+
+
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Hold the lock file `lock`; a second holder waits for the first. The kernel frees it when the holder is killed."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,140 @@
+"""Every notebook, executed: in order, alone, twice, on other data; and red when what it checks is broken."""
+import json
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from workbench import connect, execute, outbox, params, run, secrets, sources, topics
+from workbench.params import ROOT
+
+NOTEBOOKS = ROOT / "notebooks"
+TRACK = ["11_source_database", "12_connectors", "13_hudi_ingest", "14_changes", "15_dashboard"]
+
+
+@pytest.fixture(autouse=True)
+def runs_elsewhere(tmp_path, monkeypatch):
+    """Executed notebooks and reports of tests do not land among a person's own."""
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
+
+
+def failures(result):
+    """What a reader of a red run would look for: notebook and message."""
+    return [(n["path"], n.get("error")) for n in result.notebooks if n["status"] != "passed"]
+
+
+def execute_changed(name, cell, *, before="## Check", **values):
+    """Execute a copy of a notebook with one more cell; return the texts of its errors."""
+    book = nbformat.read(NOTEBOOKS / "10_outbox" / f"{name}.ipynb", as_version=4)
+    at = next(i for i, c in enumerate(book.cells) if c.cell_type == "markdown" and c.source.startswith(before))
+    book.cells.insert(at, nbformat.v4.new_code_cell(cell))
+    return book, values
+
+
+def errors(book, values, tmp_path):
+    path = tmp_path / "changed.ipynb"
+    nbformat.write(book, path)
+    done = execute.notebook(path, {"world": "local", **values}, 600, execute.Stop(), lambda *_: None)
+    return [o.evalue for c in done.book.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "error"]
+
+
+def holding_a_secret(folder):
+    """Files below the run's folder in which the value of a secret stands."""
+    values = [v.encode() for v in secrets.read(secrets.secrets_file()).values()]
+    paths = [p for p in folder.rglob("*") if p.is_file()]
+    assert len(values) >= 3 and len(paths) >= 3
+    return [str(p.relative_to(folder)) for p in paths if any(v in p.read_bytes() for v in values)]
+
+
+def test_the_whole_series_passes_and_leaves_nothing(world):
+    result = run.run([], "local", progress=False)
+    assert result.status == "passed", failures(result)
+    assert result.report.stat().st_size > 10_000
+    checks = [c for n in json.loads((result.folder / "run.json").read_text())["notebooks"] for c in n["checks"]]
+    assert len(checks) > 60 and all(c["ok"] for c in checks)
+    assert holding_a_secret(result.folder) == []
+    # the last notebook tears down
+    assert connect.names(world) == [] and len(sources.slots(world)) == 0
+    assert not [t for t in topics.names(world) if "cdc_events" in t]
+
+
+@pytest.mark.parametrize("name", ["15_dashboard", pytest.param("14_changes", marks=pytest.mark.drill)])
+def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
+    outbox.clear(world, "11_source_database")
+    for _ in range(2):
+        result = run.run([name], "local", progress=False)
+        assert result.status == "passed", failures(result)
+    if name == "14_changes":  # the landed folder holds its changes, several versions of an order
+        result = run.run(["13_hudi_ingest"], "local", progress=False)
+        assert result.status == "passed", failures(result)
+
+
+@pytest.mark.drill
+def test_straight_from_the_topic(world):
+    result = run.run(["13_hudi_ingest"], "local", {"source": "topic"}, progress=False)
+    assert result.status == "passed", failures(result)
+
+
+LEAK = """
+from workbench import check, secrets
+values = secrets.read(secrets.secrets_file())
+print(*values.values())
+check.equal("secrets", sorted(values.values()), sorted(values.values()))
+"""
+RAISE = 'raise RuntimeError("refused: " + " ".join(values.values()))'
+
+
+@pytest.mark.drill
+def test_a_secret_that_a_notebook_prints_is_masked(world, tmp_path, monkeypatch):
+    """Printed, in a check's line, in an error with its traceback: dots in the copy, in run.json and in the report."""
+    parameters = nbformat.v4.new_code_cell('world = "local"', metadata={"tags": ["parameters"]})
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Leak"), parameters,
+                                           nbformat.v4.new_code_cell(LEAK), nbformat.v4.new_code_cell(RAISE)])
+    (tmp_path / "root" / "notebooks").mkdir(parents=True)
+    nbformat.write(book, tmp_path / "root" / "notebooks" / "leak.ipynb")
+    with monkeypatch.context() as patch:
+        patch.setattr(params, "ROOT", tmp_path / "root")  # the kernel has the real one
+        patch.setattr(params, "load", lambda name: world)
+        result = run.run(["leak"], "local", progress=False)
+    assert result.status == "failed" and "refused" in failures(result)[0][1]["message"]
+    copy = result.folder / "notebooks" / "leak.ipynb"
+    for path in (copy, result.folder / "run.json", result.report):
+        assert secrets.MASK in path.read_text(encoding="utf-8"), path
+    assert holding_a_secret(result.folder) == []
+    (result.folder / "planted.txt").write_text(" ".join(secrets.read(secrets.secrets_file()).values()))
+    assert holding_a_secret(result.folder) == ["planted.txt"], "the look itself"
+
+
+@pytest.mark.drill
+@pytest.mark.skipif("NORTHWIND_DIR" not in os.environ, reason="NORTHWIND_DIR does not name a folder with northwind.sql")
+def test_the_original_dump(world):
+    result = run.run(["10_outbox"], "local", {"from_dir": os.environ["NORTHWIND_DIR"]}, progress=False)
+    assert result.status == "passed", failures(result)
+
+
+BROKEN = {
+    "a row dropped in the lake": (
+        "13_hudi_ingest", 'spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")', "10300"),
+    "a value altered in the lake": (
+        "13_hudi_ingest",
+        'spark.sql("UPDATE datalake.cdc_events SET ship_country = \'Atlantis\' WHERE order_id = 10301")', "10301"),
+    "landing stopped": (
+        "14_changes", "landing.run = lambda *a, **k: None", "order_id=11075: missing"),
+}
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
+    name, cell, says = BROKEN[what]
+    before = "## 1. An update" if name == "14_changes" else "## Check"
+    seen = errors(*execute_changed(name, cell, before=before), tmp_path)
+    outbox.clear(world, "13_hudi_ingest")
+    assert seen and says in seen[0], seen
+
+
+@pytest.mark.drill
+def test_kept_outputs_are_what_the_notebooks_print_today():
+    """Reference tables keep their output in the repository; `pytest --nbval-lax` compares them where there are any."""
+    kept = [p for p in NOTEBOOKS.rglob("*.ipynb") if "keep_output" in p.read_text(encoding="utf-8")]
+    assert all(Path(p).suffix == ".ipynb" for p in kept)

@@ -1,0 +1,41 @@
+"""Small topics and tables for the lake's tests."""
+import json
+import uuid
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import types as T
+from workbench import hudi, topics
+
+SCHEMA = T.StructType([T.StructField(*f) for f in (
+    ("id", T.IntegerType()), ("part", T.StringType()), ("text", T.StringType()), ("__op", T.StringType()),
+    ("__deleted", T.StringType()), ("__lsn", T.LongType()))])
+
+
+def new_topic(world, name=""):
+    name = name or f"lake_{uuid.uuid4().hex[:8]}"
+    admin = AdminClient(topics._settings(world))  # held: without a name it is gone before the answer comes
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    return name
+
+
+def send(world, topic, *messages):
+    """Each message is a dict (sent with its id as key), or a pair (key, text)."""
+    producer = Producer(topics._settings(world))
+    for m in messages:
+        key, value = m if isinstance(m, tuple) else (str(m["id"]), json.dumps(m))
+        producer.produce(topic, key=key, value=value)
+    assert producer.flush(20) == 0
+
+
+def change(key, lsn, text="x", part="p", op="c"):
+    return {"id": key, "part": part, "text": text, "__op": op, "__deleted": str(op == "d").lower(), "__lsn": lsn}
+
+
+def new_table(world, **fields):
+    return hudi.table(world, f"t_{uuid.uuid4().hex[:8]}",
+                      **{"key": ("id",), "ordering": "__lsn", "partition": ("part",), **fields})
+
+
+def content(spark, table):
+    return sorted((r.id, r.part, r.text, r["__lsn"]) for r in hudi.read(spark, table).collect())

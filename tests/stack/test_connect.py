@@ -1,0 +1,188 @@
+"""A real Debezium in a real Connect: from the outbox to flat messages, and the ways it goes wrong.
+
+In a database of its own with a topic prefix of its own, so that nothing of the walkthrough's is touched.
+"""
+import dataclasses
+import json
+
+import pytest
+from workbench import connect, secrets, sources, topics
+from workbench.errors import ConnectorError
+from workbench.params import ROOT
+from workbench.schemas import connect_schema_to_avro
+from workbench.wait import wait_until
+
+TABLE, SOURCE, ENVELOPE = "datalake.cdc_events", "connect_test", "connect_test_envelope"
+PUBLICATION = "cdc_publication"
+
+
+@pytest.fixture(scope="module")
+def lab(world):
+    """The world, with Northwind in a database `connect_test`, published."""
+    lab = dataclasses.replace(
+        world,
+        postgres=dataclasses.replace(world.postgres, database="connect_test"),
+        connect=dataclasses.replace(world.connect, topic_prefix="connect_test"),
+    )
+    _clean(lab)
+    sources.load_northwind(lab, confirm=lambda question: True)
+    sources.grant_replication(lab, [TABLE])
+    sources.create_publication(lab, PUBLICATION, [TABLE])
+    yield lab
+    _clean(lab)
+    sources.execute(lab, "DROP DATABASE connect_test WITH (FORCE)", database="postgres")
+
+
+def _clean(lab):
+    for name in (SOURCE, ENVELOPE, SOURCE + "_2"):
+        connect.delete(lab, name)
+    sources.create_database(lab)
+    for slot in sources.slots(lab)["slot_name"]:
+        sources.drop_slot(lab, slot)
+    sources.reset_northwind(lab)
+    topics.delete(lab, *(t for t in topics.names(lab) if "connect_test" in t))
+
+
+@pytest.fixture
+def source(lab):
+    """The walkthrough's connector, RUNNING, its snapshot in the topic; (configuration, topic)."""
+    config = connect.config(lab, "outbox_source")
+    topic = f"{config['topic.prefix']}.{TABLE}"
+    connect.apply(lab, SOURCE, config)
+    connect.wait_running(lab, SOURCE)
+    topics.wait_count(lab, topic, 829, connector=SOURCE)
+    return config, topic
+
+
+def test_snapshot_is_one_flat_message_per_row_and_applying_again_changes_nothing(lab, source):
+    config, topic = source
+    rows = sources.frame(lab, "SELECT order_id FROM datalake.cdc_events ORDER BY 1")["order_id"].tolist()
+    snapshot = topics.read(lab, topic).head(829)
+    payloads = [json.loads(value)["payload"] for value in snapshot["value"]]
+    assert sorted(p["order_id"] for p in payloads) == rows
+    assert not {"before", "after"} & set(payloads[0])
+    added = {"__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms", "__deleted"}
+    assert added <= set(payloads[0]) and {p["__op"] for p in payloads} == {"r"}
+    before = topics.count(lab, topic)
+    connect.apply(lab, SOURCE, config)
+    connect.wait_running(lab, SOURCE)
+    assert topics.count(lab, topic) == before
+
+
+def test_update_and_delete_come_out_as_in_the_walkthrough(lab, source):
+    _, topic = source
+    place = topics.ends(lab, topic)
+    total = topics.count(lab, topic)
+    sources.execute(lab, "UPDATE datalake.orders SET shipped_date = '1998-06-15' WHERE order_id = 11077")
+    sources.execute(lab, "DELETE FROM datalake.cdc_events WHERE order_id = 10248")
+    topics.wait_count(lab, topic, total + 3, connector=SOURCE)
+    values = [value and json.loads(value)["payload"] for value in topics.read(lab, topic, after=place)["value"]]
+    assert (values[0]["order_id"], values[0]["__op"], values[0]["shipped_date"]) == (11077, "u", 10392)
+    assert (values[1]["order_id"], values[1]["__op"], values[1]["__deleted"]) == (10248, "d", "true")
+    assert values[2] is None  # the tombstone, as drop.tombstones=false kept it
+
+
+def test_committed_avro_schema_is_in_step_with_the_topic(lab, source):
+    _, topic = source
+    schema = json.loads(topics.read(lab, topic, limit=1)["value"][0])["schema"]
+    schema["name"] = "msk.datalake.cdc_events.Value"
+    committed = json.loads((ROOT / "data" / "schemas" / "cdc_events.avsc").read_text(encoding="utf-8"))
+    assert connect_schema_to_avro(schema, "msk.datalake.cdc_events.Value") == committed
+
+
+def test_envelope_connector_shows_one_row_unflattened(lab, source):
+    config = connect.config(lab, "outbox_source_envelope")
+    topic = f"{config['topic.prefix']}.{TABLE}"
+    connect.apply(lab, ENVELOPE, config)
+    connect.wait_running(lab, ENVELOPE)
+    topics.wait_count(lab, topic, 1, connector=ENVELOPE)
+    raw = json.loads(topics.read(lab, topic, limit=1)["value"][0])
+    assert {"before", "after", "source", "op"} <= set(raw) and (raw["op"], raw["before"]) == ("r", None)
+    connect.delete(lab, ENVELOPE)
+    assert ENVELOPE not in connect.names(lab)
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    ({"schema.include": "datalake"}, "did you mean 'schema.include.list'"),
+    ({"value.converter.schema.enable": "true"}, "did you mean 'value.converter.schemas.enable'"),
+    ({"database.port": "1"}, "refused"),
+    ({"database.dbname": "nowhere"}, 'database "nowhere" does not exist'),
+    ({"snapshot.mode": "sometimes"}, "snapshot.mode"),
+    ({"database.password": "canary"}, "plain text"),
+])
+def test_what_is_not_valid_is_not_deployed(lab, change, says):
+    with pytest.raises(ConnectorError) as e:
+        connect.apply(lab, SOURCE + "_2", {**connect.config(lab, "outbox_source"), **change})
+    assert says in str(e.value) and "canary" not in str(e.value)
+    assert SOURCE + "_2" not in connect.names(lab)
+
+
+def test_reference_to_a_password_that_is_not_there(lab):
+    config = connect.config(lab, "outbox_source", password_reference=f"${{file:{secrets.secrets_file()}:no.such}}")
+    with pytest.raises(ConnectorError, match="password"):
+        connect.apply(lab, SOURCE + "_2", config)
+    assert SOURCE + "_2" not in connect.names(lab)
+
+
+def test_password_stays_out_of_the_stored_configuration(lab, source):
+    stored = json.dumps(connect.connect_rest._call(lab, "GET", f"/connectors/{SOURCE}/config"))
+    assert "${file:" in stored and lab.postgres.replication_password.reveal() not in stored
+
+
+def test_sink_without_plugin_names_the_landing_job(lab):
+    with pytest.raises(ConnectorError, match="workbench.landing"):
+        connect.apply(lab, SOURCE + "_2", connect.config(lab, "outbox_sink"))
+
+
+def _restart(lab):
+    connect.connect_rest._stop(lab, SOURCE)
+    connect.connect_rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
+
+
+def test_dropped_publication_fails_with_its_cause_and_applying_again_heals(lab, source):
+    sources.drop_publication(lab, PUBLICATION)
+    try:
+        _restart(lab)
+        with pytest.raises(ConnectorError, match="the publication is missing"):
+            connect.wait_running(lab, SOURCE, settle=30)
+    finally:
+        sources.create_publication(lab, PUBLICATION, [TABLE])
+    connect.apply(lab, SOURCE, source[0])
+    connect.wait_running(lab, SOURCE)
+
+
+def test_slot_in_use_fails_with_its_cause(lab, source):
+    other = {**source[0], "topic.prefix": "connect_test_2"}
+    with pytest.raises(ConnectorError, match=f"connector '{SOURCE}' reads its replication slot"):
+        connect.apply(lab, SOURCE + "_2", other)
+    assert SOURCE + "_2" not in connect.names(lab)
+    # a reader that this Connect does not know of: no retries, to see the trace
+    quick = {"slot.max.retries": "1", "slot.retry.delay.ms": "200", "errors.max.retries": "0"}
+    connect.connect_rest._call(lab, "PUT", f"/connectors/{SOURCE}_2/config", {**other, **quick})
+    wait_until(lambda: connect.status(lab, SOURCE + "_2"), "the connector to appear")
+    try:
+        with pytest.raises(ConnectorError, match="each connector needs its own slot.name"):
+            connect.wait_running(lab, SOURCE + "_2", settle=30)
+    finally:
+        connect.delete(lab, SOURCE + "_2")
+
+
+def test_dropped_slot_fails_loudly_and_a_clean_start_takes_a_new_snapshot(lab, source):
+    config, topic = source
+    connect.connect_rest._stop(lab, SOURCE)
+    sources.drop_slot(lab, config["slot.name"])
+    connect.connect_rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
+    with pytest.raises(ConnectorError, match="the replication slot was dropped"):
+        connect.wait_running(lab, SOURCE, settle=30)
+    assert len(connect.failure(lab, SOURCE)) < 1000
+    connect.delete(lab, SOURCE)
+    wait_until(lambda: SOURCE not in connect.names(lab), "the connector to be gone")
+    rows = int(sources.frame(lab, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
+    before = topics.count(lab, topic)
+    connect.apply(lab, SOURCE, config)
+    assert topics.wait_count(lab, topic, before + rows, connector=SOURCE) == before + rows
+
+
+def test_unknown_connector_names_the_nearest(lab, source):
+    with pytest.raises(ConnectorError, match=f"did you mean '{SOURCE}'"):
+        connect.status(lab, "conect_test")

@@ -1,0 +1,133 @@
+"""Services killed with -9 in the middle of the flow, at ten times the data: afterwards the lake equals the source."""
+import os
+import signal
+import threading
+
+import pytest
+from workbench import check, connect, hudi, landing, outbox, params, process, sources, stack, topics
+
+pytestmark = pytest.mark.drill
+SCALE = 10
+
+
+@pytest.fixture(scope="module")
+def flow(world):
+    """The source at scale 10, captured by a running connector."""
+    outbox.clear(world, "11_source_database")
+    sources.load_northwind(world, scale=SCALE, confirm=lambda question: True, say=lambda text: None)
+    sources.create_publication(world, outbox.PUBLICATION, [outbox.TABLE])
+    sources.grant_replication(world, [outbox.TABLE])
+    connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))
+    yield world
+    outbox.clear(world, "11_source_database")
+
+
+def kill(name):
+    os.killpg(process.own(name).pid, signal.SIGKILL)
+
+
+def change_many(world, round_):
+    """Updates, inserts and deletes that every round makes anew."""
+    sources.execute(world, "UPDATE orders SET freight = freight + 1 WHERE order_id %% 7 = %s", [round_])
+    sources.execute(world, "INSERT INTO orders (order_id, customer_id, ship_country) VALUES (%s, 'QUICK', 'Germany')",
+                    [90_000 + round_])
+    for table in ("order_details", "orders", "cdc_events"):  # from all: an update of the order would bring it back
+        sources.execute(world, f"DELETE FROM {table} WHERE order_id = %s", [10_300 + round_])
+
+
+def agrees(world, after):
+    """Everything runs again, is landed and ingested: then source, landed files and lake say the same."""
+    from workbench.spark import session
+
+    stack.need(world, "postgres", "kafka", "connect", "spark")
+    connect.wait_running(world, outbox.CONNECTOR, timeout=60)
+    spark, table = session(world), outbox.table(world)
+    outbox.settle(world)
+    landing.run(spark, world, connect.config(world, outbox.SINK))
+    hudi.ingest(spark, world, hudi.Topic(outbox.topic(world)), table)
+    source = outbox.source_rows(world)
+    assert len(source) == 829 * SCALE
+    rows = hudi.read(spark, table).toPandas()
+    assert rows["order_id"].is_unique
+    check.same_rows(source, rows[source.columns], key="order_id", what=f"lake = source after {after}")
+
+    # landed: a line for each message that has a value, none twice; and the last of each order is what the source has
+    messages = topics.read(world, outbox.topic(world))
+    sent = outbox.events(messages)[["order_id", "__lsn", "__op"]]
+    landed = outbox.landed_rows(world)
+    assert len(landed) == messages["value"].notna().sum() == len(sent)
+    key = ["order_id", "__lsn", "__op"]
+    assert sorted(map(tuple, landed[key].values)) == sorted(map(tuple, sent.values))
+    last = landed.groupby("order_id").tail(1)
+    last = last[last["__deleted"] != "true"]
+    check.same_rows(source, last[source.columns], key="order_id", what=f"last landed = source after {after}")
+
+
+@pytest.mark.parametrize("round_, name", list(enumerate(["kafka", "connect", "postgres", "spark"], start=1)))
+def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, name):
+    if round_ == 1:
+        topics.wait_count(flow, outbox.topic(flow), 1_000, connector=outbox.CONNECTOR)  # in the middle of the snapshot
+    change_many(flow, round_)
+    kill(name)
+    agrees(flow, f"{name} was killed")
+
+
+def killed_while(job, under_way, what):
+    """Start `job` in a thread, kill Spark as soon as `under_way()` is true, and return what the job raised."""
+    raised = []
+
+    def work():
+        try:
+            job()
+        except Exception as e:  # noqa: BLE001 - the server dies under it
+            raised.append(e)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    check.eventually(what, under_way, timeout=60, every=0.005)
+    kill("spark")
+    worker.join(120)
+    assert not worker.is_alive()
+    return raised
+
+
+def test_spark_killed_while_it_lands(flow):
+    """Objects of a batch that was not finished are there already: the next run writes the same names over."""
+    from workbench.spark import session
+
+    sources.execute(flow, "UPDATE orders SET freight = freight + 1")
+    outbox.settle(flow)
+    spark, sink = session(flow), connect.config(flow, outbox.SINK)
+    before = len(landed_names(flow))
+    # many batches: some are finished when Spark dies, one is under way, others have not begun
+    raised = killed_while(lambda: landing.run(spark, flow, sink, batch=1_000),
+                          lambda: len(landed_names(flow)) > before, "a new object has been landed")
+    assert raised, "the landing had ended before Spark was killed"
+    assert len(outbox.landed_rows(flow)) < outbox.events(topics.read(flow, outbox.topic(flow))).shape[0]
+    agrees(flow, "Spark was killed landing")
+
+
+def landed_names(world):
+    folder = params.local_path(outbox.landing_folder(world))
+    return {p for p in folder.rglob("*.json") if not p.name.startswith(".")}
+
+
+def test_spark_killed_while_it_writes(flow):
+    """The commit that was under way is rolled back by the next one; the batch is done again."""
+    from workbench.spark import session
+
+    sources.execute(flow, "UPDATE orders SET freight = freight + 1")
+    outbox.settle(flow)
+    spark, table = session(flow), outbox.table(flow)
+    before = len(hudi.commits(spark, table))
+    timeline = f"{table.base.removeprefix('file:')}/.hoodie"
+
+    def under_way():
+        names = set(os.listdir(timeline))
+        begun = {n.split(".")[0] for n in names if n.endswith(".inflight")}
+        return begun - {n.split(".")[0] for n in names if n.endswith(".commit")}
+
+    killed_while(lambda: hudi.ingest(spark, flow, hudi.Topic(outbox.topic(flow)), table), under_way,
+                 "a commit is under way")
+    agrees(flow, "Spark was killed writing")
+    assert len(hudi.commits(session(flow), table)) > before

@@ -1,0 +1,104 @@
+"""The landing on real Kafka and Spark: exactly once, flush count, dead letters, then into Hudi."""
+import json
+from dataclasses import asdict
+
+import pytest
+from lake_help import SCHEMA, change, new_table, new_topic, send
+from workbench import hudi, landing, params, topics
+from workbench.errors import LakeError
+
+
+@pytest.fixture
+def sink(world):
+    topic = new_topic(world)
+    config = {"connector.class": landing.SINK, "topics": topic, "connect.s3.kcql":
+              f"INSERT INTO lake:{topic} SELECT * FROM {topic} PARTITIONBY part STOREAS `json` WITH_FLUSH_COUNT = 3"}
+    yield config
+    landing.drop(world, config)
+    topics.delete(world, topic)
+
+
+def objects(world, config):
+    root = params.local_path(world.lake.landing) / config["topics"]
+    return {str(p.relative_to(root)): p.read_text().splitlines() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def test_objects_hold_each_message_once_and_no_more_than_the_flush_count(world, spark, sink):
+    topic = sink["topics"]
+    odd = change(20, 1, part="a/b c=é")
+    wrapped = {"schema": {"type": "struct"}, "payload": change(21, 1, part=None)}
+    send(world, topic, *[change(i, 1) for i in range(7)], odd, ("21", json.dumps(wrapped)), ("1", None),
+         ("x", "{broken"), (None, None))
+    done = landing.run(spark, world, sink)
+    assert asdict(done) | {"bytes": 0} == {"messages": 12, "records": 9, "tombstones": 1, "dead_letters": 2,
+                                           "objects": 5, "bytes": 0, "batches": 1}
+    there = objects(world, sink)
+    assert {name: len(lines) for name, lines in there.items()} == {
+        f"part=p/{topic}-0-{0:020d}.json": 3, f"part=p/{topic}-0-{3:020d}.json": 3,
+        f"part=p/{topic}-0-{6:020d}.json": 1,
+        f"part=a%2Fb c%3Dé/{topic}-0-{7:020d}.json": 1,
+        f"part=__HIVE_DEFAULT_PARTITION__/{topic}-0-{8:020d}.json": 1}
+    assert json.loads(there[f"part=__HIVE_DEFAULT_PARTITION__/{topic}-0-{8:020d}.json"][0]) == wrapped["payload"]
+    letters = {r.offset: r.reason for r in landing.dead_letters(spark, world, sink).collect()}
+    assert letters == {10: "malformed JSON", 11: "no value and no key"}
+    assert landing.run(spark, world, sink) == landing.Landed() and objects(world, sink) == there
+
+    table = new_table(world)
+    try:
+        assert hudi.ingest(spark, world, hudi.Landed(topic), table, schema=SCHEMA).upserts == 9
+        assert hudi.read(spark, table).count() == 9
+        send(world, topic, change(1, 2, "later"))
+        landing.run(spark, world, sink)
+        assert hudi.ingest(spark, world, hudi.Landed(topic), table, schema=SCHEMA).messages == 1
+        assert hudi.read(spark, table).where("text = 'later'").count() == 1
+    finally:
+        hudi.drop(spark, world, table)
+
+
+def test_stopped_between_writing_and_the_end_of_the_batch(world, spark, sink):
+    send(world, sink["topics"], *[change(i, 1) for i in range(5)], ("x", "{broken"))
+    landing.run(spark, world, sink)
+    before = objects(world, sink)
+    commits = params.local_path(landing.checkpoint(world, landing.parse(sink))) / "commits"
+    for f in commits.glob("*0*"):
+        f.unlink()
+    send(world, sink["topics"], change(9, 1))  # came after the crash: must not change the batch that is done again
+    done = landing.run(spark, world, sink)
+    after = objects(world, sink)
+    assert {name: after[name] for name in before} == before
+    assert sorted(json.loads(line)["id"] for lines in after.values() for line in lines) == [0, 1, 2, 3, 4, 9]
+    assert landing.dead_letters(spark, world, sink).count() == 1 and done.batches == 2
+
+
+def test_a_topic_made_anew_is_not_taken_for_the_old_one(world, spark, sink):
+    send(world, sink["topics"], change(1, 1))
+    landing.run(spark, world, sink)
+    topics.delete(world, sink["topics"])
+    new_topic(world, sink["topics"])
+    send(world, sink["topics"], change(2, 1), change(3, 1))
+    with pytest.raises(LakeError, match="(?s)was deleted and made anew.*landing.drop"):
+        landing.run(spark, world, sink)
+    landing.drop(world, sink)
+    assert landing.run(spark, world, sink).records == 2
+
+
+def test_poison_does_not_stop_what_comes_after_it(world, spark, sink):
+    poison = ['{"part": "a\\u0000b"}', json.dumps({"part": "x" * 300}),
+              '{"part": ' + "[" * 100_000 + "]" * 100_000 + "}",
+              '{"part": "\\ud800"}', b'{"part": "\xff"}']
+    send(world, sink["topics"], *[("k", p) for p in poison], change(1, 1))
+    done = landing.run(spark, world, sink)
+    assert (done.records, done.dead_letters) == (1, 5)
+    letters = {r.offset: r.reason for r in landing.dead_letters(spark, world, sink).collect()}
+    assert len(letters) == 5 and letters[4].startswith("not UTF-8")
+
+
+def test_a_batch_that_cannot_be_written_says_where(world, spark, sink):
+    send(world, sink["topics"], change(1, 1))
+    root = params.local_path(world.lake.landing) / sink["topics"]
+    root.parent.mkdir(parents=True, exist_ok=True)
+    root.write_text("a file where a folder should be")
+    with pytest.raises(LakeError, match="(?s)a batch was not landed.*where:.*next:"):
+        landing.run(spark, world, sink)
+    root.unlink()
+    assert landing.run(spark, world, sink).records == 1

@@ -1,0 +1,57 @@
+"""The published walkthrough's query in Athena's dialect on a Hudi table, by its catalog name."""
+import json
+import os
+import signal
+
+import pytest
+from lake_help import SCHEMA, change, new_table, new_topic, send
+from workbench import hudi, process, query, topics
+from workbench.errors import LakeError, StackError
+from workbench.spark import session
+
+Q2 = """
+WITH dataset AS (
+  SELECT id, transform(CAST(json_parse(text) AS ARRAY(MAP(VARCHAR, VARCHAR))),
+                       x -> CAST(ROW(CAST(x['discount'] AS DECIMAL(6,2)), CAST(x['quantity'] AS DECIMAL(6,2)),
+                                     CAST(x['unit_price'] AS DECIMAL(6,2)))
+                            AS ROW(discount DECIMAL(6,2), quantity DECIMAL(6,2), unit_price DECIMAL(6,2)))) AS items
+  FROM {table})
+SELECT id, item.discount, item.quantity, item.unit_price,
+       CAST(item.quantity * item.unit_price * (1 - item.discount) AS DECIMAL(10,2)) AS revenue
+FROM dataset CROSS JOIN UNNEST(items) AS t(item) WHERE id = :id ORDER BY revenue
+"""
+
+
+def test_the_order_items_of_the_walkthrough(world, spark):
+    topic, table = new_topic(world), new_table(world)
+    items = [(19, 10), (12, 30), (18, 2)]
+    text = json.dumps([{"discount": 0.150000006, "quantity": q, "unit_price": p} for p, q in items])
+    try:
+        send(world, topic, change(11075, 1, text), change(11077, 1, None))
+        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
+        ask = Q2.format(table=hudi.register(spark, table))
+        rows = query.sql(spark, ask, id=11075)
+        assert [tuple(map(str, r)) for r in rows.itertuples(index=False)] == [
+            ("11075", "0.15", "2.00", "18.00", "30.60"), ("11075", "0.15", "10.00", "19.00", "161.50"),
+            ("11075", "0.15", "30.00", "12.00", "306.00")]
+        assert query.sql(spark, ask, id=11077).empty  # items are null: the cross join leaves the order out
+        send(world, topic, change(11077, 2, text))  # a commit by another way than the catalog is seen at once
+        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
+        assert len(query.sql(spark, ask, id=11077)) == 3
+        with pytest.raises(LakeError, match="(?s)the query failed.*nosuch"):
+            query.sql(spark, f"SELECT nosuch FROM {table.database}.{table.name}")
+    finally:
+        hudi.drop(spark, world, table)
+        topics.delete(world, topic)
+
+
+def test_spark_killed_between_two_queries(world, spark):
+    assert query.sql(spark, "SELECT 1 AS a")["a"].tolist() == [1]
+    os.killpg(process.own("spark").pid, signal.SIGKILL)
+    with pytest.raises(StackError, match="(?s)Spark was restarted or is gone.*set-up cell again"):
+        query.sql(spark, "SELECT 1 AS a")
+    again = session(world)  # the set-up cell: starts Spark, and gives a session that works
+    assert query.sql(again, "SELECT 1 AS a")["a"].tolist() == [1]
+    assert again.conf.get("hoodie.write.table.version") == "6"
+    os.killpg(process.own("spark").pid, signal.SIGKILL)
+    assert query.sql(world, "SELECT 2 AS a")["a"].tolist() == [2]  # by the world it mends itself

@@ -1,0 +1,156 @@
+"""Nothing listens outside this machine, and no secret stands anywhere but in its own file."""
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+from workbench import params, process, secrets, sources, stack
+from workbench.process import MARK
+from workbench.spark import session
+from workbench.wait import wait_until
+
+LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+def family():
+    """Every process of this instance's services, with all they started."""
+    found = {}
+    for name in stack.running():
+        leader = process.own(name)
+        found.update({p.pid: p for p in [leader, *leader.children(recursive=True)]})
+    for p in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if p.environ().get(MARK, "").startswith(f"{params.state_dir()}:"):
+                found[p.pid] = p
+    return list(found.values())
+
+
+@pytest.fixture(scope="module")
+def busy(world):
+    """The stack with everything of it at work: the registry, a connector with a password, a Python worker in Spark."""
+    stack.need(world, "apicurio")
+    sources.execute(world, "CREATE TABLE IF NOT EXISTS canary (n int PRIMARY KEY)", database="postgres")
+    config = {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1",
+        "plugin.name": "pgoutput", "topic.prefix": "canary", "database.hostname": world.postgres.host,
+        "database.port": str(world.postgres.port), "database.dbname": "postgres", "slot.name": "canary",
+        "database.user": world.postgres.admin_user, "table.include.list": "public.canary",
+        "database.password": f"${{file:{secrets.secrets_file()}:postgres.admin}}",
+    }
+    url = f"{world.connect.url}/connectors/canary"
+    requests.put(url + "/config", json=config, timeout=60).raise_for_status()
+    running = '"state":"RUNNING"'
+    wait_until(lambda: requests.get(url + "/status", timeout=5).text.count(running) == 2, "the connector to run")
+    spark = session(world)
+    same = spark.range(4).mapInPandas(lambda frames: frames, "id long")
+    assert same.count() == 4
+    yield world
+    requests.delete(url, timeout=30)
+    with sources.connect(world, database="postgres") as c:
+        active = "SELECT 1 FROM pg_replication_slots WHERE active"
+        wait_until(lambda: not c.execute(active).fetchone(), "the slot to rest")
+        c.execute("SELECT pg_drop_replication_slot('canary')")
+        c.execute("DROP TABLE canary")
+    process.stop(stack.SERVICES["apicurio"])
+
+
+@pytest.fixture
+def passwords(busy):
+    found = secrets.read(secrets.secrets_file())
+    assert len(found) >= 3 and all(len(v) >= 24 for v in found.values())
+    return found
+
+
+def listeners(p):
+    """The listening sockets of one process as (address, port)."""
+    return [(c.laddr.ip, c.laddr.port) for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+
+
+def test_every_listener_is_on_loopback(busy):
+    found = {}
+    for p in family():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.update({pair: p for pair in listeners(p)})
+    ports = {port for _, port in found}
+    assert {s.port for s in stack.status(busy)} <= ports, "the look missed a service"
+    outside = {f"{ip}:{port}": " ".join(p.cmdline())[:100] for (ip, port), p in found.items() if ip not in LOOPBACK}
+    assert outside == {}
+
+
+def test_a_listener_outside_would_be_seen():
+    """The look itself: a socket on every interface is found and is not loopback."""
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("", 0))
+        s.listen()
+        found = dict((port, ip) for ip, port in listeners(psutil.Process()))
+        assert found[s.getsockname()[1]] not in LOOPBACK
+
+
+def test_no_secret_in_argv_or_environment(passwords):
+    seen = 0
+    for p in family():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            text = "\0".join(p.cmdline()) + Path(f"/proc/{p.pid}/environ").read_bytes().decode(errors="replace")
+            seen += bool(text)
+            assert not [n for n, v in passwords.items() if v in text], p
+    assert seen >= 5
+
+
+def files_below(folder):
+    return [p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()]
+
+
+def holding(folder, values):
+    """Files below `folder` in which one of the texts stands."""
+    needles = [v.encode() for v in values]
+    found = []
+    for path in files_below(folder):
+        with contextlib.suppress(FileNotFoundError):
+            content = path.read_bytes()
+            found += [str(path.relative_to(folder))] if any(n in content for n in needles) else []
+    return found
+
+
+def test_only_the_secrets_file_holds_secrets(passwords):
+    """Logs, configurations, pid files and the services' data: Connect's own topic, the database, the checkpoints."""
+    assert holding(params.state_dir(), passwords.values()) == ["secrets.properties"]
+    mode = stat.S_IMODE(os.stat(secrets.secrets_file()).st_mode)
+    assert mode == 0o600, oct(mode)
+    assert len(files_below(params.state_dir() / "log")) >= 5 and len(files_below(params.state_dir() / "conf")) >= 3
+
+
+def test_a_planted_secret_would_be_found(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "x.log").write_text("password=canary-value\n")
+    assert holding(tmp_path, ["canary-value"]) == ["deep/x.log"]
+
+
+def test_connect_shows_references_only(busy, passwords):
+    base = f"{busy.connect.url}/connectors"
+    for url in (base, f"{base}?expand=info&expand=status", f"{base}/canary/config", f"{base}/canary/tasks"):
+        text = requests.get(url, timeout=10).text
+        assert "canary" in text and not [n for n, v in passwords.items() if v in text], url
+    assert requests.get(f"{base}/canary/config", timeout=10).json()["database.password"].startswith("${file:")
+
+
+def test_a_connector_cannot_read_other_files(busy):
+    """The worker resolves references in our state folder only, so a config cannot copy out a person's files."""
+    config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "name": "thief",
+              "topic.prefix": "${file:/etc/os-release:ID}", "database.hostname": "127.0.0.1"}
+    url = f"{busy.connect.url}/connector-plugins/PostgresConnector/config/validate"
+    answer = requests.put(url, json=config, timeout=60).text
+    assert "linux" not in answer.lower() and "debian" not in answer.lower() and "ubuntu" not in answer.lower()
+    assert "/etc/os-release" in answer  # left as it was, or named as refused
+
+
+def test_postgres_lets_nobody_in_without_the_password(busy):
+    import psycopg
+
+    p = busy.postgres
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(host=p.host, port=p.port, user=p.admin_user, password="guess", dbname="postgres")

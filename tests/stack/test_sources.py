@@ -1,0 +1,495 @@
+"""The source database on a real PostgreSQL: loader, outbox triggers, publication, privileges, slots."""
+import dataclasses
+import datetime
+import decimal
+import json
+import os
+import re
+import shutil
+
+import psycopg
+import pytest
+from psycopg import pq, sql
+from workbench import check, generate, params, sources
+from workbench.errors import SourceError
+
+CHANGES = sources.DATA / "changes"
+
+
+def yes(_question):
+    return True
+
+
+def silent(_message):
+    pass
+
+
+def count(world, table):
+    query = sql.SQL("SELECT count(*) AS n FROM {}").format(sources.identifier(table))
+    return sources.frame(world, query)["n"][0]
+
+
+def schemas(world):
+    return set(sources.frame(world, "SELECT nspname FROM pg_namespace")["nspname"])
+
+
+@pytest.fixture(scope="module")
+def database(world):
+    """A world like `world`, with a database of its own, so that other tests' data stay."""
+    own = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database="test_sources"),
+                              connect=dataclasses.replace(world.connect, topic_prefix="test_sources"))
+    sources.create_database(own)
+    yield own
+    sources.reset_northwind(own)
+    sources.execute(own, "DROP DATABASE test_sources WITH (FORCE)", database="postgres")
+
+
+@pytest.fixture
+def empty(database):
+    sources.reset_northwind(database)
+    return database
+
+
+@pytest.fixture
+def loaded(empty):
+    sources.load_northwind(empty, confirm=yes, say=silent)
+    return empty
+
+
+def test_declined_changes_nothing(empty):
+    assert sources.load_northwind(empty, confirm=lambda q: False) == {}
+    assert "datalake" not in schemas(empty)
+
+
+def test_loads_and_says_so(empty):
+    said = []
+    counts = sources.load_northwind(empty, confirm=yes, say=said.append)
+    assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
+    assert [m.split(":")[0] for m in said] == ["connection created", "scripts executed"]
+    # a new session finds the tables without naming the schema
+    assert sources.frame(empty, "SELECT shipped_date FROM cdc_events WHERE order_id = 11077")["shipped_date"][0] is None
+    assert count(empty, "orders") == 829
+    assert sources.frame(empty, "SELECT 1 FROM orders WHERE order_id = 11075").empty
+
+
+def test_outbox_holds_what_the_tables_hold(loaded):
+    """Each item of the outbox against its detail row, both ways."""
+    different = sources.frame(loaded, """
+        WITH items AS (SELECT order_id, (i->>'product_id')::int AS product_id, (i->>'unit_price')::real AS unit_price,
+                              (i->>'quantity')::int AS quantity, (i->>'discount')::real AS discount
+                       FROM cdc_events, jsonb_array_elements(order_items) i),
+             details AS (SELECT order_id, product_id::int, unit_price, quantity::int, discount FROM order_details)
+        (SELECT * FROM items EXCEPT SELECT * FROM details) UNION ALL (SELECT * FROM details EXCEPT SELECT * FROM items)
+        """)
+    assert different.empty
+    assert sources.frame(loaded, """SELECT order_id FROM cdc_events JOIN orders USING (order_id)
+        WHERE cdc_events.freight::real <> orders.freight
+        OR jsonb_array_length(products) <> jsonb_array_length(order_items)""").empty
+
+
+def test_second_load_is_refused(loaded):
+    with pytest.raises(SourceError, match="reset_northwind"):
+        sources.load_northwind(loaded, confirm=yes, say=silent)
+    assert count(loaded, "cdc_events") == 829
+
+
+def test_reset_removes_everything_and_can_be_repeated(loaded):
+    sources.create_publication(loaded, "test_sources_p", ["datalake.cdc_events"])
+    for _ in range(2):
+        sources.reset_northwind(loaded)
+        assert "datalake" not in schemas(loaded) and sources.publications(loaded).empty
+
+
+@pytest.mark.parametrize("script, line", [
+    ("03_cdc_events.sql", "\n\nSELECT 1;\nSELECT no_such_column\nFROM orders;"),
+    ("01_northwind_ddl.sql", "CREATE TABLE x (\n    y no_such_type\n);"),
+])
+def test_broken_script_rolls_back(empty, tmp_path, monkeypatch, script, line):
+    shutil.copytree(sources.DATA, tmp_path / "northwind")
+    broken = tmp_path / "northwind" / script
+    text = broken.read_text(encoding="utf-8")
+    broken.write_text(text + line, encoding="utf-8")
+    at = 1 + (text + line).count("\n", 0, (text + line).index("no_such"))
+    monkeypatch.setattr(sources, "DATA", tmp_path / "northwind")
+    with pytest.raises(SourceError, match=f"{script}, line {at}:"):
+        sources.load_northwind(empty, confirm=yes, say=silent)
+    assert "datalake" not in schemas(empty)
+    path = sources.frame(empty, "SELECT current_setting('search_path') AS p")["p"][0]
+    assert "datalake" not in path, "the database's search_path is rolled back, too"
+
+
+def test_missing_script_rolls_back(empty, tmp_path, monkeypatch):
+    shutil.copytree(sources.DATA, tmp_path / "northwind")
+    (tmp_path / "northwind" / "03_cdc_events.sql").unlink()
+    monkeypatch.setattr(sources, "DATA", tmp_path / "northwind")
+    with pytest.raises(SourceError, match="03_cdc_events.sql"):
+        sources.load_northwind(empty, confirm=yes, say=silent)
+    assert "datalake" not in schemas(empty)
+
+
+def test_scale(empty):
+    assert sources.load_northwind(empty, scale=3, confirm=yes, say=silent) == {
+        "orders": 2487, "order_details": 6456, "cdc_events": 2487}
+
+
+# --- the public dump -------------------------------------------------------------------------------------------------
+
+# the public dump is no part of this repository: NORTHWIND_DIR names a folder that holds its northwind.sql
+@pytest.mark.skipif("NORTHWIND_DIR" not in os.environ, reason="NORTHWIND_DIR does not name a folder with northwind.sql")
+def test_public_dump(empty):
+    counts = sources.load_northwind(empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent)
+    assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
+    assert sources.frame(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
+    types = sources.frame(empty, """SELECT DISTINCT data_type FROM information_schema.columns
+        WHERE column_name = 'order_id' AND table_schema = 'datalake' AND table_name IN ('orders', 'order_details')""")
+    assert list(types["data_type"]) == ["integer"], "like the generated tables"
+    for change in sorted(CHANGES.glob("*.sql")):
+        sources.execute(empty, change.read_text(encoding="utf-8"))
+    assert count(empty, "cdc_events") == 830 and count(empty, "order_details") == 2155
+
+
+# tables as the public dump makes them: its columns in its order, smallint keys, constraints added after the rows
+DUMP_TABLES = {
+    "categories": "category_id smallint NOT NULL, category_name character varying(15) NOT NULL, description text, "
+                  "picture bytea",
+    "customers": "customer_id character varying(5) NOT NULL, company_name character varying(40) NOT NULL, "
+                 "contact_name character varying(30), contact_title character varying(30), "
+                 "address character varying(60), city character varying(15), region character varying(15), "
+                 "postal_code character varying(10), country character varying(15), phone character varying(24), "
+                 "fax character varying(24)",
+    "employees": "employee_id smallint NOT NULL, last_name character varying(20) NOT NULL, "
+                 "first_name character varying(10) NOT NULL, title character varying(30), "
+                 "title_of_courtesy character varying(25), birth_date date, hire_date date, "
+                 "address character varying(60), city character varying(15), region character varying(15), "
+                 "postal_code character varying(10), country character varying(15), home_phone character varying(24), "
+                 "extension character varying(4), photo bytea, notes text, reports_to smallint, "
+                 "photo_path character varying(255)",
+    "employee_territories": "employee_id smallint NOT NULL, territory_id character varying(20) NOT NULL",
+    "order_details": "order_id smallint NOT NULL, product_id smallint NOT NULL, unit_price real NOT NULL, "
+                     "quantity smallint NOT NULL, discount real NOT NULL",
+    "orders": "order_id smallint NOT NULL, customer_id character varying(5), employee_id smallint, order_date date, "
+              "required_date date, shipped_date date, ship_via smallint, freight real, "
+              "ship_name character varying(40), ship_address character varying(60), ship_city character varying(15), "
+              "ship_region character varying(15), ship_postal_code character varying(10), "
+              "ship_country character varying(15)",
+    "products": "product_id smallint NOT NULL, product_name character varying(40) NOT NULL, supplier_id smallint, "
+                "category_id smallint, quantity_per_unit character varying(20), unit_price real, "
+                "units_in_stock smallint, units_on_order smallint, reorder_level smallint, "
+                "discontinued integer NOT NULL",
+    "region": "region_id smallint NOT NULL, region_description character varying(60) NOT NULL",
+    "shippers": "shipper_id smallint NOT NULL, company_name character varying(40) NOT NULL, "
+                "phone character varying(24)",
+    "suppliers": "supplier_id smallint NOT NULL, company_name character varying(40) NOT NULL, "
+                 "contact_name character varying(30), contact_title character varying(30), "
+                 "address character varying(60), city character varying(15), region character varying(15), "
+                 "postal_code character varying(10), country character varying(15), phone character varying(24), "
+                 "fax character varying(24), homepage text",
+    "territories": "territory_id character varying(20) NOT NULL, territory_description character varying(60) "
+                   "NOT NULL, region_id smallint NOT NULL",
+}
+DUMP_KEYS = {
+    "employee_territories": ("employee_id", "territory_id"), "order_details": ("order_id", "product_id"),
+    **{table: (columns.split()[0],) for table, columns in DUMP_TABLES.items()
+       if table not in ("employee_territories", "order_details")}}
+
+
+def literal(value):
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, (int, float)) else "'" + str(value).replace("'", "''") + "'"
+
+
+def write_dump(folder):
+    """Write generated data as a northwind.sql in the public dump's style: 830 orders, 11075 among them."""
+    generated = {t.name: t for t in generate.northwind(1)}
+    text = ["--\n-- PostgreSQL database dump\n--", "SET statement_timeout = 0;", "SET client_encoding = 'UTF8';",
+            "SET standard_conforming_strings = on;", "SET default_tablespace = '';"]
+    text += [f"DROP TABLE IF EXISTS {name};" for name in DUMP_TABLES]
+    for name, columns in DUMP_TABLES.items():
+        lines = re.split(r", (?=\w+ )", columns)
+        text.append(f"--\n-- Name: {name}; Type: TABLE; Schema: public; Owner: -; Tablespace: \n--\n\n"
+                    f"CREATE TABLE {name} (\n    " + ",\n    ".join(lines) + "\n);")
+    for name, columns in DUMP_TABLES.items():
+        order = [column.split()[0] for column in re.split(r", (?=\w+ )", columns)]
+        for row in generated[name].rows():
+            values = dict(zip(generated[name].columns, row))
+            text.append(f"INSERT INTO {name} VALUES ({', '.join(literal(values.get(c)) for c in order)});")
+    text.append((CHANGES / "02_insert_11075.sql").read_text(encoding="utf-8").replace("BEGIN;", "").replace(
+        "COMMIT;", ""))
+    text += [f"ALTER TABLE ONLY {name}\n    ADD CONSTRAINT pk_{name} PRIMARY KEY ({', '.join(columns)});"
+             for name, columns in DUMP_KEYS.items()]
+    for table, column, other in (("orders", "customer_id", "customers"), ("order_details", "order_id", "orders"),
+                                 ("order_details", "product_id", "products")):
+        text.append(f"ALTER TABLE ONLY {table}\n    ADD CONSTRAINT fk_{table}_{other} FOREIGN KEY ({column}) "
+                    f"REFERENCES {other};")
+    (folder / "northwind.sql").write_text("\n\n".join(text) + "\n", encoding="utf-8")
+
+
+def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
+    """from_dir, without the public file: the same rows through CREATE TABLE, INSERT and ALTER TABLE statements."""
+    queries = {"orders": "SELECT * FROM orders", "order_details": "SELECT * FROM order_details",
+               "cdc_events": "SELECT * FROM cdc_events",
+               "columns": """SELECT table_name, column_name, data_type FROM information_schema.columns
+                   WHERE table_schema = 'datalake' AND table_name IN ('orders', 'order_details', 'cdc_events')"""}
+    keys = {"orders": "order_id", "order_details": ["order_id", "product_id"], "cdc_events": "order_id",
+            "columns": ["table_name", "column_name"]}
+    said = sources.load_northwind(empty, confirm=yes, say=silent)
+    generated = {name: sources.frame(empty, query) for name, query in queries.items()}
+    sources.reset_northwind(empty)
+    write_dump(tmp_path)
+    dump = (tmp_path / "northwind.sql").read_text(encoding="utf-8")
+    assert dump.count("INSERT INTO orders VALUES") == 830 and "(11075," in dump
+    assert sources.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
+    for name, query in queries.items():
+        check.same_rows(generated[name], sources.frame(empty, query), key=keys[name], what=f"{name} of the dump")
+    for change in sorted(CHANGES.glob("*.sql")):
+        sources.execute(empty, change.read_text(encoding="utf-8"))
+    assert count(empty, "cdc_events") == 830 and count(empty, "order_details") == 2155
+
+
+MINIMAL = "CREATE TABLE orders (\n  order_id smallint PRIMARY KEY);\n"
+
+
+@pytest.mark.parametrize("text, says", [
+    (MINIMAL + "INSERT INTO orders VALUES (1);\nINSERT INTO orders VALUES ('x');\n", "line 4"),
+    (MINIMAL + "COMMIT;\n", "line 3"),
+    (MINIMAL + "\\connect other\n", "line 3"),
+    (MINIMAL + "COPY orders FROM PROGRAM 'id';\n", "line 3"),
+    (MINIMAL, "02_public_dump.sql, line"),  # a dump of something else
+])
+def test_broken_dump_rolls_back(empty, tmp_path, text, says):
+    (tmp_path / "northwind.sql").write_text(text, encoding="utf-8")
+    with pytest.raises(SourceError, match=says):
+        sources.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
+    assert "datalake" not in schemas(empty)
+
+
+def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):
+    sources.execute(empty, "CREATE TABLE public.customers (id int)")
+    try:
+        (tmp_path / "northwind.sql").write_text("DROP TABLE IF EXISTS customers;\n" + MINIMAL, encoding="utf-8")
+        with pytest.raises(SourceError):
+            sources.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
+        assert count(empty, "public.customers") == 0
+    finally:
+        sources.execute(empty, "DROP TABLE public.customers")
+
+
+# --- what the triggers write -----------------------------------------------------------------------------------------
+
+@pytest.fixture
+def changes(loaded):
+    """Return a function that reads, through pgoutput as Debezium does, the outbox's changes since its last call."""
+    name = "test_sources_decoding"
+    sources.create_publication(loaded, name, ["datalake.cdc_events"])
+    with sources.connect(loaded) as c:
+        c.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+        query = """SELECT data FROM pg_logical_slot_get_binary_changes(
+                       %s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)"""
+        yield lambda: [event(d) for (d,) in c.execute(query, [name, name]).fetchall() if d[:1] in (b"I", b"U", b"D")]
+    sources.drop_slot(loaded, name)
+
+
+def event(message):
+    """Decode one insert, update or delete of pgoutput: (kind, values of the new row). UNCHANGED stands for a value that
+    PostgreSQL does not send (PostgreSQL manual, "Logical Replication Message Formats")."""
+    kind, tuples, at = chr(message[0]), {}, 5
+    while at < len(message):
+        which, columns, at = chr(message[at]), int.from_bytes(message[at + 1:at + 3], "big"), at + 3
+        values = []
+        for _ in range(columns):
+            tag, at = chr(message[at]), at + 1
+            if tag == "t":
+                size = int.from_bytes(message[at:at + 4], "big")
+                values.append(message[at + 4:at + 4 + size].decode())
+                at += 4 + size
+            else:
+                values.append({"n": None, "u": "UNCHANGED"}[tag])
+        tuples[which] = values
+    return kind, tuples.get("N")
+
+
+def kinds(events):
+    return "".join(kind for kind, _ in events)
+
+
+def items(event):
+    """How many items and products an event holds; None for NULL."""
+    order_items, products = event[1][-2:]
+    assert (order_items is None) == (products is None)
+    if order_items is None:
+        return None
+    assert len(json.loads(order_items)) == len(json.loads(products))
+    return len(json.loads(order_items))
+
+
+def test_update_gives_one_event_with_all_items(loaded, changes):
+    sources.execute(loaded, (CHANGES / "01_update_11077.sql").read_text(encoding="utf-8"))
+    events = changes()
+    assert kinds(events) == "U" and events[0][1][5] == "1998-06-15"
+    assert items(events[0]) == 25, "values stored out of line are in the event, too"
+
+
+def test_insert_gives_four_events_that_grow(loaded, changes):
+    sources.execute(loaded, (CHANGES / "02_insert_11075.sql").read_text(encoding="utf-8"))
+    events = changes()
+    assert kinds(events) == "IUUU"
+    assert [items(e) for e in events] == [None, 1, 2, 3]
+    row = sources.frame(loaded, "SELECT * FROM cdc_events WHERE order_id = 11075").iloc[0]
+    assert [(i["product_id"], i["unit_price"], i["quantity"], i["discount"]) for i in row["order_items"]] == [
+        (2, 19, 10, 0.15), (46, 12, 30, 0.15), (76, 18, 2, 0.15)]
+    assert row["freight"] == 6.19 and len(row["products"]) == 3
+    assert all(p["product_name"] and p["category_name"] for p in row["products"])
+
+
+def test_one_statement_with_many_rows_gives_an_event_per_row(loaded, changes):
+    sources.execute(loaded, """BEGIN; INSERT INTO orders (order_id, customer_id) VALUES (20000, 'RICSU');
+        INSERT INTO order_details VALUES (20000, 1, 1, 1, 0), (20000, 2, 1, 1, 0), (20000, 3, 1, 1, 0); COMMIT""")
+    events = changes()
+    assert kinds(events) == "IUUU" and [items(e) for e in events] == [None, 3, 3, 3]
+
+
+def test_detail_moved_to_another_order_rebuilds_both(loaded, changes):
+    sources.execute(loaded, "INSERT INTO orders (order_id, customer_id) VALUES (20001, 'RICSU')")
+    sources.execute(loaded, """UPDATE order_details SET order_id = 20001
+        WHERE (order_id, product_id) = (SELECT order_id, min(product_id) FROM order_details
+                                        WHERE order_id = 11077 GROUP BY 1)""")
+    assert [items(e) for e in changes()] == [None, 24, 1]
+
+
+def test_works_with_any_search_path(loaded):
+    with sources.connect(loaded) as c:
+        c.execute("SET search_path TO public")
+        c.execute("UPDATE datalake.orders SET freight = 1.005 WHERE order_id = 10248")
+    assert sources.frame(loaded, "SELECT freight FROM cdc_events WHERE order_id = 10248")["freight"][0] in (1.0, 1.01)
+
+
+# --- publication, privileges, slots ----------------------------------------------------------------------------------
+
+def test_publication_of_listed_tables(loaded):
+    tables = ["datalake.cdc_events", "datalake.orders", "order_details"]
+    sources.create_publication(loaded, "cdc_publication", tables)
+    sources.create_publication(loaded, "cdc_publication", tables)
+    shown = sources.publications(loaded)
+    assert list(shown["table"]) == ["datalake.cdc_events", "datalake.order_details", "datalake.orders"]
+    assert not shown["all_tables"].any()
+    assert list(shown["identity"]) == ["full row", "primary key", "primary key"]
+    sources.create_publication(loaded, "cdc_publication", ["datalake.cdc_events"])
+    assert list(sources.publications(loaded)["table"]) == ["datalake.cdc_events"]
+
+
+def test_publication_refuses_a_table_without_identity(loaded):
+    sources.execute(loaded, "CREATE TABLE datalake.keyless (x int)")
+    with pytest.raises(SourceError, match="datalake.keyless has neither"):
+        sources.create_publication(loaded, "p", ["datalake.cdc_events", "datalake.keyless"])
+    assert sources.publications(loaded).empty
+    sources.execute(loaded, "ALTER TABLE datalake.keyless REPLICA IDENTITY FULL")
+    sources.create_publication(loaded, "p", ["datalake.keyless"])
+
+
+@pytest.mark.parametrize("tables", [[], "datalake.cdc_events", ["datalake.nothing"], ["datalake.order_documents"]])
+def test_publication_refuses_other_lists(loaded, tables):
+    with pytest.raises(SourceError):
+        sources.create_publication(loaded, "p", tables)
+    assert sources.publications(loaded).empty
+
+
+def test_publication_for_all_tables_is_not_adopted(loaded):
+    sources.execute(loaded, "CREATE PUBLICATION everything FOR ALL TABLES")
+    try:
+        with pytest.raises(SourceError, match="all tables"):
+            sources.create_publication(loaded, "everything", ["datalake.cdc_events"])
+    finally:
+        sources.drop_publication(loaded, "everything")
+
+
+def test_hostile_names(loaded):
+    """A name is one identifier, whatever it holds."""
+    name = 'x" FOR ALL TABLES; DROP TABLE datalake.orders; --'
+    sources.execute(loaded, sql.SQL("CREATE TABLE {} (x int PRIMARY KEY)").format(
+        sql.Identifier("datalake", name.replace(".", ""))))
+    sources.create_publication(loaded, name, ["datalake." + name.replace(".", "")])
+    assert list(sources.publications(loaded)["publication"]) == [name]
+    assert not sources.publications(loaded)["all_tables"].any() and count(loaded, "orders") == 829
+    assert sources.frame(loaded, "SELECT %s AS v", [name])["v"][0] == name
+    sources.drop_publication(loaded, name)
+    assert sources.publications(loaded).empty
+
+
+def test_replication_role_reads_just_its_tables(loaded):
+    sources.grant_replication(loaded, ["datalake.orders"])
+    sources.grant_replication(loaded, ["datalake.cdc_events"])  # the list is exact: orders is no longer in it
+    with sources.connect(loaded, role="replication") as c:
+        assert c.execute("SELECT count(*) FROM cdc_events").fetchone() == (829,)
+        for refused in ("SELECT * FROM orders", "INSERT INTO cdc_events VALUES (1)", "DELETE FROM cdc_events",
+                        "CREATE TABLE datalake.mine (x int)", "SELECT rebuild_cdc_event(1)"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                c.execute(refused)
+        attributes = c.execute("SELECT rolcanlogin, rolreplication, rolsuper, rolcreaterole, rolcreatedb, rolbypassrls "
+                               "FROM pg_roles WHERE rolname = current_user").fetchone()
+        assert attributes == (True, True, False, False, False, False)
+        owned = c.execute("SELECT count(*) FROM pg_class WHERE relowner = current_user::regrole").fetchone()
+        assert owned == (0,)
+
+
+def test_password_is_in_no_server_log(loaded):
+    sources.grant_replication(loaded, ["datalake.cdc_events"])
+    logs = "".join(p.read_text(errors="replace") for p in (params.state_dir() / "log").glob("postgres*"))
+    assert loaded.postgres.replication_password.reveal() not in logs
+    stored = sources.frame(loaded, "SELECT rolpassword FROM pg_authid WHERE rolname = %s",
+                           [loaded.postgres.replication_user])["rolpassword"][0]
+    assert stored.startswith("SCRAM-SHA-256$")
+
+
+def test_drop_slot(loaded):
+    assert sources.drop_slot(loaded, "test_sources_none") is False
+    sources.execute(loaded, "SELECT pg_create_logical_replication_slot('test_sources_idle', 'pgoutput')")
+    assert list(sources.slots(loaded)["slot_name"]) == ["test_sources_idle"]
+    assert sources.drop_slot(loaded, "test_sources_idle") is True
+    assert sources.slots(loaded).empty
+
+
+def test_drop_slot_ends_its_reader(loaded):
+    """The slot is being read when it is dropped, as by a connector that was just deleted."""
+    name = "test_sources_read"
+    sources.create_publication(loaded, name, ["datalake.cdc_events"])
+    sources.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+    p = loaded.postgres
+    reader = pq.PGconn.connect(f"host={p.host} port={p.port} dbname={p.database} user={p.admin_user} "
+                               f"password={p.admin_password.reveal()} replication=database".encode())
+    options = f"(proto_version '1', publication_names '{name}')"
+    started = reader.exec_(f"START_REPLICATION SLOT {name} LOGICAL 0/0 {options}".encode())
+    assert started.status == pq.ExecStatus.COPY_BOTH and sources.slots(loaded)["active"].all()
+    assert sources.drop_slot(loaded, name) is True
+    reader.finish()
+    assert sources.slots(loaded).empty
+
+
+def test_reset_drops_our_slots_only(loaded):
+    for name in ("test_sources_ours", "somebody_elses"):
+        sources.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+    sources.reset_northwind(loaded)
+    assert list(sources.slots(loaded)["slot_name"]) == ["somebody_elses"]
+    sources.drop_slot(loaded, "somebody_elses")
+
+
+def test_frame_types(loaded):
+    row = sources.frame(loaded, """
+        SELECT 1 AS a, NULL::int AS b, 1.50::numeric AS c, 0.5::real AS d, date '1998-05-06' AS e,
+               timestamp '1998-05-06 01:02' AS f, '[1]'::jsonb AS g, 'x' AS h, true AS i,
+               1 AS a""")
+    assert [str(t) for t in row.dtypes] == ["int64", "Int64", "object", "float64", "object", "datetime64[ns]", "object",
+                                            "object", "bool", "int64"]
+    assert row.iloc[0, 2] == decimal.Decimal("1.50") and row.iloc[0, 4] == datetime.date(1998, 5, 6)
+    assert row.iloc[0, 6] == [1] and list(row.columns)[-1] == "a"
+    assert list(sources.frame(loaded, "SELECT order_id, ship_city FROM orders WHERE false").columns) == [
+        "order_id", "ship_city"]
+
+
+def test_errors_are_readable(loaded):
+    with pytest.raises(SourceError, match="no_such"):
+        sources.frame(loaded, "SELECT * FROM no_such")
+    with pytest.raises(SourceError, match="returns no rows"):
+        sources.frame(loaded, "SET work_mem = '4MB'")
+    assert sources.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
+    assert "/" in sources.wal_position(loaded)

@@ -1,0 +1,221 @@
+"""The embedded stack: started twice, killed, started side by side, taken down with nothing left."""
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import psycopg
+import pytest
+import requests
+from workbench import artifacts, params, process, sources, stack
+from workbench.process import MARK
+from workbench.spark import session
+from workbench.wait import wait_until
+
+GIB = 2**30
+FIRST = []  # the name of the instance that `world` runs in
+UP = "import sys; from workbench import params, stack; stack.up(params.load('local'), sys.argv[1:] or None)"
+
+
+@contextlib.contextmanager
+def other_instance(name, base):
+    """Run the block in an instance of its own, down and removed after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBENCH_INSTANCE", name)
+        patch.setenv("WORKBENCH_PORT_BASE", str(base))
+        stack.down()
+        shutil.rmtree(params.state_dir(), ignore_errors=True)
+        stack.down_with(os.getpid(), remove=True)
+        try:
+            yield params.load("local")
+        finally:
+            stack.down()
+            left = marked()
+            shutil.rmtree(params.state_dir(), ignore_errors=True)
+            assert left == [], "down left processes"
+
+
+@pytest.fixture
+def beside(world):
+    """World `local` of a second instance, nothing of it running; the jars are there, as `world` fetched them."""
+    FIRST.append(params.instance())
+    with other_instance("test-beside", world.stack.port_base + 40) as other:
+        yield other
+
+
+def marked():
+    """Processes that belong to this instance, by the mark they carry or by the files they work in."""
+    found = []
+    for p in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            ours = p.environ().get(MARK, "").startswith(f"{params.state_dir()}:")
+            inside = p.cwd().startswith(f"{params.state_dir()}/")
+            if (ours or inside) and p.status() != psutil.STATUS_ZOMBIE:
+                found.append(p)
+    return found
+
+
+def leaders():
+    """Pids of those that none of ours started."""
+    ours = {p.pid: p.ppid() for p in marked()}
+    return sorted(pid for pid, parent in ours.items() if parent not in ours)
+
+
+def rows_of_one(world):
+    with sources.connect(world, database="postgres") as c:
+        return c.execute("SELECT 1").fetchone()[0]
+
+
+ANSWERS = {
+    "postgres": rows_of_one,
+    "kafka": lambda world: process.answers(stack.SERVICES["kafka"], world),
+    "connect": lambda world: requests.get(world.connect.url + "/connectors", timeout=5).json() is not None,
+    "spark": lambda world: session(world).range(3).count() == 3,
+}
+
+
+def test_up_again_reuses_and_is_quick(world):
+    before, lines, began = {n: process.own(n).pid for n in ANSWERS}, [], time.monotonic()
+    found = stack.up(world, say=lines.append)
+    assert time.monotonic() - began < 10
+    assert [s.state for s in found] == ["up"] * 4 and all(" reused " in line for line in lines), lines
+    assert {n: process.own(n).pid for n in ANSWERS} == before
+
+
+def test_the_status_table_and_the_memory_of_everything(world):
+    found = {s.name: s for s in stack.status(world)}
+    assert set(found) == {*ANSWERS, "apicurio"}
+    for name in ANSWERS:
+        s = found[name]
+        assert (s.state, s.pid) == ("up", process.own(name).pid) and s.seconds > 0 and s.memory_mb > 10
+        assert os.path.exists(s.log) and 0 < s.port - world.stack.port_base + 1 < 40
+    total = sum(p.memory_info().rss for p in marked())
+    assert total < 6 * GIB, f"{total / GIB:.1f} GiB"
+    assert sum(s.memory_mb or 0 for s in found.values()) << 20 > total / 2, "the table misses most of it"
+
+
+@pytest.mark.parametrize("name", list(ANSWERS))
+def test_one_killed_is_started_again_by_need(world, name):
+    killed = process.own(name)
+    killed.kill()
+    wait_until(lambda: process.own(name) is None, "it to die", timeout=10)
+    assert {s.name: s.state for s in stack.status(world)}[name] in ("died", "stranger")
+    stack.need(world, name)
+    assert process.own(name).pid != killed.pid and ANSWERS[name](world)
+
+
+def test_what_was_committed_survives_a_kill(world):
+    with sources.connect(world, database="postgres") as c:
+        c.execute("CREATE TABLE IF NOT EXISTS kept (n int)")
+        c.execute("INSERT INTO kept VALUES (1)")
+    process.own("postgres").kill()
+    stack.need(world, "postgres")
+    with sources.connect(world, database="postgres") as c:
+        assert c.execute("SELECT count(*) FROM kept").fetchone()[0] == 1
+        c.execute("DROP TABLE kept")
+
+
+def test_a_busy_backend_of_a_killed_postgres_is_ended(world):
+    """It notices nothing while it computes, and PostgreSQL does not start beside it."""
+    def compute():
+        with contextlib.suppress(psycopg.OperationalError), sources.connect(world, database="postgres") as c:
+            c.execute("SET application_name = 'busy'; SELECT count(*) FROM generate_series(1, 100000000000)")
+
+    worker = threading.Thread(target=compute, daemon=True)
+    worker.start()
+    with sources.connect(world, database="postgres") as c:
+        find = "SELECT pid FROM pg_stat_activity WHERE application_name = 'busy' AND state = 'active'"
+        backend = wait_until(lambda: c.execute(find).fetchone(), "the query to run")[0]
+    process.own("postgres").kill()
+    wait_until(lambda: process.own("postgres") is None, "it to die", timeout=10)
+    assert psutil.pid_exists(backend)
+    stack.need(world, "postgres")
+    with contextlib.suppress(psutil.NoSuchProcess):  # ended, though nobody may have collected its status yet
+        assert psutil.Process(backend).status() == psutil.STATUS_ZOMBIE
+    assert rows_of_one(world) == 1
+    worker.join(10)
+
+
+def test_the_java_of_spark_killed_takes_its_python_along(world):
+    java = next(p for p in process.own("spark").children(recursive=True) if "java" in p.name())
+    java.kill()
+    wait_until(lambda: process.own("spark") is None, "the server to notice", timeout=20)
+    stack.need(world, "spark")
+    assert ANSWERS["spark"](world)
+
+
+def test_apicurio_starts_when_asked(world):
+    try:
+        stack.need(world, "apicurio")
+        info = requests.get(world.registry.url + "/apis/registry/v2/system/info", timeout=5).json()
+        assert info["version"].startswith("2.6")
+        assert {s.name: s.state for s in stack.status(world)}["apicurio"] == "up"
+    finally:
+        process.stop(stack.SERVICES["apicurio"])
+
+
+def test_a_name_that_is_no_service(world):
+    for verb in (stack.need, stack.restart):
+        with pytest.raises(stack.StackError, match="there is no service 'kafak'") as error:
+            verb(world, "kafak")
+        assert "did you mean 'kafka'" in str(error.value)
+
+
+def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, beside):
+    stack.need(beside, "postgres")
+    with sources.connect(beside, database="postgres") as c:
+        assert c.execute("SHOW port").fetchone()[0] == str(beside.postgres.port) != str(world.postgres.port)
+    assert stack.running() == ["postgres"] and stack.down() == ["postgres"] and marked() == []
+    with pytest.MonkeyPatch.context() as patch:  # back to the first, whose passwords lie in its own folder
+        patch.setenv("WORKBENCH_INSTANCE", FIRST[-1])
+        assert rows_of_one(world) == 1
+
+
+def test_a_killed_up_can_be_run_again(beside):
+    # at moments spread over the first start: before, during and after initdb, with and without pid files
+    for moment in (0.5, 0.9, 1.3, 2.5):
+        first = subprocess.Popen([sys.executable, "-c", UP, "postgres", "kafka"], start_new_session=True)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            first.wait(moment)
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    found = stack.up(beside, ["postgres", "kafka"])
+    assert [s.state for s in found] == ["up", "up"] and rows_of_one(beside) == 1
+    assert leaders() == sorted(s.pid for s in found), "one of each, and no stray"
+
+
+def test_two_up_at_once_start_each_service_once(beside):
+    both = [subprocess.Popen([sys.executable, "-c", UP, "postgres"]) for _ in range(2)]
+    assert [p.wait(120) for p in both] == [0, 0]
+    assert leaders() == [process.own("postgres").pid]
+
+
+def test_a_killed_owner_takes_its_instance_along(beside):
+    begin = "import os; from workbench import stack; stack.down_with(os.getpid(), remove=True);"
+    code = begin + UP + "; os.kill(os.getpid(), 9)"
+    owner = subprocess.run([sys.executable, "-c", code, "postgres"], timeout=120)
+    assert owner.returncode == -signal.SIGKILL
+    wait_until(lambda: not marked() and not params.state_dir().exists(), "the instance to go", timeout=60)
+
+
+def test_a_port_held_by_a_stranger_stops_that_service_only(beside):
+    import socket
+
+    with socket.socket() as taken:
+        # as every server does: connections of the Kafka that stood here a moment ago may still be in TIME_WAIT
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", params.host_port(beside.kafka.bootstrap)[1]))
+        taken.listen()
+        with pytest.raises(stack.StackError, match=f"kafka cannot start: port {beside.stack.port_base + 1} is taken"):
+            stack.up(beside, ["postgres", "kafka"])
+    assert stack.running() == ["postgres"]
+    stack.need(beside, "kafka")
+
+
+def test_every_jar_is_as_pinned(world):
+    assert artifacts.verify() == []

@@ -1,0 +1,71 @@
+"""Topics of a real Kafka."""
+import time
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from workbench import topics
+from workbench.errors import WorkbenchError
+
+TOPIC = "topics_test"
+
+
+@pytest.fixture
+def topic(world):
+    """An empty topic of three partitions."""
+    topics.delete(world, TOPIC)
+    admin = AdminClient(topics._settings(world))
+    admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(20)
+    yield TOPIC
+    topics.delete(world, TOPIC)
+
+
+def test_what_is_produced_is_read_as_it_is(world, topic):
+    for key, value in [("a", "Genève"), (None, "no key"), ("b", None), (b"\xff", b"\xfe\x00"), ("c", "{broken")]:
+        topics.produce(world, topic, key, value)
+    frame = topics.read(world, topic)
+    assert list(frame.columns) == topics.COLUMNS
+    assert topics.count(world, topic) == len(frame) == topics.wait_count(world, topic, 5)
+    assert {(k, v) for k, v in zip(frame["key"], frame["value"])} == {
+        ("a", "Genève"), (None, "no key"), ("b", None), (b"\xff", b"\xfe\x00"), ("c", "{broken")}
+    assert (frame["timestamp"].max().timestamp() - time.time()) < 60 and str(frame["timestamp"].dt.tz) == "UTC"
+
+
+def test_only_what_came_after(world, topic):
+    topics.produce(world, topic, "a", "1")
+    place = topics.ends(world, topic)
+    assert topics.read(world, topic, after=place).empty
+    topics.produce(world, topic, "a", "2")
+    topics.produce(world, topic, "b", "3")
+    assert sorted(topics.read(world, topic, after=place)["value"]) == ["2", "3"]
+    assert len(topics.read(world, topic, limit=2)) == 2
+    assert topics.read(world, topic, limit=0).empty
+
+
+def test_empty_topic_reads_as_an_empty_frame(world, topic):
+    frame = topics.read(world, topic)
+    assert frame.empty and list(frame.columns) == topics.COLUMNS and topics.count(world, topic) == 0
+
+
+def test_many_messages_are_all_read(world, topic):
+    producer = Producer({**topics._settings(world), "linger.ms": 50, "queue.buffering.max.messages": 100000})
+    for i in range(83_000):
+        producer.produce(topic, key=str(i), value="x" * 200)
+    assert producer.flush(60) == 0
+    frame = topics.read(world, topic)
+    assert len(frame) == 83_000 and frame["key"].nunique() == 83_000
+
+
+def test_asking_for_a_topic_that_is_not_there_does_not_make_it(world, topic):
+    for ask in (topics.count, topics.ends, topics.read, lambda w, t: topics.produce(w, t, None, "x")):
+        with pytest.raises(WorkbenchError, match=f"did you mean '{TOPIC}'"):
+            ask(world, "topic_test")
+    with pytest.raises(WorkbenchError, match="it holds 0"):
+        topics.wait_count(world, "topic_test", 1, timeout=0.5)
+    assert "topic_test" not in topics.names(world)
+
+
+def test_deleted_is_gone_and_deleting_again_is_fine(world, topic):
+    topics.delete(world, topic, "never_was")
+    assert topic not in topics.names(world)
+    topics.delete(world, topic)

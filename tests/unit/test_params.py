@@ -1,0 +1,141 @@
+"""Worlds load strictly: each error names the file, the key path and the nearest key."""
+import re
+
+import pytest
+import yaml
+from workbench import params, secrets
+from workbench.errors import ParamsError
+
+LOCAL = (params.ROOT / "params" / "local.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write params/local.yaml with one text replaced, and return the path."""
+
+    def change(old="", new=""):
+        assert not old or old in LOCAL
+        path = tmp_path / "mine.yaml"
+        path.write_text(LOCAL.replace(old, new, 1) if old else new or LOCAL, encoding="utf-8")
+        return path
+
+    return change
+
+
+def leaves(value, path=""):
+    if not isinstance(value, dict):
+        return {path}
+    return {leaf for k, v in value.items() for leaf in leaves(v, f"{path}.{k}".lstrip("."))}
+
+
+@pytest.mark.parametrize("name", params.worlds())
+def test_every_world_loads_and_has_the_same_keys(name):
+    world = params.load(name)
+    raw = yaml.safe_load((params.ROOT / world.file).read_text(encoding="utf-8"))
+    assert world.name == name
+    assert leaves(raw) == leaves(yaml.safe_load(LOCAL))
+    assert {key for key, _ in params.flatten(world)} == leaves(raw) | {"file"}
+
+
+def test_the_three_worlds_are_there():
+    assert {"local", "cluster", "aws"} <= set(params.worlds()) and "versions" not in params.worlds()
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [
+    ("  bootstrap:", "  bootstrp:", ["unknown key 'bootstrp'", "kafka.bootstrp", "did you mean 'bootstrap'?"]),
+    ("lake:", "lak:", ["unknown key 'lak'", "mine.yaml: lak", "did you mean 'lake'?"]),
+    ("  database: devdb\n", "", ["missing key 'database'", "postgres.database", "type str"]),
+    ("  port: ${port:0}", "  port: '5432'", ["postgres.port is '5432' (str)", "type int"]),
+    ("embedded: true", "embedded: 1", ["stack.embedded is 1 (int)", "type bool"]),
+    ("workers: 0", "workers: true", ["spark.workers is True (bool)", "type int"]),
+    ("region: \"\"", "region:", ["region is empty", "type str"]),
+    ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
+    ("port_base: 21400", "port_base: 80", ["port base is 80", "stack.port_base", "1024 to 65500"]),
+    ("stack:\n  embedded: true\n  port_base: 21400", "stack: 5", ["stack is 5 (int)", "embedded, port_base"]),
+    ("stack:\n  embedded: true\n  port_base: 21400\n", "", ["missing key 'stack'", "type mapping"]),
+    ("${secret:postgres.admin}", "hunter2", ["a password stands in a params file", "postgres.admin_password"]),
+    ("${secret:postgres.admin}", "\"\"", ["the secret is empty", "postgres.admin_password"]),
+    ("database: devdb", "database: ${secret:x}", ["a secret stands where plain text", "postgres.database"]),
+    ("${port:0}", "${port:99}", ["unknown reference ${port:99}", "postgres.port", "${port:0…39}"]),
+    ("file:${state}/lake\n", "file:${stat}/lake\n", ["unknown reference ${stat}", "lake.root"]),
+])
+def test_a_wrong_key_or_value_is_named(write, monkeypatch, old, new, says):
+    monkeypatch.delenv("WORKBENCH_PORT_BASE")
+    with pytest.raises(ParamsError) as error:
+        params.load_file(write(old, new))
+    assert all(text in str(error.value) for text in ["mine.yaml", *says]), str(error.value)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize(("text", "says"), [("a: [", "not YAML"), ("- a", "holds no keys"), (" ", "holds no keys")])
+def test_a_file_that_is_no_mapping(write, text, says):
+    with pytest.raises(ParamsError, match=says):
+        params.load_file(write("", text))
+
+
+@pytest.mark.parametrize("name", ["lokal", "versions", "../local", "", None])
+def test_a_world_that_does_not_exist(name):
+    with pytest.raises(ParamsError, match="there is no world") as error:
+        params.load(name)
+    assert "valid: aws, cluster, local" in str(error.value)
+
+
+def test_the_nearest_world_is_named():
+    with pytest.raises(ParamsError, match="did you mean 'local'"):
+        params.load("lokal")
+
+
+def test_secrets_never_show(monkeypatch):
+    monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-of-admin")
+    world = params.load("local")
+    alone = f"{world.postgres.admin_password}"
+    shown = [repr(world), str(world), alone, world._repr_html_(), str(params.flatten(world))]
+    assert world.postgres.admin_password.reveal() == "canary-of-admin"
+    assert all("canary" not in text for text in shown)
+    assert all(secrets.MASK in text for text in shown)
+
+
+def test_a_world_is_shown_as_html_text_not_markup():
+    shown = params.load("aws")._repr_html_()
+    assert "&lt;broker&gt;:9098" in shown and "<broker>" not in shown
+
+
+def test_the_port_base_of_the_environment_moves_every_port(monkeypatch):
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
+    world = params.load("local")
+    ports = re.findall(r"31\d\d\d", str(world))
+    assert world.stack.port_base == 31000 and world.postgres.port == 31000
+    assert len(ports) == 6 and "214" not in str(world)
+
+
+@pytest.mark.parametrize("base", ["x", "80", "-1", "70000"])
+def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", base)
+    with pytest.raises(ParamsError, match="environment variable WORKBENCH_PORT_BASE"):
+        params.load("local")
+
+
+def test_instances_have_folders_of_their_own(monkeypatch):
+    monkeypatch.setenv("WORKBENCH_INSTANCE", "other-1")
+    assert params.load("local").lake.root == f"file:{params.VAR / 'other-1'}/lake"
+    for bad in ("../x", "", "a b", "A", "-a", "a" * 40):
+        monkeypatch.setenv("WORKBENCH_INSTANCE", bad)
+        with pytest.raises(ParamsError, match="WORKBENCH_INSTANCE"):
+            params.load("local")
+
+
+def test_what_a_connect_worker_resolves_is_left_to_it():
+    reference = params.load("local").connect.password_reference
+    assert reference == f"${{file:{params.state_dir()}/secrets.properties:postgres.replication}}"
+
+
+@pytest.mark.parametrize(("address", "parts"), [
+    ("127.0.0.1:9092", ("127.0.0.1", 9092)), ("http://h:80/x", ("h", 80)), ("sc://h:15002", ("h", 15002)),
+])
+def test_addresses_split(address, parts):
+    assert params.host_port(address) == parts
+
+
+def test_only_file_addresses_are_local_paths():
+    assert str(params.local_path("file:/a/b")) == str(params.local_path("file:///a/b")) == "/a/b"
+    assert params.local_path("s3a://bucket/a") is None

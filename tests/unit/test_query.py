@@ -1,0 +1,76 @@
+"""Athena's dialect becomes Spark's, or an error."""
+from types import SimpleNamespace
+
+import pytest
+from workbench import query
+from workbench.errors import LakeError, StackError
+from workbench.spark import is_gone, unreachable
+
+
+@pytest.mark.parametrize("athena, spark", [
+    ("SELECT CAST(json_parse(x) AS ARRAY(MAP(VARCHAR, VARCHAR))) AS a FROM t",
+     "SELECT FROM_JSON(x, 'ARRAY<MAP<STRING, STRING>>') AS a FROM t"),
+    ("SELECT i FROM t CROSS JOIN UNNEST(a) AS u(i)", "SELECT i FROM t LATERAL VIEW EXPLODE(a) u AS i"),
+    ("SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t", "SELECT CAST(x['d'] AS DECIMAL(6, 2)) AS d FROM t"),
+    ("SELECT date_add('day', d, date '1970-01-01') AS d FROM t",
+     "SELECT DATE_ADD(CAST('1970-01-01' AS DATE), d) AS d FROM t"),
+    ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = :b"),
+])
+def test_translations(athena, spark):
+    assert query.translate(athena) == spark
+
+
+@pytest.mark.parametrize("text, says", [
+    ("SELECT nosuch(a) FROM t", "the function NOSUCH"), ("SELECT 1; SELECT 2", "2 statements"),
+    ("SELEC a FROM t WHERE", "not Athena SQL"), ("SELECT try(1/0)", "cannot be translated"),
+    ("SELECT c FROM t CROSS JOIN UNNEST(a) WITH ORDINALITY AS u(c, n)", "WITH ORDINALITY"),
+    ("SELECT c FROM t LEFT JOIN UNNEST(a) AS u(c) ON true", "LEFT JOIN UNNEST"),
+    ("SELECT c FROM t CROSS JOIN UNNEST(a, b) AS u(c, d)", "UNNEST of several arrays"), ("", "0 statements"),
+])
+def test_what_cannot_be_translated_is_an_error(text, says):
+    with pytest.raises(LakeError, match=f"(?i){says}"):
+        query.translate(text)
+
+
+def test_values_are_neither_missing_nor_left_over():
+    for text, values in (("SELECT :a", {}), ("SELECT 1", {"a": 1}), ("SELECT :a", {"b": 1})):
+        with pytest.raises(LakeError):
+            query.sql(object(), text, **values)
+
+
+def test_athena_is_not_there_yet():
+    class World:
+        file = "params/aws.yaml"
+
+        class query:  # noqa: N801
+            kind = "athena"
+
+    with pytest.raises(LakeError, match="not there yet"):
+        query.sql(World(), "SELECT 1")
+
+
+def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes():
+    session = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=SimpleNamespace(endpoint="127.0.0.1:1")))
+    with pytest.raises(StackError, match="(?s)Spark was restarted or is gone.*127.0.0.1:1.*set-up cell again"):
+        query.sql(session, "SELECT 1")
+    session.client.is_closed = True
+    assert unreachable(session) == "the session was closed"
+    assert unreachable(object()) == ""  # a classic session is its own server
+
+
+@pytest.mark.parametrize("text, gone", [
+    ('_InactiveRpcError: status = StatusCode.UNAVAILABLE details = "Socket closed"', True),
+    ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid. Session not found.", True),
+    ("[TABLE_OR_VIEW_NOT_FOUND] The table or view `session` cannot be found", False),
+    ("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nosuch` cannot be resolved", False),
+])
+def test_which_errors_say_that_spark_is_gone(text, gone):
+    assert is_gone(RuntimeError(text)) is gone
+
+
+def test_a_server_that_ends_within_a_query():
+    def sql(*args, **more):
+        raise RuntimeError('StatusCode.UNAVAILABLE details = "Socket closed"')
+
+    with pytest.raises(StackError, match="Spark was restarted or is gone"):
+        query.sql(SimpleNamespace(sql=sql), "SELECT 1")

@@ -1,0 +1,88 @@
+"""The report: self-contained, escaped, and with what failed first."""
+import json
+import re
+
+import pytest
+from workbench import report
+from workbench.errors import WorkbenchError
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
+CHECK = {"cell": 3, "section": "Check", "ok": True, "what": "<i>rows</i> in the lake", "left": "829", "right": "829",
+         "left_label": "lake", "right_label": "source", "detail": "", "seconds": 0.1}
+ERROR = {"cell": 3, "section": "Check", "source": "check.equal('rows', 828, 829)", "name": "CheckFailed",
+         "message": "check failed: <script>alert(1)</script>", "traceback": "in <module>"}
+
+
+def entry(name, status, checks=(), error=None):
+    cells = [{"index": 1, "section": "1. Load", "seconds": 61.2}, {"index": 2, "section": "1. Load", "seconds": 1.0},
+             {"index": 3, "section": "Check", "seconds": 0.25}] if status != "skipped" else []
+    return {"path": f"10_outbox/{name}.ipynb", "title": f"Do {name}", "promise": "It is done.", "track": "10_outbox",
+            "status": status, "why": "", "seconds": 63.0, "cell_seconds": 62.4, "cells": cells, "checks": list(checks),
+            "error": error}
+
+
+@pytest.fixture
+def run_dir(tmp_path):
+    folder = tmp_path / "runs" / "20261121-090000-local"
+    record = {
+        "format": 1, "status": "failed", "world": "local", "describe": "here", "targets": ["10_outbox"],
+        "parameters": {"scale": 3}, "started": "2026-11-21T09:00:00+01:00", "finished": None, "seconds": 190.0,
+        "cell_seconds": 170.0, "python": "3.11.7", "platform": "Linux", "processors": 2, "commit": "abc1234",
+        "versions": {"hudi": "1.0.2"}, "world_values": [["postgres.admin_password", "••••••"]],
+        "notebooks": [entry("11_a", "passed", [CHECK]), entry("12_b", "failed", [{**CHECK, "ok": False}], ERROR),
+                      entry("13_c", "skipped")],
+    }
+    executed = folder / "notebooks" / "10_outbox" / "11_a.ipynb"
+    executed.parent.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps(record))
+    executed.write_text(json.dumps({"cells": [
+        {"cell_type": "markdown", "source": ["# Do it\n", "\n", "Well."]},
+        {"cell_type": "markdown", "source": "## 2. Who *earns* it?"},
+        {"cell_type": "code", "source": "fig",
+         "outputs": [{"output_type": "display_data", "data": {"image/png": PIXEL}}]},
+    ]}))
+    return folder
+
+
+def test_report_needs_nothing_else_and_escapes(run_dir):
+    page = report.write(run_dir).read_text()
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
+    assert not re.findall(r"@import|url\(|<link|<script", page)
+    assert "&lt;i&gt;rows&lt;/i&gt;" in page and "&lt;script&gt;" in page
+    assert 'name="viewport"' in page and "@media print" in page and "prefers-color-scheme: dark" in page
+
+
+def test_report_tells_status_checks_pictures_and_how_to_repeat(run_dir):
+    page = report.write(run_dir).read_text()
+    assert page.index("Failed in") < page.index("check.equal(&#39;rows&#39;") < page.index("<h2>Notebooks</h2>")
+    assert '<a href="#notebook-2">Do 12_b</a>' in page and 'id="notebook-2"' in page
+    assert "1 of 3" in page and "1 of 2" in page and "3 min 10 s" in page
+    assert "<small>lake</small>829" in page and "<small>source</small>829" in page
+    assert f"data:image/png;base64,{PIXEL}" in page and "<figcaption>2. Who earns it?</figcaption>" in page
+    assert "1 min 02 s" in page  # the two cells of the section together
+    assert "workbench run 10_outbox --world local --param scale=3 --resume" in page
+    assert "not run" in page and "1.0.2" in page and "abc1234" in page
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(WorkbenchError, match="there is no run here"):
+        report.write(tmp_path)
+    with pytest.raises(WorkbenchError, match="there is no run yet"):
+        report.newest(tmp_path)
+
+
+def test_newest(run_dir):
+    assert report.newest(run_dir.parents[1]) == run_dir
+
+
+def test_title_and_promise():
+    source = "# Load the `source`\n\nA [database](x.md) with *orders*\nin it.\n\nMore."
+    cells = [{"cell_type": "markdown", "source": source}]
+    assert report.told(cells, "11_a") == {"title": "Load the source", "promise": "A database with orders in it."}
+    assert report.told([], "11_a") == {"title": "11_a", "promise": ""}
+
+
+@pytest.mark.parametrize("seconds, text", [
+    (0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s")])
+def test_duration(seconds, text):
+    assert report.duration(seconds) == text

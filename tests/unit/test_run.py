@@ -1,0 +1,211 @@
+"""The runner, on tiny notebooks in a temporary project."""
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from workbench import params, run
+from workbench.errors import ParamsError, WorkbenchError
+
+HERE = Path(__file__).resolve().parents[2]
+PARAMETERS = 'world = "local"\nscale = 1'
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    (tmp_path / "params").mkdir()
+    shutil.copy(HERE / "params" / "local.yaml", tmp_path / "params")
+    monkeypatch.setattr(params, "ROOT", tmp_path)
+    monkeypatch.setattr(params, "VAR", tmp_path / "var")
+    monkeypatch.setenv("WORKBENCH_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def write(project, name, *cells, parameters=PARAMETERS):
+    """Write a notebook with a title, a parameters cell (unless None) and the cells."""
+    book = new_notebook(cells=[new_markdown_cell(f"# Try {Path(name).stem}\n\nIt is *tried*.")])
+    if parameters is not None:
+        book.cells.append(new_code_cell(parameters, metadata={"tags": ["parameters"]}))
+    for source in cells:
+        book.cells.append(new_markdown_cell(source) if source.startswith("#") else new_code_cell(source))
+    path = project / "notebooks" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(book, path)
+    return path
+
+
+def quietly(*args, **kwargs):
+    return run.run(*args, progress=False, **kwargs)
+
+
+# ---- before anything starts (no kernel)
+
+def test_order_and_targets(project):
+    for name in ("99_teardown.ipynb", "10_outbox/12_b.ipynb", "10_outbox/11_a.ipynb", "00_start_here.ipynb",
+                 "20_other/21_c.ipynb", "10_outbox/.ipynb_checkpoints/11_a-checkpoint.ipynb"):
+        write(project, name)
+    names = lambda *targets: [p.stem for p in run.find(targets)]  # noqa: E731
+    assert names() == ["00_start_here", "11_a", "12_b", "21_c", "99_teardown"]
+    assert names("12_b", "10_outbox") == ["11_a", "12_b"]
+    assert names("notebooks/20_other/21_c.ipynb", "11_a") == ["11_a", "21_c"]
+    assert names(str(project / "notebooks" / "10_outbox")) == ["11_a", "12_b"]
+    with pytest.raises(ParamsError, match="did you mean '10_outbox'"):
+        names("10_outbx")
+
+
+@pytest.mark.parametrize("parameters, says", [
+    (None, "has no parameters cell"),
+    ("world = 'local'\nscale = 2 * 5", "something else than literals"),
+    ("world = 'local'\nname = f'{world}-1'", "something else than literals"),
+    ("import os\nworld = 'local'", "something else than literals"),
+    ("scale = 1", "does not declare `world`"),
+    ("world = ", "is not Python"),
+])
+def test_parameters_cell(project, parameters, says):
+    write(project, "10_outbox/11_a.ipynb", parameters=parameters)
+    with pytest.raises(ParamsError, match=says):
+        quietly(["10_outbox"])
+    assert not (project / "runs").exists()
+
+
+def test_unknown_world_and_parameter(project):
+    write(project, "10_outbox/11_a.ipynb")
+    with pytest.raises(ParamsError, match="there is no world 'locale'"):
+        quietly(world="locale")
+    with pytest.raises(ParamsError, match="(?s)no selected notebook declares the parameter 'skale'.*mean 'scale'"):
+        quietly(parameters={"skale": 2})
+    with pytest.raises(ParamsError, match="parameter scale is 'many'"):
+        quietly(parameters={"scale": "many"})
+    with pytest.raises(ParamsError, match="--world"):
+        quietly(parameters={"world": "aws"})
+    with pytest.raises(ParamsError, match="no run to resume"):
+        quietly(resume=True)
+    assert not (project / "runs").exists()
+
+
+def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
+    write(project, "10_outbox/11_a.ipynb")
+    lock = params.state_dir() / "run.lock"
+    lock.parent.mkdir(parents=True)
+    with open(lock, "w") as holder:
+        holder.write("4711")
+        holder.flush()
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        with pytest.raises(WorkbenchError, match="process 4711"):
+            quietly()
+    with run._lock():  # the text of a run that is gone still stands there
+        assert lock.read_text() == str(os.getpid())
+
+
+def test_masking_reaches_every_form(project, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", 'can"ary<1>/x')
+    text = run._masked({"a": ['x can"ary<1>/x y'], "b": "can&quot;ary&lt;1&gt;/x", "c": "can%22ary%3C1%3E%2Fx",
+                        "d": 'can\\"ary<1>/x', 'can"ary<1>/x': 1})
+    assert "ary" not in json.dumps(text)
+
+
+# ---- with kernels
+
+def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
+    canary = "canary-7f3a9c"
+    secrets_file = params.state_dir() / "secrets.properties"
+    secrets_file.parent.mkdir(parents=True)
+    secrets_file.write_text(f"postgres.admin={canary}\n")
+    flag = project / "mended"
+    write(project, "10_outbox/11_a.ipynb", "## 1. Count",
+          "from workbench import check\ncheck.equal('orders', 829, 829)", f"print('{canary}')\nscale",
+          parameters='world = "local"\nscale = 1\nlabel = "x"')
+    write(project, "10_outbox/12_b.ipynb", "## 2. Break", f"import os\nfrom workbench import check\n'{canary}'",
+          f"check.equal('rows', 829 if os.path.exists('{flag}') else 828, 829)")
+    write(project, "10_outbox/13_c.ipynb", "1 + 1")
+    write(project, "20_other/21_d.ipynb", "assert scale == 3")
+
+    result = run.run(parameters={"scale": "3"})
+
+    assert result.status == "failed" and result.exit_code == 1
+    entries = {Path(e["path"]).stem: e for e in result.notebooks}
+    assert {k: e["status"] for k, e in entries.items()} == {
+        "11_a": "passed", "12_b": "failed", "13_c": "skipped", "21_d": "passed"}
+    assert entries["11_a"]["checks"][0]["section"] == "1. Count"
+    assert "3" in str([c.get("outputs") for c in nbformat.read(
+        result.folder / "notebooks/10_outbox/11_a.ipynb", as_version=4).cells[-1:]])
+    assert entries["12_b"]["error"]["name"] == "CheckFailed" and "828" in entries["12_b"]["error"]["message"]
+    lines = capsys.readouterr().out  # no terminal here: plain lines
+    assert "▶ 10_outbox/11_a.ipynb" in lines and "1 of 1 checks passed" in lines and "✘ 10_outbox/12_b.ipynb" in lines
+
+    written = [f for f in result.folder.rglob("*") if f.is_file()]
+    assert {f.name for f in written} == {"run.json", "report.html", "11_a.ipynb", "12_b.ipynb", "21_d.ipynb"}
+    assert not [f for f in written if canary in f.read_text()] and canary not in lines
+    page = result.report.read_text()
+    assert page.index("Failed in") < page.index("<h2>Notebooks</h2>") < page.index("How to repeat this")
+
+    with pytest.raises(ParamsError, match="had other parameters"):
+        quietly(resume=True, parameters={"scale": 4})
+    flag.touch()
+    again = quietly(resume=True)
+    assert (again.folder, again.status, again.exit_code) == (result.folder, "passed", 0)
+    record = json.loads((again.folder / "run.json").read_text())
+    assert record["notebooks"][0]["seconds"] == entries["11_a"]["seconds"]  # was not run a second time
+    assert [e["status"] for e in record["notebooks"]] == ["passed"] * 4
+
+
+def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
+    write(project, "10_outbox/11_a.ipynb", "## Die", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    write(project, "20_other/21_b.ipynb", "import threading\nthreading.Event().wait(60)")
+    began = time.monotonic()
+    result = quietly(timeout=3)
+    assert time.monotonic() - began < 25
+    died, slow = (e["error"] for e in result.notebooks)
+    assert "kernel died" in died["message"] and died["section"] == "Die" and "SIGKILL" in died["source"]
+    assert "longer than 3 s" in slow["message"] and "wait(60)" in slow["source"]
+    assert "kernel died" in result.report.read_text()
+
+
+def test_a_red_check_that_the_notebook_caught_is_still_red(project):
+    write(project, "10_outbox/11_a.ipynb",
+          "from workbench import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass")
+    assert quietly().notebooks[0]["error"]["message"] == "check failed: rows"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
+    pid_file = project / "kernel.pid"
+    write(project, "10_outbox/11_a.ipynb",
+          f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))\nthreading.Event().wait(60)")
+    write(project, "10_outbox/12_b.ipynb", "1")
+    code = "from workbench import run; import sys; sys.exit(run.run(progress=False).exit_code)"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=project, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    with pytest.raises(WorkbenchError, match=f"process {process.pid} holds"):
+        quietly()
+    process.send_signal(number)
+    assert process.wait(20) == 130, process.stderr.read()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+    record = json.loads(next(project.glob("runs/*/run.json")).read_text())
+    assert [e["status"] for e in record["notebooks"]] == ["stopped", "skipped"] and record["status"] == "stopped"
+    assert "stopped by the user" in next(project.glob("runs/*/report.html")).read_text()
+    with run._lock():
+        pass
+
+
+def test_overhead(project):
+    """One kernel costs about a second; of a notebook of some seconds that is little (the bound is the issue's)."""
+    write(project, "10_outbox/11_a.ipynb", *[textwrap.dedent("""
+        import threading
+        _ = threading.Event().wait(0.4)""")] * 20)
+    result = quietly()
+    cells = result.notebooks[0]["cell_seconds"]
+    assert cells > 8 and (result.seconds - cells) / cells <= 0.25 * 2, result  # twice: other tests share the machine
+    print(f"overhead {(result.seconds - cells) / cells:.0%}")

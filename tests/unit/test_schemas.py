@@ -1,0 +1,122 @@
+"""Connect schema → Avro → Spark, pure functions."""
+
+import pytest
+from pyspark.sql import types as t
+from workbench.errors import LakeError
+from workbench.schemas import avro_to_spark, connect_schema_to_avro
+
+
+def struct(*fields, **more):
+    return {"type": "struct", "fields": list(fields), **more}
+
+
+def field(label, kind, **more):
+    return {"field": label, "type": kind, **more}
+
+
+DATE = field("d", "int32", optional=True, name="io.debezium.time.Date", version=1)
+
+
+def test_optional_is_a_union_whose_default_is_null():
+    avro = connect_schema_to_avro(struct(field("a", "int64", optional=True), name="x.Value"), "x.Value")
+    assert avro == {
+        "type": "record",
+        "name": "Value",
+        "namespace": "x",
+        "connect.name": "x.Value",
+        "fields": [{"name": "a", "type": ["null", "long"], "default": None}],
+    }
+
+
+def test_a_default_puts_its_branch_first():
+    made = connect_schema_to_avro(
+        struct(field("a", "int32", optional=True, default=7), field("b", "string", default="")), "V"
+    )
+    assert made["fields"] == [
+        {"name": "a", "type": ["int", "null"], "default": 7},
+        {"name": "b", "type": "string", "default": ""},
+    ]
+
+
+def test_debezium_date_stays_days_and_json_stays_text():
+    json = field("j", "string", optional=True, name="io.debezium.data.Json", version=1)
+    avro = connect_schema_to_avro(struct(DATE, json), "V")
+    assert avro["fields"][0]["type"][1] == {
+        "type": "int",
+        "connect.version": 1,
+        "connect.name": "io.debezium.time.Date",
+    }
+    assert [f.dataType for f in avro_to_spark(avro)] == [t.IntegerType(), t.StringType()]
+
+
+def test_connects_own_logical_types():
+    amount = field(
+        "n",
+        "bytes",
+        name="org.apache.kafka.connect.data.Decimal",
+        parameters={"scale": "2", "connect.decimal.precision": "10"},
+    )
+    when = field("w", "int64", optional=True, name="org.apache.kafka.connect.data.Timestamp")
+    made = avro_to_spark(connect_schema_to_avro(struct(amount, when), "V"))
+    assert made == t.StructType(
+        [t.StructField("n", t.DecimalType(10, 2), False), t.StructField("w", t.TimestampType(), True)]
+    )
+
+
+def test_nested_records_arrays_and_maps():
+    inner = {"type": "struct", "name": "s.Inner", "fields": [field("x", "int16")], "optional": True}
+    schema = struct(
+        {**inner, "field": "one"},
+        {**inner, "field": "two"},
+        {"field": "list", "type": "array", "items": {"type": "string", "optional": True}},
+        {"field": "map", "type": "map", "keys": {"type": "string"}, "values": {"type": "double"}},
+    )
+    avro = connect_schema_to_avro(schema, "s.Value")
+    assert avro["fields"][1]["type"] == ["null", "s.Inner"]  # a name is defined once
+    small = t.StructType([t.StructField("x", t.IntegerType(), False)])
+    assert avro_to_spark(avro) == t.StructType(
+        [
+            t.StructField("one", small),
+            t.StructField("two", small),
+            t.StructField("list", t.ArrayType(t.StringType(), True), False),
+            t.StructField("map", t.MapType(t.StringType(), t.DoubleType(), False), False),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        {"type": "string"},
+        struct(field("1a", "string")),
+        struct(field("a", "int128")),
+        {"type": "struct", "fields": [{"field": "m", "type": "map", "keys": {"type": "int32"}}]},
+    ],
+)
+def test_what_avro_lacks_is_refused(schema):
+    with pytest.raises(LakeError):
+        connect_schema_to_avro(schema, "V")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ["null", "int", "string"],
+        {"type": "fixed", "size": 2},
+        "Nowhere",
+        {"type": "long", "logicalType": "time-micros"},
+        {"type": "bytes", "logicalType": "decimal", "precision": 60},
+        ["null", "R"],
+    ],
+)
+def test_what_spark_lacks_is_refused(kind):
+    with pytest.raises(LakeError, match="a"):
+        avro_to_spark({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]})
+
+
+def test_logical_types_of_avro():
+    kinds = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long"}
+    fields = [{"name": f"c{i}", "type": {"type": k, "logicalType": m}} for i, (m, k) in enumerate(kinds.items())]
+    made = avro_to_spark({"type": "record", "name": "R", "fields": fields})
+    assert [f.dataType for f in made] == [t.DateType(), t.TimestampType(), t.TimestampType()]

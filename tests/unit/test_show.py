@@ -1,0 +1,63 @@
+"""Display helpers: what they show is complete, and text from data stays text."""
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from workbench import show
+from workbench.errors import LakeError
+
+REVENUE = pd.Series({f"C{i:02}": 1000.0 / (i + 1) for i in range(30)})
+
+
+def texts(figure):
+    return [t.get_text() for axes in figure.axes for t in axes.texts]
+
+
+def test_json_is_folded_and_escaped():
+    shown = show.json('{"a": "<b>"}').data
+    assert "<details>" in shown and "&lt;b&gt;" in shown and "<b>" not in shown
+    assert "<details>" not in show.json({"a": 1}, folded=False).data
+
+
+def test_table_says_how_many_rows_there_are():
+    shown = show.table(pd.DataFrame({"a": range(50), "b": "<i>"}), "<Orders>", limit=5).data
+    assert "first 5 of 50 rows" in shown and "&lt;Orders&gt;" in shown and "<i>" not in shown
+
+
+def test_tree_lists_files_with_sizes(tmp_path):
+    for name in ("a=1/b=2/one.json", "a=1/b=3/two.json", "a=2/three.json", ".hoodie/hidden", "a=2/.three.json.crc"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x" * 1500)
+    shown = show.tree(f"file:{tmp_path}").data
+    assert "  a=1/\n    b=2/\n      one.json  (1.5 kB)\n    b=3/\n      two.json" in shown
+    assert "hidden" not in shown and "crc" not in shown and "3 files, 4.5 kB" in shown
+    assert "… and 2 more" in show.tree(str(tmp_path), limit=1).data
+    with pytest.raises(LakeError, match="no such folder"):
+        show.tree(f"file:{tmp_path}/absent")
+    with pytest.raises(LakeError, match="file: address"):
+        show.tree("s3a://bucket/lake")
+
+
+def test_pie_top_names_twenty_and_the_rest():
+    figure = show.pie_top(REVENUE, 20, "Revenue")
+    assert isinstance(figure, Figure)
+    shown = texts(figure)
+    assert "10 others" in shown and "C19" in shown and "C20" not in shown
+    assert "top 20 of 30\nof 3,995" in shown
+    for series in (REVENUE[:0], -REVENUE, REVENUE * 0):
+        with pytest.raises(LakeError):
+            show.pie_top(series)
+
+
+def test_scatter_labels_the_named():
+    df = pd.DataFrame({"q": [1, 2, 3], "r": [1, 2, 3], "n": [1, 1, 4]}, index=["A", "B", "C"])
+    assert texts(show.scatter(df, "q", "r", "n", {"big": ["C", "B"]})) == ["C", "B"]
+    with pytest.raises(LakeError, match="no row is named 'Z'"):
+        show.scatter(df, "q", "r", "n", {"big": ["Z"]})
+
+
+def test_figures_are_closed_so_that_a_cell_shows_them_once():
+    import matplotlib.pyplot as plt
+
+    show.pie_top(REVENUE)
+    assert plt.get_fignums() == []

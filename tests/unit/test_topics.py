@@ -1,0 +1,32 @@
+"""What topics does without a broker: it says that there is none, and decodes."""
+
+import dataclasses
+
+import pytest
+from workbench import params, topics
+from workbench.errors import StackError, WorkbenchError
+
+WORLD = params.load("local")
+NOWHERE = dataclasses.replace(WORLD, kafka=dataclasses.replace(WORLD.kafka, bootstrap="127.0.0.1:1"))
+
+
+def test_absent_kafka_is_named(monkeypatch):
+    monkeypatch.setattr(topics, "TIMEOUT", 1)
+    with pytest.raises(StackError, match="Kafka does not answer"):
+        topics.names(NOWHERE)
+
+
+def test_unknown_topic_names_the_nearest(monkeypatch):
+    monkeypatch.setattr(
+        topics, "_partitions", lambda world: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]}
+    )
+    for ask in (topics.count, topics.ends, topics.read, lambda w, t: topics.produce(w, t, None, "x")):
+        with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
+            ask(WORLD, "msk.datalake.cdc_event")
+        assert "__consumer" not in str(e.value)
+
+
+def test_text_where_utf8_bytes_where_not():
+    assert topics._text(None) is None
+    assert topics._text("Genève".encode()) == "Genève"
+    assert topics._text(b"\xff\x00") == b"\xff\x00"

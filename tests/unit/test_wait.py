@@ -1,0 +1,75 @@
+"""Waiting ends by success, by time or by news, and says which."""
+import threading
+import time
+
+import pytest
+from workbench.errors import StackError, WorkbenchError
+from workbench.wait import alone, wait_until
+
+
+def test_returns_what_the_condition_returned():
+    answers = iter([None, 0, "here"])
+    assert wait_until(lambda: next(answers), "x", every=0.001) == "here"
+
+
+def test_an_exception_is_not_yet():
+    calls = []
+
+    def condition():
+        calls.append(1)
+        if len(calls) < 3:
+            raise ConnectionError("refused")
+        return True
+
+    assert wait_until(condition, "x", every=0.001) is True
+
+
+def test_timeout_says_what_how_long_and_the_last_answer():
+    def condition():
+        raise ConnectionError("port closed")
+
+    with pytest.raises(StackError) as error:
+        wait_until(condition, "kafka to answer", timeout=0.05, every=0.01, error=StackError, next_step="read the log")
+    assert error.value.what == "waited 0.05 s for kafka to answer"
+    assert error.value.where == "last answer: ConnectionError: port closed"
+    assert error.value.next_step == "read the log"
+
+
+def test_timeout_forgets_an_error_that_has_gone():
+    calls = []
+
+    def condition():
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("early")
+        return False
+
+    with pytest.raises(WorkbenchError, match="condition still false"):
+        wait_until(condition, "x", timeout=0.05, every=0.01)
+
+
+def test_failed_ends_the_wait_at_once():
+    began = time.monotonic()
+    with pytest.raises(WorkbenchError, match="gave up waiting for the task: it is FAILED"):
+        wait_until(lambda: False, "the task", timeout=30, failed=lambda: "it is FAILED")
+    assert time.monotonic() - began < 5
+
+
+def test_a_condition_that_holds_goes_before_failed_and_before_the_time():
+    assert wait_until(lambda: 1, "x", timeout=0, failed=lambda: "gone") == 1
+
+
+def test_the_second_holder_of_a_lock_waits_for_the_first(tmp_path):
+    order = []
+
+    def second():
+        with alone(tmp_path / "deep" / "lock"):
+            order.append("second")
+
+    with alone(tmp_path / "deep" / "lock"):
+        other = threading.Thread(target=second)
+        other.start()
+        other.join(0.1)
+        order.append("first")
+    other.join(5)
+    assert order == ["first", "second"]
