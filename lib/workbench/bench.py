@@ -20,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import artifacts, connect, hudi, outbox, sources, stack, topics
-from .ingest import FIRST_LOAD, PROGRESS
+from .ingest import FIRST_LOAD, FIRST_LOAD_MERGED, PROGRESS
 from .ingest import commits as timeline
 from .params import ROOT, World, load, state_dir
 from .spark import session
@@ -35,8 +35,6 @@ SCALE, ROWS, CHANGED, COMMITS, ROUNDS, SEED = 100, 200_000, 1_000, 50, 5, 7
 # Logs are merged into their files every 20 commits.
 FRESH = {"type": "mor", "index": "SIMPLE", "extra": {"hoodie.compact.inline.max.delta.commits": "20"}}
 FRESH_SHOWN = "Merge-on-Read by country, SIMPLE index, compaction every 20 commits"
-# Rows that are known to be there once, as plain Parquet takes it for granted too.
-BULK = {**FIRST_LOAD, "hoodie.combine.before.insert": "false", "hoodie.datasource.write.row.writer.enable": "true"}
 NOTEBOOK = """
 from workbench import outbox, params, query, spark
 world = params.load("local")
@@ -176,9 +174,9 @@ def upsert(world: World, spark: SparkSession) -> List[Line]:
     for _ in range(3):
         loads["plain"].append(seconds(lambda: rows.write.mode("overwrite").partitionBy(*ours.partition).parquet(plain)))
         hudi.drop(spark, world, ours)
-        loads["ours"].append(seconds(lambda: write(rows, ours, {**ours.options(), **BULK})))
+        loads["ours"].append(seconds(lambda: write(rows, ours, {**ours.options(), **FIRST_LOAD})))
         hudi.drop(spark, world, ours)
-        loads["first"].append(seconds(lambda: write(rows, ours, {**ours.options(), **FIRST_LOAD})))
+        loads["first"].append(seconds(lambda: write(rows, ours, {**ours.options(), **FIRST_LOAD_MERGED})))
     write(rows, usual, {**mandatory, "hoodie.datasource.write.operation": "bulk_insert"})
     took: Dict[str, List[float]] = {"ours": [], "usual": []}
     every = ROWS // CHANGED

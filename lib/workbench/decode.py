@@ -22,16 +22,19 @@ _BAD = "_bad"
 
 
 def rows(raw: DataFrame, schema: T.StructType, *, key: Sequence[str], ordering: str,
-         partition: Sequence[str] = (), global_index: bool = False) -> DataFrame:
+         partition: Sequence[str] = (), global_index: bool = False, prefix: str = "") -> DataFrame:
     """Decode JSON messages, with or without the Connect envelope (`{"schema": …, "payload": …}`).
 
     Args:
         raw: columns `key`, `text`, `topic`, `partition`, `offset`, `file`.
         schema: the reader schema; fields it does not name are left out, fields that are missing are null.
         key, ordering, partition, global_index: of the table the rows are for (see hudi.Table).
+        prefix: how the envelope of most messages begins, up to the payload. Connect sends the same schema with each
+            message, and parsing it again each time takes longer than the row does; it is cut off where it is just this.
 
     Returns:
-        `raw` plus `row`, `outcome` (upsert, delete, tombstone, dead) and `reason` (null unless dead).
+        `raw` plus `row`, `outcome` (upsert, delete, tombstone, dead) and `reason` (null unless dead). The `text` of a
+        message that is not UTF-8 is its base64.
 
     Raises:
         LakeError: the schema lacks a key, ordering or partition field.
@@ -47,12 +50,25 @@ def rows(raw: DataFrame, schema: T.StructType, *, key: Sequence[str], ordering: 
     # The option keeps Spark from pruning the schema to what is asked for, which would lose the corrupt-record column.
     wrapped = F.col("text").rlike(r'^\s*\{\s*"schema"\s*:\s*(\{|null)') & F.col("text").rlike(r'"payload"\s*:')
     text = F.when(wrapped, F.col("text")).otherwise(F.concat(F.lit('{"payload":'), F.col("text"), F.lit("}")))
+    if prefix:
+        # by bytes: Spark counts the characters of a string one by one
+        rest = F.col("text").cast("binary").substr(len(prefix.encode("utf-8")) + 1, 1 << 30).cast("string")
+        cut = F.concat(F.lit('{"payload":'), rest)
+        text = F.when(F.col("text").startswith(prefix), cut).otherwise(text)
     parsed = F.from_json(text, envelope, {"columnNameOfCorruptRecord": _BAD, "mode": "PERMISSIVE"})
     decoded = raw.withColumn("_parsed", parsed).select(
         *[c for c in raw.columns], F.col("_parsed.payload").alias("row"), F.col(f"_parsed.{_BAD}").alias(_BAD)
     )
     outcome, reason = _judge(schema, text, key, ordering, partition, global_index)
-    return decoded.withColumn("reason", reason).withColumn("outcome", outcome).drop(_BAD)
+    shown = F.when(_not_utf8(), F.base64(F.col("text").cast("binary"))).otherwise(F.col("text"))
+    return (decoded.withColumn("reason", reason).withColumn("outcome", outcome).withColumn("text", shown).drop(_BAD))
+
+
+def _not_utf8() -> Column:
+    """Spark takes any bytes for a string; they change on the way through Java's strings if they are not UTF-8."""
+    from pyspark.sql import functions as F
+
+    return F.encode("text", "UTF-8") != F.col("text").cast("binary")
 
 
 def _judge(schema: T.StructType, text: Column, key: Sequence[str], ordering: str, partition: Sequence[str],
@@ -70,6 +86,7 @@ def _judge(schema: T.StructType, text: Column, key: Sequence[str], ordering: str
     nothing = F.col("text").isNull() | (F.col(_BAD).isNull() & F.col("row").isNull())
     reason = F.when(nothing & F.col("key").isNull(), F.lit("no value and no key"))
     reason = reason.when(nothing, F.lit(None).cast("string"))
+    reason = reason.when(_not_utf8(), F.lit("not UTF-8, the text is its base64"))
     malformed = F.get_json_object(text, "$").isNull()
     reason = reason.when(F.col(_BAD).isNotNull() & malformed, F.lit("malformed JSON"))
     reason = reason.when(F.col(_BAD).isNotNull(), F.lit("a value does not have the type of the reader schema"))

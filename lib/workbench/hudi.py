@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 
 from . import files
 from . import ingest as stream
+from .changes import Landed, Topic
 from .errors import LakeError, nearest
-from .ingest import DEAD_LETTER, Ingested, Landed, Stream, Topic, dead_letters_path
+from .ingest import DEAD_LETTER, Ingested, Stream, dead_letters_path
 
 if TYPE_CHECKING:
     import pandas

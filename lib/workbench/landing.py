@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Dict, List, Tuple
 
 from . import files, landing_write
 from .errors import ConnectorError, LakeError, nearest
-from .ingest import DEAD_LETTER, cause, topic_id
+from .changes import topic_id
+from .ingest import DEAD_LETTER, cause
 from .wait import wait_until
 
 if TYPE_CHECKING:

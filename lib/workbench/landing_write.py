@@ -141,17 +141,23 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")  # Python reads NaN and Infinity, nobody else does
 
 
-def _payload_text(text: str) -> str:
-    """The text of the payload in `{"schema":…,"payload":…}` as JsonConverter writes it; else ""."""
+def payload_start(text: str) -> int:
+    """Where the payload begins in `{"schema":…,"payload":…}` as JsonConverter writes it; 0 in any other text."""
     start = re.match(r'\s*\{\s*"schema"\s*:\s*', text)
     if not start:
-        return ""
+        return 0
     try:
         _, end = json.JSONDecoder().raw_decode(text, start.end())
     except ValueError:
-        return ""
+        return 0
     after = re.compile(r'\s*,\s*"payload"\s*:\s*').match(text, end)
-    return text[after.end():].rstrip()[:-1].rstrip() if after else ""
+    return after.end() if after else 0
+
+
+def _payload_text(text: str) -> str:
+    """The text of the payload in `{"schema":…,"payload":…}` as JsonConverter writes it; else ""."""
+    start = payload_start(text)
+    return text[start:].rstrip()[:-1].rstrip() if start else ""
 
 
 def _open(address: str) -> Tuple[Any, str]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import datetime as dt
-import fcntl
 import html
 import importlib.metadata
 import json
@@ -26,7 +25,7 @@ import time
 import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
 
 import nbformat
 import yaml
@@ -34,6 +33,7 @@ import yaml
 from . import execute, params, report, secrets
 from .check import MIME
 from .errors import ParamsError, WorkbenchError, nearest
+from .wait import alone
 
 PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", "psycopg", "matplotlib", "papermill"]
 
@@ -234,25 +234,12 @@ def _outcome(book: Any, at: int, why: str) -> dict:
             "cell_seconds": round(sum(c["seconds"] for c in cells), 3)}
 
 
-@contextlib.contextmanager
-def _lock() -> Iterator[None]:
-    """Hold this instance's run lock. The system frees it when the process ends, however it ends."""
+def _lock() -> ContextManager[None]:
+    """This instance's run lock."""
     path = params.state_dir() / "run.lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+", encoding="utf-8") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            f.seek(0)
-            pid = f.read().strip() or "unknown"
-            raise WorkbenchError(
-                "another run is going on", where=f"process {pid} holds {path}",
-                next_step=f"wait until it is done, or stop it: kill {pid}") from None
-        f.truncate(0)
-        f.write(str(os.getpid()))
-        f.flush()
-        yield
-        f.truncate(0)
+    return alone(path, lambda pid: WorkbenchError(
+        "another run is going on", where=f"process {pid} holds {path}",
+        next_step=f"wait until it is done, or stop it: kill {pid}"))
 
 
 # ---- recording

@@ -17,7 +17,7 @@ from .params import World, host_port, state_dir
 from .process import Service
 
 # short-lived, small services: the cheapest collector and the fast compiler start in half the time
-LEAN = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"]
+LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"]
 LOG4J = """status = warn
 appender.out.type = Console
 appender.out.name = out
@@ -164,6 +164,8 @@ def _connect_command(world: World) -> List[str]:
         "status.storage.replication.factor": 1, "status.storage.partitions": 1, "offset.flush.interval.ms": 1000,
         "listeners": f"http://127.0.0.1:{port}", "rest.advertised.host.name": "127.0.0.1",
         "plugin.path": plugins, "plugin.discovery": "service_load",
+        # each message carries its schema again: compressed, and in batches of more than five of them
+        "producer.compression.type": "lz4", "producer.batch.size": 256 << 10, "producer.linger.ms": 5,
         # one worker: nobody to wait for after it was killed and came back
         "scheduled.rebalance.max.delay.ms": 0, "session.timeout.ms": 6000, "heartbeat.interval.ms": 2000,
         # KIP-297: a connector config names a secret, this worker reads it; nothing outside our state folder

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import time
 from pathlib import Path
 from typing import Callable, Iterator, Optional, Type, TypeVar
@@ -56,9 +57,19 @@ def wait_until(
 
 
 @contextlib.contextmanager
-def alone(lock: Path) -> Iterator[None]:
-    """Hold the lock file `lock`; a second holder waits for the first. The kernel frees it when the holder is killed."""
+def alone(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[None]:
+    """Hold the lock file `lock`. A second holder waits for the first; with `busy` it raises busy(pid of the first).
+
+    The kernel frees it when the holder is killed."""
     lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as f:
-        fcntl.flock(f, fcntl.LOCK_EX)
+    with lock.open("a+", encoding="utf-8") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            f.seek(0)
+            raise busy(f.read().strip() or "unknown") from None  # type: ignore[misc]
+        f.truncate(0)
+        f.write(str(os.getpid()))
+        f.flush()
         yield
+        f.truncate(0)

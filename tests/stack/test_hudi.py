@@ -202,6 +202,47 @@ def test_a_topic_that_is_not_there(world, spark):
         hudi.ingest(spark, world, hudi.Topic("no_such_topic"), new_table(world), schema=SCHEMA)
 
 
+@pytest.mark.parametrize("few", [2_000, 0])
+def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, few):
+    """Few are fetched by this process, many by Spark: bytes that are not UTF-8, tombstones, envelopes, no key at all."""
+    from workbench import changes
+
+    monkeypatch.setattr(changes, "FEW", few)
+    it = lake()
+    schema = {"type": "struct", "name": "with é in it"}
+    wrapped = json.dumps({"schema": schema, "payload": change(4, 1, "Genève")}, ensure_ascii=False)
+    other = json.dumps({"schema": {}, "payload": change(5, 1, "another schema")})
+    cut_short = wrapped[:-2]
+    done = it.go(change(1, 1), ("w", wrapped), ("o", other), ("t", None), ("c", cut_short),
+                 ("b", b'{"id": 6, "text": "\xff\xfe"}'), (None, None), ("w", wrapped.replace("4", "7")))
+    assert (done.messages, done.upserts, done.tombstones, done.dead_letters) == (8, 4, 1, 3)
+    assert it.rows() == [(1, "p", "x", 1), (4, "p", "Genève", 1), (5, "p", "another schema", 1), (7, "p", "Genève", 1)]
+    letters = {r.offset: (r.reason, r.text) for r in hudi.dead_letters(spark, world, it.table).collect()}
+    assert letters == {4: ("malformed JSON", cut_short), 6: ("no value and no key", None),
+                       5: ("not UTF-8, the text is its base64", "eyJpZCI6IDYsICJ0ZXh0IjogIv/+In0=")}
+
+
+def test_large_messages_make_smaller_batches(lake, monkeypatch):
+    from workbench import changes
+
+    monkeypatch.setattr(changes, "FEW_BYTES", 1_000)
+    done = lake().go(*[change(n, 1, "x" * 600) for n in range(5)])
+    assert (done.messages, done.batches) == (5, 3)
+
+
+def test_two_ingests_into_one_table(lake, world):
+    it = lake()
+    stream = it.go(change(1, 1), until="continuous")
+    from workbench.wait import wait_until
+
+    wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
+    with pytest.raises(LakeError, match=r"(?s)another ingest into .* is going on.*process \d+ holds"):
+        it.go(change(2, 1))
+    wait_until(lambda: stream.counts().upserts == 2, "the second batch", timeout=60)
+    stream.stop()
+    assert it.go() == hudi.Ingested()
+
+
 def test_landed_lines_that_are_broken(world, spark, lake):
     it = lake()
     folder = params.local_path(world.lake.landing) / it.topic / "part=p"
