@@ -2,7 +2,7 @@
 
 the ground                 params (worlds), secrets, errors, wait, files
 the embedded stack  artifacts (pinned jars), doctor, process (one service), services (the rows), stack (verbs)
-source database            generate (data), sources (load, publish, grant, query)
+source database            generate, generate_moma (data), load, load_moma (load it), sources (publish, grant, query)
 connector, topic           connect (config, apply, status; connect_rest), schemas, topics
 files                      landing (topic → files; landing_write is its part inside Spark)
 Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (changes into them; decode)

@@ -19,10 +19,10 @@ from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from . import artifacts, connect, hudi, outbox, sources, stack, topics
+from . import artifacts, connect, hudi, load, outbox, params, sources, stack, topics
 from .ingest import FIRST_LOAD, FIRST_LOAD_MERGED, PROGRESS
 from .ingest import commits as timeline
-from .params import ROOT, World, load, state_dir
+from .params import ROOT, World, state_dir
 from .spark import session
 from .wait import wait_until
 
@@ -77,7 +77,7 @@ def seconds(work: Callable[[], Any]) -> float:
 def snapshot(world: World, spark: SparkSession) -> Dict[str, float]:
     """Load the source, deploy the connector, ingest its snapshot from the topic; return the rows and the seconds."""
     took: Dict[str, float] = {}
-    took["loading"] = seconds(lambda: took.update(sources.load_northwind(
+    took["loading"] = seconds(lambda: took.update(load.load_northwind(
         world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)))
     rows = int(took["cdc_events"])
     sources.grant_replication(world, [outbox.TABLE])
@@ -254,7 +254,7 @@ def main() -> None:
     os.environ["WORKBENCH_INSTANCE"] = "bench"
     os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")
     artifacts.install()
-    world, lines = load("local"), []
+    world, lines = params.load("local"), []
     stack.down()
     shutil.rmtree(state_dir(), ignore_errors=True)
     stack.down_with(os.getpid(), remove=True)

@@ -190,7 +190,7 @@ def load_northwind(
     yes: bool = YES,
 ) -> None:
     """Load Northwind into the source database of a world, in one transaction."""
-    from . import sources, stack
+    from . import load, stack
 
     loaded = params.load(world)
     stack.need(loaded, "postgres")
@@ -200,7 +200,7 @@ def load_northwind(
         answers.append(yes or typer.confirm(question, default=False))
         return answers[-1]
 
-    sources.load_northwind(loaded, scale=scale, from_dir=source, confirm=confirm)
+    load.load_northwind(loaded, scale=scale, from_dir=source, confirm=confirm)
     if answers and not answers[-1]:
         _say("nothing was changed")
         raise typer.Exit(1)

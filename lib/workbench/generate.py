@@ -82,13 +82,14 @@ def _read(name: str) -> List[Dict[str, str]]:
         return list(csv.DictReader(f))
 
 
-def _below(rng: Random, n: int) -> int:
+def below(rng: Random, n: int) -> int:
+    """Return a random whole number from 0 to n - 1."""
     return int(rng.random() * n)
 
 
 def _shuffle(rng: Random, items: list) -> None:
     for i in range(len(items) - 1, 0, -1):
-        j = _below(rng, i + 1)
+        j = below(rng, i + 1)
         items[i], items[j] = items[j], items[i]
 
 
@@ -120,7 +121,7 @@ def _sizes(rng: Random, orders: List[int], items: int) -> Dict[int, int]:
     sizes = {i: UNSHIPPED_DETAILS if i == UNSHIPPED else 1 for i in orders}
     missing = items - sum(sizes.values())
     while missing:
-        i = orders[_below(rng, len(orders))]
+        i = orders[below(rng, len(orders))]
         if sizes[i] < 6:
             sizes[i] += 1
             missing -= 1
@@ -137,11 +138,11 @@ def _fill(rng: Random, orders: Dict[int, List[Item]], sizes: Dict[int, int], pri
         _shuffle(rng, free)
         for product in free[:sizes[order]]:
             items.append(Item(product, prices[product], max(1, round(quantity * (0.3 + 1.4 * rng.random()))),
-                              DISCOUNTS[_below(rng, len(DISCOUNTS))]))
+                              DISCOUNTS[below(rng, len(DISCOUNTS))]))
     items = [item for items in orders.values() for item in items]
     off = round(quantity * len(items)) - sum(item.quantity for item in items)
     while off:
-        item, step = items[_below(rng, len(items))], 1 if off > 0 else -1
+        item, step = items[below(rng, len(items))], 1 if off > 0 else -1
         if item.quantity + step > 0:
             item.quantity += step
             off -= step
@@ -155,8 +156,8 @@ def _reprice(rng: Random, orders: Dict[int, List[Item]], prices: Dict[int, int],
     for _ in range(20000):
         if abs(off) * 1000 < target:
             return
-        items = lists[_below(rng, len(lists))]
-        item, product = items[_below(rng, len(items))], products[_below(rng, len(products))]
+        items = lists[below(rng, len(lists))]
+        item, product = items[below(rng, len(items))], products[below(rng, len(products))]
         change = (prices[product] - item.cents) * item.quantity * (100 - item.percent)
         if abs(off - change) < abs(off) and all(other.product != product for other in items):
             item.product, item.cents = product, prices[product]
@@ -178,16 +179,16 @@ def _orders(scale: int) -> Iterator[tuple]:
         "company_name", "address", "city", "region", "postal_code", "country")) for c in _read("customers")}
     for order, place, customer, _, rng in _blocks(scale):
         ordered = FIRST_DAY + timedelta(days=place * DAYS // 828)
-        shipped: Optional[date] = ordered + timedelta(days=2 + _below(rng, 18))
+        shipped: Optional[date] = ordered + timedelta(days=2 + below(rng, 18))
         if shipped > FIRST_DAY + timedelta(days=DAYS) or order == UNSHIPPED:
             shipped = None  # not yet, on the last day
-        yield (order, customer, 1 + _below(rng, 9), ordered, ordered + timedelta(days=28), shipped,
-               1 + _below(rng, 3), (50 + _below(rng, 15000)) / 100, *ship_to[customer])
+        yield (order, customer, 1 + below(rng, 9), ordered, ordered + timedelta(days=28), shipped,
+               1 + below(rng, 3), (50 + below(rng, 15000)) / 100, *ship_to[customer])
 
 
 def _details(scale: int) -> Iterator[tuple]:
     for order, _, _, items, rng in _blocks(scale):
         for item in items:
             # a repeated block differs a little, by quantities whose mean stays
-            quantity = item.quantity if order <= LAST else max(1, item.quantity - 1 + _below(rng, 3))
+            quantity = item.quantity if order <= LAST else max(1, item.quantity - 1 + below(rng, 3))
             yield order, item.product, item.cents / 100, quantity, item.percent / 100

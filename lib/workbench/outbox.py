@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Callable, Dict
 
 import pandas
 
-from . import connect, files, hudi, landing, sources, topics
+from . import connect, files, hudi, landing, load, sources, topics
 from .errors import WorkbenchError, nearest
 from .ingest import FIRST_LOAD
 from .params import ROOT, World
@@ -123,7 +123,7 @@ def clear(world: World, step: str) -> None:
         topics.delete(world, *sorted(ours & set(topics.names(world))))
         landing.drop(world, connect.config(world, SINK))
     if "11_source_database" in later:
-        sources.reset_northwind(world)
+        load.reset_northwind(world)
 
 
 def tables_left(world: World) -> list:

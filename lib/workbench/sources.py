@@ -1,40 +1,29 @@
-"""The source database: connections, Northwind with its outbox, and what change data capture needs of PostgreSQL.
+"""The source database: connections, queries, and what change data capture needs of PostgreSQL.
 
 Names of tables are given as people write them, `datalake.cdc_events`; each part is quoted as an identifier. Values are
-bound. Connections commit each statement by itself, unless a transaction is opened.
+bound. Connections commit each statement by itself, unless a transaction is opened. `database` is another database than
+the world's own, wherever a function takes it.
 """
 from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import pandas
 import psycopg
 from psycopg import sql
 
-from . import generate, secrets
+from . import secrets
 from .errors import ParamsError, SourceError
-from .params import ROOT, World
+from .params import World
 from .wait import wait_until
-
-DATA = ROOT / "data" / "northwind"
-SCHEMA = "datalake"  # S1
-# what the public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one transaction
-DUMP_STATEMENTS = r"(SET \w+|(CREATE|ALTER) TABLE|DROP TABLE IF EXISTS|INSERT INTO|CREATE (UNIQUE )?INDEX|COMMENT ON)\b"
-TOKENS = re.compile(
-    r"""(?P<skip>--[^\n]*|/\*.*?\*/)           # comments; nested ones do not occur in our input
-      | (?P<text>[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<tag>\$\w*\$).*?(?P=tag))
-      | (?P<end>;)
-      | (?P<other>\w+|.)""", re.S | re.X)
 
 
 def connect(world: World, database: Optional[str] = None, role: str = "admin") -> psycopg.Connection:
     """Return a connection in autocommit mode.
 
     Args:
-        database: another one than the world's.
         role: "admin", or "replication" for the user that connectors log in as.
     Raises:
         SourceError: the server does not answer, or refuses user, password or database.
@@ -49,41 +38,41 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
         return psycopg.connect(host=p.host, port=p.port, dbname=name, user=user, password=password.reveal(),
                                autocommit=True, connect_timeout=5, application_name="workbench")
     except psycopg.Error as e:
-        raise SourceError("cannot connect to PostgreSQL", where=f"{user}@{p.host}:{p.port}/{name}: {_first_line(e)}",
-                          next_step="run `workbench up`; or load the data first (sources.load_northwind)") from None
+        raise SourceError("cannot connect to PostgreSQL", where=f"{user}@{p.host}:{p.port}/{name}: {first_line(e)}",
+                          next_step="run `workbench up`; or load the data first (load.load_northwind, …)") from None
 
 
 @contextmanager
-def _session(world: World, database: Optional[str] = None) -> Iterator[psycopg.Connection]:
+def session(world: World, database: Optional[str] = None) -> Iterator[psycopg.Connection]:
     """A connection that is closed afterwards and whose errors read as SourceError."""
     with connect(world, database) as c:
         try:
             yield c
         except psycopg.Error as e:
             hint = (e.diag.message_hint or "") if e.diag else ""
-            raise SourceError(f"PostgreSQL refused: {_first_line(e)}", where=f"database {c.info.dbname}",
+            raise SourceError(f"PostgreSQL refused: {first_line(e)}", where=f"database {c.info.dbname}",
                               next_step=hint) from e
 
 
-def _first_line(e: Exception) -> str:
+def first_line(e: Exception) -> str:
     return (str(e).strip().splitlines() or [type(e).__name__])[0]
 
 
 def execute(world: World, statement: Any, params: Any = None, database: Optional[str] = None) -> int:
     """Run a statement in a transaction of its own, and return how many rows it changed. Without params the text may
     hold several statements with their own BEGIN and COMMIT. Raises SourceError."""
-    with _session(world, database) as c:
+    with session(world, database) as c:
         return c.execute(statement, params).rowcount
 
 
-def frame(world: World, query: Any, params: Any = None) -> pandas.DataFrame:
+def frame(world: World, query: Any, params: Any = None, database: Optional[str] = None) -> pandas.DataFrame:
     """Return the rows of a query.
 
     Types are those that Spark's toPandas gives, so that both can be compared: whole numbers int64 (Int64 with NULLs),
     numeric as exact Decimal, dates as datetime.date, timestamps as datetime64, jsonb as lists and dicts.
     Raises SourceError.
     """
-    with _session(world) as c:
+    with session(world, database) as c:
         cursor = c.execute(query, params)
         if cursor.description is None:
             raise SourceError("the statement returns no rows", expected="a SELECT", next_step="use sources.execute")
@@ -117,127 +106,14 @@ def identifier(name: str) -> sql.Identifier:
     return sql.Identifier(*parts)
 
 
-# --- Northwind -------------------------------------------------------------------------------------------------------
-
-def create_database(world: World) -> bool:
-    """Create the world's database unless it is there; return whether it was created."""
-    name = world.postgres.database
-    with _session(world, "postgres") as c:
+def create_database(world: World, database: Optional[str] = None) -> bool:
+    """Create the database unless it is there; return whether it was created."""
+    name = database or world.postgres.database
+    with session(world, "postgres") as c:
         if c.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
             return False
         c.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         return True
-
-
-def load_northwind(world: World, *, scale: int = 1, from_dir: Optional[str] = None, confirm: Callable[[str], bool],
-                   say: Callable[[str], None] = print) -> Dict[str, int]:
-    """Load Northwind and its outbox into schema `datalake`, in one transaction.
-
-    Args:
-        scale: how many times 829 orders are generated.
-        from_dir: load `northwind.sql`, the public dump, from this folder instead.
-        confirm: asked before anything is done; false leaves everything as it is.
-        say: takes the two progress messages.
-    Returns: `{table: rows}` of orders, order_details and cdc_events; empty when not confirmed.
-    Raises:
-        SourceError: the schema exists, a file is missing or broken (with its line). Nothing is changed then.
-    """
-    p = world.postgres
-    what = f"the dump in {from_dir}" if from_dir else f"generated data, scale {scale}"
-    if not confirm(f"Create schema {SCHEMA} with Northwind ({what}) in {p.database} on {p.host}:{p.port}?"):
-        return {}
-    dump = _dump(from_dir) if from_dir else None
-    tables = [] if dump else generate.northwind(scale)
-    create_database(world)
-    with _session(world) as c:
-        say(f"connection created: {p.host}:{p.port}/{p.database}")
-        with c.transaction():
-            _create_schema(c, p.database)
-            if dump:
-                _run_script(c, dump, allowed=DUMP_STATEMENTS)
-                _run_script(c, DATA / "02_public_dump.sql")
-            else:
-                _run_script(c, DATA / "01_northwind_ddl.sql")
-                for table in tables:
-                    _copy(c, table)
-                _run_script(c, DATA / "02_northwind_keys.sql")
-            # the outbox fill joins these: without statistics the planner guesses their sizes
-            c.execute("ANALYZE orders, order_details, products")
-            _run_script(c, DATA / "03_cdc_events.sql")
-            counts = {t: c.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(t))).fetchone()[0]
-                      for t in ("orders", "order_details", "cdc_events")}
-        say(f"scripts executed: {counts['orders']:,} orders, {counts['order_details']:,} details, "
-            f"{counts['cdc_events']:,} outbox rows")
-    return counts
-
-
-def _dump(folder: str) -> Path:
-    path = Path(folder).expanduser() / "northwind.sql"
-    if not path.is_file():
-        raise SourceError("the public dump is not there", where=str(path), expected="a folder that holds northwind.sql",
-                          next_step="correct the folder, or leave it out to load generated data")
-    return path
-
-
-def _create_schema(c: psycopg.Connection, database: str) -> None:
-    schema = sql.Identifier(SCHEMA)
-    try:
-        c.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
-    except psycopg.errors.DuplicateSchema:
-        raise SourceError(
-            f"schema {SCHEMA} exists already", where=f"database {database}", expected="a database without it",
-            next_step="keep what is loaded, or run sources.reset_northwind(world) ('Start clean') and load again",
-        ) from None
-    # only this schema, not public: a DROP TABLE of the dump cannot meet somebody else's table
-    c.execute(sql.SQL("SET LOCAL search_path TO {}").format(schema))
-    c.execute(sql.SQL("ALTER DATABASE {} SET search_path TO {}").format(sql.Identifier(database), schema))
-
-
-def _copy(c: psycopg.Connection, table: generate.Table) -> None:
-    columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
-    with c.cursor() as cursor, cursor.copy(
-        sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
-    ) as copy:
-        for row in table.rows():
-            copy.write_row(row)
-
-
-def statements(text: str) -> Iterator[Tuple[int, str]]:
-    """Split SQL at the semicolons outside quotes, $$ bodies and comments; yield (line of its start, statement)."""
-    line, start, parts = 1, 0, []
-    for token in TOKENS.finditer(text):
-        if token.lastgroup == "end" and parts:
-            yield start, "".join(parts).strip()
-            parts = []
-        elif token["skip"] is not None:
-            parts += [" "] if parts else []
-        elif token["end"] is None and (parts or not token[0].isspace()):
-            start = start if parts else line
-            parts.append(token[0])
-        line += token[0].count("\n")
-    if "".join(parts).strip():
-        yield start, "".join(parts).strip()
-
-
-def _run_script(c: psycopg.Connection, path: Path, allowed: str = "") -> None:
-    """Run a file's statements, those that match `allowed` only. Raises SourceError that names file and line."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as e:
-        raise SourceError("the script cannot be read", where=f"{path}: {e}") from None
-    for line, statement in statements(text):
-        where, begin = f"{path}, line {line}", " ".join(statement[:200].split())[:80]
-        if allowed and not re.match(allowed, " ".join(statement[:200].split()), re.I):
-            raise SourceError(f"a statement that a dump should not hold: {begin}", where=where,
-                              expected="SET, CREATE/ALTER TABLE, DROP TABLE IF EXISTS, INSERT INTO, CREATE INDEX",
-                              next_step="use a plain dump with INSERTs; nothing was changed")
-        try:
-            c.execute(statement)
-        except psycopg.Error as e:
-            position = int((e.diag.statement_position if e.diag else None) or 1)
-            line += statement.count("\n", 0, position - 1)
-            raise SourceError(f"the script failed: {_first_line(e)}", where=f"{path}, line {line}: {begin}",
-                              next_step="mend the script and load again; nothing was changed") from None
 
 
 def slot_prefix(world: World) -> str:
@@ -245,28 +121,9 @@ def slot_prefix(world: World) -> str:
     return re.sub(r"[^a-z0-9_]", "_", world.connect.topic_prefix.lower()) + "_"
 
 
-def reset_northwind(world: World) -> None:
-    """Remove what the loader and the connectors made in the database: our slots, publications of schema `datalake`
-    (and S1's `cdc_publication`), and the schema. Nothing is there: nothing happens."""
-    if create_database(world):
-        return
-    for name in slots(world)["slot_name"]:
-        if name.startswith(slot_prefix(world)):
-            drop_slot(world, name)
-    with _session(world) as c:
-        ours = c.execute("""SELECT p.pubname FROM pg_publication p LEFT JOIN pg_publication_tables t USING (pubname)
-                            WHERE NOT p.puballtables GROUP BY 1
-                            HAVING bool_and(t.schemaname = %s) OR p.pubname = 'cdc_publication'""", [SCHEMA]).fetchall()
-        with c.transaction():
-            for (name,) in ours:
-                c.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)))
-            c.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(SCHEMA)))
-            c.execute(sql.SQL("ALTER DATABASE {} RESET search_path").format(sql.Identifier(world.postgres.database)))
-
-
 # --- what change data capture needs ----------------------------------------------------------------------------------
 
-def grant_replication(world: World, tables: Sequence[str]) -> None:
+def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
     """Make the user that connectors log in as: it may replicate, and read `tables`; nothing else in their schemas.
 
     Its password is the world's secret, made if there is none. PostgreSQL gets its SCRAM verifier, so that the password
@@ -278,7 +135,7 @@ def grant_replication(world: World, tables: Sequence[str]) -> None:
     except ParamsError:
         secrets.ensure([secret.name])
         password = secret.reveal()
-    with _session(world) as c, c.transaction():
+    with session(world, database) as c, c.transaction():
         found = [_table(c, t) for t in _some(tables)]
         verifier = c.pgconn.encrypt_password(password.encode(), world.postgres.replication_user.encode(),
                                              b"scram-sha-256").decode()
@@ -292,14 +149,14 @@ def grant_replication(world: World, tables: Sequence[str]) -> None:
             c.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(sql.Identifier(schema, table), user))
 
 
-def create_publication(world: World, name: str, tables: Sequence[str]) -> None:
+def create_publication(world: World, name: str, tables: Sequence[str], database: Optional[str] = None) -> None:
     """Publish exactly `tables`; an existing publication of that name gets that list.
 
     Raises:
         SourceError: a table is not there or has neither primary key nor replica identity (PostgreSQL would refuse its
             UPDATEs from then on), or the publication is one for all tables.
     """
-    with _session(world) as c, c.transaction():
+    with session(world, database) as c, c.transaction():
         found = [_table(c, t) for t in _some(tables)]
         keyless = [f"{schema}.{table}" for schema, table, keyed in found if not keyed]
         if keyless:
@@ -314,9 +171,9 @@ def create_publication(world: World, name: str, tables: Sequence[str]) -> None:
             sql.Identifier(name), sql.SQL(", ").join(sql.Identifier(s, t) for s, t, _ in found)))
 
 
-def drop_publication(world: World, name: str) -> None:
+def drop_publication(world: World, name: str, database: Optional[str] = None) -> None:
     """Drop a publication if it is there."""
-    execute(world, sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+    execute(world, sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)), database=database)
 
 
 def _some(tables: Sequence[str]) -> List[str]:
@@ -338,11 +195,11 @@ def _table(c: psycopg.Connection, name: str) -> Tuple[str, str, bool]:
         """, [table, schema]).fetchone()
     if not row:
         raise SourceError(f"there is no table {name}", where=f"database {c.info.dbname}",
-                          next_step="load the data first (sources.load_northwind), or correct the name")
+                          next_step="load the data first (load.load_northwind, …), or correct the name")
     return row
 
 
-def publications(world: World) -> pandas.DataFrame:
+def publications(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return one row per published table: publication, all_tables, table, identity (how its rows are told apart)."""
     return frame(world, """
         SELECT p.pubname AS publication, p.puballtables AS all_tables, t.schemaname || '.' || t.tablename AS "table",
@@ -351,18 +208,18 @@ def publications(world: World) -> pandas.DataFrame:
                               THEN 'primary key' ELSE 'none' END END AS identity
         FROM pg_publication p LEFT JOIN pg_publication_tables t USING (pubname)
         LEFT JOIN pg_namespace n ON n.nspname = t.schemaname
-        LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename ORDER BY 1, 3""")
+        LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename ORDER BY 1, 3""", database=database)
 
 
-def slots(world: World) -> pandas.DataFrame:
-    """Return the replication slots of the world's database, and the bytes of log each holds back."""
+def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
+    """Return the replication slots of the database, and the bytes of log each holds back."""
     return frame(world, """
         SELECT slot_name, plugin, active, active_pid, wal_status, confirmed_flush_lsn::text AS confirmed,
                pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS bytes_behind
-        FROM pg_replication_slots WHERE database = current_database() ORDER BY 1""")
+        FROM pg_replication_slots WHERE database = current_database() ORDER BY 1""", database=database)
 
 
-def drop_slot(world: World, name: str, timeout: float = 20) -> bool:
+def drop_slot(world: World, name: str, timeout: float = 20, database: Optional[str] = None) -> bool:
     """Drop a replication slot, ending the connection that reads it; return whether there was one.
 
     A connector that is still deployed connects again at once: delete it first. Raises SourceError after `timeout`.
@@ -375,7 +232,7 @@ def drop_slot(world: World, name: str, timeout: float = 20) -> bool:
             c.execute("SELECT pg_drop_replication_slot(%s)", [name])
         return row is None
 
-    with _session(world) as c:
+    with session(world, database) as c:
         there = not gone(c)
         wait_until(lambda: gone(c), f"replication slot {name} to go", timeout=timeout, error=SourceError,
                    next_step="a connector still reads it: delete that connector, then drop the slot")
@@ -383,5 +240,5 @@ def drop_slot(world: World, name: str, timeout: float = 20) -> bool:
 
 
 def wal_position(world: World) -> str:
-    """Return the log position (LSN) that the database has written up to."""
+    """Return the log position (LSN) that the server has written up to; all its databases share one log."""
     return frame(world, "SELECT pg_current_wal_lsn()::text AS lsn")["lsn"][0]

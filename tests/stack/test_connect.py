@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 import pytest
-from workbench import connect, secrets, sources, topics
+from workbench import connect, load, secrets, sources, topics
 from workbench.errors import ConnectorError
 from workbench.params import ROOT
 from workbench.schemas import connect_schema_to_avro
@@ -25,7 +25,7 @@ def lab(world):
         connect=dataclasses.replace(world.connect, topic_prefix="connect_test"),
     )
     _clean(lab)
-    sources.load_northwind(lab, confirm=lambda question: True)
+    load.load_northwind(lab, confirm=lambda question: True)
     sources.grant_replication(lab, [TABLE])
     sources.create_publication(lab, PUBLICATION, [TABLE])
     yield lab
@@ -39,7 +39,7 @@ def _clean(lab):
     sources.create_database(lab)
     for slot in sources.slots(lab)["slot_name"]:
         sources.drop_slot(lab, slot)
-    sources.reset_northwind(lab)
+    load.reset_northwind(lab)
     topics.delete(lab, *(t for t in topics.names(lab) if "connect_test" in t))
 
 

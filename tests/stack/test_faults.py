@@ -4,7 +4,7 @@ import signal
 import threading
 
 import pytest
-from workbench import check, connect, hudi, landing, outbox, params, process, sources, stack, topics
+from workbench import check, connect, hudi, landing, load, outbox, params, process, sources, stack, topics
 
 pytestmark = pytest.mark.drill
 SCALE = 10
@@ -14,7 +14,7 @@ SCALE = 10
 def flow(world):
     """The source at scale 10, captured by a running connector."""
     outbox.clear(world, "11_source_database")
-    sources.load_northwind(world, scale=SCALE, confirm=lambda question: True, say=lambda text: None)
+    load.load_northwind(world, scale=SCALE, confirm=lambda question: True, say=lambda text: None)
     sources.create_publication(world, outbox.PUBLICATION, [outbox.TABLE])
     sources.grant_replication(world, [outbox.TABLE])
     connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))

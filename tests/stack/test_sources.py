@@ -10,10 +10,10 @@ import shutil
 import psycopg
 import pytest
 from psycopg import pq, sql
-from workbench import check, generate, params, sources
+from workbench import check, generate, load, params, sources
 from workbench.errors import SourceError
 
-CHANGES = sources.DATA / "changes"
+CHANGES = load.DATA / "changes"
 
 
 def yes(_question):
@@ -40,30 +40,30 @@ def database(world):
                               connect=dataclasses.replace(world.connect, topic_prefix="test_sources"))
     sources.create_database(own)
     yield own
-    sources.reset_northwind(own)
+    load.reset_northwind(own)
     sources.execute(own, "DROP DATABASE test_sources WITH (FORCE)", database="postgres")
 
 
 @pytest.fixture
 def empty(database):
-    sources.reset_northwind(database)
+    load.reset_northwind(database)
     return database
 
 
 @pytest.fixture
 def loaded(empty):
-    sources.load_northwind(empty, confirm=yes, say=silent)
+    load.load_northwind(empty, confirm=yes, say=silent)
     return empty
 
 
 def test_declined_changes_nothing(empty):
-    assert sources.load_northwind(empty, confirm=lambda q: False) == {}
+    assert load.load_northwind(empty, confirm=lambda q: False) == {}
     assert "datalake" not in schemas(empty)
 
 
 def test_loads_and_says_so(empty):
     said = []
-    counts = sources.load_northwind(empty, confirm=yes, say=said.append)
+    counts = load.load_northwind(empty, confirm=yes, say=said.append)
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert [m.split(":")[0] for m in said] == ["connection created", "scripts executed"]
     # a new session finds the tables without naming the schema
@@ -89,14 +89,14 @@ def test_outbox_holds_what_the_tables_hold(loaded):
 
 def test_second_load_is_refused(loaded):
     with pytest.raises(SourceError, match="reset_northwind"):
-        sources.load_northwind(loaded, confirm=yes, say=silent)
+        load.load_northwind(loaded, confirm=yes, say=silent)
     assert count(loaded, "cdc_events") == 829
 
 
 def test_reset_removes_everything_and_can_be_repeated(loaded):
     sources.create_publication(loaded, "test_sources_p", ["datalake.cdc_events"])
     for _ in range(2):
-        sources.reset_northwind(loaded)
+        load.reset_northwind(loaded)
         assert "datalake" not in schemas(loaded) and sources.publications(loaded).empty
 
 
@@ -105,30 +105,30 @@ def test_reset_removes_everything_and_can_be_repeated(loaded):
     ("01_northwind_ddl.sql", "CREATE TABLE x (\n    y no_such_type\n);"),
 ])
 def test_broken_script_rolls_back(empty, tmp_path, monkeypatch, script, line):
-    shutil.copytree(sources.DATA, tmp_path / "northwind")
+    shutil.copytree(load.DATA, tmp_path / "northwind")
     broken = tmp_path / "northwind" / script
     text = broken.read_text(encoding="utf-8")
     broken.write_text(text + line, encoding="utf-8")
     at = 1 + (text + line).count("\n", 0, (text + line).index("no_such"))
-    monkeypatch.setattr(sources, "DATA", tmp_path / "northwind")
+    monkeypatch.setattr(load, "DATA", tmp_path / "northwind")
     with pytest.raises(SourceError, match=f"{script}, line {at}:"):
-        sources.load_northwind(empty, confirm=yes, say=silent)
+        load.load_northwind(empty, confirm=yes, say=silent)
     assert "datalake" not in schemas(empty)
     path = sources.frame(empty, "SELECT current_setting('search_path') AS p")["p"][0]
     assert "datalake" not in path, "the database's search_path is rolled back, too"
 
 
 def test_missing_script_rolls_back(empty, tmp_path, monkeypatch):
-    shutil.copytree(sources.DATA, tmp_path / "northwind")
+    shutil.copytree(load.DATA, tmp_path / "northwind")
     (tmp_path / "northwind" / "03_cdc_events.sql").unlink()
-    monkeypatch.setattr(sources, "DATA", tmp_path / "northwind")
+    monkeypatch.setattr(load, "DATA", tmp_path / "northwind")
     with pytest.raises(SourceError, match="03_cdc_events.sql"):
-        sources.load_northwind(empty, confirm=yes, say=silent)
+        load.load_northwind(empty, confirm=yes, say=silent)
     assert "datalake" not in schemas(empty)
 
 
 def test_scale(empty):
-    assert sources.load_northwind(empty, scale=3, confirm=yes, say=silent) == {
+    assert load.load_northwind(empty, scale=3, confirm=yes, say=silent) == {
         "orders": 2487, "order_details": 6456, "cdc_events": 2487}
 
 
@@ -137,7 +137,7 @@ def test_scale(empty):
 # the public dump is no part of this repository: NORTHWIND_DIR names a folder that holds its northwind.sql
 @pytest.mark.skipif("NORTHWIND_DIR" not in os.environ, reason="NORTHWIND_DIR does not name a folder with northwind.sql")
 def test_public_dump(empty):
-    counts = sources.load_northwind(empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent)
+    counts = load.load_northwind(empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent)
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert sources.frame(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
     types = sources.frame(empty, """SELECT DISTINCT data_type FROM information_schema.columns
@@ -233,13 +233,13 @@ def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
                    WHERE table_schema = 'datalake' AND table_name IN ('orders', 'order_details', 'cdc_events')"""}
     keys = {"orders": "order_id", "order_details": ["order_id", "product_id"], "cdc_events": "order_id",
             "columns": ["table_name", "column_name"]}
-    said = sources.load_northwind(empty, confirm=yes, say=silent)
+    said = load.load_northwind(empty, confirm=yes, say=silent)
     generated = {name: sources.frame(empty, query) for name, query in queries.items()}
-    sources.reset_northwind(empty)
+    load.reset_northwind(empty)
     write_dump(tmp_path)
     dump = (tmp_path / "northwind.sql").read_text(encoding="utf-8")
     assert dump.count("INSERT INTO orders VALUES") == 830 and "(11075," in dump
-    assert sources.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
+    assert load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
     for name, query in queries.items():
         check.same_rows(generated[name], sources.frame(empty, query), key=keys[name], what=f"{name} of the dump")
     for change in sorted(CHANGES.glob("*.sql")):
@@ -260,7 +260,7 @@ MINIMAL = "CREATE TABLE orders (\n  order_id smallint PRIMARY KEY);\n"
 def test_broken_dump_rolls_back(empty, tmp_path, text, says):
     (tmp_path / "northwind.sql").write_text(text, encoding="utf-8")
     with pytest.raises(SourceError, match=says):
-        sources.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
+        load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
     assert "datalake" not in schemas(empty)
 
 
@@ -269,7 +269,7 @@ def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):
     try:
         (tmp_path / "northwind.sql").write_text("DROP TABLE IF EXISTS customers;\n" + MINIMAL, encoding="utf-8")
         with pytest.raises(SourceError):
-            sources.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
+            load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
         assert count(empty, "public.customers") == 0
     finally:
         sources.execute(empty, "DROP TABLE public.customers")
@@ -468,7 +468,7 @@ def test_drop_slot_ends_its_reader(loaded):
 def test_reset_drops_our_slots_only(loaded):
     for name in ("test_sources_ours", "somebody_elses"):
         sources.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
-    sources.reset_northwind(loaded)
+    load.reset_northwind(loaded)
     assert list(sources.slots(loaded)["slot_name"]) == ["somebody_elses"]
     sources.drop_slot(loaded, "somebody_elses")
 

@@ -92,7 +92,7 @@ def test_load_northwind_asks_and_default_is_no(monkeypatch):
             loaded.append(scale)
 
     module(monkeypatch, "stack", need=lambda world, *names: None)
-    module(monkeypatch, "sources", load_northwind=load)
+    module(monkeypatch, "load", load_northwind=load)
     result = call("load-northwind", input="\n")
     assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
     assert call("load-northwind", "--scale", "3", input="y\n").exit_code == 0
