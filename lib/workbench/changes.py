@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .params import World
 
-# A few messages are fetched by this process itself: Spark's Kafka reader needs half a second to start, whatever it reads.
+# A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to start.
 FEW, FEW_BYTES = 2_000, 16 << 20
 SILENCE = 10  # seconds without a message that is known to be there
 COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
@@ -122,7 +122,8 @@ class _Topic:
     def close(self) -> None:
         self._consumer.close()
 
-    def _fetch(self, start: Dict[int, int], stop: Dict[int, int], most: int = FEW) -> Tuple[List[tuple], Dict[int, int]]:
+    def _fetch(self, start: Dict[int, int], stop: Dict[int, int],
+               most: int = FEW) -> Tuple[List[tuple], Dict[int, int]]:
         """Messages from `start` up to before `stop`, and up to where: an earlier place where they are large."""
         from confluent_kafka import KafkaException, TopicPartition
 

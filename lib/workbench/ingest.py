@@ -43,8 +43,8 @@ FIRST_LOAD = {
     "hoodie.combine.before.insert": "false",
     "hoodie.datasource.write.row.writer.enable": "true",
 }
-# Of several versions of a key the newest is taken, and a delete writes nothing, as with an upsert: only Hudi's writer of
-# records does that, which takes twice as long as its writer of rows.
+# Of several versions of a key the newest is taken, and a delete writes nothing, as with an upsert: only Hudi's writer
+# of records does that, which takes twice as long as its writer of rows.
 FIRST_LOAD_MERGED = {**FIRST_LOAD, "hoodie.combine.before.insert": "true",
                      "hoodie.datasource.write.row.writer.enable": "false"}
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata

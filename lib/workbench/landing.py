@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, List, Tuple
 
 from . import files, landing_write
-from .errors import ConnectorError, LakeError, nearest
 from .changes import topic_id
+from .errors import ConnectorError, LakeError, nearest
 from .ingest import DEAD_LETTER, cause
 from .wait import wait_until
 
