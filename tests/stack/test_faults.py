@@ -27,10 +27,13 @@ def kill(name):
 
 
 def change_many(world, round_):
-    """Updates, inserts and deletes that every round makes anew."""
+    """Updates and an insert that every round makes anew."""
     sources.execute(world, "UPDATE orders SET freight = freight + 1 WHERE order_id %% 7 = %s", [round_])
     sources.execute(world, "INSERT INTO orders (order_id, customer_id, ship_country) VALUES (%s, 'QUICK', 'Germany')",
                     [90_000 + round_])
+
+
+def delete_one(world, round_):
     for table in ("order_details", "orders", "cdc_events"):  # from all: an update of the order would bring it back
         sources.execute(world, f"DELETE FROM {table} WHERE order_id = %s", [10_300 + round_])
 
@@ -65,10 +68,20 @@ def agrees(world, after):
 
 @pytest.mark.parametrize("round_, name", list(enumerate(["kafka", "connect", "postgres", "spark"], start=1)))
 def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, name):
-    if round_ == 1:
-        topics.wait_count(flow, outbox.topic(flow), 1_000, connector=outbox.CONNECTOR)  # in the middle of the snapshot
+    in_snapshot = round_ == 1
+    if in_snapshot:
+        topics.wait_count(flow, outbox.topic(flow), 1_000, connector=outbox.CONNECTOR)
+    else:
+        delete_one(flow, round_)
     change_many(flow, round_)
     kill(name)
+    if in_snapshot:
+        # Debezium begins an interrupted snapshot again, and says nothing of rows it had read that are gone by then
+        # (README, "What is known not to work"). So here the delete comes after it.
+        stack.need(flow, "kafka", "connect")
+        connect.wait_running(flow, outbox.CONNECTOR, timeout=60)
+        outbox.settle(flow)
+        delete_one(flow, round_)
     agrees(flow, f"{name} was killed")
 
 

@@ -204,7 +204,7 @@ def test_a_topic_that_is_not_there(world, spark):
 
 @pytest.mark.parametrize("few", [2_000, 0])
 def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, few):
-    """Few are fetched by this process, many by Spark: bytes that are not UTF-8, tombstones, envelopes, no key at all."""
+    """Few are fetched by this process, many by Spark: not UTF-8, tombstones, envelopes, no key at all."""
     from workbench import changes
 
     monkeypatch.setattr(changes, "FEW", few)
