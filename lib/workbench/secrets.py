@@ -38,7 +38,7 @@ class Secret:
 
     def reveal(self) -> str:
         """Return the secret's text. Raises ParamsError when it is nowhere to be found."""
-        variable = "WORKBENCH_SECRET_" + self.name.replace(".", "_").upper()
+        variable = _variable(self.name)
         text = os.environ.get(variable) or read(secrets_file()).get(self.name)
         if not text:
             raise ParamsError(
@@ -51,6 +51,10 @@ class Secret:
         return MASK
 
     __str__ = __repr__
+
+
+def _variable(name: str) -> str:
+    return "WORKBENCH_SECRET_" + name.replace(".", "_").upper()
 
 
 def secrets_file() -> Path:
@@ -69,13 +73,15 @@ def read(path: Path) -> Dict[str, str]:
 
 
 def ensure(names: Iterable[str]) -> Path:
-    """Make those of `names` that have no secret yet, and return the file. Existing ones stay."""
+    """Make those of `names` that have no secret yet, and return the file. Existing ones stay.
+
+    What the environment gives goes into the file too: Kafka Connect reads nothing else."""
     path = secrets_file()
     have = read(path)
-    missing = [n for n in names if n not in have]
-    if missing:
+    new = {n: os.environ.get(_variable(n)) or have.get(n) or random_secrets.token_urlsafe(24) for n in names}
+    if new.items() - have.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        have.update({n: random_secrets.token_urlsafe(24) for n in missing})
+        have.update(new)
         scratch = path.with_suffix(".new")
         with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
             f.writelines(f"{n}={v}\n" for n, v in sorted(have.items()))

@@ -284,4 +284,4 @@ def wanted(world: World) -> List[str]:
 
 def make_secrets() -> None:
     """Make this instance's passwords at first start."""
-    secrets.ensure(["postgres.admin", "postgres.replication", "jupyter.token"])
+    secrets.ensure(["postgres.admin", "postgres.replication"])

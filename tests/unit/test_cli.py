@@ -8,7 +8,7 @@ import pytest
 import workbench
 from typer.testing import CliRunner
 from workbench import cli, params
-from workbench.errors import StackError
+from workbench.errors import StackError, WorkbenchError
 
 ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
         SimpleNamespace(name="spark", state="died", port=21405, pid=None, seconds=None, memory_mb=None, log="",
@@ -28,7 +28,7 @@ def module(monkeypatch, name, **functions):
 
 def test_help_names_every_verb():
     out = call("--help").output
-    for verb in ("install demo up status run report lab doctor down clean test load-northwind help").split():
+    for verb in ("install demo up status run report lab doctor log down clean test load-northwind help").split():
         assert f" {verb} " in out
     assert "load-northwind" in call("help").output
 
@@ -52,6 +52,20 @@ def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
         cli.main(["run", "--world", "locale"])
     shown = capsys.readouterr().err
     assert cause in shown and "did you mean 'local'" in shown
+
+
+def test_log_shows_the_end_and_names_the_file(monkeypatch, tmp_path):
+    monkeypatch.setattr(params, "VAR", tmp_path)
+    with pytest.raises(WorkbenchError, match="(?s)no service 'kafak'.*kafka"):
+        call("log", "kafak", catch_exceptions=False)
+    with pytest.raises(WorkbenchError, match="kafka has no log"):
+        call("log", "kafka", catch_exceptions=False)
+    from workbench import stack
+
+    stack.log("kafka").parent.mkdir(parents=True)
+    stack.log("kafka").write_text("".join(f"line {n}\n" for n in range(100)))
+    out = call("log", "kafka", "--lines", "3").output
+    assert out.splitlines()[:3] == ["line 97", "line 98", "line 99"] and str(stack.log("kafka"))[-10:] in out
 
 
 def test_status_shows_a_table(monkeypatch):

@@ -26,6 +26,8 @@ def test_the_environment_goes_before_the_file(monkeypatch):
     secrets.ensure(["a.b"])
     monkeypatch.setenv("WORKBENCH_SECRET_A_B", "from outside")
     assert Secret("a.b").reveal() == "from outside"
+    secrets.ensure(["a.b", "c"])
+    assert secrets.read(secrets.secrets_file())["a.b"] == "from outside", "Kafka Connect reads the file"
 
 
 def test_a_secret_that_is_nowhere_says_where_to_put_it():
