@@ -14,6 +14,8 @@ from . import ingest as stream
 from .changes import Landed, Topic
 from .errors import LakeError, nearest
 from .ingest import DEAD_LETTER, Ingested, Stream, dead_letters_path
+from .timeline import commits, mark, marks
+from .travel import as_of, between, images
 
 if TYPE_CHECKING:
     import pandas
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
     from .params import World
 
-__all__ = ["Table", "Topic", "Landed", "Ingested", "Stream", "table", "ingest", "read", "register", "commits",
-           "properties", "drop", "dead_letters", "read_independent"]
+__all__ = ["Table", "Topic", "Landed", "Ingested", "Stream", "table", "ingest", "read", "register", "commits", "mark",
+           "marks", "as_of", "between", "images", "properties", "drop", "dead_letters", "read_independent"]
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM")
 TABLE_VERSION = "6"
@@ -44,7 +46,8 @@ PARALLELISM = ("upsert.shuffle", "insert.shuffle", "bulkinsert.shuffle", "delete
 class Table:
     """A Hudi table. `options()` shows the Hudi options that it becomes.
 
-    name, database: in the catalog. base: address of its folder. key: record key fields. partition: partition fields.
+    name: of the table. database, catalog: of its entry in the catalog, the table's name by default (see `entries`).
+    base: address of its folder. key: record key fields. partition: partition fields.
     ordering: of two versions of a key the one with the greater value wins, whichever comes last, deletes too.
     type: "cow" or "mor". index: how the file of a key is found. parallelism: tasks of a shuffle.
     extra: options that go before the ones made here.
@@ -61,6 +64,7 @@ class Table:
     ordering: str
     partition: Tuple[str, ...] = ()
     database: str = "datalake"
+    catalog: str = ""
     type: str = "cow"
     index: str = "SIMPLE"
     parallelism: int = 2
@@ -174,42 +178,29 @@ def read(spark: SparkSession, table: Table) -> DataFrame:
     return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false").load(table.base)
 
 
+def entries(table: Table) -> Dict[str, str]:
+    """The table's names in the catalog and what each shows: `snapshot`, and of a Merge-on-Read table two views.
+
+    `…_ro` is read-optimised (base files only: fast, and as old as the last compaction), `…_rt` real-time (base files
+    and logs). The names are those that Hudi's Hive sync gives."""
+    name = f"{table.database}.{table.catalog or table.name}"
+    return {f"{name}_ro": "read_optimized", f"{name}_rt": "snapshot"} if table.type == "mor" else {name: "snapshot"}
+
+
 def register(spark: SparkSession, table: Table) -> str:
-    """Make the catalog entry `database.name` of the table and return that name; one of another place is replaced."""
-    name = f"`{table.database}`.`{table.name}`"
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{table.database}`")
-    if spark.catalog.tableExists(f"{table.database}.{table.name}"):
-        place = [r[1] for r in spark.sql(f"DESCRIBE EXTENDED {name}").collect() if r[0] == "Location"]
-        if not place or files.open_address(place[0])[1] != files.open_address(table.base)[1]:
-            spark.sql(f"DROP TABLE {name}")
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING hudi LOCATION '{_quoted(table.base)}'")
-    spark.sql(f"REFRESH TABLE {name}")
-    return f"{table.database}.{table.name}"
-
-
-def commits(spark: SparkSession, table: Table) -> pandas.DataFrame:
-    """The completed instants of the active timeline, oldest first: action, rows and bytes written, seconds."""
-    import pandas
-
-    columns = ["instant", "action", "operation", "inserted", "updated", "deleted", "written", "files", "bytes",
-               "seconds"]
-    found, asked = [], {}
-    for info in files.entries(f"{table.base}/.hoodie"):
-        instant, _, action = info.base_name.partition(".")
-        if instant.isdigit() and action.endswith("requested"):
-            asked[instant] = info.mtime
-        elif instant.isdigit() and action in ("commit", "deltacommit", "replacecommit"):
-            found.append((instant, action, info))
-    rows = []
-    for instant, action, info in sorted(found, key=lambda f: f[0]):
-        body = json.loads(files.read_text(f"{table.base}/.hoodie/{info.base_name}") or "{}")
-        stats = [s for part in body.get("partitionToWriteStats", {}).values() for s in part]
-        total = {k: sum(max(s.get(k) or 0, 0) for s in stats)
-                 for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes")}
-        seconds = (info.mtime - asked[instant]).total_seconds() if instant in asked else None
-        rows.append((instant, action, body.get("operationType"), total["numInserts"], total["numUpdateWrites"],
-                     total["numDeletes"], total["numWrites"], len(stats), total["totalWriteBytes"], seconds))
-    return pandas.DataFrame(rows, columns=columns)
+    """Make the table's catalog entries, and return the name of the one that shows it as it is; one of another place is
+    replaced."""
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_name(table.database)}")
+    for entry, kind in entries(table).items():
+        if spark.catalog.tableExists(entry):
+            place = [r[1] for r in spark.sql(f"DESCRIBE EXTENDED {_name(entry)}").collect() if r[0] == "Location"]
+            if not place or files.open_address(place[0])[1] != files.open_address(table.base)[1]:
+                spark.sql(f"DROP TABLE {_name(entry)}")
+        as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
+        options = as_ro if table.type == "mor" else ""
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {_name(entry)} USING hudi {options} LOCATION '{_quoted(table.base)}'")
+        spark.sql(f"REFRESH TABLE {_name(entry)}")
+    return next(entry for entry, kind in entries(table).items() if kind == "snapshot")
 
 
 def properties(table: Table) -> Dict[str, str]:
@@ -239,7 +230,8 @@ def check_version(table: Table) -> None:
 def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
     """Start clean: remove the catalog entry, the files, the checkpoints and the dead letters of the table."""
     if spark is not None:
-        spark.sql(f"DROP TABLE IF EXISTS `{table.database}`.`{table.name}`")
+        for entry in entries(table):
+            spark.sql(f"DROP TABLE IF EXISTS {_name(entry)}")
     for place in (table.base, f"{world.lake.checkpoints}/{table.name}", dead_letters_path(world, table.name)):
         files.remove(place)
 
@@ -262,6 +254,10 @@ def read_independent(table: Table) -> pandas.DataFrame:
     address = path if system.type_name == "local" else table.base.replace("s3a:", "s3:")
     batches = HudiTableBuilder.from_base_uri(address).build().read()
     return pyarrow.Table.from_batches(batches).to_pandas() if batches else pandas.DataFrame()
+
+
+def _name(entry: str) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in entry.split("."))
 
 
 def _quoted(text: str) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 import time
 import uuid
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 from . import changes, decode, files
 from .errors import LakeError
 from .params import local_path
+from .timeline import completed
 from .wait import alone
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class Job:
             flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
             written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select(
                 "row.*", flag.alias(decode.DELETED))
-            first = {} if commits(table) else FIRST_LOAD if once else FIRST_LOAD_MERGED
+            first = {} if completed(table) else FIRST_LOAD if once else FIRST_LOAD_MERGED
             options = {**table.options(), **first, PROGRESS: json.dumps(reached)}
             written.write.format("hudi").options(**options).mode("append").save(table.base)
         finally:
@@ -257,18 +257,11 @@ def _count_few(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
 
 def progress(table: Table) -> Dict[str, Dict[str, Any]]:
     """{source id: how far it has been read}, as the table's last commit says."""
-    for name in reversed(commits(table)):  # compactions and other writers say nothing about it
-        commit = json.loads(files.read_text(f"{table.base}/.hoodie/{name}") or "{}")
-        said = commit.get("extraMetadata", {}).get(PROGRESS)
+    for done in reversed(completed(table)):  # compactions and other writers say nothing about it
+        said = done.body.get("extraMetadata", {}).get(PROGRESS)
         if said:
             return json.loads(said)
     return {}
-
-
-def commits(table: Table) -> List[str]:
-    """File names of the table's completed commits, oldest first."""
-    names = (i.base_name for i in files.entries(f"{table.base}/.hoodie"))
-    return sorted(name for name in names if re.fullmatch(r"\d+\.(commit|deltacommit)", name))
 
 
 def dead_letters_path(world: World, name: str) -> str:

@@ -46,10 +46,10 @@ def test_the_greater_ordering_value_wins_whenever_it_comes(lake, kind):
 def test_a_second_run_makes_no_commit_and_a_replay_changes_nothing(lake, world, spark):
     it = lake()
     it.go(change(1, 1), change(2, 1), change(1, 2, "new"), change(2, 3, op="d"), change(3, 1, part="q"), ("k", "{no"))
-    before, done = it.rows(), len(hudi.commits(spark, it.table))
-    assert it.go() == hudi.Ingested() and len(hudi.commits(spark, it.table)) == done
+    before, done = it.rows(), len(hudi.commits(it.table))
+    assert it.go() == hudi.Ingested() and len(hudi.commits(it.table)) == done
     again = it.go(replay=True)
-    assert again.messages == 6 and len(hudi.commits(spark, it.table)) == done + 1
+    assert again.messages == 6 and len(hudi.commits(it.table)) == done + 1
     assert it.rows() == before == [(1, "p", "new", 2), (3, "q", "x", 1)]
     assert hudi.dead_letters(spark, world, it.table).count() == 1 and it.go() == hudi.Ingested()
 
@@ -59,7 +59,7 @@ def test_a_batch_that_ended_between_writing_and_commit_is_done_again(lake, world
     it.go(change(1, 1))
     it.go(change(2, 1), ("k", "{broken"))
     timeline = params.local_path(it.table.base) / ".hoodie"
-    last = hudi.commits(spark, it.table)["instant"].iloc[-1]
+    last = hudi.commits(it.table)["instant"].iloc[-1]
     for f in timeline.glob(f"*{last}.commit*"):  # rows and dead letters are on disk, the commit is not
         if not f.name.endswith(("requested", "requested.crc")):
             f.unlink()
@@ -172,7 +172,7 @@ def test_many_batches_and_hudi_rs_reads_what_spark_reads(lake, world, spark):
     assert done.batches == 2 and done.upserts == 6
     frame = hudi.read_independent(it.table)
     assert sorted(zip(frame["id"], frame["part"], frame["text"], frame["__lsn"])) == it.rows()
-    timeline = hudi.commits(spark, it.table)
+    timeline = hudi.commits(it.table)
     assert list(timeline["inserted"]) == [3, 3] and (timeline["bytes"] > 0).all()
     assert hudi.read(spark, it.table).count() == 6 and hudi.dead_letters(spark, world, it.table).count() == 0
 

@@ -1,0 +1,192 @@
+"""The timeline of a Hudi table, read from its files: commits, instants under labels, and what can still be read.
+
+A label names an instant together with the position that the source had then, so that no notebook types an instant.
+Labels lie beside the table's checkpoints and go with them (hudi.drop).
+
+Table version 6 has one clock: an instant is the time at which its action was *requested*, and it is what orders
+commits, time travel and incremental reads (Hudi's table versions from 8 on know the completion time as well).
+"""
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
+
+from . import files
+from .errors import LakeError, nearest
+
+if TYPE_CHECKING:
+    import pandas
+
+    from .hudi import Table
+    from .params import World
+
+WRITES = ("commit", "deltacommit", "replacecommit")  # actions that change what a query sees
+INSTANT = re.compile(r"\d{14}(\d{3})?")  # yyyyMMddHHmmss, with milliseconds since Hudi 0.9
+LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An instant under a label. `position` is the source's (a WAL position, a binlog coordinate) when it was set."""
+
+    label: str
+    instant: str
+    position: str
+    marked_at: str  # UTC, ISO 8601
+
+
+def mark(world: World, table: Table, label: str, position: str = "") -> Mark:
+    """Give the table's last completed instant a label; the same label again moves it there.
+
+    Raises:
+        LakeError: there is no instant yet, or a label that is not a name.
+    """
+    if not LABEL.fullmatch(label):
+        raise LakeError(f"{label!r} is not a label", expected="a letter, then letters, digits and _")
+    done = completed(table)
+    if not done:
+        raise LakeError(f"table {table.name} has no completed commit to mark", where=table.base,
+                        next_step="ingest something into it first")
+    new = Mark(label, done[-1].instant, position, dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
+    kept = {**{m.label: m for m in _marks(world, table) if m.label != label}, label: new}
+    files.write_text(_place(world, table), json.dumps([asdict(m) for m in kept.values()], indent=1))
+    return new
+
+
+def marks(world: World, table: Table) -> pandas.DataFrame:
+    """The labels of a table in the order of their instants: label, instant, position, marked_at."""
+    import pandas
+
+    rows = sorted((asdict(m) for m in _marks(world, table)), key=lambda m: m["instant"])
+    return pandas.DataFrame(rows, columns=list(Mark.__dataclass_fields__))
+
+
+def resolve(world: World, table: Table, when: str) -> str:
+    """The instant of a label, or of an instant given as digits.
+
+    Raises:
+        LakeError: no such label; or the table was not written any more by then: what a read gave would change with the
+            next commit.
+    """
+    found = {m.label: m.instant for m in _marks(world, table)}
+    if when not in found and not INSTANT.fullmatch(when):
+        raise LakeError(f"table {table.name} has no instant labelled {when!r}", where=_place(world, table),
+                        expected=nearest(when, found), next_step="hudi.mark(world, table, label) sets one")
+    instant = found.get(when, when)
+    last = next((c.instant for c in reversed(completed(table))), "")
+    if instant > last:
+        raise LakeError(f"table {table.name} was written last at {last or 'no instant'}, {instant} is later",
+                        where=table.base, expected=f"an instant up to {last}",
+                        next_step="read the table as it is now: hudi.read(spark, table)")
+    return instant
+
+
+def check_readable(table: Table, instant: str) -> bool:
+    """Whether there is anything at that instant; False before the first commit.
+
+    Raises:
+        LakeError: files that a read as of then needs were cleaned away, or the commits of then were archived. Hudi
+            itself would answer with what is left.
+    """
+    done = completed(table)
+    if done and instant < done[0].instant and _archived(table):
+        raise LakeError(f"the commits of {instant} were archived", where=f"{table.base}/.hoodie/archived",
+                        expected=f"an instant from {done[0].instant} on",
+                        next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
+    needed = _files_at([c for c in done if c.instant <= instant])
+    there = _data_files(table)
+    gone = sorted(needed - there)
+    if gone:
+        whole = (c.instant for n, c in enumerate(done, 1) if not _files_at(done[:n]) - there)
+        raise LakeError(f"{len(gone)} of the files that {instant} needs were cleaned away", where=gone[0],
+                        expected=f"an instant from {next(whole, 'none')} on",
+                        next_step="keep more file versions: hoodie.cleaner.commits.retained")
+    return bool(needed)
+
+
+def commits(table: Table) -> pandas.DataFrame:
+    """The completed instants of the active timeline, oldest first: action, rows and bytes written, seconds."""
+    import pandas
+
+    columns = ["instant", "action", "operation", "inserted", "updated", "deleted", "written", "files", "bytes",
+               "seconds"]
+    rows = []
+    for done in completed(table):
+        stats = [s for part in done.body.get("partitionToWriteStats", {}).values() for s in part]
+        total = {k: sum(max(s.get(k) or 0, 0) for s in stats)
+                 for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes")}
+        rows.append((done.instant, done.action, done.body.get("operationType"), *total.values(), len(stats)))
+        *_, written, total_bytes, number = rows[-1]
+        rows[-1] = (*rows[-1][:6], written, number, total_bytes, done.seconds)
+    return pandas.DataFrame(rows, columns=columns)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A completed action: `name` is its file below .hoodie of the table at `base`."""
+
+    instant: str
+    action: str
+    name: str
+    base: str
+    seconds: Optional[float]
+
+    @property
+    def body(self) -> Dict[str, Any]:
+        """The commit's metadata; in table version 6 that is JSON."""
+        return json.loads(files.read_text(f"{self.base}/.hoodie/{self.name}") or "{}")
+
+
+def completed(table: Table, *actions: str) -> List[Done]:
+    """The completed actions of the active timeline, oldest first: those that write, or the ones named."""
+    found, asked = [], {}
+    for info in files.entries(f"{table.base}/.hoodie"):
+        instant, _, action = info.base_name.partition(".")
+        if instant.isdigit() and action.endswith("requested"):
+            asked[instant] = info.mtime
+        elif instant.isdigit() and action in (actions or WRITES):
+            found.append((instant, action, info))
+    return [Done(instant, action, info.base_name, table.base,
+                  (info.mtime - asked[instant]).total_seconds() if instant in asked else None)
+            for instant, action, info in sorted(found, key=lambda f: f[0])]
+
+
+def _files_at(done: List[Done]) -> Set[str]:
+    """Paths, from the table's folder on, of the base and log files that make up the table after these commits."""
+    groups: Dict[Tuple[str, str], Set[str]] = {}
+    for commit in done:
+        body = commit.body
+        for partition, ids in (body.get("partitionToReplaceFileIds") or {}).items():
+            for file_id in ids:
+                groups.pop((partition, file_id), None)
+        for partition, stats in body.get("partitionToWriteStats", {}).items():
+            for stat in stats:
+                path = stat.get("path")
+                if not path:
+                    continue
+                group = groups.setdefault((partition, stat["fileId"]), set())
+                if path.endswith(".parquet"):
+                    group.clear()  # a base file holds all that came before
+                group.add(path)
+    return {path for group in groups.values() for path in group}
+
+
+def _data_files(table: Table) -> Set[str]:
+    root = files.open_address(table.base)[1].rstrip("/") + "/"
+    found = files.entries(table.base, recursive=True)
+    return {i.path[len(root):] for i in found if i.is_file and not i.path[len(root):].startswith(".hoodie/")}
+
+
+def _archived(table: Table) -> bool:
+    return any(i.is_file for i in files.entries(f"{table.base}/.hoodie/archived", recursive=True))
+
+
+def _place(world: World, table: Table) -> str:
+    return f"{world.lake.checkpoints}/{table.name}/marks.json"
+
+
+def _marks(world: World, table: Table) -> List[Mark]:
+    return [Mark(**m) for m in json.loads(files.read_text(_place(world, table)) or "[]")]

@@ -1,0 +1,70 @@
+"""Reading the past of a table: as of an instant, and what changed between two. Instants go by labels (timeline.mark).
+
+Athena has neither for Hudi, so these run on Spark. The bounds of an incremental read are Hudi's own, and a test pins
+them for the version in use: begin is exclusive, end inclusive.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .errors import LakeError
+from .timeline import check_readable, resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+    from .hudi import Table
+    from .params import World
+
+BEGINNING = "00000000000000"
+
+
+def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFrame:
+    """The rows of the table as they were at a label or instant; none before its first commit.
+
+    Raises:
+        LakeError: unknown label, an instant that is still to come, or one whose files were cleaned away.
+    """
+    instant = resolve(world, table, when)
+    if not check_readable(table, instant):
+        return _read(spark).load(table.base).limit(0)
+    return _read(spark).option("as.of.instant", instant).load(table.base)
+
+
+def between(spark: SparkSession, world: World, table: Table, begin: str = "", end: str = "") -> DataFrame:
+    """Rows that were written after `begin` (exclusive; from the first on) up to `end` (inclusive; up to the last).
+
+    Of a row that was written several times in between, the last version is given. Raises as `as_of` does.
+    """
+    return _incremental(spark, world, table, begin, end).load(table.base)
+
+
+def images(spark: SparkSession, world: World, table: Table, begin: str = "", end: str = "") -> DataFrame:
+    """Hudi's own change query: op (i, u, d), ts_ms, before and after as JSON, over the same bounds as `between`.
+
+    Raises:
+        LakeError: the table keeps no images (hoodie.table.cdc.enabled, from its first commit on); or as `as_of` does.
+    """
+    from .hudi import properties
+
+    if properties(table).get("hoodie.table.cdc.enabled") != "true":
+        raise LakeError(f"table {table.name} keeps no before and after images", where=f"{table.base}/.hoodie",
+                        expected="hoodie.table.cdc.enabled=true when the table is made",
+                        next_step="put it into `extra` of the table, and ingest it anew")
+    reader = _incremental(spark, world, table, begin, end)
+    return reader.option("hoodie.datasource.query.incremental.format", "cdc").load(table.base)
+
+
+def _incremental(spark: SparkSession, world: World, table: Table, begin: str, end: str) -> DataFrameReader:
+    bounds = {"begin": begin, "end": end}
+    for side, when in bounds.items():
+        if when:
+            bounds[side] = resolve(world, table, when)
+            check_readable(table, bounds[side])
+    reader = _read(spark).option("hoodie.datasource.query.type", "incremental")
+    reader = reader.option("hoodie.datasource.read.begin.instanttime", bounds["begin"] or BEGINNING)
+    return reader.option("hoodie.datasource.read.end.instanttime", bounds["end"]) if bounds["end"] else reader
+
+
+def _read(spark: SparkSession) -> DataFrameReader:
+    return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false")

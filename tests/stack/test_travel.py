@@ -1,0 +1,137 @@
+"""A table's past on real Kafka and Spark: as of labels, increments, images, both views of a Merge-on-Read table."""
+import json
+from types import SimpleNamespace
+
+import pytest
+from lake_help import SCHEMA, change, new_table, new_topic, send
+from workbench import hudi, topics
+from workbench.errors import LakeError
+
+KINDS = ["cow", "mor"]
+# written once, looked at by several tests: four commits, each under a label
+HISTORY = [("loaded", [change(1, 1, "one"), change(2, 1, "two"), change(3, 1, "three")]),
+           ("updated", [change(1, 2, "one, changed")]),
+           ("moved", [change(1, 3, "one, moved", part="q"), change(4, 1, "four")]),
+           ("deleted", [change(2, 2, op="d")])]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def past(world, spark, request):
+    topic = new_topic(world)
+    table = new_table(world, type=request.param, index="GLOBAL_SIMPLE", extra={"hoodie.compact.inline": "false"})
+    for label, messages in HISTORY:
+        send(world, topic, *messages)
+        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
+        hudi.mark(world, table, label)
+    yield SimpleNamespace(table=table, kind=request.param, rows=lambda frame: rows(frame))
+    hudi.drop(spark, world, table)
+    topics.delete(world, topic)
+
+
+def rows(frame):
+    return sorted((r.id, r.part, r.text) for r in frame.collect())
+
+
+NOW = [(1, "q", "one, moved"), (3, "p", "three"), (4, "p", "four")]
+
+
+def test_the_table_as_of_each_label(past, world, spark):
+    def at(label):
+        return rows(hudi.as_of(spark, world, past.table, label))
+
+    assert at("loaded") == [(1, "p", "one"), (2, "p", "two"), (3, "p", "three")]
+    assert at("updated") == [(1, "p", "one, changed"), (2, "p", "two"), (3, "p", "three")]
+    assert at("moved") == [(1, "q", "one, moved"), (2, "p", "two"), (3, "p", "three"), (4, "p", "four")]
+    assert at("deleted") == rows(hudi.read(spark, past.table)) == NOW
+
+
+def test_before_the_first_commit_and_after_the_last(past, world, spark):
+    assert rows(hudi.as_of(spark, world, past.table, "20200101000000000")) == []
+    with pytest.raises(LakeError, match="was written last at"):
+        hudi.as_of(spark, world, past.table, "20990101000000000")
+    with pytest.raises(LakeError, match="(?s)no instant labelled 'lodaed'.*did you mean 'loaded'"):
+        hudi.as_of(spark, world, past.table, "lodaed")
+
+
+def test_increments_begin_is_exclusive_and_end_inclusive(past, world, spark):
+    """And the time that orders them is that of the request, the only one in table version 6."""
+    def between(begin="", end=""):
+        return rows(hudi.between(spark, world, past.table, begin, end))
+
+    assert between("loaded", "updated") == [(1, "p", "one, changed")]
+    assert between("updated", "updated") == []
+    assert between("updated", "moved") == [(1, "q", "one, moved"), (4, "p", "four")]
+    assert between(end="loaded") == [(1, "p", "one"), (2, "p", "two"), (3, "p", "three")]
+    assert between("loaded") == [(1, "q", "one, moved"), (4, "p", "four")], "a deleted row is in no increment"
+
+
+def test_images_need_a_table_that_keeps_them(past, world, spark):
+    with pytest.raises(LakeError, match="(?s)keeps no before and after images.*hoodie.table.cdc.enabled"):
+        hudi.images(spark, world, past.table, "loaded")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_before_and_after_images(world, spark, kind):
+    topic = new_topic(world)
+    table = new_table(world, type=kind, extra={
+        "hoodie.table.cdc.enabled": "true", "hoodie.table.cdc.supplemental.logging.mode": "data_before_after"})
+    for label, messages in [HISTORY[0], HISTORY[1], HISTORY[3]]:
+        send(world, topic, *messages)
+        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
+        hudi.mark(world, table, label)
+    seen = {(r.op, text(r.before), text(r.after)) for r in hudi.images(spark, world, table, "loaded").collect()}
+    assert seen == {("u", "one", "one, changed"), ("d", "two", None)}
+    hudi.drop(spark, world, table)
+    topics.delete(world, topic)
+
+
+def text(image):
+    return json.loads(image)["text"] if image else None
+
+
+def test_the_two_views_of_a_merge_on_read_table(world, spark):
+    topic = new_topic(world)
+    table = new_table(world, type="mor", catalog="people", index="GLOBAL_SIMPLE",
+                      extra={"hoodie.compact.inline": "false"})
+
+    def go(*messages, to=table):
+        send(world, topic, *messages)
+        hudi.ingest(spark, world, hudi.Topic(topic), to, schema=SCHEMA)
+        return hudi.register(spark, to)
+
+    def view(kind):
+        return rows(spark.table(f"{table.database}.people_{kind}"))
+
+    assert go(change(1, 1, "old"), change(2, 1, "stays")) == f"{table.database}.people_rt"
+    go(change(1, 2, "new"))
+    assert view("ro") == [(1, "p", "old"), (2, "p", "stays")] and view("rt") == [(1, "p", "new"), (2, "p", "stays")]
+    shown = spark.sql(f"SHOW CREATE TABLE {table.database}.people_ro").first()[0]
+    assert "'hoodie.query.as.ro.table' = 'true'" in shown.replace('"', "'")
+    go(change(1, 3, "gone elsewhere", part="q"))
+    assert len(view("ro")) == 3 and len(view("rt")) == 2, "until compaction, one row for each partition"
+    spark.sql(f"CALL run_compaction(op => 'run', table => '{table.database}.people_rt')").collect()
+    spark.sql(f"CALL run_compaction(op => 'schedule', table => '{table.database}.people_rt')").collect()
+    spark.sql(f"CALL run_compaction(op => 'run', table => '{table.database}.people_rt')").collect()
+    hudi.register(spark, table)
+    assert view("ro") == view("rt") == [(1, "q", "gone elsewhere"), (2, "p", "stays")]
+    assert hudi.properties(table)["hoodie.table.version"] == "6"
+    hudi.drop(spark, world, table)
+    assert not spark.catalog.tableExists(f"{table.database}.people_ro")
+    topics.delete(world, topic)
+
+
+def test_an_instant_that_was_cleaned(world, spark):
+    topic = new_topic(world)
+    table = new_table(world, extra={"hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
+                                    "hoodie.cleaner.fileversions.retained": "1"})
+    for n in range(3):
+        send(world, topic, change(1, n + 1, f"version {n}"))
+        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
+        hudi.mark(world, table, f"v{n}")
+    assert rows(hudi.as_of(spark, world, table, "v2")) == [(1, "p", "version 2")]
+    with pytest.raises(LakeError, match="(?s)were cleaned away.*an instant from"):
+        hudi.as_of(spark, world, table, "v0")
+    with pytest.raises(LakeError, match="cleaned away"):
+        hudi.between(spark, world, table, "v0", "v1")
+    hudi.drop(spark, world, table)
+    topics.delete(world, topic)

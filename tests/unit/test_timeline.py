@@ -1,0 +1,112 @@
+"""Labels, and what of the past can still be read: on timelines made by hand."""
+import json
+from types import SimpleNamespace
+
+import pytest
+from workbench import hudi, timeline
+from workbench.errors import LakeError
+
+T1, T2, T3, LATER = "20260101120000001", "20260101120000002", "20260101120000003", "20270101120000000"
+
+
+@pytest.fixture
+def world(tmp_path):
+    return SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}/checkpoints"))
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Three commits of one file group: a base file, its log, and a new base file."""
+    made = hudi.Table(name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v", type="mor")
+    write(made, T1, "deltacommit", base(T1))
+    write(made, T2, "deltacommit", "p=a/.f_1.log.1_0-1-1")
+    write(made, T3, "commit", base(T3))
+    return made
+
+
+def base(instant):
+    return f"p=a/f_0-1-1_{instant}.parquet"
+
+
+def folder(table):
+    from pathlib import Path
+
+    return Path(table.base[len("file:"):])
+
+
+def write(table, instant, action, path, **more):
+    stats = {"partitionToWriteStats": {"p=a": [{"fileId": "f", "path": path, "numInserts": 2, "totalWriteBytes": 10}]}}
+    for name, text in ((f".hoodie/{instant}.{action}.requested", ""), (path, "x"),
+                       (f".hoodie/{instant}.{action}", json.dumps({**stats, **more}))):
+        file = folder(table) / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def test_a_label_keeps_its_instant_while_the_table_goes_on(world, table):
+    first = hudi.mark(world, table, "first", "0/16B3748")
+    write(table, LATER, "deltacommit", base(LATER))
+    hudi.mark(world, table, "second")
+    assert (first.instant, first.position) == (T3, "0/16B3748")
+    assert list(hudi.marks(world, table)["instant"]) == [T3, LATER]
+    hudi.mark(world, table, "first")  # moved
+    assert dict(hudi.marks(world, table)[["label", "instant"]].values) == {"first": LATER, "second": LATER}
+
+
+@pytest.mark.parametrize("label", ["", "1st", "after update", "a;b"])
+def test_a_label_is_a_name(world, table, label):
+    with pytest.raises(LakeError, match="is not a label"):
+        hudi.mark(world, table, label)
+
+
+def test_a_table_without_a_commit_has_nothing_to_mark(world, table):
+    empty = hudi.Table(name="e", base=table.base + "_empty", key=("id",), ordering="v")
+    with pytest.raises(LakeError, match="no completed commit"):
+        hudi.mark(world, empty, "first")
+
+
+def test_an_unknown_label_names_the_nearest(world, table):
+    hudi.mark(world, table, "after_update_1")
+    with pytest.raises(LakeError, match="(?s)no instant labelled 'after_update_2'.*after_update_1"):
+        timeline.resolve(world, table, "after_update_2")
+    assert timeline.resolve(world, table, "after_update_1") == timeline.resolve(world, table, T3) == T3
+
+
+def test_an_instant_that_is_still_to_come_is_refused(world, table):
+    with pytest.raises(LakeError, match=f"written last at {T3}, {LATER} is later"):
+        timeline.resolve(world, table, LATER)
+
+
+def test_before_the_first_commit_there_is_nothing(table):
+    assert not timeline.check_readable(table, "20250101000000000")
+    assert timeline.check_readable(table, T1) and timeline.check_readable(table, T3)
+
+
+def test_what_was_cleaned_is_an_error_and_names_the_first_instant_that_is_whole(table):
+    (folder(table) / base(T1)).unlink()
+    for instant in (T1, T2):  # the log of T2 is of no use without its base file
+        with pytest.raises(LakeError, match=f"(?s)1 of the files that {instant} needs were cleaned.*from {T3} on"):
+            timeline.check_readable(table, instant)
+    assert timeline.check_readable(table, T3)
+
+
+def test_replaced_files_are_not_needed_any_more(table):
+    write(table, LATER, "replacecommit", "p=a/g_0.parquet", partitionToReplaceFileIds={"p=a": ["f"]})
+    (folder(table) / base(T3)).unlink()
+    stats = folder(table) / f".hoodie/{LATER}.replacecommit"
+    stats.write_text(stats.read_text().replace('"fileId": "f"', '"fileId": "g"'))
+    assert timeline.check_readable(table, LATER)
+
+
+def test_archived_commits_are_an_error(table):
+    archive = folder(table) / ".hoodie/archived/x"
+    archive.parent.mkdir()
+    archive.write_text("")
+    with pytest.raises(LakeError, match=f"(?s)were archived.*from {T1} on"):
+        timeline.check_readable(table, "20250101000000000")
+
+
+def test_commits_tell_rows_bytes_and_order(table):
+    shown = hudi.commits(table)
+    assert list(shown["instant"]) == [T1, T2, T3] and list(shown["action"]) == ["deltacommit", "deltacommit", "commit"]
+    assert list(shown["inserted"]) == [2] * 3 and list(shown["bytes"]) == [10] * 3 and list(shown["files"]) == [1] * 3
