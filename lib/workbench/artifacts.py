@@ -270,12 +270,12 @@ def lock() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     _ivy(text, folder, poms=True, retrieve=pattern)
     lines = []
-    for path in sorted((folder / "files").rglob("*")):
+    for path in (folder / "files").rglob("*"):
         if path.is_file():
             service, org, name, rev, file = path.relative_to(folder / "files").parts
             classifier, _, ext = file[len(f"{name}-{rev}"):].lstrip("-").partition(".")
             lines.append(f"{service} {org}:{name}:{rev}:{classifier}:{ext} {sha256(path)}")
     LOCK.write_text("# service  organisation:name:revision:classifier:extension  SHA-256; written by `workbench lock`\n"
-                    + "\n".join(lines) + "\n")
+                    + "\n".join(sorted(lines)) + "\n")
     shutil.rmtree(folder)
     return len(lines)

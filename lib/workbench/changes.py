@@ -9,10 +9,10 @@ import json
 import re
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Tuple, Union
 
-from . import files
-from .errors import LakeError
+from . import decode_avro, files, registry
+from .errors import LakeError, nearest
 from .landing_write import payload_start
 
 if TYPE_CHECKING:
@@ -24,13 +24,20 @@ if TYPE_CHECKING:
 FEW, FEW_BYTES = 2_000, 16 << 20
 SILENCE = 10  # seconds without a message that is known to be there
 COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
+FORMATS = ("json", "avro")
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A Kafka topic as the source."""
+    """A Kafka topic as the source. format: of its messages, "json", or "avro" with schemas in the world's registry."""
 
     name: str
+    format: str = "json"
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise LakeError(f"format of topic {self.name} is {self.format!r}",
+                            expected=nearest(str(self.format), FORMATS))
 
     @property
     def id(self) -> str:
@@ -56,22 +63,24 @@ Source = Union[Topic, Landed]
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes as they came: columns `key`, `text` (strings), `topic`, `partition`, `offset`, `file`.
+    """Changes as they came: columns `key`, `text` (strings), `topic`, `partition`, `offset`, `file`; of an Avro topic
+    `value`, `schema` and `body` instead of `text` (see decode_avro.framed).
 
     few: the rows travel with the query, so asking them twice costs no job. prefix: what most texts begin with, up to
-    the payload (see decode.rows).
+    the payload (see decode.rows). schemas: those that Avro messages name; None for JSON.
     """
 
     raw: DataFrame
     reached: Dict[str, Any]
     few: bool = False
     prefix: str = ""
+    schemas: Optional[FrozenSet[str]] = None
 
 
 def reader(spark: SparkSession, world: World, source: Source, table: str, most: int) -> Union[_Topic, _Landed]:
     """The reader of a source for a table of that name; `most` messages or files in one batch."""
     if isinstance(source, Topic):
-        return _Topic(spark, world, source.name, most)
+        return _Topic(spark, world, source, most)
     if isinstance(source, Landed):
         return _Landed(spark, world, source, table, most)
     raise LakeError(f"a source cannot be {source!r}", where="hudi.ingest", expected="Topic(name) or Landed(prefix)")
@@ -80,10 +89,11 @@ def reader(spark: SparkSession, world: World, source: Source, table: str, most: 
 class _Topic:
     """Reads a topic by offsets. Holds its two Kafka clients until `close()`."""
 
-    def __init__(self, spark: SparkSession, world: World, name: str, most: int):
+    def __init__(self, spark: SparkSession, world: World, source: Topic, most: int):
         from confluent_kafka import Consumer
 
-        self.spark, self.world, self.name, self.most = spark, world, name, most
+        self.spark, self.world, self.name, self.most = spark, world, source.name, most
+        self.avro = source.format == "avro"
         self._asked: Any = None
         self._consumer = Consumer({
             **_client(world), "group.id": "workbench-ingest", "enable.auto.commit": False,
@@ -114,8 +124,17 @@ class _Topic:
         reached = {"topic_id": now}
         if self.most - left <= FEW:
             rows, stop = self._fetch(start, stop)
+            if self.avro:
+                found = [registry.framed(self.world, value, headers) for _, value, headers, *_ in rows if value]
+                raw = decode_avro.framed(self.spark.createDataFrame(rows, decode_avro.MESSAGES), self.world)
+                return Batch(raw, {"offsets": _named(stop), **reached}, few=True,
+                             schemas=frozenset(f.schema for f in found if f))
             raw = self.spark.createDataFrame(rows, COLUMNS)
             return Batch(_texts(raw), {"offsets": _named(stop), **reached}, few=True)
+        if self.avro:
+            raw = decode_avro.framed(self._spark_reads(start, stop), self.world)
+            found = [r["schema"] for r in raw.select("schema").distinct().collect()]
+            return Batch(raw, {"offsets": _named(stop), **reached}, schemas=frozenset(filter(None, found)))
         prefix = self._prefix(start, stop)
         return Batch(_texts(self._spark_reads(start, stop)), {"offsets": _named(stop), **reached}, prefix=prefix)
 
@@ -147,7 +166,8 @@ class _Topic:
                 heard = time.monotonic()
                 p = message.partition()
                 if message.offset() < stop[p]:
-                    rows.append((message.key(), message.value(), self.name, p, message.offset(), None))
+                    headers = [message.headers()] if self.avro else []
+                    rows.append((message.key(), message.value(), *headers, self.name, p, message.offset(), None))
                     size += len(message.value() or b"")
                 at[p] = min(message.offset() + 1, stop[p])
         except KafkaException as e:
@@ -178,7 +198,9 @@ class _Topic:
             .option("startingOffsets", json.dumps({self.name: _named(start)}))
             .option("endingOffsets", json.dumps({self.name: _named(stop)}))
         )
-        return messages.load().select("key", "value", "topic", "partition", "offset",
+        headers = ["headers"] if self.avro else []
+        messages = messages.option("includeHeaders", str(self.avro).lower())
+        return messages.load().select("key", "value", *headers, "topic", "partition", "offset",
                                       F.lit(None).cast("string").alias("file"))
 
     def _watermarks(self) -> Dict[int, Tuple[int, int]]:

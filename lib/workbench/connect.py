@@ -77,6 +77,8 @@ def placeholders(world: World) -> Dict[str, str]:
         "database_name": pg.database,
         "database_user": pg.replication_user,
         "password_reference": world.connect.password_reference,
+        "moma_database": "moma",  # the time travel walkthrough's, by whose name its topics begin, too
+        "registry_url": f"{world.registry.url}/apis/registry/v2" if world.registry.url else "",
         "kafka_bootstrap": world.kafka.bootstrap,
         "region": region or "local",
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",

@@ -15,10 +15,14 @@ from .params import World, host_port
 from .wait import wait_until
 
 # Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and
-# per-table or per-column properties of its PostgreSQL and MariaDB pages), the rest Kafka Connect's.
+# per-table or per-column properties of its PostgreSQL and MariaDB pages), the rest Kafka Connect's. The last are of
+# Apicurio's converters: those of its SerdeConfig and SchemaResolverConfig that hold no credentials.
 DYNAMIC_KEYS = re.compile(
     r"snapshot\.select\.statement\.overrides\..+|column\.(mask|truncate)\..+|driver\..+|internal\..+"
     r"|topic\.creation\.[\w-]+\..+|(producer|consumer|admin)\.override\..+"
+    r"|(key|value)\.converter\.apicurio\.registry\.(url|auto-register(\.if-exists)?|find-latest|use-id|as-confluent"
+    r"|id-handler|headers\.enabled|headers\.handler|artifact\.(group-id|artifact-id|version)|artifact-resolver-strategy"
+    r"|schema-resolver|check-period-ms|retry-count|retry-backoff-ms|cache-latest|fault-tolerant-refresh)"
 )
 SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
 

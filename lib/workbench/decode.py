@@ -1,12 +1,14 @@
 """From raw messages to rows: one decode for a topic and for landed files, in Spark expressions only.
 
+JSON is here; decode_avro does the same for Avro, and both judge what becomes of a message by `judged`.
+
 In: a DataFrame with `key` and `text` (strings, either may be null) and where they came from (`topic`, `partition`,
 `offset`, `file`). Out: the same plus `row` (the reader schema's struct), `outcome` and `reason`. Nothing is thrown away
 here, so that messages = upserts + deletes + tombstones + dead letters.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Sequence, Tuple
 
 from pyspark.sql import types as T
 
@@ -19,6 +21,8 @@ UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
 DELETED = "_hoodie_is_deleted"
 _BAD = "_bad"
+# what Debezium puts into a NOT NULL column whose value a delete event does not have, as text
+NO_VALUE = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?)?$"
 
 
 def rows(raw: DataFrame, schema: T.StructType, *, key: Sequence[str], ordering: str,
@@ -41,9 +45,6 @@ def rows(raw: DataFrame, schema: T.StructType, *, key: Sequence[str], ordering: 
     """
     from pyspark.sql import functions as F
 
-    missing = [f for f in (*key, ordering, *partition) if f not in schema.fieldNames()]
-    if missing:
-        raise LakeError(f"the reader schema has no field {missing[0]!r}", expected=", ".join(schema.fieldNames()))
     envelope = T.StructType([T.StructField("payload", _nullable(schema)), T.StructField(_BAD, T.StringType())])
     # Connect's JsonConverter always writes schema first. A bare row gets the envelope put around it, so that there
     # is one parse for both, and text after the closing brace is an error, which from_json by itself overlooks.
@@ -59,9 +60,15 @@ def rows(raw: DataFrame, schema: T.StructType, *, key: Sequence[str], ordering: 
     decoded = raw.withColumn("_parsed", parsed).select(
         *[c for c in raw.columns], F.col("_parsed.payload").alias("row"), F.col(f"_parsed.{_BAD}").alias(_BAD)
     )
-    outcome, reason = _judge(schema, text, key, ordering, partition, global_index)
+    # no value, a JSON null, or an envelope with nothing in it
+    nothing = F.col("text").isNull() | (F.col(_BAD).isNull() & F.col("row").isNull())
+    wrong = [(_not_utf8(), F.lit("not UTF-8, the text is its base64")),
+             (F.col(_BAD).isNotNull() & F.get_json_object(text, "$").isNull(), F.lit("malformed JSON")),
+             (F.col(_BAD).isNotNull(), F.lit("a value does not have the type of the reader schema"))]
+    decoded = judged(decoded, schema, nothing, wrong, key=key, ordering=ordering, partition=partition,
+                     global_index=global_index)
     shown = F.when(_not_utf8(), F.base64(F.col("text").cast("binary"))).otherwise(F.col("text"))
-    return (decoded.withColumn("reason", reason).withColumn("outcome", outcome).withColumn("text", shown).drop(_BAD))
+    return decoded.withColumn("text", shown).drop(_BAD)
 
 
 def _not_utf8() -> Column:
@@ -71,25 +78,33 @@ def _not_utf8() -> Column:
     return F.encode("text", "UTF-8") != F.col("text").cast("binary")
 
 
-def _judge(schema: T.StructType, text: Column, key: Sequence[str], ordering: str, partition: Sequence[str],
-           global_index: bool) -> Tuple[Column, Column]:
-    """What becomes of a message, and why it is a dead letter if it is one."""
+def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: List[Tuple[Column, Column]], *,
+           key: Sequence[str], ordering: str, partition: Sequence[str], global_index: bool) -> DataFrame:
+    """Add `reason` and `outcome`: what becomes of a message, and why it is a dead letter if it is one.
+
+    Args:
+        decoded: columns `row` (of type `schema`), `key`, and whatever the conditions ask for.
+        nothing: whether the message holds no row, and is a tombstone.
+        wrong: (condition, reason) of what cannot be decoded; the first that holds counts.
+
+    Raises:
+        LakeError: the schema lacks a key, ordering or partition field.
+    """
     from pyspark.sql import functions as F
 
     names = schema.fieldNames()
+    missing = [f for f in (*key, ordering, *partition) if f not in names]
+    if missing:
+        raise LakeError(f"the reader schema has no field {missing[0]!r}", expected=", ".join(names))
     flags = [F.col("row.__deleted").cast("string") == "true"] if "__deleted" in names else []
     flags += [F.col("row.__op") == "d"] if "__op" in names else []
     deleted = F.lit(False)
     for flag in flags:
         deleted = deleted | F.coalesce(flag, F.lit(False))
-    # no value, a JSON null, or an envelope with nothing in it
-    nothing = F.col("text").isNull() | (F.col(_BAD).isNull() & F.col("row").isNull())
     reason = F.when(nothing & F.col("key").isNull(), F.lit("no value and no key"))
     reason = reason.when(nothing, F.lit(None).cast("string"))
-    reason = reason.when(_not_utf8(), F.lit("not UTF-8, the text is its base64"))
-    malformed = F.get_json_object(text, "$").isNull()
-    reason = reason.when(F.col(_BAD).isNotNull() & malformed, F.lit("malformed JSON"))
-    reason = reason.when(F.col(_BAD).isNotNull(), F.lit("a value does not have the type of the reader schema"))
+    for condition, why in wrong:
+        reason = reason.when(condition, why)
     for name in key:
         reason = reason.when(F.col(f"row.{name}").isNull(), F.lit(f"record key {name} is null"))
     reason = reason.when(F.col(f"row.{ordering}").isNull(), F.lit(f"ordering field {ordering} is null"))
@@ -99,13 +114,12 @@ def _judge(schema: T.StructType, text: Column, key: Sequence[str], ordering: str
         # partition the row cannot be found, and the delete would be lost without a word.
         bare = F.lit(True)
         for n in (n for n in names if n not in key and not n.startswith("__")):
-            bare = bare & F.coalesce(F.col(f"row.{n}").cast("string").isin("", "0", "0.0", "false"), F.lit(True))
+            bare = bare & F.coalesce(F.col(f"row.{n}").cast("string").rlike(NO_VALUE), F.lit(True))
         why = f"the delete holds its key only, not {beside[0]} (REPLICA IDENTITY FULL, or a GLOBAL_ index, cures it)"
         reason = reason.when(deleted & bare, F.lit(why))
-    return (
-        F.when(F.col("reason").isNotNull(), F.lit(DEAD)).when(nothing, F.lit(TOMBSTONE))
-        .when(deleted, F.lit(DELETE)).otherwise(F.lit(UPSERT))
-    ), reason
+    outcome = (F.when(F.col("reason").isNotNull(), F.lit(DEAD)).when(nothing, F.lit(TOMBSTONE))
+               .when(deleted, F.lit(DELETE)).otherwise(F.lit(UPSERT)))
+    return decoded.withColumn("reason", reason).withColumn("outcome", outcome)
 
 
 def _nullable(schema: T.StructType) -> T.StructType:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Table", "Topic", "Landed", "Ingested", "Stream", "table", "ingest", "read", "register", "commits", "mark",
            "marks", "as_of", "between", "images", "properties", "drop", "dead_letters", "read_independent"]
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
+DELETES = ("hard", "soft")
 INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM")
 TABLE_VERSION = "6"
 
@@ -50,6 +51,8 @@ class Table:
     base: address of its folder. key: record key fields. partition: partition fields.
     ordering: of two versions of a key the one with the greater value wins, whichever comes last, deletes too.
     type: "cow" or "mor". index: how the file of a key is found. parallelism: tasks of a shuffle.
+    deletes: "hard" removes the row of a key; "soft" keeps it as the delete event has it (S5: the key, `__deleted`
+    "true" and nulls, in Hudi's partition for null), so that it is still there to be read.
     extra: options that go before the ones made here.
 
     A limit: a delete that was committed to a "cow" table leaves nothing behind, so an older event of the same key that
@@ -68,6 +71,7 @@ class Table:
     type: str = "cow"
     index: str = "SIMPLE"
     parallelism: int = 2
+    deletes: str = "hard"
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,6 +85,9 @@ class Table:
             raise LakeError(f"type of table {self.name} is {self.type!r}", expected=nearest(str(self.type), TYPES))
         if self.index not in INDEXES:
             raise LakeError(f"index of table {self.name} is {self.index!r}", expected=nearest(self.index, INDEXES))
+        if self.deletes not in DELETES:
+            raise LakeError(f"deletes of table {self.name} is {self.deletes!r}",
+                            expected=nearest(str(self.deletes), DELETES))
 
     def options(self) -> Dict[str, str]:
         """The Hudi write options of this table."""
@@ -135,9 +142,10 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
     """Bring the changes of `source` into `table`.
 
     Args:
-        source: `Topic(name)` or `Landed(prefix)`. The table's commits say how far each has been read: a second run
-            goes on from there.
-        schema: reader schema, a StructType; without it that of data/schemas/<table name>.avsc.
+        source: `Topic(name)`, `Topic(name, format="avro")` or `Landed(prefix)`. The table's commits say how far each
+            has been read: a second run goes on from there.
+        schema: reader schema, a StructType; without it that of data/schemas/<table name>.avsc, and for an Avro topic
+            the newest one that the registry has of it.
         until: "available" returns `Ingested` when all that is there has been written; "continuous" returns a running
             `Stream`, whose `stop()` returns it.
         replay: read the source from its beginning once more (rows change only where the ordering field says so).
@@ -146,10 +154,13 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
 
     Raises:
         LakeError: a batch failed (nothing of it is visible; the next run does it again), or the table version changed.
+        StackError: the registry does not answer. Nothing of the batch has been written then.
     """
     if until not in ("available", "continuous"):
         raise LakeError(f"until is {until!r}", where="hudi.ingest", expected="'available' or 'continuous'")
-    job = stream.Job(spark, world, source, table, schema or reader_schema(table.name), batch=batch, replay=replay)
+    avro = isinstance(source, Topic) and source.format == "avro"
+    schema = schema or (None if avro else reader_schema(table.name))
+    job = stream.Job(spark, world, source, table, schema, batch=batch, replay=replay)
     if until == "continuous":
         return Stream(job, pause, lambda: check_version(table))
     try:
@@ -237,7 +248,8 @@ def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
 
 
 def dead_letters(spark: SparkSession, world: World, table: Union[Table, str]) -> DataFrame:
-    """The messages that could not be ingested: reason, topic, partition, offset, file, text."""
+    """The messages that could not be ingested: reason, topic, partition, offset, file, text (base64 where it is Avro).
+    """
     place = dead_letters_path(world, table if isinstance(table, str) else table.name)
     if not files.entries(place):
         return spark.createDataFrame([], DEAD_LETTER)

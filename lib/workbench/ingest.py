@@ -20,8 +20,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
-from . import changes, decode, files
-from .errors import LakeError
+from . import changes, decode, decode_avro, files
+from .errors import LakeError, WorkbenchError
 from .params import local_path
 from .timeline import completed
 from .wait import alone
@@ -77,11 +77,12 @@ class Job:
     world: World
     source: changes.Source
     table: Table
-    schema: Any
+    schema: Any  # None for an Avro topic: the newest one in the registry
     batch: int = 200_000  # most messages (topic) or files (landed) of one commit; bounds memory
     replay: bool = False  # read the source from its beginning, once more
     done: Ingested = field(default_factory=Ingested)
     _reader: Any = None
+    _schemas: Optional[decode_avro.Schemas] = None
     _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _tidied: bool = False
     _view: str = field(default_factory=lambda: f"workbench_batch_{uuid.uuid4().hex}")
@@ -109,7 +110,7 @@ class Job:
         reached = {**batch.reached, "batch": number, "since": since}
         try:
             counts = self._write(batch, {**all_progress, self.source.id: reached}, number)
-        except LakeError:
+        except WorkbenchError:
             raise
         except Exception as e:
             raise failed(str(e), self.where) from e
@@ -145,8 +146,7 @@ class Job:
         from pyspark.sql import functions as F
 
         table = self.table
-        rows = decode.rows(batch.raw, self.schema, key=table.key, ordering=table.ordering, partition=table.partition,
-                           global_index=table.index.startswith("GLOBAL_"), prefix=batch.prefix)
+        rows = self._decoded(batch)
         is_dead = F.col("outcome") == decode.DEAD
         text = F.when(is_dead, F.col("text")).alias("text")
         rows = rows.select("row", "outcome", "reason", *decode.ORIGIN, text)
@@ -164,8 +164,8 @@ class Job:
                 files.remove(place)  # of a try that failed
             # without otherwise(): nullable, so that a table written without this column takes it in
             flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
-            written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select(
-                "row.*", flag.alias(decode.DELETED))
+            flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
+            written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
             first = {} if completed(table) else FIRST_LOAD if once else FIRST_LOAD_MERGED
             options = {**table.options(), **first, PROGRESS: json.dumps(reached)}
             written.write.format("hudi").options(**options).mode("append").save(table.base)
@@ -173,6 +173,17 @@ class Job:
             if not batch.few:
                 self.spark.catalog.dropTempView(self._view)
         return counts
+
+    def _decoded(self, batch: changes.Batch) -> DataFrame:
+        table = self.table
+        of_table = dict(key=table.key, ordering=table.ordering, partition=table.partition,
+                        global_index=table.index.startswith("GLOBAL_"))
+        if batch.schemas is None:
+            return decode.rows(batch.raw, self.schema, prefix=batch.prefix, **of_table)
+        if self._schemas is None:
+            self._schemas = decode_avro.Schemas(self.world, self.source.name, self.schema)
+        self._schemas.meet(batch.schemas)
+        return decode_avro.rows(batch.raw, self._schemas, **of_table)
 
     def _cached(self, rows: DataFrame) -> DataFrame:
         """The rows, parsed once for the counts, the dead letters and the table.

@@ -73,6 +73,7 @@ class Connect:
 class Registry:
     kind: str  # "apicurio" or "glue"
     url: str
+    wire: str = field(metadata={"one_of": ("apicurio", "apicurio_legacy8", "confluent")})  # see registry.WIRES
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,13 @@ def _build(cls: type, raw: Any, shown: str, path: str) -> Any:
             expected=f"a value of type {_type_name(hints[missing[0]])}",
             next_step="copy the line from params/local.yaml and adapt it",
         )
-    return cls(**{k: _value(hints[k], raw[k], shown, f"{path}.{k}".lstrip(".")) for k in raw})
+    values = {k: _value(hints[k], raw[k], shown, f"{path}.{k}".lstrip(".")) for k in raw}
+    for f in dataclasses.fields(cls):
+        allowed = f.metadata.get("one_of")
+        if allowed and values[f.name] not in allowed:
+            raise ParamsError(f"{path}.{f.name} is {values[f.name]!r}", where=f"{shown}: {path}.{f.name}",
+                              expected=nearest(values[f.name], allowed))
+    return cls(**values)
 
 
 def _value(kind: type, raw: Any, shown: str, path: str) -> Any:

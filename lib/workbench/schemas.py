@@ -33,6 +33,14 @@ LOGICAL = {
     "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
 }
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
+# Debezium's types that Avro has too, with time.precision.mode=adaptive. A timestamp without time zone counts from 1970
+# as if its clock stood at UTC. (ZonedTimestamp is a text, Time and MicroTime are numbers: Spark has no time of day.)
+DEBEZIUM = {
+    "io.debezium.time.Date": ("int", "date"),
+    "io.debezium.time.Timestamp": ("long", "timestamp-millis"),
+    "io.debezium.time.MicroTimestamp": ("long", "timestamp-micros"),
+}
+DIGITS = 38  # the most that a decimal of Spark has
 NAME = re.compile(r"[A-Za-z_]\w*", re.A)
 
 
@@ -133,6 +141,30 @@ def _element(schema: Dict[str, Any], where: str, done: Dict[str, Any]) -> Any:
     return ["null", kind] if schema.get("optional") else kind
 
 
+def exact(avro: Any) -> Any:
+    """Return an Avro schema as the registry has it, with every logical type said in the way that Spark understands.
+
+    Debezium's dates and timestamps get Avro's logical type; a time of day becomes the plain number that it is. A
+    decimal of more digits than Spark has (Connect's converters say 64 where the source says nothing) gets Spark's 38:
+    a value that does not fit does not decode. Nothing changes in how the bytes are read.
+    """
+    if isinstance(avro, list):
+        return [exact(branch) for branch in avro]
+    if not isinstance(avro, dict):
+        return avro
+    out = {k: exact(v) if k in ("type", "items", "values") else v for k, v in avro.items()}
+    if isinstance(avro.get("fields"), list):
+        out["fields"] = [{**f, "type": exact(f["type"])} for f in avro["fields"]]
+    kind, mark = DEBEZIUM.get(avro.get("connect.name", ""), (None, None))
+    if kind is not None and avro.get("type") == kind:
+        out["logicalType"] = mark
+    if avro.get("logicalType") in ("time-millis", "time-micros"):
+        del out["logicalType"]
+    if avro.get("logicalType") == "decimal" and avro.get("precision", 0) > DIGITS:
+        out["precision"] = DIGITS
+    return out
+
+
 def avro_to_spark(avsc: Dict[str, Any]) -> Any:
     """Return the Spark StructType of an Avro record schema.
 
@@ -195,7 +227,7 @@ def _spark(avro: Any, where: str, space: str, named: Dict[str, Optional[Any]]) -
         return _spark(kind, where, space, named)
     mark = avro.get("logicalType")
     if mark == "decimal" and kind == "bytes":
-        if not 0 <= avro.get("scale", 0) <= avro["precision"] <= 38:
+        if not 0 <= avro.get("scale", 0) <= avro["precision"] <= DIGITS:
             raise LakeError(
                 f"no Spark type for decimal({avro['precision']}, {avro.get('scale', 0)})",
                 where=where,

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Dict, List
 
@@ -18,6 +19,7 @@ from .process import Service
 
 # short-lived, small services: the cheapest collector and the fast compiler start in half the time
 LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"]
+AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 LOG4J = """status = warn
 appender.out.type = Console
 appender.out.name = out
@@ -147,12 +149,30 @@ def _kafka_ready(world: World) -> bool:
     return bool(admin.list_topics(timeout=2).brokers)
 
 
-def _connect_command(world: World) -> List[str]:
+def _connect_plugins() -> Path:
+    """Make the worker's plugin.path: Connect takes every folder below it for a plugin, so it holds nothing else.
+
+    plugin.discovery=service_load finds what a service file names, and Apicurio's jar has none (Debezium's has). The one
+    that is made here is what Kafka's `connect-plugin-path sync-manifests` would make, without starting a Java for it.
+    """
     plugins = _data("plugins")
-    link = plugins / "debezium"
-    if not link.exists():  # Connect takes every folder below plugin.path for a plugin: one that holds only plugins
+    _link(plugins / "debezium", artifacts.LIB / "debezium")
+    converter = plugins / "converter"
+    converter.mkdir(exist_ok=True)
+    _link(converter / "lib", artifacts.LIB / "converter")
+    with zipfile.ZipFile(converter / "manifest.jar", "w") as jar:
+        jar.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", AVRO_CONVERTER + "\n")
+    return plugins
+
+
+def _link(link: Path, target: Path) -> None:
+    if not link.exists():
         link.unlink(missing_ok=True)
-        link.symlink_to(artifacts.LIB / "debezium")
+        link.symlink_to(target)
+
+
+def _connect_command(world: World) -> List[str]:
+    plugins = _connect_plugins()
     port = host_port(world.connect.url)[1]
     converter = "org.apache.kafka.connect.json.JsonConverter"
     conf = _conf("connect.properties", _properties({
@@ -183,6 +203,11 @@ def _http_ready(url: str, path: str) -> bool:
 
 
 # --- Apicurio Registry -----------------------------------------------------------------------------------------------
+
+def _apicurio_env(world: World) -> Dict[str, str]:
+    # by default it forgets everything when it stops, and the messages in Kafka would be without their schemas
+    return {"REGISTRY_DATASOURCE_URL": f"jdbc:h2:file:{_data('apicurio') / 'registry'}"}
+
 
 def _apicurio_command(world: World) -> List[str]:
     home = artifacts.unpacked("apicurio-registry-app")
@@ -265,7 +290,7 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
     Service("connect", lambda w: host_port(w.connect.url)[1], _connect_command,
             lambda w: _http_ready(w.connect.url, "/connectors"), needs=("kafka",)),
     Service("apicurio", lambda w: host_port(w.registry.url)[1], _apicurio_command,
-            lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info")),
+            lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info"), env=_apicurio_env),
     Service("spark_master", lambda w: host_port(w.spark.master)[1],
             lambda w: _standalone(w, "master.Master", "--port", str(host_port(w.spark.master)[1]), "--webui-port",
                                   str(w.stack.port_base + 10)),

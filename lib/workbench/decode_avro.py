@@ -1,0 +1,196 @@
+"""From Avro messages to rows: each is decoded with the schema it was written with, into the newest one, by field name.
+
+In: the messages with `framed`'s columns `schema` (which one, null where the wire format is another) and `body` (the
+Avro). Out: what decode.rows gives. Spark expressions only, no Python inside Spark.
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional, Sequence
+
+from pyspark.sql import types as T
+
+from . import decode, registry, schemas
+from .errors import LakeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from .params import World
+
+MESSAGES = ("key binary, value binary, headers array<struct<key: string, value: binary>>, topic string, "
+            "partition int, offset long, file string")
+# Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes that are left over,
+# and gives a row of nulls for bytes that do not decode; with this a message decoded exactly or not at all.
+END = b"\xffworkbench: end\xff"
+# (from, to): what a reader may widen, by the Avro specification, "Schema Resolution"
+WIDER = {("int", "bigint"), ("int", "float"), ("int", "double"), ("bigint", "float"), ("bigint", "double"),
+         ("float", "double"), ("string", "binary"), ("binary", "string")}
+
+
+@dataclass
+class Schemas:
+    """The schemas of one topic's values: the writers' as they are met, and the reader's.
+
+    reader: where it is given it stays; else it is the newest one of `<topic>-value`, asked for whenever a schema is met
+    for the first time. batch: {Framed.schema: Avro schema} of the batch at hand; None for one that the registry does
+    not know, which is asked for again with each batch.
+    """
+
+    world: World
+    topic: str
+    reader: Optional[T.StructType] = None
+    batch: Dict[str, Any] = field(default_factory=dict)
+    _met: Dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._given = self.reader is not None
+
+    def meet(self, ids: Iterable[str]) -> None:
+        """Get to know the schemas of a batch. Raises StackError (no answer), LakeError (no `<topic>-value` there)."""
+        asked = {}
+        for id in sorted(set(ids) - set(self._met)):
+            kind, _, number = id.partition(" ")
+            asked[id] = schemas.exact(registry.find(self.world, int(number), kind))
+        new = {id: avsc for id, avsc in asked.items() if avsc is not None}
+        if not self._given and (new or self.reader is None):
+            newest = registry.latest(self.world, f"{self.topic}-value")
+            self.reader = schemas.avro_to_spark(schemas.exact(newest))
+        self._met.update(new)  # last: after an error everything is asked for again
+        self.batch = {id: self._met.get(id) for id in ids}
+
+
+def framed(messages: DataFrame, world: World) -> DataFrame:
+    """Add to messages (see MESSAGES) what registry.framed finds: `schema` and `body`; both null where it finds none."""
+    from pyspark.sql import functions as F
+
+    wire = registry.WIRES[world.registry.wire]
+    plain = F.expr(f"length(value) > {wire.size} AND substring(value, 1, 1) = X'00'")
+    number = F.expr(f"conv(hex(substring(value, 2, {wire.size})), 16, 10)")
+    schema = F.when(plain, F.concat(F.lit(wire.kind + " "), number))
+    body = F.when(plain, F.expr(f"substring(value, {wire.size + 2})"))
+    for header, kind in reversed(list(registry.HEADERS.items())):
+        id = F.expr(f"try_element_at(filter(headers, h -> h.key = '{header}' AND h.value IS NOT NULL), 1).value")
+        schema = F.when(id.isNotNull(), F.concat(F.lit(kind + " "), F.conv(F.hex(id), 16, 10))).otherwise(schema)
+        body = F.when(id.isNotNull(), F.col("value")).otherwise(body)
+    return messages.withColumn("schema", schema).withColumn("body", body)
+
+
+def rows(raw: DataFrame, known: Schemas, *, key: Sequence[str], ordering: str, partition: Sequence[str] = (),
+         global_index: bool = False) -> DataFrame:
+    """Decode Avro messages.
+
+    Args:
+        raw: columns `key`, `value`, `schema`, `body`, `topic`, `partition`, `offset`, `file`.
+        known: has met the schemas of all of them.
+        key, ordering, partition, global_index: of the table the rows are for (see hudi.Table).
+
+    Returns:
+        `key`, `topic`, `partition`, `offset`, `file`, plus `row`, `outcome`, `reason` and `text` as decode.rows gives
+        them; the text is the base64 of the message.
+
+    Raises:
+        LakeError: the reader schema lacks a key, ordering or partition field.
+    """
+    from pyspark.sql import functions as F
+
+    world, schema = known.world, known.reader
+    wire = registry.WIRES[world.registry.wire]
+    which = F.col("schema")
+    wrong = [(which.isNull(), F.lit(f"not Avro as {world.registry.wire} has it: 00, {wire.size} bytes of schema id"))]
+    decoded, row = raw, F.lit(None).cast(schema)
+    for n, (id, avsc) in enumerate(sorted(known.batch.items())):
+        column = f"_avro{n}"
+        mine = which == id
+        if avsc is None:
+            wrong.append((mine, F.lit(f"schema {id} is not in the registry (registry.wire is {world.registry.wire})")))
+            continue
+        try:
+            found = converted(F.col(f"{column}.row"), schemas.avro_to_spark(avsc), schema, name(avsc))
+        except LakeError as e:
+            wrong.append((mine, F.lit(f"schema {id} cannot be read: {e.what} ({e.where})")))
+            continue
+        decoded = decoded.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
+        row = F.when(mine & _whole(column), found).otherwise(row)
+    decoded = decoded.withColumn("row", row)
+    wrong.append((F.col("row").isNull(), F.concat(F.lit("the bytes are not Avro of schema "), which)))
+    decoded = decode.judged(decoded, schema, F.col("value").isNull(), wrong, key=key, ordering=ordering,
+                            partition=partition, global_index=global_index)
+    return decoded.select("key", "row", "outcome", "reason", *decode.ORIGIN, F.base64("value").alias("text"))
+
+
+def _from_avro(body: Column, avsc: Dict[str, Any]) -> Column:
+    """struct<row, end>, `end` being END where the bytes are exactly one record of this schema."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import from_avro
+
+    message = {"type": "record", "name": "workbench_message", "fields": [
+        {"name": "row", "type": avsc},
+        {"name": "end", "type": {"type": "fixed", "name": "workbench_end", "size": len(END)}}]}
+    return from_avro(F.concat(body, _end()), json.dumps(message), {"mode": "PERMISSIVE"})
+
+
+def _whole(column: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col(f"{column}.end").eqNullSafe(_end())
+
+
+def _end() -> Column:
+    from pyspark.sql import functions as F
+
+    return F.expr(f"X'{END.hex()}'")
+
+
+def converted(column: Column, have: T.DataType, want: T.DataType, where: str) -> Column:
+    """A value of type `have` as type `want`: records by field name (one that is missing is null), numbers widened.
+
+    Raises:
+        LakeError: Avro lets no reader see the one as the other; names the field.
+    """
+    from pyspark.sql import functions as F
+
+    if have.simpleString() == want.simpleString():
+        return column
+    if isinstance(have, T.StructType) and isinstance(want, T.StructType):
+        there = {f.name: f.dataType for f in have}
+        parts = [converted(column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}")
+                 if f.name in there else F.lit(None).cast(f.dataType) for f in want]
+        made = F.struct(*[part.alias(f.name) for part, f in zip(parts, want)])
+        return F.when(column.isNotNull(), made)
+    if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
+        return F.transform(column, lambda v: converted(v, have.elementType, want.elementType, f"{where}[]"))
+    if isinstance(have, T.MapType) and isinstance(want, T.MapType):
+        return F.transform_values(column, lambda _, v: converted(v, have.valueType, want.valueType, f"{where}{{}}"))
+    if (have.simpleString(), want.simpleString()) in WIDER or _more_digits(have, want):
+        return column.cast(want)
+    raise LakeError(f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}", where=where)
+
+
+def _more_digits(have: T.DataType, want: T.DataType) -> bool:
+    """Whether every decimal of type `have` is one of type `want`. (Avro wants equal types here; nothing gets lost.)"""
+    if not (isinstance(have, T.DecimalType) and isinstance(want, T.DecimalType)):
+        return False
+    return want.scale >= have.scale and want.precision - want.scale >= have.precision - have.scale
+
+
+def name(avsc: Any) -> str:
+    """The full name of a record schema."""
+    if not isinstance(avsc, dict):
+        return str(avsc)
+    return ".".join(p for p in (avsc.get("namespace"), avsc.get("name")) if p) or str(avsc.get("type"))
+
+
+def record(spark: SparkSession, body: bytes, avsc: Any, shown: str = "") -> Dict[str, Any]:
+    """Decode the Avro of one record into a dict. Raises LakeError when it is not exactly one of this schema."""
+    from pyspark.sql import functions as F
+
+    message = spark.createDataFrame([(body,)], "body binary").select(
+        _from_avro(F.col("body"), schemas.exact(avsc)).alias("m"))
+    found = message.where(_whole("m")).select("m.row").collect()
+    if not found:
+        raise LakeError(f"the bytes are not Avro of schema {shown}", where=body[:40].hex(" "), expected=name(avsc))
+    row = found[0]["row"]
+    return row.asDict(recursive=True) if hasattr(row, "asDict") else row
+
