@@ -8,21 +8,20 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Callable, Dict
+from typing import TYPE_CHECKING
 
 import pandas
 
 from . import connect, files, hudi, landing, load, sources, topics
-from .errors import WorkbenchError, nearest
 from .ingest import FIRST_LOAD
 from .params import ROOT, World
 from .spark import session
+from .steps import Steps
 from .wait import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FOLDER = ROOT / "notebooks" / "10_outbox"
 TABLE = "datalake.cdc_events"  # in PostgreSQL and, by the same name, in the lake's catalog
 PUBLICATION = "cdc_publication"
 CONNECTOR = "outbox_source"
@@ -30,7 +29,6 @@ ENVELOPE = "outbox_source_envelope"  # shows the raw change event, before it is 
 SINK = "outbox_sink"
 PREFIX = "cdc-events"
 EXPERIMENTS = ("cdc_events_by_order", "cdc_events_by_country", "tie_by_time", "tie_by_lsn")  # notebook 14's
-STEPS = ("11_source_database", "12_connectors", "13_hudi_ingest")
 
 
 def topic(world: World) -> str:
@@ -59,25 +57,6 @@ def by_order(world: World) -> hudi.Table:
     return table(world, name="cdc_events_by_order", partition=("customer_id", "order_id"), index="SIMPLE")
 
 
-def need(world: World, *steps: str) -> None:
-    """Make sure that what these notebooks make is there, running those whose product is missing, in order.
-
-    Raises:
-        WorkbenchError: a notebook failed; the error names its cell's message.
-    """
-    for step in STEPS:
-        if step in steps and not made(world, step):
-            _run(world, step)
-
-
-def made(world: World, step: str) -> bool:
-    """True when the product of a notebook is there. Raises where that cannot be told: a service that does not answer,
-    or a connector that failed, is no reason to make everything anew."""
-    if step not in _PRODUCTS:
-        raise WorkbenchError(f"there is no step '{step}'", expected=nearest(step, STEPS))
-    return bool(_PRODUCTS[step](world))
-
-
 def _has_source(world: World) -> bool:
     sources.create_database(world)  # nothing happens where it is there
     return PUBLICATION in set(sources.publications(world)["publication"])
@@ -90,27 +69,17 @@ def _has_connector(world: World) -> bool:
     return topics.count(world, topic(world)) > 0 and bool(files.entries(landing_folder(world)))
 
 
-_PRODUCTS: Dict[str, Callable[[World], object]] = {
+STEPS = Steps(ROOT / "notebooks" / "10_outbox", {
     "11_source_database": _has_source,
     "12_connectors": _has_connector,
     "13_hudi_ingest": lambda world: hudi.exists(table(world)),
-}
-
-
-def _run(world: World, step: str) -> None:
-    from . import execute
-
-    print(f"{step} has not been run yet: running it first …")
-    done = execute.notebook(FOLDER / f"{step}.ipynb", {"world": world.name}, 600, execute.Stop(), lambda *_: None)
-    errors = [o for c in done.book.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "error"]
-    if done.why or errors:
-        raise WorkbenchError(f"{step} failed when it was run as a first step", where=done.why or errors[0].evalue,
-                             next_step=f"open notebooks/10_outbox/{step}.ipynb and run it")
+})
+need, made = STEPS.need, STEPS.made
 
 
 def clear(world: World, step: str) -> None:
     """Remove what `step` and the steps after it make; what is not there is no error."""
-    later = STEPS[STEPS.index(step):]
+    later = STEPS.later(step)
     for left in tables_left(world):
         hudi.drop(session(world), world, table(world, name=left))
     sources.create_database(world)
