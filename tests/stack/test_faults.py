@@ -6,7 +6,6 @@ import threading
 import pytest
 from workbench import check, connect, hudi, landing, load, outbox, params, process, sources, stack, topics
 
-pytestmark = pytest.mark.drill
 SCALE = 10
 
 
@@ -104,6 +103,7 @@ def killed_while(job, under_way, what):
     return raised
 
 
+@pytest.mark.drill
 def test_spark_killed_while_it_lands(flow):
     """Objects of a batch that was not finished are there already: the next run writes the same names over."""
     from workbench.spark import session
@@ -125,6 +125,7 @@ def landed_names(world):
     return {p for p in folder.rglob("*.json") if not p.name.startswith(".")}
 
 
+@pytest.mark.drill
 def test_spark_killed_while_it_writes(flow):
     """The commit that was under way is rolled back by the next one; the batch is done again."""
     from workbench.spark import session
