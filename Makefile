@@ -40,11 +40,11 @@ lab: $(STAMP) ## JupyterLab at the first notebook
 doctor: $(STAMP) ## check this machine, every problem with its fix
 	@$(BIN)/workbench doctor
 
-test: $(STAMP) ## the tests: unit, stack, notebooks (the long ones: make drill)
+test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install
 	@$(BIN)/python -m pytest -q tests/unit tests/stack tests/notebooks $(ARGS)
 
-drill: $(STAMP) ## the long tests: services killed in mid-flow, walkthroughs again, alone, on a cluster, broken on purpose
+drill: $(STAMP) ## the longest tests: on a cluster, on the original dump, notebook 14 alone, Spark killed while it writes
 	@$(BIN)/workbench install
 	@$(BIN)/python -m pytest -q tests/stack tests/notebooks -m drill $(ARGS)
 
