@@ -192,6 +192,7 @@ class _Topic:
             self.spark.read.format("kafka").option("kafka.bootstrap.servers", self.world.kafka.bootstrap)
             .option("kafka.security.protocol", self.world.kafka.security_protocol)
             .option("subscribe", self.name).option("failOnDataLoss", "true")
+            .option("kafka.isolation.level", "read_committed")  # as librdkafka reads by itself, see _fetch
             # at the topic's end the consumer asks for more, and its next question waits behind that for half a second
             .option("kafka.fetch.max.wait.ms", "20")
             .option("minPartitions", str(self.world.spark.parallelism))  # one partition is one task otherwise
@@ -231,13 +232,20 @@ class _Landed:
     """Reads the files that no earlier commit has read."""
 
     def __init__(self, spark: SparkSession, world: World, source: Landed, table: str, most: int):
-        self.spark, self.most = spark, most
+        self.spark, self.world, self.source, self.most = spark, world, source, most
         self.folder = f"{world.lake.landing}/{source.prefix}"
         self.place = f"{world.lake.checkpoints}/{table}/{source.id}"
 
     def next(self, mine: Dict[str, Any], number: int) -> Optional[Batch]:
         from pyspark.sql import functions as F
 
+        # the landing names files by offset: those of a topic made anew have the names of the old ones
+        now = files.read_text(landed_topic_id(self.world, self.source.prefix))
+        if mine.get("topic_id", now) != now:
+            raise LakeError("the landed files are of another topic than those read so far, by the same name",
+                            where=f"{self.folder}, topic id {now}", expected=f"id {mine['topic_id']}",
+                            next_step="start clean with hudi.drop, or read them from the beginning with "
+                                      "hudi.ingest(…, replay=True)")
         # a list of files can be long, so the commit holds only the number of the last list that counts
         seen = set()
         for n in range(mine.get("first", number), number):
@@ -255,7 +263,7 @@ class _Landed:
         return Batch(lines.where(F.length(F.trim("value")) > 0).select(
             nothing.cast("string").alias("key"), F.col("value").alias("text"), nothing.cast("string").alias("topic"),
             nothing.cast("int").alias("partition"), nothing.cast("long").alias("offset"),
-            F.input_file_name().alias("file")), {"first": mine.get("first", number)})
+            F.input_file_name().alias("file")), {"first": mine.get("first", number), "topic_id": now})
 
     def close(self) -> None:
         pass
@@ -293,6 +301,11 @@ def reading_order(path: str, mtime: Optional[int]) -> Tuple[Any, ...]:
     if found:
         return True, found[1], int(found[2]), int(found[3]), path
     return False, "", 0, mtime or 0, path
+
+
+def landed_topic_id(world: World, prefix: str) -> str:
+    """Address of the file in which the landing keeps the id of the topic that it lands below a prefix."""
+    return f"{world.lake.checkpoints}/landing/{prefix}.topic-id"
 
 
 def _client(world: World) -> Dict[str, Any]:

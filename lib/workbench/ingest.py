@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 from . import changes, decode, decode_avro, files
 from .errors import LakeError, WorkbenchError
 from .params import local_path
+from .spark import is_gone
 from .timeline import completed
 from .wait import alone
 
@@ -103,17 +104,17 @@ class Job:
         if not self._tidied:
             self._keep_letters(last.get("since", 0), number)
             self._tidied = True
-        batch = self._reader.next({} if self.replay else last, number)
-        if batch is None:
-            return False
         since = number if self.replay else last.get("since", 0)
-        reached = {**batch.reached, "batch": number, "since": since}
         try:
+            batch = self._reader.next({} if self.replay else last, number)
+            if batch is None:
+                return False
+            reached = {**batch.reached, "batch": number, "since": since}
             counts = self._write(batch, {**all_progress, self.source.id: reached}, number)
         except WorkbenchError:
             raise
         except Exception as e:
-            raise failed(str(e), self.where) from e
+            raise failed(f"{type(e).__name__}: {e}", self.where) from e
         if progress(self.table).get(self.source.id) != reached:  # or the next step would read the very same again
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,
                             next_step="look for options in `extra` of the table that change its commits, "
@@ -281,7 +282,10 @@ def dead_letters_path(world: World, name: str) -> str:
 
 
 def failed(reason: str, where: str) -> LakeError:
-    """The error for a batch that was not written."""
+    """The error for a batch that was not written. `reason` begins with the class of Spark's exception."""
+    if is_gone(reason):
+        return LakeError(f"Spark was restarted or is gone: {cause(reason)}", where=where,
+                         next_step="run the notebook's set-up cell again, then the ingest; nothing is lost")
     return LakeError(f"a batch was not written: {cause(reason)}", where=where,
                      next_step="see the log of the spark service; nothing of the batch shows, run the ingest again")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 import socket
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Dict, Union
 
 from . import artifacts
 from .errors import StackError
@@ -122,8 +122,8 @@ def _be_impatient(spark: SparkSession) -> None:
         policy.update(max_retries=6, max_backoff=2000)
 
 
-def is_gone(error: BaseException) -> bool:
-    """Whether an error of Spark Connect says that the server, or this session on it, is no more."""
+def is_gone(error: Union[BaseException, str]) -> bool:
+    """Whether an error of Spark Connect, or its text, says that the server, or this session on it, is no more."""
     return re.search(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_|"
                      r"Connection refused|Cannot invoke RPC|NO_ACTIVE_SESSION",
                      f"{type(error).__name__}: {error}", re.I) is not None

@@ -96,15 +96,14 @@ def check_readable(table: Table, instant: str) -> bool:
         raise LakeError(f"the commits of {instant} were archived", where=f"{table.base}/.hoodie/archived",
                         expected=f"an instant from {done[0].instant} on",
                         next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
-    needed = _files_at([c for c in done if c.instant <= instant])
     there = _data_files(table)
-    gone = sorted(needed - there)
+    gone = sorted(_gone(done, instant, there))
     if gone:
-        whole = (c.instant for n, c in enumerate(done, 1) if not _files_at(done[:n]) - there)
+        whole = (c.instant for c in done if not _gone(done, c.instant, there))
         raise LakeError(f"{len(gone)} of the files that {instant} needs were cleaned away", where=gone[0],
                         expected=f"an instant from {next(whole, 'none')} on",
                         next_step="keep more file versions: hoodie.cleaner.commits.retained")
-    return bool(needed)
+    return any(c.instant <= instant for c in done)
 
 
 def commits(table: Table) -> pandas.DataFrame:
@@ -154,8 +153,26 @@ def completed(table: Table, *actions: str) -> List[Done]:
             for instant, action, info in sorted(found, key=lambda f: f[0])]
 
 
-def _files_at(done: List[Done]) -> Set[str]:
-    """Paths, from the table's folder on, of the base and log files that make up the table after these commits."""
+def _gone(done: List[Done], instant: str, there: Set[str]) -> Set[str]:
+    """The files that a read as of an instant needs and that are not there any more."""
+    groups = _groups([c for c in done if c.instant <= instant])
+    gone = {path for group in groups.values() for path in group} - there
+    # a file group whose version of then was written by a commit that was archived since: the next one names that commit
+    for commit in (c for c in done if c.instant > instant):
+        for partition, stats in commit.body.get("partitionToWriteStats", {}).items():
+            for stat in stats:
+                group, before = (partition, stat["fileId"]), stat.get("prevCommit") or "null"
+                if group in groups or before == "null" or before > instant:
+                    groups.setdefault(group, set())
+                    continue
+                start, end = f"{partition}/{stat['fileId']}_", f"_{before}.parquet"
+                if not any(path.startswith(start) and path.endswith(end) for path in there):
+                    gone.add(f"{start}…{end}")
+    return gone
+
+
+def _groups(done: List[Done]) -> Dict[Tuple[str, str], Set[str]]:
+    """{(partition, file id): paths of its base and log files}, as the table is made up after these commits."""
     groups: Dict[Tuple[str, str], Set[str]] = {}
     for commit in done:
         body = commit.body
@@ -171,7 +188,7 @@ def _files_at(done: List[Done]) -> Set[str]:
                 if path.endswith(".parquet"):
                     group.clear()  # a base file holds all that came before
                 group.add(path)
-    return {path for group in groups.values() for path in group}
+    return groups
 
 
 def _data_files(table: Table) -> Set[str]:

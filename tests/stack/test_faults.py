@@ -65,7 +65,7 @@ def agrees(world, after):
     check.same_rows(source, last[source.columns], key="order_id", what=f"last landed = source after {after}")
 
 
-@pytest.mark.parametrize("round_, name", list(enumerate(["kafka", "connect", "postgres", "spark"], start=1)))
+@pytest.mark.parametrize("round_, name", list(enumerate(["kafka", "connect", "postgres"], start=1)))
 def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, name):
     in_snapshot = round_ == 1
     if in_snapshot:
@@ -125,7 +125,6 @@ def landed_names(world):
     return {p for p in folder.rglob("*.json") if not p.name.startswith(".")}
 
 
-@pytest.mark.drill
 def test_spark_killed_while_it_writes(flow):
     """The commit that was under way is rolled back by the next one; the batch is done again."""
     from workbench.spark import session
@@ -141,7 +140,8 @@ def test_spark_killed_while_it_writes(flow):
         begun = {n.split(".")[0] for n in names if n.endswith(".inflight")}
         return begun - {n.split(".")[0] for n in names if n.endswith(".commit")}
 
-    killed_while(lambda: hudi.ingest(spark, flow, hudi.Topic(outbox.topic(flow)), table), under_way,
-                 "a commit is under way")
+    raised = killed_while(lambda: hudi.ingest(spark, flow, hudi.Topic(outbox.topic(flow)), table), under_way,
+                          "a commit is under way")
+    assert raised, "the ingest had ended before Spark was killed"
     agrees(flow, "Spark was killed writing")
     assert len(hudi.commits(table)) > before

@@ -257,6 +257,27 @@ def test_landed_lines_that_are_broken(world, spark, lake):
     assert it.rows()[0] == (1, "p", "from the topic", 2)
 
 
+def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, spark, lake):
+    from workbench.changes import landed_topic_id
+
+    it = lake()
+    file = params.local_path(world.lake.landing) / it.topic / "t-0-0.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(change(1, 1)))
+    files.write_text(landed_topic_id(world, it.topic), "one")
+
+    def go(**knobs):
+        return hudi.ingest(spark, world, hudi.Landed(it.topic), it.table, schema=SCHEMA, **knobs)
+
+    assert go().upserts == 1
+    file.write_text(json.dumps(change(1, 2, "by the same name")))
+    files.write_text(landed_topic_id(world, it.topic), "another")
+    with pytest.raises(LakeError, match="(?s)files are of another topic.*another.*id one.*start clean"):
+        go()
+    assert go(replay=True).upserts == 1 and it.rows() == [(1, "p", "by the same name", 2)]
+    assert go() == hudi.Ingested()
+
+
 def test_continuous_stops_between_batches(lake, spark):
     it = lake()
     stream = it.go(change(1, 1), until="continuous")

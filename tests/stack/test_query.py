@@ -50,8 +50,15 @@ def test_spark_killed_between_two_queries(world, spark):
     os.killpg(process.own("spark").pid, signal.SIGKILL)
     with pytest.raises(StackError, match="(?s)Spark was restarted or is gone.*set-up cell again"):
         query.sql(spark, "SELECT 1 AS a")
+    topic, table = new_topic(world), new_table(world)
+    send(world, topic, change(1, 1))
+    with pytest.raises(LakeError, match="(?s)Spark was restarted or is gone.*set-up cell again, then the ingest"):
+        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
     again = session(world)  # the set-up cell: starts Spark, and gives a session that works
     assert query.sql(again, "SELECT 1 AS a")["a"].tolist() == [1]
+    assert hudi.ingest(again, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 1
+    hudi.drop(again, world, table)
+    topics.delete(world, topic)
     assert again.conf.get("hoodie.write.table.version") == "6"
     os.killpg(process.own("spark").pid, signal.SIGKILL)
     assert query.sql(world, "SELECT 2 AS a")["a"].tolist() == [2]  # by the world it mends itself

@@ -98,6 +98,19 @@ def test_replaced_files_are_not_needed_any_more(table):
     assert timeline.check_readable(table, LATER)
 
 
+def test_what_an_archived_commit_wrote_and_was_cleaned_since_is_missed(table):
+    """Group g was written by a commit that is in no timeline any more, and after T2 again: T2 needs that file."""
+    write(table, LATER, "commit", "p=a/g_0-2-2_x.parquet")
+    file = folder(table) / f".hoodie/{LATER}.commit"
+    stats = json.loads(file.read_text())
+    stats["partitionToWriteStats"]["p=a"][0].update(fileId="g", prevCommit="20250601000000000")
+    file.write_text(json.dumps(stats))
+    with pytest.raises(LakeError, match="(?s)cleaned away.*p=a/g_….*20250601000000000.parquet.*from " + LATER):
+        timeline.check_readable(table, T2)
+    (folder(table) / "p=a/g_0-1-1_20250601000000000.parquet").write_text("x")
+    assert timeline.check_readable(table, T2)
+
+
 def test_archived_commits_are_an_error(table):
     archive = folder(table) / ".hoodie/archived/x"
     archive.parent.mkdir()
