@@ -15,7 +15,7 @@ from .changes import Landed, Topic
 from .errors import LakeError, nearest
 from .ingest import DEAD_LETTER, Ingested, Stream, dead_letters_path
 from .timeline import commits, mark, marks
-from .travel import as_of, between, images
+from .travel import as_of, between
 
 if TYPE_CHECKING:
     import pandas
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .params import World
 
 __all__ = ["Table", "Topic", "Landed", "Ingested", "Stream", "table", "ingest", "read", "register", "commits", "mark",
-           "marks", "as_of", "between", "images", "properties", "drop", "dead_letters", "read_independent"]
+           "marks", "as_of", "between", "properties", "drop", "dead_letters", "read_independent"]
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 DELETES = ("hard", "soft")
 INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM")

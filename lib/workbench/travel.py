@@ -39,22 +39,6 @@ def between(spark: SparkSession, world: World, table: Table, begin: str = "", en
     return _incremental(spark, world, table, begin, end).load(table.base)
 
 
-def images(spark: SparkSession, world: World, table: Table, begin: str = "", end: str = "") -> DataFrame:
-    """Hudi's own change query: op (i, u, d), ts_ms, before and after as JSON, over the same bounds as `between`.
-
-    Raises:
-        LakeError: the table keeps no images (hoodie.table.cdc.enabled, from its first commit on); or as `as_of` does.
-    """
-    from .hudi import properties
-
-    if properties(table).get("hoodie.table.cdc.enabled") != "true":
-        raise LakeError(f"table {table.name} keeps no before and after images", where=f"{table.base}/.hoodie",
-                        expected="hoodie.table.cdc.enabled=true when the table is made",
-                        next_step="put it into `extra` of the table, and ingest it anew")
-    reader = _incremental(spark, world, table, begin, end)
-    return reader.option("hoodie.datasource.query.incremental.format", "cdc").load(table.base)
-
-
 def _incremental(spark: SparkSession, world: World, table: Table, begin: str, end: str) -> DataFrameReader:
     bounds = {"begin": begin, "end": end}
     for side, when in bounds.items():

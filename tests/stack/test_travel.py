@@ -1,5 +1,4 @@
-"""A table's past on real Kafka and Spark: as of labels, increments, images, both views of a Merge-on-Read table."""
-import json
+"""A table's past on real Kafka and Spark: as of labels, increments, both views of a Merge-on-Read table."""
 from types import SimpleNamespace
 
 import pytest
@@ -65,30 +64,6 @@ def test_increments_begin_is_exclusive_and_end_inclusive(past, world, spark):
     assert between("loaded") == [(1, "q", "one, moved"), (4, "p", "four")], "a deleted row is in no increment"
 
 
-def test_images_need_a_table_that_keeps_them(past, world, spark):
-    with pytest.raises(LakeError, match="(?s)keeps no before and after images.*hoodie.table.cdc.enabled"):
-        hudi.images(spark, world, past.table, "loaded")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_before_and_after_images(world, spark, kind):
-    topic = new_topic(world)
-    table = new_table(world, type=kind, extra={
-        "hoodie.table.cdc.enabled": "true", "hoodie.table.cdc.supplemental.logging.mode": "data_before_after"})
-    for label, messages in [HISTORY[0], HISTORY[1], HISTORY[3]]:
-        send(world, topic, *messages)
-        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
-        hudi.mark(world, table, label)
-    seen = {(r.op, text(r.before), text(r.after)) for r in hudi.images(spark, world, table, "loaded").collect()}
-    assert seen == {("u", "one", "one, changed"), ("d", "two", None)}
-    hudi.drop(spark, world, table)
-    topics.delete(world, topic)
-
-
-def text(image):
-    return json.loads(image)["text"] if image else None
-
-
 def test_the_two_views_of_a_merge_on_read_table(world, spark):
     topic = new_topic(world)
     table = new_table(world, type="mor", catalog="people", index="GLOBAL_SIMPLE",
@@ -109,9 +84,9 @@ def test_the_two_views_of_a_merge_on_read_table(world, spark):
     assert "'hoodie.query.as.ro.table' = 'true'" in shown.replace('"', "'")
     go(change(1, 3, "gone elsewhere", part="q"))
     assert len(view("ro")) == 3 and len(view("rt")) == 2, "until compaction, one row for each partition"
-    spark.sql(f"CALL run_compaction(op => 'run', table => '{table.database}.people_rt')").collect()
-    spark.sql(f"CALL run_compaction(op => 'schedule', table => '{table.database}.people_rt')").collect()
-    spark.sql(f"CALL run_compaction(op => 'run', table => '{table.database}.people_rt')").collect()
+    for op in ("schedule", "run"):
+        spark.sql(f"CALL run_compaction(op => '{op}', table => '{table.database}.people_rt', "
+                  "options => 'hoodie.compact.inline.max.delta.commits=1')").collect()
     hudi.register(spark, table)
     assert view("ro") == view("rt") == [(1, "q", "gone elsewhere"), (2, "p", "stays")]
     assert hudi.properties(table)["hoodie.table.version"] == "6"
