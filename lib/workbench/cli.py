@@ -87,7 +87,7 @@ def run(
     targets: Optional[List[str]] = typer.Argument(None, help="Tracks or notebooks; all by default."),
     world: str = WORLD,
     param: Optional[List[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
-    resume: bool = typer.Option(False, help="Go on with the newest such run where it did not pass."),
+    resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
     timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
 ) -> None:
     """Run notebooks headless and write a report. Exits non-zero when anything failed."""
