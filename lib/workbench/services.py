@@ -19,6 +19,7 @@ from .process import Service
 
 # short-lived, small services: the cheapest collector and the fast compiler start in half the time
 LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"]
+SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 LOG4J = """status = warn
 appender.out.type = Console
@@ -309,4 +310,4 @@ def wanted(world: World) -> List[str]:
 
 def make_secrets() -> None:
     """Make this instance's passwords at first start."""
-    secrets.ensure(["postgres.admin", "postgres.replication"])
+    secrets.ensure(SECRETS)
