@@ -266,7 +266,7 @@ def _table(rows: list) -> None:
         table.add_column(title, justify="right" if title in ("port", "pid", "since", "memory") else "left",
                          overflow="fold")
     for s in rows:
-        colour = {"up": "green", "starting": "yellow", "stopped": "dim"}.get(s.state, "red")
+        colour = {"up": "green", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}.get(s.state, "red")
         since = "" if s.seconds is None else f"{s.seconds:.0f} s"
         memory = "" if s.memory_mb is None else f"{s.memory_mb:,.0f} MB"
         table.add_row(s.name, f"[{colour}]{s.state}[/]", str(s.port or ""), str(s.pid or ""), since, memory,
