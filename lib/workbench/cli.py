@@ -87,7 +87,7 @@ def run(
     targets: Optional[List[str]] = typer.Argument(None, help="Tracks or notebooks; all by default."),
     world: str = WORLD,
     param: Optional[List[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
-    resume: bool = typer.Option(False, help="Go on with the newest such run where it did not pass."),
+    resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
     timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
 ) -> None:
     """Run notebooks headless and write a report. Exits non-zero when anything failed."""
@@ -266,7 +266,7 @@ def _table(rows: list) -> None:
         table.add_column(title, justify="right" if title in ("port", "pid", "since", "memory") else "left",
                          overflow="fold")
     for s in rows:
-        colour = {"up": "green", "starting": "yellow", "stopped": "dim"}.get(s.state, "red")
+        colour = {"up": "green", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}.get(s.state, "red")
         since = "" if s.seconds is None else f"{s.seconds:.0f} s"
         memory = "" if s.memory_mb is None else f"{s.memory_mb:,.0f} MB"
         table.add_row(s.name, f"[{colour}]{s.state}[/]", str(s.port or ""), str(s.pid or ""), since, memory,

@@ -11,7 +11,7 @@ from typing import List
 
 import psutil
 
-from . import artifacts, process, services
+from . import artifacts, process, services, stack
 from .errors import WorkbenchError
 from .params import ROOT, VAR, World
 
@@ -34,7 +34,7 @@ def examine(world: World) -> List[Finding]:
     found = [_python(), *_packages(), _platform(), _memory(), _disk(VAR)]
     if world.stack.embedded:
         found += [_java(), _files(), *_ports(world), _root()]
-    return found
+    return found + _back_ends(world)
 
 
 def problems(findings: List[Finding]) -> List[Finding]:
@@ -122,14 +122,21 @@ def _files() -> Finding:
 
 
 def _ports(world: World) -> List[Finding]:
-    found = []
-    for name in [*services.wanted(world), "apicurio"]:
-        port = services.SERVICES[name].port(world)
-        stranger = None if process.own(name) else process.holder(port)
+    found, ours = [], process.held()
+    wanted = [(name, port) for name in [*services.wanted(world), "apicurio"]
+              for port in process.ports(services.SERVICES[name], world)]
+    for name, port in wanted:
+        stranger = None if port in ours else process.holder(port)
         if stranger:
             found.append(Finding("problem", f"port {port} ({name})", f"held by {stranger}",
                                  "stop it, or choose other ports: WORKBENCH_PORT_BASE=<number> make …"))
-    return found or [Finding("ok", "ports", f"{world.stack.port_base} and up are free or ours")]
+    return found or [Finding("ok", "ports", f"{', '.join(str(p) for _, p in wanted)} are free or ours")]
+
+
+def _back_ends(world: World) -> List[Finding]:
+    missing = stack.lacking(world)
+    return [Finding("problem", f"world {world.name}", f"no back end yet for {', '.join(missing)}",
+                    f"choose another world, or other values in {world.file}")] if missing else []
 
 
 def _root() -> Finding:

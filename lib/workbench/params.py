@@ -90,7 +90,8 @@ class Spark:
     kind: str  # "connect" (Spark Connect), "classic" (spark.master), "existing" (the session of an EMR notebook)
     url: str
     master: str
-    workers: int  # workers that the embedded stack starts for a spark:// master; 0 where it starts none
+    # workers that the embedded stack starts for a spark:// master; 0 where it starts none
+    workers: int = field(metadata={"one_of": (0, 1, 2), "next_step": "a cluster of your own brings its workers: 0"})
     driver_memory: str
     executor_memory: str
     parallelism: int
@@ -238,7 +239,8 @@ def _build(cls: type, raw: Any, shown: str, path: str) -> Any:
         allowed = f.metadata.get("one_of")
         if allowed and values[f.name] not in allowed:
             raise ParamsError(f"{path}.{f.name} is {values[f.name]!r}", where=f"{shown}: {path}.{f.name}",
-                              expected=nearest(values[f.name], allowed))
+                              expected=nearest(str(values[f.name]), map(str, allowed)),
+                              next_step=f.metadata.get("next_step", ""))
     return cls(**values)
 
 

@@ -1,6 +1,7 @@
 """One service process: start it once, know it again, wait until it answers, stop it and only it."""
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import psutil
 
@@ -36,6 +37,10 @@ class Service:
     stop_signal: int = signal.SIGTERM
     timeout: float = 90.0
     fresh: Callable[[World], None] = field(default=lambda world: None)  # first-start work, such as initdb
+    also: Callable[[World], Tuple[int, ...]] = lambda world: ()  # the other ports it listens on
+    # What else of a world goes into its command and configuration. Told apart from `command`, which writes files: a
+    # notebook's first cell compares it with what the running process was started with.
+    told: Callable[[World], object] = lambda world: ()
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Status:
     """What `workbench status` shows of one service."""
 
     name: str
-    state: str  # up, starting, stopped, died, stranger, unreachable
+    state: str  # up, starting, outdated, stopped, died, stranger, unreachable
     port: int
     pid: Optional[int] = None
     seconds: Optional[float] = None  # since it was started
@@ -60,13 +65,35 @@ def _pid_file(name: str) -> Path:
     return state_dir() / "run" / f"{name}.json"
 
 
-def _noted(name: str) -> Dict[str, float]:
+def _noted(name: str) -> Dict[str, Any]:
     """Return what our pid file says; a pid that no process has where there is none or it is damaged (a full disk)."""
     try:
         noted = json.loads(_pid_file(name).read_text())
-        return {"pid": int(noted["pid"]), "born": float(noted["born"])}
+        return {**noted, "pid": int(noted["pid"]), "born": float(noted["born"])}
     except (OSError, ValueError, TypeError, KeyError):
         return {"pid": -1, "born": -1}
+
+
+def ports(service: Service, world: World) -> Tuple[int, ...]:
+    """Every port that the service listens on in this world."""
+    return (service.port(world), *service.also(world))
+
+
+def held() -> Set[int]:
+    """The ports of all services of this instance that have a living process, whichever world they were started for."""
+    names = [f.stem for f in _pid_file("any").parent.glob("*.json")]
+    return {port for n in names if own(n) for port in _noted(n).get("ports") or [_noted(n).get("port")]}
+
+
+def _fingerprint(service: Service, world: World) -> str:
+    """What tells a start of this service for this world from one for another world or other ports. Writes nothing."""
+    told = json.dumps([ports(service, world), service.told(world)], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def outdated(service: Service, world: World) -> bool:
+    """True when our living process was started for a world with other settings, or on other ports."""
+    return own(service.name) is not None and _noted(service.name).get("told") != _fingerprint(service, world)
 
 
 def own(name: str) -> Optional[psutil.Process]:
@@ -112,27 +139,35 @@ def holder(port: int) -> Optional[str]:
 
 
 def start(service: Service, world: World) -> str:
-    """Bring one service up and return how: "reused", or "started".
+    """Bring one service up and return how: "reused", "started", or "restarted" where ours was outdated.
 
     Raises:
         StackError: a stranger holds the port, the process died, or it did not answer in time (with the last log lines).
     """
+    old = outdated(service, world)
+    if old:
+        stop(service)
     running, port = own(service.name), service.port(world)
     if running is None:
         _sweep(service.name)
-        stranger = _stranger(service.name, port)
-        if stranger:
-            raise StackError(
-                f"{service.name} cannot start: port {port} is taken", where=stranger,
-                next_step="stop that process, or choose other ports: WORKBENCH_PORT_BASE=<number> make …",
-            )
+        _refuse_strangers(service, world)
         _spawn(service, world)
     wait_until(
         lambda: service.ready(world), f"{service.name} to answer on port {port}", timeout=service.timeout,
         failed=lambda: None if own(service.name) else f"its process ended\n{tail(service.name)}",
         error=StackError, next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
     )
-    return "reused" if running else "started"
+    return "reused" if running else "restarted" if old else "started"
+
+
+def _refuse_strangers(service: Service, world: World) -> None:
+    for port in ports(service, world):
+        stranger = _stranger(service.name, port)
+        if stranger:
+            raise StackError(
+                f"{service.name} cannot start: port {port} is taken", where=stranger,
+                next_step="stop that process, or choose other ports: WORKBENCH_PORT_BASE=<number> make …",
+            )
 
 
 def _stranger(name: str, port: int) -> Optional[str]:
@@ -193,7 +228,8 @@ def _spawn(service: Service, world: World) -> None:
             env={**inherited, **service.env(world), MARK: _mark(service.name)}, start_new_session=True,
         )
     began = psutil.Process(process.pid)
-    noted = {"pid": process.pid, "born": _born(began), "started": began.create_time(), "port": service.port(world)}
+    noted = {"pid": process.pid, "born": _born(began), "started": began.create_time(), "port": service.port(world),
+             "ports": ports(service, world), "told": _fingerprint(service, world)}
     scratch = _pid_file(service.name).with_suffix(".new")
     scratch.write_text(json.dumps(noted))
     scratch.replace(_pid_file(service.name))
@@ -256,4 +292,7 @@ def status(service: Service, world: World) -> Status:
         age = time.time() - process.create_time()
     except psutil.Error:
         return Status(service.name, "died", port, log=log)
+    if outdated(service, world):
+        return Status(service.name, "outdated", _noted(service.name).get("port", port), process.pid, age, memory, log,
+                      f"runs with other settings than world '{world.name}' has; `workbench up` restarts it")
     return Status(service.name, "up" if answers(service, world) else "starting", port, process.pid, age, memory, log)

@@ -25,7 +25,7 @@ import time
 import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence
 
 import nbformat
 import yaml
@@ -62,7 +62,8 @@ def run(
     Args:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path; none means all.
         parameters: go to those selected notebooks that declare them; text is converted to the type declared.
-        resume: go on with the newest run of the same world and notebooks, at the first notebook that did not pass.
+        resume: go on with the newest run of the same world and notebooks that did not pass, at the first notebook
+            that did not; where there is no such run, say so and run everything.
         timeout: seconds for one notebook.
 
     Raises:
@@ -74,8 +75,9 @@ def run(
     books = {p: nbformat.read(p, as_version=4) for p in paths}
     given = _given(books, dict(parameters or {}))
     with _lock():
-        folder, record = _earlier(paths, world, given) if resume else _new(books, loaded, list(targets), given)
         with execute.stoppable() as stop, _progress(progress) as show:
+            earlier = _earlier(paths, world, given, show.say) if resume else None
+            folder, record = earlier or _new(books, loaded, list(targets), given)
             _run_all(folder, record, books, given, timeout, stop, show)
         return RunResult(folder, report.write(folder), record["status"], record["seconds"], tuple(record["notebooks"]))
 
@@ -271,18 +273,28 @@ def _record(books: Dict[Path, Any], world: params.World, targets: List[str], giv
     }
 
 
-def _earlier(paths: List[Path], world: str, given: dict) -> tuple:
-    """Return folder and record of the newest run of the same world and notebooks."""
+def _earlier(paths: List[Path], world: str, given: dict, say: Callable[..., None]) -> Optional[tuple]:
+    """Return folder and record of the newest run of the same world and notebooks that did not pass; None, and say so,
+    where there is none. Its parameters go into `given`; ParamsError where other ones are there already."""
     for file in sorted((runs_dir()).glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[::-1]:
         record = json.loads(file.read_text(encoding="utf-8"))
-        if record["world"] == world and [e["path"] for e in record["notebooks"]] == [_name(p) for p in paths]:
+        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == [_name(p) for p in paths]
+        if same and any(e["status"] != "passed" for e in record["notebooks"]):
             if given and given != record["parameters"]:
                 raise ParamsError("the run to resume had other parameters", where=str(file),
                                   expected=str(record["parameters"]), next_step="leave --resume or --param out")
             given.update(record["parameters"])
+            _note_commit(record.get("commit"), say)
             return file.parent, record
-    raise ParamsError("there is no run to resume", where="runs/",
-                      expected=f"an earlier run of these notebooks in world {world}", next_step="leave --resume out")
+    say(f"there is no run of these notebooks in world {world} that did not pass: running all of them")
+    return None
+
+
+def _note_commit(then: Optional[str], say: Callable[..., None]) -> None:
+    now = _commit()
+    if then != now:
+        say(f"note: the run to resume is of commit {then or 'unknown'}, this is {now or 'unknown'}; what passed then is"
+            " not run again")
 
 
 def _save(folder: Path, record: dict) -> None:

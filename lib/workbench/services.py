@@ -19,6 +19,7 @@ from .process import Service
 
 # short-lived, small services: the cheapest collector and the fast compiler start in half the time
 LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"]
+SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 LOG4J = """status = warn
 appender.out.type = Console
@@ -117,8 +118,12 @@ def _postgres_ready(world: World) -> bool:
 
 # --- Kafka and Kafka Connect -----------------------------------------------------------------------------------------
 
+def _controller(world: World) -> int:
+    return host_port(world.kafka.bootstrap)[1] + 1
+
+
 def _kafka_properties(world: World) -> Path:
-    controller = f"127.0.0.1:{host_port(world.kafka.bootstrap)[1] + 1}"
+    controller = f"127.0.0.1:{_controller(world)}"
     return _conf("kafka.properties", _properties({
         "process.roles": "broker,controller", "node.id": 1, "controller.quorum.voters": f"1@{controller}",
         "listeners": f"PLAINTEXT://{world.kafka.bootstrap},CONTROLLER://{controller}",
@@ -236,6 +241,12 @@ def _spark_command(world: World) -> List[str]:
     return [sys.executable, "-m", "workbench.spark_server", str(host_port(world.spark.url)[1]), str(conf)]
 
 
+def _spark_told(world: World) -> Dict[str, str]:
+    from . import spark
+
+    return spark.server_conf(world)
+
+
 def _spark_ready(world: World) -> bool:
     from .spark import answers
 
@@ -256,16 +267,20 @@ OPENED = ["-XX:+IgnoreUnrecognizedVMOptions", *(
         "sun.security.action", "sun.util.calendar")), "-Djdk.reflect.useDirectMethodHandle=false"]
 
 
+def _master_ui(world: World) -> int:
+    return world.stack.port_base + 10
+
+
 def _worker(number: int) -> Service:
     def ui(world: World) -> int:
-        return world.stack.port_base + 10 + number
+        return _master_ui(world) + number
 
     def command(world: World) -> List[str]:
         return _standalone(world, "worker.Worker", "--cores", "1", "--memory", world.spark.executor_memory,
                            "--webui-port", str(ui(world)), world.spark.master)
 
     return Service(f"spark_worker_{number}", ui, command,
-                   needs=("spark_master",), env=_spark_env,
+                   needs=("spark_master",), env=_spark_env, told=lambda w: [w.spark.master, w.spark.executor_memory],
                    ready=lambda w: _json_page(ui(w))["id"] in _alive_workers(w))
 
 
@@ -278,7 +293,7 @@ def _json_page(port: int) -> dict:
 
 def _alive_workers(world: World) -> List[str]:
     """Ids of the workers that the master counts as alive; one that came back has a new id."""
-    return [w["id"] for w in _json_page(world.stack.port_base + 10)["workers"] if w["state"] == "ALIVE"]
+    return [w["id"] for w in _json_page(_master_ui(world))["workers"] if w["state"] == "ALIVE"]
 
 
 SERVICES: Dict[str, Service] = {s.name: s for s in (
@@ -286,18 +301,22 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
             stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
     Service("kafka", lambda w: host_port(w.kafka.bootstrap)[1],
             lambda w: _java("512m", artifacts.jars("kafka"), "kafka.Kafka", str(_kafka_properties(w))),
-            _kafka_ready, fresh=_kafka_fresh),
+            _kafka_ready, fresh=_kafka_fresh, told=lambda w: w.kafka.bootstrap,
+            also=lambda w: (_controller(w),)),
     Service("connect", lambda w: host_port(w.connect.url)[1], _connect_command,
-            lambda w: _http_ready(w.connect.url, "/connectors"), needs=("kafka",)),
+            lambda w: _http_ready(w.connect.url, "/connectors"), needs=("kafka",), told=lambda w: w.kafka.bootstrap),
     Service("apicurio", lambda w: host_port(w.registry.url)[1], _apicurio_command,
-            lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info"), env=_apicurio_env),
+            lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info"), env=_apicurio_env,
+            told=lambda w: w.registry.url),
     Service("spark_master", lambda w: host_port(w.spark.master)[1],
             lambda w: _standalone(w, "master.Master", "--port", str(host_port(w.spark.master)[1]), "--webui-port",
-                                  str(w.stack.port_base + 10)),
-            lambda w: _json_page(w.stack.port_base + 10)["status"] == "ALIVE", env=_spark_env),
+                                  str(_master_ui(w))),
+            lambda w: _json_page(_master_ui(w))["status"] == "ALIVE", env=_spark_env,
+            also=lambda w: (_master_ui(w),)),
     _worker(1),
     _worker(2),
-    Service("spark", lambda w: host_port(w.spark.url)[1], _spark_command, _spark_ready, env=_spark_env),
+    Service("spark", lambda w: host_port(w.spark.url)[1], _spark_command, _spark_ready, env=_spark_env,
+            told=_spark_told),
 )}
 
 
@@ -309,4 +328,4 @@ def wanted(world: World) -> List[str]:
 
 def make_secrets() -> None:
     """Make this instance's passwords at first start."""
-    secrets.ensure(["postgres.admin", "postgres.replication"])
+    secrets.ensure(SECRETS)

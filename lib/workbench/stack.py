@@ -1,7 +1,7 @@
 """The stack as verbs: up, need, down, status, restart.
 
-In an embedded world the services are ours to start and stop. In any other world the same verbs look whether the
-services can be reached, and start nothing.
+In an embedded world the services are ours to start and stop; one that was started for another world or on other ports
+is started anew. In any other world the same verbs look whether the services can be reached, and start nothing.
 """
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, ContextManager, List, Optional
+from typing import Callable, ContextManager, Iterator, List, Optional
 
 import psutil
 
-from . import process, services
+from . import process, secrets, services
 from .errors import StackError, nearest
-from .params import World, host_port, state_dir
+from .params import World, flatten, host_port, state_dir
 from .process import Status
 from .services import SERVICES
 from .wait import alone
+
+# Clients of Kafka and PostgreSQL stop before these
+WAVES = (("spark", "connect", "apicurio"), ("spark_worker_1", "spark_worker_2"), ("spark_master", "kafka", "postgres"))
+# What there is a back end for. Spark that exists is the notebook's own session: nothing to start or to reach.
+BACK_ENDS = {"kafka.security_protocol": ("PLAINTEXT", "SSL"), "connect.kind": ("rest",), "registry.kind": ("apicurio",),
+             "spark.kind": ("connect", "existing"), "query.kind": ("spark",)}
 
 
 def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], None] = lambda text: None) -> List[Status]:
@@ -48,10 +54,14 @@ def _start(world: World, chosen: List[str], say: Callable[[str], None] = lambda 
     """Start these services side by side (the caller holds the lock)."""
     services.make_secrets()
     begun = time.monotonic()
+    old = [n for n in chosen if process.outdated(SERVICES[n], world)]
+    for _ in _stop(old):  # all of them before the first starts: one may hold the port that another is to have
+        pass
 
     def bring(name: str) -> None:
         how = process.start(SERVICES[name], world)
-        say(f"{name:<15} {how:<8} {time.monotonic() - begun:5.1f} s")
+        how = "restarted" if name in old else how
+        say(f"{name:<15} {how:<9} {time.monotonic() - begun:5.1f} s")
 
     # needs are for need(): everything starts at once, as Connect retries until Kafka is there and loads meanwhile
     with ThreadPoolExecutor(len(chosen)) as pool:
@@ -62,10 +72,21 @@ def _start(world: World, chosen: List[str], say: Callable[[str], None] = lambda 
 
 
 def need(world: World, *names: str) -> None:
-    """Make sure that these services answer, starting them where they do not. What a notebook calls first."""
+    """Make sure that these services answer for this world, starting them where they do not. What a notebook calls
+    first; it prints a line for each service that is restarted.
+
+    Raises:
+        ParamsError: the environment gives a password that is not the instance's.
+        StackError: a service cannot be started or reached, or the world names what is not there yet.
+    """
     if world.stack.embedded:
+        secrets.check(services.SECRETS)
         chosen = _closure(world, list(names))
-        missing = [n for n in chosen if not process.own(n) or not process.answers(SERVICES[n], world)]
+        old = [n for n in chosen if process.outdated(SERVICES[n], world)]
+        missing = [n for n in chosen
+                   if n in old or not process.own(n) or not process.answers(SERVICES[n], world)]
+        for name in old:
+            print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
         if missing:
             up(world, missing)
     else:
@@ -75,16 +96,18 @@ def need(world: World, *names: str) -> None:
 def down(say: Callable[[str], None] = lambda text: None) -> List[str]:
     """Stop every service of this instance, clients of Kafka and PostgreSQL first; return the names of those stopped."""
     stopped: List[str] = []
-    waves = (["spark", "connect", "apicurio"], ["spark_worker_1", "spark_worker_2"],
-             ["spark_master", "kafka", "postgres"])
     with _one_at_a_time():
-        for wave in waves:
-            with ThreadPoolExecutor(len(wave)) as pool:
-                for name, was in zip(wave, pool.map(lambda n: process.stop(SERVICES[n]), wave)):
-                    if was:
-                        stopped.append(name)
-                        say(f"{name} stopped")
+        for name in _stop(list(SERVICES)):
+            stopped.append(name)
+            say(f"{name} stopped")
     return stopped
+
+
+def _stop(names: List[str]) -> Iterator[str]:
+    """Stop these services wave by wave, and yield the names of those that there was something of to stop."""
+    for wave in ([n for n in w if n in names] for w in WAVES):
+        with ThreadPoolExecutor(len(wave) or 1) as pool:
+            yield from (n for n, was in zip(wave, pool.map(lambda n: process.stop(SERVICES[n]), wave)) if was)
 
 
 def restart(world: World, name: str) -> None:
@@ -126,7 +149,25 @@ def _closure(world: World, names: List[str]) -> List[str]:
     return out
 
 
+def lacking(world: World) -> List[str]:
+    """Return `key = value` of everything in a world that there is no back end for yet; opens no connection."""
+    given = dict(flatten(world))
+    return [f"{key} = {given[key]}" for key, there in BACK_ENDS.items() if given[key] not in there]
+
+
+def _refuse_lacking(world: World) -> None:
+    missing = lacking(world)
+    if missing:
+        raise StackError(
+            f"world '{world.name}' is not there yet: no back end for {', '.join(missing)}", where=world.file,
+            expected="; ".join(f"{key}: {' or '.join(BACK_ENDS[key])}" for key in (m.split(" = ")[0] for m in missing)),
+            next_step="choose world local or cluster, or put these values into a params file of your own",
+        )
+
+
 def _reach(world: World, names: Optional[List[str]]) -> List[Status]:
+    if names != ["postgres"]:  # a source database alone can be loaded in every world
+        _refuse_lacking(world)
     found = [_look(world, n) for n in names or ["postgres", "kafka", "connect", "spark"]]
     lost = [s for s in found if s.state != "up"]
     if lost:
@@ -140,7 +181,15 @@ def _reach(world: World, names: Optional[List[str]]) -> List[Status]:
 
 def _look(world: World, name: str) -> Status:
     addresses = {"postgres": f"{world.postgres.host}:{world.postgres.port}", "connect": world.connect.url,
-                 "kafka": world.kafka.bootstrap.split(",")[0], "spark": world.spark.url}
+                 "kafka": world.kafka.bootstrap.split(",")[0], "spark": world.spark.url,
+                 "apicurio": world.registry.url}
+    if name not in addresses:
+        raise StackError(f"there is no service '{name}' in world '{world.name}'", expected=nearest(name, addresses))
+    if name == "spark" and world.spark.kind == "existing":
+        return Status(name, "up", 0, detail="the session of the notebook")
+    missing = [m for m in lacking(world) if m.startswith(f"{name}.")]
+    if missing:
+        return Status(name, "unreachable", 0, detail=f"no back end for {', '.join(missing)}")
     try:
         host, port = host_port(addresses[name])
         socket.create_connection((host, port), timeout=3).close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
-from workbench import params, process, secrets, sources, stack
+from workbench import params, process, secrets, services, sources, stack
 from workbench.process import MARK
 from workbench.spark import session
 from workbench.wait import wait_until
@@ -60,7 +60,7 @@ def busy(world):
 @pytest.fixture
 def passwords(busy):
     found = secrets.read(secrets.secrets_file())
-    assert len(found) >= 3 and all(len(v) >= 24 for v in found.values())
+    assert set(found) == set(services.SECRETS) and all(len(v) >= 24 for v in found.values())
     return found
 
 

@@ -1,4 +1,5 @@
 """The doctor names every problem at once, each with its fix, and starts nothing."""
+import json
 import os
 import socket
 import subprocess
@@ -113,8 +114,31 @@ def test_a_held_port_is_a_problem_and_our_own_service_is_not(world, monkeypatch)
         taken.listen()
         found = seen(world, "port")
         assert found.level == "problem" and found.subject == "port 27700 (postgres)" and str(os.getpid()) in found.seen
-        monkeypatch.setattr(process, "own", lambda name: object())
+        note_as_ours("postgres", 27700)
         assert seen(world, "port").level == "ok"
+
+
+def note_as_ours(name, *ports):
+    """Write the pid file of a service whose process is this one."""
+    file = process._pid_file(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    born = process._born(psutil.Process())
+    file.write_text(json.dumps({"pid": os.getpid(), "born": born, "port": ports[0], "ports": ports}))
+
+
+@pytest.mark.parametrize(("name", "port", "owner"), [
+    ("local", 27702, "kafka"), ("cluster", 27709, "spark_master"), ("cluster", 27710, "spark_master"),
+    ("cluster", 27711, "spark_worker_1"), ("cluster", 27712, "spark_worker_2"), ("local", 27704, "apicurio")])
+def test_every_port_that_a_service_listens_on_is_looked_at(world, monkeypatch, name, port, owner):
+    monkeypatch.setattr(process, "holder", lambda p: "pid 7: nc -l" if p == port else None)
+    bad = doctor.problems(doctor.examine(params.load(name)))
+    assert [f.subject for f in bad] == [f"port {port} ({owner})"]
+
+
+def test_the_port_of_a_service_that_runs_on_another_one_is_looked_at(world, monkeypatch):
+    note_as_ours("postgres", 27600)
+    monkeypatch.setattr(process, "holder", lambda p: "pid 7: nc -l" if p == 27700 else None)
+    assert seen(world, "port").subject == "port 27700 (postgres)"
 
 
 def test_a_wrong_java_home_is_said_and_passed_over(world, monkeypatch, tmp_path):
@@ -130,7 +154,12 @@ def test_root_without_a_way_to_another_user(world, monkeypatch):
 
 
 def test_a_world_of_others_services_is_not_asked_for_java_or_ports(world):
-    assert {f.subject for f in doctor.examine(params.load("aws"))} == REACHED
+    assert {f.subject for f in doctor.examine(params.load("aws"))} == {*REACHED, "world aws"}
+
+
+def test_a_world_without_back_ends_is_a_problem(world):
+    found = next(f for f in doctor.problems(doctor.examine(params.load("aws"))))
+    assert found.subject == "world aws" and "connect.kind = msk" in found.seen and "params/aws.yaml" in found.fix
 
 
 def test_system(world, monkeypatch):

@@ -48,6 +48,8 @@ def test_the_three_worlds_are_there():
     ("  port: ${port:0}", "  port: '5432'", ["postgres.port is '5432' (str)", "type int"]),
     ("embedded: true", "embedded: 1", ["stack.embedded is 1 (int)", "type bool"]),
     ("workers: 0", "workers: true", ["spark.workers is True (bool)", "type int"]),
+    ("workers: 0", "workers: 3", ["spark.workers is 3", "mine.yaml: spark.workers", "valid: 0, 1, 2"]),
+    ("workers: 0", "workers: -1", ["spark.workers is -1", "valid: 0, 1, 2"]),
     ("region: \"\"", "region:", ["region is empty", "type str"]),
     ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
     ("port_base: 21400", "port_base: 80", ["port base is 80", "stack.port_base", "1024 to 65500"]),

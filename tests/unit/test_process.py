@@ -6,10 +6,11 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from dataclasses import fields, is_dataclass, replace
 
 import psutil
 import pytest
-from workbench import params, process
+from workbench import artifacts, params, process, services, stack
 from workbench.errors import StackError
 from workbench.process import Service
 from workbench.wait import wait_until
@@ -180,6 +181,140 @@ def test_a_changed_clock_does_not_make_our_own_a_stranger(make):
     process.start(web, WORLD)
     note(started=0.0)
     assert process.own("web") is not None and process.start(web, WORLD) == "reused"
+
+
+# ---- one that was started for another world or on other ports
+
+def test_another_world_or_port_restarts_it_and_the_same_does_not(make):
+    web = make()
+    process.start(web, WORLD)
+    first = process.own("web").pid
+    assert not process.outdated(web, WORLD) and process.held() == {web.port(WORLD)}
+    other = replace(web, told=lambda w: "local[2]")
+    assert process.outdated(other, WORLD)
+    assert process.start(other, WORLD) == "restarted" and gone(first)
+    assert process.start(other, WORLD) == "reused"
+    moved = make()
+    assert process.outdated(moved, WORLD) and process.start(moved, WORLD) == "restarted"
+    assert process.holder(other.port(WORLD)) is None and process.held() == {moved.port(WORLD)}
+
+
+def test_status_says_that_it_is_outdated_and_where_it_listens(make):
+    web, moved = make(), make()
+    process.start(web, WORLD)
+    seen = process.status(moved, params.load("local"))
+    assert (seen.state, seen.port) == ("outdated", web.port(WORLD)) and "workbench up" in seen.detail
+
+
+def test_a_pid_file_without_a_fingerprint_is_outdated(make):
+    web = make()
+    process.start(web, WORLD)
+    note(told=None)
+    assert process.outdated(web, WORLD)
+
+
+def test_every_port_that_it_listens_on_is_looked_at_before_it_starts(make):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        second = taken.getsockname()[1]
+        with pytest.raises(StackError, match=f"web cannot start: port {second} is taken"):
+            process.start(replace(make(), also=lambda w: (second,)), WORLD)
+    assert process.own("web") is None
+
+
+def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
+    web, world, lines = make(), params.load("local"), []
+    monkeypatch.setattr(stack, "SERVICES", {"web": replace(web, told=lambda w: w.spark.master)})
+    monkeypatch.setattr(stack, "WAVES", (("web",),))
+    stack.need(world, "web")
+    first = process.own("web").pid
+    stack.need(world, "web")
+    assert process.own("web").pid == first and capsys.readouterr().out == ""
+    other = replace(world, name="cluster", spark=replace(world.spark, master="spark://h:1"))
+    stack.need(other, "web")
+    second = process.own("web").pid
+    assert second != first and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
+    assert stack.up(world, ["web"], say=lines.append)[0].state == "up" and process.own("web").pid != second
+    assert lines[0].startswith("web") and " restarted " in lines[0]
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A function that gives everything a service is started with for a world: command, environment, configuration."""
+    monkeypatch.setattr(params, "VAR", tmp_path)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "a-runner.jar").touch()
+    for name, made in (("jars", lambda s: [tmp_path / "a.jar"]), ("java_home", lambda: tmp_path),
+                       ("package", lambda n: tmp_path / n), ("unpacked", lambda n: tmp_path / "app")):
+        monkeypatch.setattr(artifacts, name, made)
+
+    def everything(service, world):
+        command = service.command(world)
+        conf = {f.name: f.read_text() for f in (params.state_dir() / "conf").glob("*")}
+        named = {name: text for name, text in conf.items() if name in " ".join(command)}
+        return str((command, service.env(world), named))
+
+    return everything
+
+
+def variants(value):
+    """Copies of a world (or part of one) with one value changed."""
+    for f in fields(value):
+        now = getattr(value, f.name)
+        if is_dataclass(now) and not isinstance(now, params.Secret):
+            yield from (replace(value, **{f.name: v}) for v in variants(now))
+        elif isinstance(now, (int, str)) and f.name not in ("file", "name", "describe"):
+            changed = now + 1 if isinstance(now, int) else now + "0"
+            yield replace(value, **{f.name: changed})
+
+
+@pytest.mark.parametrize("name", list(services.SERVICES))
+def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
+    """`told` is a second hand at `command`: this keeps the two together, for every value of a params file."""
+    service, world = services.SERVICES[name], params.load("cluster")
+    before = written(service, world), process._fingerprint(service, world)
+    changed = 0
+    for other in variants(world):
+        now = written(service, other), process._fingerprint(service, other)
+        assert (now[0] == before[0]) == (now[1] == before[1]), other
+        changed += now[0] != before[0]
+    assert changed
+
+
+def test_only_spark_restarts_between_local_and_cluster_and_nothing_is_written(written, tmp_path):
+    local, cluster = params.load("local"), params.load("cluster")
+    same = {n for n in services.wanted(local)
+            if process._fingerprint(services.SERVICES[n], local) == process._fingerprint(services.SERVICES[n], cluster)}
+    assert same == {"postgres", "kafka", "connect"} and not params.state_dir().exists()
+
+
+# ---- worlds whose services are not ours
+
+@pytest.mark.parametrize("names", [
+    None, ["postgres", "kafka", "connect", "spark"], ["postgres", "kafka", "connect"], ["spark"], ["apicurio"]])
+def test_a_world_without_back_ends_says_what_is_not_there_before_any_socket(monkeypatch, names):
+    monkeypatch.setattr(socket, "create_connection", lambda *a, **k: pytest.fail("a socket was opened"))
+    aws = params.load("aws")
+    for call in [lambda: stack.up(aws, names)] + ([lambda: stack.need(aws, *names)] if names else []):
+        with pytest.raises(StackError, match="world 'aws' is not there yet") as error:
+            call()
+        said = str(error.value)
+        for missing in ("connect.kind = msk", "registry.kind = glue", "query.kind = athena", "params/aws.yaml",
+                        "kafka.security_protocol = SASL_SSL"):
+            assert missing in said
+        assert "network path" not in said
+
+
+def test_the_source_database_of_such_a_world_can_be_reached(monkeypatch):
+    with socket.socket() as there:
+        there.bind(("127.0.0.1", 0))
+        there.listen()
+        aws = params.load("aws")
+        near = replace(aws.postgres, host="127.0.0.1", port=there.getsockname()[1])
+        stack.need(replace(aws, postgres=near), "postgres")
+    with pytest.raises(StackError, match="(?s)postgres cannot be reached.*network path"):
+        stack.need(replace(aws, postgres=near), "postgres")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x", "born": 1}', '{"pid": 1, "born": null}'])

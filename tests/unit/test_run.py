@@ -87,8 +87,6 @@ def test_unknown_world_and_parameter(project):
         quietly(parameters={"scale": "many"})
     with pytest.raises(ParamsError, match="--world"):
         quietly(parameters={"world": "aws"})
-    with pytest.raises(ParamsError, match="no run to resume"):
-        quietly(resume=True)
     assert not (project / "runs").exists()
 
 
@@ -151,11 +149,46 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     with pytest.raises(ParamsError, match="had other parameters"):
         quietly(resume=True, parameters={"scale": 4})
     flag.touch()
-    again = quietly(resume=True)
+    monkeypatch.setattr(run, "_commit", lambda: "abc1234")
+    capsys.readouterr()
+    again = run.run(resume=True)
+    assert "of commit unknown, this is abc1234" in capsys.readouterr().out
     assert (again.folder, again.status, again.exit_code) == (result.folder, "passed", 0)
     record = json.loads((again.folder / "run.json").read_text())
     assert record["notebooks"][0]["seconds"] == entries["11_a"]["seconds"]  # was not run a second time
     assert [e["status"] for e in record["notebooks"]] == ["passed"] * 4
+
+
+def earlier(project, name, status, commit="abc1234"):
+    """Write the record of a run of notebook 11_a, newer than the ones before."""
+    file = project / "runs" / name / "run.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({
+        "world": "local", "status": status, "parameters": {}, "commit": commit,
+        "notebooks": [{"path": "10_outbox/11_a.ipynb", "status": status}]}))
+    os.utime(file, (time.time(), 1e9 + len(list((project / "runs").iterdir()))))
+    return file.parent
+
+
+def test_only_a_run_that_did_not_pass_is_resumed(project, monkeypatch):
+    monkeypatch.setattr(run, "_commit", lambda: "abc1234")
+    paths, said = [write(project, "10_outbox/11_a.ipynb")], []
+    assert run._earlier(paths, "local", {}, said.append) is None and "no run of these notebooks" in said[0]
+    broken = earlier(project, "1-local", "failed")
+    earlier(project, "2-local", "passed")
+    said.clear()
+    assert run._earlier(paths, "local", {}, said.append)[0] == broken and said == []
+    monkeypatch.setattr(run, "_commit", lambda: "def5678")
+    run._earlier(paths, "local", {}, said.append)
+    assert "of commit abc1234, this is def5678" in said[0]
+
+
+def test_resume_after_a_green_run_runs_everything(project, capsys):
+    write(project, "10_outbox/11_a.ipynb", "1 + 1")
+    green = earlier(project, "1-local", "passed")
+    result = run.run(resume=True)
+    assert result.folder != green and result.status == "passed" and result.notebooks[0]["cells"]
+    assert "did not pass: running all of them" in capsys.readouterr().out
 
 
 def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):

@@ -2,7 +2,7 @@
 import stat
 
 import pytest
-from workbench import params, secrets
+from workbench import params, secrets, services, stack
 from workbench.errors import ParamsError
 from workbench.secrets import Secret
 
@@ -22,12 +22,61 @@ def test_made_once_and_readable_by_us_only():
     assert not list(path.parent.glob("*.new"))
 
 
-def test_the_environment_goes_before_the_file(monkeypatch):
-    secrets.ensure(["a.b"])
+def test_the_passwords_of_an_instance_are_those_it_names():
+    services.make_secrets()
+    assert set(secrets.read(secrets.secrets_file())) == set(services.SECRETS)
+
+
+def test_the_environment_gives_what_the_file_has_not(monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_A_B", "from outside")
     assert Secret("a.b").reveal() == "from outside"
     secrets.ensure(["a.b", "c"])
     assert secrets.read(secrets.secrets_file())["a.b"] == "from outside", "Kafka Connect reads the file"
+    secrets.ensure(["a.b"])
+    monkeypatch.delenv("WORKBENCH_SECRET_A_B")
+    secrets.ensure(["a.b"])
+    assert Secret("a.b").reveal() == "from outside"
+
+
+def test_another_value_in_the_environment_is_refused_and_the_file_stays(monkeypatch):
+    services.make_secrets()
+    before = secrets.read(secrets.secrets_file())
+    monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-outside")
+    for call in (services.make_secrets, lambda: stack.need(params.load("local"), "kafka")):
+        with pytest.raises(ParamsError, match="WORKBENCH_SECRET_POSTGRES_ADMIN is not the password") as error:
+            call()
+        said = str(error.value)
+        assert str(secrets.secrets_file()) in said and "unset" in said and "workbench clean" in said
+        assert "canary" not in said and before["postgres.admin"] not in said
+    assert secrets.read(secrets.secrets_file()) == before
+
+
+ODD = [r"a\b\n\u0041", " two  spaces ", "#!=:", "pässword ☃ 😀", "\\", "a=b", "\"'${x}"]
+
+
+def test_odd_passwords_come_back_as_they_were(monkeypatch):
+    for n, text in enumerate(ODD):
+        monkeypatch.setenv(f"WORKBENCH_SECRET_S{n}", text)
+    found = secrets.read(secrets.ensure([f"s{n}" for n in range(len(ODD))]))
+    assert [found[f"s{n}"] for n in range(len(ODD))] == ODD
+    text = secrets.secrets_file().read_text(encoding="utf-8")
+    assert text.isascii() and r"s0=a\u005cb" in text and "s1=\\u0020two" in text, "Java would read something else"
+    secrets.ensure(["other"])
+    assert {**secrets.read(secrets.secrets_file()), "other": ""} == {**found, "other": ""}
+
+
+def test_the_escapes_of_java_properties_are_read_as_java_reads_them(folder):
+    path = folder / "x.properties"
+    path.write_text("a=x\\\\y\\tz\\u00E4\\:\n")
+    assert secrets.read(path) == {"a": "x\\y\tzä:"}
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "tab\t", "byte \udc80"])
+def test_a_password_that_no_file_can_hold_is_refused(monkeypatch, text):
+    monkeypatch.setenv("WORKBENCH_SECRET_A_B", text)
+    with pytest.raises(ParamsError, match="WORKBENCH_SECRET_A_B holds a line break") as error:
+        secrets.ensure(["a.b"])
+    assert text not in str(error.value) and not secrets.secrets_file().exists()
 
 
 def test_a_secret_that_is_nowhere_says_where_to_put_it():
