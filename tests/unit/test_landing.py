@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from workbench import changes, files, landing, landing_write
+from workbench import changes, connect, files, landing, landing_write, outbox, sources
 from workbench.errors import ConnectorError, LakeError
 
 KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
@@ -216,3 +216,33 @@ def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp
     assert removed == [f"file:{tmp_path}/{place}" for place in (
         "checkpoints/landing/cdc-events", "landing/cdc-events", "dead_letters/landing/cdc-events",
         "checkpoints/landing/cdc-events.topic-id")]
+
+
+# --- what the outbox walkthrough reads of it -------------------------------------------------------------------------
+
+def land(world, name, *lines):
+    files.write_text(f"{outbox.landing_folder(world)}/a=1/{name}", "\n".join(lines))
+
+
+def test_landed_lines_end_at_a_line_feed_only_and_come_in_the_order_of_the_log(world):
+    text = "x\u2028y\u2029\x85z"  # JSON holds these as they are; str.splitlines() would end a line at each
+    land(world, "t-0-1.json", json.dumps({"__lsn": 2, "a": text}, ensure_ascii=False), '{"__lsn": 3}', "")
+    land(world, "t-0-0.json", '{"__lsn": 1}')  # a writer that ends the file without a line feed
+    land(world, "t-0-9.json", "")
+    assert sorted(outbox.landed_files(world)["records"]) == [0, 1, 2]
+    rows = outbox.landed_rows(world)
+    assert list(rows["__lsn"]) == [1, 2, 3] and rows["a"][1] == text
+
+
+def test_a_line_that_is_not_json_is_named_by_its_file(world):
+    land(world, "broken.json", '{"__lsn": 1}', '{"order_id": 10248, ', "")
+    with pytest.raises(LakeError, match=r"(?s)not JSON.*/a=1/broken.json, line 2"):
+        outbox.landed_rows(world)
+
+
+def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
+    monkeypatch.setattr(connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"])
+    slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
+    monkeypatch.setattr(sources, "slots", lambda _: slots)
+    assert outbox.connectors_left(world) == [outbox.ENVELOPE]
+    assert outbox.slots_left(world) == ["my_msk_outbox"]
