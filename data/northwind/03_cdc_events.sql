@@ -58,8 +58,15 @@ LEFT JOIN (
 
 -- Every column is written anew on each change, order_items and products too. So PostgreSQL logs them in full; a value it
 -- stores out of line and believes unchanged would reach Debezium as a placeholder.
+--
+-- The order's row is locked first, by a statement of its own. Of two transactions that each add a detail to one order,
+-- the second would otherwise read the details as they were before the first committed, wait only when it writes, and
+-- then write the outbox row without the first one's item. So it waits before it reads: in READ COMMITTED the next
+-- statement sees what was committed meanwhile; in the stricter levels PostgreSQL refuses the second transaction.
+-- (A row lock, not an advisory one for each order: those are held in memory, and one UPDATE of 16,000 orders fills it.)
 CREATE FUNCTION rebuild_cdc_event(wanted integer) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
+    PERFORM FROM orders WHERE order_id = wanted FOR NO KEY UPDATE;
     INSERT INTO cdc_events SELECT * FROM order_documents WHERE order_id = wanted
     ON CONFLICT (order_id) DO UPDATE SET
         customer_id = EXCLUDED.customer_id, employee_id = EXCLUDED.employee_id, order_date = EXCLUDED.order_date,

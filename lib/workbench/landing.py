@@ -6,15 +6,18 @@ is done again after a crash (Spark repeats the very same offsets) writes the sam
 """
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, List, Tuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ContextManager, Dict, List, Tuple
 
 from . import files, landing_write
 from .changes import topic_id
 from .errors import ConnectorError, LakeError, nearest
 from .ingest import DEAD_LETTER, cause
-from .wait import wait_until
+from .params import local_path
+from .wait import alone, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +42,7 @@ FLAWS = {
                      "published walkthrough has this flaw: Connect ignores it and takes the envelope off all the same",
 }
 TOPIC_ID = ".topic-id"  # file beside the checkpoint; Spark's own progress knows a topic by its name only
+COUNTS = ("records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
 FLUSHES = {"WITH_FLUSH_INTERVAL": "flush_seconds", "WITH_FLUSH_COUNT": "flush_count"}
 
 
@@ -80,33 +84,69 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str
         batch: most messages in one batch; bounds the memory of a task.
 
     Raises:
-        ConnectorError: the config cannot be honoured. LakeError: a batch failed, the next run does it again; or the
-            topic was made anew since the last run.
+        ConnectorError: the config cannot be honoured. LakeError: a batch failed, the next run does it again; the topic
+            was made anew since the last run; another landing into the same folder is going on; or `timeout` is over.
     """
     if until != "available":
         raise LakeError(f"until is {until!r}", where="landing.run", expected="'available'",
                         next_step="run it again whenever there is more to land")
-    from pyspark.sql import functions as F
-
     sink = parse(config)
-    same_topic(world, sink)
-    counts = [n for n in Landed.__dataclass_fields__ if n not in ("messages", "batches")]
-    sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in counts]
-    messages = (
+    with _alone(world, sink):
+        same_topic(world, sink)
+        query = _start(spark, world, sink, batch)
+        reports = _finish(query, sink, checkpoint(world, sink), timeout)
+    values = [v for v in (observed(p, "landing") for p in reports) if v]
+    total = {n: sum(v[n] for v in values) for n in COUNTS}
+    return Landed(messages=total["records"] + total["tombstones"] + total["dead_letters"], batches=len(values), **total)
+
+
+def _alone(world: World, sink: Sink) -> ContextManager[None]:
+    """Of two landings of one topic, Spark would stop the first when the second starts, and that one would take its end
+    for the end of the topic. On one machine a lock file keeps them apart; a lake in S3 has no such file, and needs one
+    scheduled job for a topic."""
+    place = local_path(checkpoint(world, sink))
+    if place is None:
+        return contextlib.nullcontext()
+    lock = Path(f"{place}.lock")
+    return alone(lock, lambda pid: LakeError(
+        f"another landing of {sink.topic} is going on", where=f"process {pid} holds {lock}",
+        next_step="wait until it is done; what it lands need not be landed again"))
+
+
+def _messages(spark: SparkSession, world: World, sink: Sink, batch: int) -> DataFrame:
+    """The topic as a stream, in batches of so many messages."""
+    return (
         spark.readStream.format("kafka").option("kafka.bootstrap.servers", world.kafka.bootstrap)
         .option("kafka.security.protocol", world.kafka.security_protocol).option("subscribe", sink.topic)
+        # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
+        .option("kafka.isolation.level", "read_committed")
         .option("startingOffsets", "earliest").option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", str(batch)).load()
-    ).select(
+    )
+
+
+def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
+    """Start the stream that lands what is there now; return its query."""
+    from pyspark.sql import functions as F
+
+    messages = _messages(spark, world, sink, batch).select(
         "topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"), "value")
     write = landing_write.task(f"{world.lake.landing}/{sink.prefix}", dead_letters_path(world, sink),
                                sink.fields, sink.flush_count, sink.envelope)
-    place = checkpoint(world, sink)
+    sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS]
     # the noop sink: the task has written already, only the counts come out
-    query = (
-        messages.mapInPandas(write, ", ".join(f"{n} long" for n in counts)).observe("landing", *sums)
-        .writeStream.format("noop").option("checkpointLocation", place).trigger(availableNow=True).start()
+    return (
+        messages.mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS)).observe("landing", *sums)
+        .writeStream.format("noop").option("checkpointLocation", checkpoint(world, sink)).trigger(availableNow=True)
+        .start()
     )
+
+
+def _finish(query: Any, sink: Sink, place: str, timeout: float) -> List[dict]:
+    """Wait until the query has ended; return its progress reports. Stops it when waiting ends before that.
+
+    Raises: LakeError: after `timeout`; Spark died; or a batch failed.
+    """
     seen: Dict[int, dict] = {}
     lost: List[str] = []
 
@@ -118,8 +158,14 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str
             lost.append(cause(str(e)))
         return bool(lost) or not active
 
-    wait_until(ended, f"the landing of {sink.topic}", timeout=timeout, every=0.05, error=LakeError,
-               next_step="run it again: it goes on where the last finished batch ended")
+    over = False
+    try:
+        over = wait_until(ended, f"the landing of {sink.topic}", timeout=timeout, every=0.05, error=LakeError,
+                          next_step="run it again: it goes on where the last finished batch ended")
+    finally:
+        if not over:  # nobody waits for it any more, and the next landing may begin: this one must not go on
+            with contextlib.suppress(Exception):  # the error that is on its way says more
+                query.stop()
     if lost:
         raise LakeError(f"Spark was lost while it landed: {lost[0]}", where=f"{sink.topic}, checkpoint {place}",
                         next_step="run the notebook's set-up cell, then the landing again; nothing is landed twice")
@@ -127,9 +173,7 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str
     if error:
         raise LakeError(f"a batch was not landed: {cause(str(error))}", where=f"{sink.topic}, checkpoint {place}",
                         next_step="mend the cause and run the landing again; nothing is landed twice")
-    values = [v for v in (observed(p, "landing") for p in seen.values()) if v]
-    total = {n: sum(v[n] for v in values) for n in counts}
-    return Landed(messages=total["records"] + total["tombstones"] + total["dead_letters"], batches=len(values), **total)
+    return list(seen.values())
 
 
 def observed(report: dict, name: str) -> Dict[str, int]:
@@ -141,7 +185,11 @@ def observed(report: dict, name: str) -> Dict[str, int]:
 
 
 def parse(config: Dict[str, str]) -> Sink:
-    """Read the sink connector's JSON. Raises ConnectorError naming any setting that this job does not honour."""
+    """Read the sink connector's JSON. Raises ConnectorError naming any setting that this job does not honour.
+
+    One setting is understood and changes nothing, WITH_FLUSH_INTERVAL: one run is one flush, so nothing waits longer
+    than a run. What the settings in NOT_NEEDED say does not concern this job.
+    """
     where = str(config.get("name", "the S3 sink's JSON"))
     if config.get("connector.class") != SINK:
         raise ConnectorError(f"connector.class is {config.get('connector.class')!r}", where=where, expected=SINK)
@@ -230,8 +278,16 @@ def dead_letters(spark: SparkSession, world: World, config: Dict[str, str]) -> D
 
 
 def drop(world: World, config: Dict[str, str]) -> None:
-    """Start clean: remove the landed objects, the progress and the dead letters."""
+    """Start clean: remove the progress, the landed objects and the dead letters.
+
+    Raises: LakeError: a landing of this topic is going on.
+    """
     sink = parse(config)
-    for place in (f"{world.lake.landing}/{sink.prefix}", checkpoint(world, sink), dead_letters_path(world, sink),
-                  f"{checkpoint(world, sink)}{TOPIC_ID}"):  # last: half a drop is still seen for what it is
-        files.remove(place)
+    progress = checkpoint(world, sink)
+    # The progress first. Killed after that, the next run lands everything again: objects that are left may then hold a
+    # message a second time, which the ingest tells by key and order. The other way round it would go on behind objects
+    # that are gone, and their messages would be lost. The topic's id last: a topic made anew meanwhile is still seen.
+    with _alone(world, sink):
+        for place in (progress, f"{world.lake.landing}/{sink.prefix}", dead_letters_path(world, sink),
+                      f"{progress}{TOPIC_ID}"):
+            files.remove(place)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, List
 
 import pandas
 
 from . import connect, files, hudi, landing, load, sources, topics
+from .errors import LakeError
 from .ingest import FIRST_LOAD
 from .params import ROOT, World
 from .spark import session
@@ -100,6 +101,16 @@ def tables_left(world: World) -> list:
     return [name for name in ("cdc_events", *EXPERIMENTS) if files.entries(f"{world.lake.tables}/{name}")]
 
 
+def connectors_left(world: World) -> list:
+    """Names of the connectors of this walkthrough that are deployed; others may run on the same Connect."""
+    return sorted({CONNECTOR, ENVELOPE} & set(connect.names(world)))
+
+
+def slots_left(world: World) -> list:
+    """Names of the replication slots of this world's connectors; others may have theirs in the same database."""
+    return [name for name in sources.slots(world)["slot_name"] if name.startswith(sources.slot_prefix(world))]
+
+
 def landing_folder(world: World) -> str:
     """Where the sink lands the messages: the prefix that its KCQL names, below the world's landing address."""
     return f"{world.lake.landing}/{PREFIX}"
@@ -141,13 +152,31 @@ def landed_files(world: World) -> pandas.DataFrame:
         places = [landing_folder(world) + i.path.partition(PREFIX)[2] for i in found]
         texts = [text or "" for text in pool.map(files.read_text, places)]
     return pandas.DataFrame({"folder": [i.path.rpartition("/")[0] for i in found], "file": [i.base_name for i in found],
-                             "records": [len(t.splitlines()) for t in texts], "text": texts})
+                             "records": [len(_lines(t)) for t in texts], "text": texts})
+
+
+def _lines(text: str) -> List[str]:
+    """The lines of a file of JSON lines. Not splitlines(): that ends a line at U+2028 and others, too, which JSON holds
+    as they are."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def landed_rows(world: World) -> pandas.DataFrame:
-    """Return the records of all landed files, read without Spark, in the order of the log."""
-    lines = [json.loads(line) for text in landed_files(world)["text"] for line in text.splitlines()]
-    return pandas.DataFrame(lines).sort_values("__lsn", ignore_index=True)
+    """Return the records of all landed files, read without Spark, in the order of the log.
+
+    Raises: LakeError: a line is not JSON, with its file.
+    """
+    rows = []
+    for landed in landed_files(world).itertuples():
+        for number, line in enumerate(_lines(landed.text), 1):
+            try:
+                rows.append(json.loads(line))
+            except ValueError as e:
+                raise LakeError(f"a line of a landed file is not JSON: {e}",
+                                where=f"{landed.folder}/{landed.file}, line {number}", expected="one JSON object",
+                                next_step="remove the file: the landing writes none like it") from None
+    return pandas.DataFrame(rows).sort_values("__lsn", ignore_index=True)
 
 
 def deleted(landed: pandas.DataFrame) -> set:

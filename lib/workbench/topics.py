@@ -21,8 +21,11 @@ COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
 
 
-def _settings(world: World, **more: Any) -> Dict[str, Any]:
-    """Client settings; the broker's absence is told by our own error, so the client's own lines on stderr are off."""
+def settings(world: World, **more: Any) -> Dict[str, Any]:
+    """Settings of a confluent_kafka client for the world's Kafka; `more` is added, or takes the place of one of them.
+
+    A broker's absence is told by our own error, so the client's own lines on stderr are off.
+    """
     return {
         "bootstrap.servers": world.kafka.bootstrap,
         "security.protocol": world.kafka.security_protocol,
@@ -31,10 +34,13 @@ def _settings(world: World, **more: Any) -> Dict[str, Any]:
     }
 
 
+_settings = settings  # the name it had; the stack tests' helpers still call it so
+
+
 def _partitions(world: World) -> Dict[str, List[int]]:
     """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
     try:
-        listed = AdminClient(_settings(world)).list_topics(timeout=TIMEOUT)
+        listed = AdminClient(settings(world)).list_topics(timeout=TIMEOUT)
     except KafkaException as e:
         raise StackError(
             f"Kafka does not answer: {e.args[0].str()}",
@@ -65,7 +71,7 @@ def names(world: World) -> List[str]:
 
 def _offsets(world: World, topic: str, spec: OffsetSpec, partitions: List[int]) -> Dict[int, int]:
     asked = {TopicPartition(topic, p): spec for p in partitions}
-    admin = AdminClient(_settings(world))  # in a variable: once it is collected, its futures never end
+    admin = AdminClient(settings(world))  # in a variable: once it is collected, its futures never end
     futures = admin.list_offsets(asked, request_timeout=TIMEOUT)
     return {tp.partition: future.result(TIMEOUT + 5).offset for tp, future in futures.items()}
 
@@ -137,7 +143,7 @@ def read(
     begins = _offsets(world, topic, OffsetSpec.earliest(), list(upto))
     start = {p: max((after or {}).get(p, 0), begin) for p, begin in begins.items()}
     consumer = Consumer(
-        _settings(
+        settings(
             world,
             **{
                 "group.id": "workbench-read",  # the client wants one; nothing joins or commits it
@@ -197,7 +203,7 @@ def produce(world: World, topic: str, key: Union[str, bytes, None], value: Union
     """
     _of(world, topic)
     refused: List[Any] = []
-    producer = Producer(_settings(world, **{"message.timeout.ms": TIMEOUT * 1000}))
+    producer = Producer(settings(world, **{"message.timeout.ms": TIMEOUT * 1000}))
     producer.produce(topic, key=key, value=value, on_delivery=lambda error, _: error and refused.append(error))
     left = producer.flush(TIMEOUT + 5)
     if refused or left:
@@ -211,7 +217,7 @@ def delete(world: World, *topics: str) -> None:
     there = [t for t in topics if t in _partitions(world)]
     if not there:
         return
-    admin = AdminClient(_settings(world))
+    admin = AdminClient(settings(world))
     for topic, future in admin.delete_topics(there, request_timeout=TIMEOUT).items():
         try:
             future.result(TIMEOUT + 5)

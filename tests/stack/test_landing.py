@@ -3,6 +3,7 @@ import json
 from dataclasses import asdict
 
 import pytest
+from confluent_kafka import Producer
 from lake_help import SCHEMA, change, new_table, new_topic, send
 from workbench import hudi, landing, params, topics
 from workbench.errors import LakeError
@@ -101,4 +102,36 @@ def test_a_batch_that_cannot_be_written_says_where(world, spark, sink):
     with pytest.raises(LakeError, match="(?s)a batch was not landed.*where:.*next:"):
         landing.run(spark, world, sink)
     root.unlink()
+    assert landing.run(spark, world, sink).records == 1
+
+
+def test_what_a_producer_takes_back_is_not_landed(world, spark, sink):
+    topic = sink["topics"]
+    producer = Producer(topics.settings(world, **{"transactional.id": topic}))
+    producer.init_transactions(20)
+    for number, end in ((1, producer.abort_transaction), (2, producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, key=str(number), value=json.dumps(change(number, 1)))
+        assert producer.flush(20) == 0, "in the log, or an abort would only take it out of the producer's own queue"
+        end(20)
+    assert landing.run(spark, world, sink).messages == 1
+    assert [json.loads(line)["id"] for lines in objects(world, sink).values() for line in lines] == [2]
+    assert landing.run(spark, world, sink) == landing.Landed()
+
+
+def test_a_landing_that_is_given_up_does_not_go_on_by_itself(world, spark, sink):
+    send(world, sink["topics"], *[change(i, 1) for i in range(5)])
+    with pytest.raises(LakeError, match="waited 0 s for the landing"):
+        landing.run(spark, world, sink, timeout=0)
+    assert not [query for query in spark.streams.active if query.isActive]
+    landing.run(spark, world, sink)
+    landed = [json.loads(line)["id"] for lines in objects(world, sink).values() for line in lines]
+    assert sorted(landed) == [0, 1, 2, 3, 4]
+
+
+def test_two_landings_at_once_are_refused(world, spark, sink):
+    send(world, sink["topics"], change(1, 1))
+    with landing._alone(world, landing.parse(sink)):
+        with pytest.raises(LakeError, match="(?s)another landing of .* is going on.*process"):
+            landing.run(spark, world, sink)
     assert landing.run(spark, world, sink).records == 1

@@ -6,12 +6,14 @@ import json
 import os
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 from psycopg import pq, sql
 from workbench import check, generate, load, params, sources
 from workbench.errors import SourceError
+from workbench.wait import wait_until
 
 CHANGES = load.DATA / "changes"
 
@@ -362,6 +364,51 @@ def test_works_with_any_search_path(loaded):
         c.execute("SET search_path TO public")
         c.execute("UPDATE datalake.orders SET freight = 1.005 WHERE order_id = 10248")
     assert sources.frame(loaded, "SELECT freight FROM cdc_events WHERE order_id = 10248")["freight"][0] in (1.0, 1.01)
+
+
+def add_in_two_transactions(world, level=psycopg.IsolationLevel.READ_COMMITTED):
+    """Add products 1 and 2 to the new order 20002, in transactions of which the second begins before the first ends.
+
+    Returns what the second one ended with: None, or psycopg's error.
+    """
+    detail = "INSERT INTO order_details VALUES (20002, %s, 1, 1, 0)"
+    sources.execute(world, "INSERT INTO orders (order_id, customer_id) VALUES (20002, 'RICSU')")
+    with ThreadPoolExecutor(1) as pool, sources.connect(world) as first, sources.connect(world) as second:
+        second.isolation_level = level
+        pid = second.info.backend_pid
+        with first.transaction():
+            first.execute(detail, [1])
+
+            def add():
+                with second.transaction():
+                    second.execute(detail, [2])
+
+            waiting = pool.submit(add)
+            wait_until(lambda: sources.frame(world, "SELECT cardinality(pg_blocking_pids(%s)) AS n", [pid])["n"][0],
+                       "the second transaction to wait for the first", timeout=20)
+        return waiting.exception(20)
+
+
+def products_of(world, order_id):
+    rows = sources.frame(world, "SELECT order_items FROM cdc_events WHERE order_id = %s", [order_id])
+    return [item["product_id"] for item in rows["order_items"][0]]
+
+
+def test_details_added_by_two_transactions_at_once_are_both_in_the_outbox(loaded):
+    assert add_in_two_transactions(loaded) is None
+    assert products_of(loaded, 20002) == [1, 2]
+
+
+def test_a_transaction_that_may_not_see_the_other_ones_detail_is_refused(loaded):
+    refused = add_in_two_transactions(loaded, psycopg.IsolationLevel.REPEATABLE_READ)
+    assert isinstance(refused, psycopg.errors.SerializationFailure)
+    assert products_of(loaded, 20002) == [1]
+
+
+def test_one_statement_may_change_more_orders_than_the_lock_table_holds(loaded):
+    sources.execute(loaded, """INSERT INTO orders (order_id, customer_id)
+        SELECT n, 'RICSU' FROM generate_series(100001, 116500) AS n""")
+    assert count(loaded, "cdc_events") == 829 + 16_500
 
 
 # --- publication, privileges, slots ----------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """The sink's JSON is understood whole or refused; what a task writes is named and escaped as it should be."""
 import base64
 import json
+from types import SimpleNamespace
 
 import pandas
 import pytest
-from workbench import changes, landing, landing_write
-from workbench.errors import ConnectorError
+from workbench import changes, connect, files, landing, landing_write, outbox, sources
+from workbench.errors import ConnectorError, LakeError
 
 KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
         "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
@@ -125,3 +126,123 @@ def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_n
     for path in ("/a=1/.t.json", "/a=1/_SUCCESS", "/_temporary/0/t.json", "/a=1/t.json.tmp", "/a=1/.t.json.crc"):
         assert changes.is_scratch(path)
     assert not changes.is_scratch("/_a=1/t-0-00000000000000000002.json")
+
+
+# --- one run ---------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def world(tmp_path):
+    lake = {name: f"file:{tmp_path}/{name}" for name in ("landing", "checkpoints", "dead_letters")}
+    return SimpleNamespace(lake=SimpleNamespace(**lake), connect=SimpleNamespace(topic_prefix="My-msk"),
+                           kafka=SimpleNamespace(bootstrap="b", security_protocol="p"))
+
+
+def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_path):
+    (tmp_path / "landing" / "cdc-events").mkdir(parents=True)
+    with landing._alone(world, landing.parse(GOOD)):
+        for busy in (lambda: landing.run(None, world, GOOD), lambda: landing.drop(world, GOOD)):
+            with pytest.raises(LakeError, match=r"(?s)another landing of msk.t.*process \d+ holds .*cdc-events.lock"):
+                busy()
+        assert (tmp_path / "landing" / "cdc-events").is_dir()
+        other = {**GOOD, "connect.s3.kcql": KCQL.replace(":cdc-events", ":mine")}
+        landing.drop(world, other)  # another folder is another landing
+    landing.drop(world, GOOD)
+    assert not (tmp_path / "landing" / "cdc-events").exists()
+
+
+def test_in_s3_there_is_no_lock_file(world):
+    world.lake.checkpoints = "s3a://lake/checkpoints"
+    sink = landing.parse(GOOD)
+    with landing._alone(world, sink), landing._alone(world, sink):
+        pass
+
+
+class Query:
+    """A streaming query that ends after so many looks at it; never with None."""
+
+    def __init__(self, looks=None, dies=False):
+        self.looks, self.dies, self.stopped = looks, dies, 0
+        self.recentProgress = [{"batchId": 0}, {"batchId": 1}]
+
+    @property
+    def isActive(self):
+        if self.dies:
+            raise ConnectionError("no such query")
+        self.looks = None if self.looks is None else self.looks - 1
+        return self.looks is None or self.looks > 0
+
+    def exception(self):
+        return None
+
+    def stop(self):
+        self.stopped += 1
+        raise ConnectionError("stopping fails, too, which must not hide why")
+
+
+def test_a_query_that_nobody_waits_for_any_more_is_stopped():
+    sink, endless, ended, dead = landing.parse(GOOD), Query(), Query(looks=2), Query(dies=True)
+    with pytest.raises(LakeError, match="waited 0.1 s for the landing of msk.t"):
+        landing._finish(endless, sink, "there", 0.1)
+    assert endless.stopped == 1
+    assert landing._finish(ended, sink, "there", 5) == ended.recentProgress and ended.stopped == 0
+    with pytest.raises(LakeError, match="Spark was lost while it landed: no such query"):
+        landing._finish(dead, sink, "there", 5)
+    assert dead.stopped == 0, "a Spark that is gone would be asked in vain"
+
+
+def test_only_what_a_producer_committed_is_read(world):
+    options = {}
+
+    class Reader:
+        def format(self, _name):
+            return self
+
+        def option(self, name, value):
+            options[name] = value
+            return self
+
+        def load(self):
+            return options
+
+    landing._messages(SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7)
+    assert options["kafka.isolation.level"] == "read_committed"
+    assert (options["subscribe"], options["maxOffsetsPerTrigger"]) == ("msk.t", "7")
+
+
+def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp_path, monkeypatch):
+    removed = []
+    monkeypatch.setattr(files, "remove", removed.append)
+    landing.drop(world, GOOD)
+    assert removed == [f"file:{tmp_path}/{place}" for place in (
+        "checkpoints/landing/cdc-events", "landing/cdc-events", "dead_letters/landing/cdc-events",
+        "checkpoints/landing/cdc-events.topic-id")]
+
+
+# --- what the outbox walkthrough reads of it -------------------------------------------------------------------------
+
+def land(world, name, *lines):
+    files.write_text(f"{outbox.landing_folder(world)}/a=1/{name}", "\n".join(lines))
+
+
+def test_landed_lines_end_at_a_line_feed_only_and_come_in_the_order_of_the_log(world):
+    text = "x\u2028y\u2029\x85z"  # JSON holds these as they are; str.splitlines() would end a line at each
+    land(world, "t-0-1.json", json.dumps({"__lsn": 2, "a": text}, ensure_ascii=False), '{"__lsn": 3}', "")
+    land(world, "t-0-0.json", '{"__lsn": 1}')  # a writer that ends the file without a line feed
+    land(world, "t-0-9.json", "")
+    assert sorted(outbox.landed_files(world)["records"]) == [0, 1, 2]
+    rows = outbox.landed_rows(world)
+    assert list(rows["__lsn"]) == [1, 2, 3] and rows["a"][1] == text
+
+
+def test_a_line_that_is_not_json_is_named_by_its_file(world):
+    land(world, "broken.json", '{"__lsn": 1}', '{"order_id": 10248, ', "")
+    with pytest.raises(LakeError, match=r"(?s)not JSON.*/a=1/broken.json, line 2"):
+        outbox.landed_rows(world)
+
+
+def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
+    monkeypatch.setattr(connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"])
+    slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
+    monkeypatch.setattr(sources, "slots", lambda _: slots)
+    assert outbox.connectors_left(world) == [outbox.ENVELOPE]
+    assert outbox.slots_left(world) == ["my_msk_outbox"]
