@@ -376,6 +376,28 @@ def test_the_other_wire_formats(bench, world, wire, path):
     assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
 
 
+@pytest.mark.parametrize("mode", ["EXCEPTION", "CORRECTED"])
+def test_a_row_that_hudi_cannot_write_is_not_lost_without_a_word(bench, spark, mode):
+    """Hudi's writer of rows leaves out what Spark refuses, here a day of another calendar, and commits the others."""
+    day = {"type": "int", "logicalType": "date"}
+    ids = bench.register(record("Value", id="int", part="string", __lsn="int", day=day))
+    bench.send(*[framed(ids.glob, v1(n, 1) + number(days)) for n, days in ((1, -719162), (2, 0))])
+    key = "spark.sql.parquet.datetimeRebaseModeInWrite"
+    was = spark.conf.get(key)
+    spark.conf.set(key, mode)
+    try:
+        if mode == "EXCEPTION":
+            with pytest.raises(LakeError, match="(?s)commit without 1 of its rows.*replay=True"):
+                bench.go()
+            spark.conf.set(key, was)
+            assert bench.go(replay=True).upserts == 2
+        else:
+            assert was == mode and bench.go().upserts == 2
+        assert {i: r.day for i, r in bench.rows().items()} == {1: dt.date(1, 1, 1), 2: dt.date(1970, 1, 1)}
+    finally:
+        spark.conf.set(key, was)
+
+
 def test_a_reader_schema_that_is_given_stays(bench, spark):
     from pyspark.sql import types as T
 
