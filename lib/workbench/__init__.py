@@ -5,7 +5,7 @@ the embedded stack  artifacts (pinned jars), doctor, process (one service), serv
 source database            generate (data), sources (load, publish, grant, query)
 connector, topic           connect (config, apply, status; connect_rest), schemas, registry (Apicurio), topics
 files                      landing (topic → files; landing_write is its part inside Spark)
-Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (changes into them; decode, decode_avro)
+Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (changes into them; decode[_avro])
 query, check, picture      query (Athena's SQL), check (claims against the source), show (tables, charts), toc
 running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed)
 walkthroughs               outbox (notebooks/10_outbox: what they make, so that each runs alone)

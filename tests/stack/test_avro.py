@@ -360,10 +360,10 @@ def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
 
 @pytest.mark.parametrize("wire", ["apicurio", "confluent", "headers", "headers of contents"])
 def test_the_other_wire_formats(bench, world, wire, path):
-    for name in "abc":  # one content, three global ids: from here on the two kinds of id are different numbers
-        bench.register({**record("Other", a="int"), "doc": bench.topic}, f"{bench.topic}-{name}")
+    for doc in "abc":  # a second version takes up one global id, but more than one content id
+        bench.register({**record("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other")
     ids = bench.register({**V1, "doc": bench.topic})
-    assert ids.glob > ids.content
+    assert ids.glob != ids.content
     header = "apicurio.value.globalId" if wire == "headers" else "apicurio.value.contentId"
     id = ids.glob if wire == "headers" else ids.content
     if wire.startswith("headers"):
