@@ -128,7 +128,9 @@ def _from_avro(body: Column, avsc: Dict[str, Any]) -> Column:
     message = {"type": "record", "name": "workbench_message", "fields": [
         {"name": "row", "type": avsc},
         {"name": "end", "type": {"type": "fixed", "name": "workbench_end", "size": len(END)}}]}
-    return from_avro(F.concat(body, _end()), json.dumps(message), {"mode": "PERMISSIVE"})
+    # CORRECTED: one calendar for all time; by default Spark refuses days before 1582
+    options = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
+    return from_avro(F.concat(body, _end()), json.dumps(message), options)
 
 
 def _whole(column: str) -> Column:

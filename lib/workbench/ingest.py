@@ -119,6 +119,11 @@ class Job:
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,
                             next_step="look for options in `extra` of the table that change its commits, "
                                       "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again")
+        refused = write_errors(self.table)
+        if refused:
+            raise LakeError(f"Hudi made a commit without {refused} of its rows, which it could not write",
+                            where=self.where, next_step="the log of the spark service says why (write errors); mend "
+                                                        "that, then hudi.ingest(…, replay=True)")
         if self.replay:
             self._keep_letters(since, number + 1)
         self.replay = False
@@ -274,6 +279,15 @@ def progress(table: Table) -> Dict[str, Dict[str, Any]]:
         if said:
             return json.loads(said)
     return {}
+
+
+def write_errors(table: Table) -> int:
+    """How many rows the last commit of an ingest does not hold although they were given to Hudi."""
+    for done in reversed(completed(table)):
+        if PROGRESS in done.body.get("extraMetadata", {}):
+            stats = (s for part in done.body.get("partitionToWriteStats", {}).values() for s in part)
+            return sum(s.get("totalWriteErrors") or 0 for s in stats)
+    return 0
 
 
 def dead_letters_path(world: World, name: str) -> str:

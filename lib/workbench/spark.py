@@ -25,6 +25,10 @@ SESSION = {
     "hoodie.write.auto.upgrade": "false",
     "hoodie.enable.data.skipping": "false",
     "hoodie.metadata.enable": "false",
+    # One calendar for all time. Spark's default refuses days before 1582 (and times before 1900), and Hudi's writer of
+    # rows takes the refusal of a row for a row less: seen with 1.0.2, the commit says totalWriteErrors 1 and is done.
+    **{f"spark.sql.{kind}RebaseModeIn{way}": "CORRECTED" for way in ("Read", "Write")
+       for kind in ("parquet.datetime", "parquet.int96", "avro.datetime")},
 }
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .errors import LakeError
 from .timeline import check_readable, resolve
 
 if TYPE_CHECKING:

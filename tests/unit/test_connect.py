@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 from workbench import connect, connect_rest, params
@@ -10,7 +11,7 @@ from workbench.errors import ConnectorError, StackError
 WORLD = params.load("local")
 
 
-@pytest.mark.parametrize("name", ["outbox_source", "outbox_source_envelope", "outbox_sink"])
+@pytest.mark.parametrize("name", ["outbox_source", "outbox_source_envelope", "outbox_sink", "moma_source", "moma_sink"])
 def test_every_placeholder_is_filled_and_no_secret_is_in(name):
     filled = connect.config(WORLD, name)
     left = [v for v in filled.values() if "${" in v and v != WORLD.connect.password_reference]
@@ -30,6 +31,19 @@ def test_sink_lands_the_topic_the_source_writes():
         f"INSERT INTO lake:cdc-events SELECT * FROM {topic} PARTITIONBY customer_id,order_id STOREAS `json` "
         "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50"
     )
+
+
+def test_the_museum_connectors_are_those_of_the_walkthrough():
+    source, sink = connect.config(WORLD, "moma_source"), connect.config(WORLD, "moma_sink", bucket="lake")
+    assert (source["database.dbname"], source["topic.prefix"], source["slot.name"]) == ("moma", "moma", "msk_moma")
+    assert [f"{source['topic.prefix']}.{t}" for t in source["table.include.list"].split(",")] == [
+        "moma.public.artists", "moma.public.artworks"]
+    assert re.fullmatch(sink["topics.regex"], "moma.public.artworks") and sink["s3.bucket.name"] == "lake"
+    converters = {k: v for k, v in source.items() if ".converter" in k}
+    assert len(converters) == 10 and converters.items() <= sink.items()
+    assert converters["key.converter.apicurio.registry.url"] == WORLD.registry.url + "/apis/registry/v2"
+    other = connect.config(WORLD, "moma_source", moma_database="test", slot_prefix="test")
+    assert (other["topic.prefix"], other["database.dbname"], other["slot.name"]) == ("test", "test", "test_moma")
 
 
 def test_the_two_sources_share_neither_slot_nor_topic():
@@ -125,6 +139,7 @@ GOOD = {"connector.class": "io.x.PostgresConnector", "topic.prefix": "p"}
     [
         ("schema.include", "did you mean 'schema.include.list'"),
         ("database.server.name", "did you mean 'topic.prefix'"),
+        ("value.converter.apicurio.registry.autoregister", "would ignore it"),
         ("transforms.unwrap.drop.tombstones", "did you mean 'transforms.unwrap.delete.tombstone.handling.mode'"),
     ],
 )
@@ -147,6 +162,7 @@ def test_keys_by_pattern_pass(monkeypatch):
     connect.validate(
         WORLD, {**GOOD, "snapshot.select.statement.overrides.a.b": "SELECT 1", "producer.override.acks": "1"}
     )
+    connect.validate(WORLD, {**GOOD, **{k: v for k, v in connect.config(WORLD, "moma_source").items() if "apic" in k}})
 
 
 def test_literal_secret_is_refused_and_never_sent(monkeypatch):

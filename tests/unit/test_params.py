@@ -55,6 +55,10 @@ def test_the_three_worlds_are_there():
     ("port_base: 21400", "port_base: 80", ["port base is 80", "stack.port_base", "1024 to 65500"]),
     ("stack:\n  embedded: true\n  port_base: 21400", "stack: 5", ["stack is 5 (int)", "embedded, port_base"]),
     ("stack:\n  embedded: true\n  port_base: 21400\n", "", ["missing key 'stack'", "type mapping"]),
+    ("wire: apicurio_legacy8", "wire: apicurio_legacy", [
+        "registry.wire is 'apicurio_legacy'", "did you mean 'apicurio_legacy8'?", "apicurio, apicurio_legacy8, conf"]),
+    ("  wire: apicurio_legacy8\n", "", ["missing key 'wire'", "registry.wire", "type str"]),
+    ("wire: apicurio_legacy8", "wire: 8", ["registry.wire is 8 (int)", "type str"]),
     ("${secret:postgres.admin}", "hunter2", ["a password stands in a params file", "postgres.admin_password"]),
     ("${secret:postgres.admin}", "\"\"", ["the secret is empty", "postgres.admin_password"]),
     ("database: devdb", "database: ${secret:x}", ["a secret stands where plain text", "postgres.database"]),

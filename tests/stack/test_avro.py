@@ -1,0 +1,432 @@
+"""Avro on real parts: Debezium and Apicurio's converter write it, the ingest decodes it, whatever goes wrong between.
+
+The museum's two tables, in a database of their own; and topics whose messages are written here, byte by byte.
+"""
+import base64
+import dataclasses
+import datetime as dt
+import json
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+import requests
+from confluent_kafka import Consumer, Producer, TopicPartition
+from lake_help import new_table, new_topic
+from workbench import changes, check, connect, hudi, process, registry, sources, stack, topics
+from workbench.errors import CheckFailed, LakeError, StackError
+from workbench.services import AVRO_CONVERTER, SERVICES
+from workbench.wait import wait_until
+
+NAME = "avro_test"
+SOURCE, ENVELOPE = NAME, NAME + "_envelope"
+ARTISTS, ARTWORKS = f"{NAME}.public.artists", f"{NAME}.public.artworks"
+TABLES = """
+    CREATE TABLE artists (artist_id int PRIMARY KEY, name text, nationality text, birth_year int);
+    INSERT INTO artists VALUES (1, 'Robert Arneson', 'American', 1930), (299, 'Gerhard H. Bakker', 'American', 1906),
+                               (441, 'Somebody', 'German', NULL), (442, 'Genève', 'German', 1900);
+    CREATE TABLE artworks (artwork_id int PRIMARY KEY, title text, classification text NOT NULL, price numeric(10, 2),
+        acquired date NOT NULL, seen timestamp, changed timestamp(3), zoned timestamptz, opens time, loose numeric);
+    INSERT INTO artworks VALUES
+        (1, 'Picador', 'Print', 12345678.90, '1959-04-15', '2001-02-03 04:05:06.789012', '1969-12-31 23:59:59.999',
+         '2001-02-03 04:05:06+02', '10:00', 1.5),
+        (2, NULL, 'Print', -0.01, '0001-01-01', NULL, NULL, NULL, NULL, NULL)"""
+COLUMNS = "artwork_id, title, classification, price, acquired, seen, changed"
+
+
+@pytest.fixture(scope="module")
+def lab(world):
+    """The world with the museum in a database of its own, and its connector RUNNING."""
+    stack.need(world, "apicurio")
+    lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=NAME))
+    sources.create_database(lab)
+    sources.execute(lab, TABLES)
+    sources.grant_replication(lab, ["public.artists", "public.artworks"])
+    sources.create_publication(lab, "moma_publication", ["public.artists", "public.artworks"])
+    config = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=NAME)
+    connect.apply(lab, SOURCE, config)
+    topics.wait_count(lab, ARTWORKS, 2, connector=SOURCE)
+    yield lab
+    for name in (SOURCE, ENVELOPE):
+        connect.delete(lab, name)
+    for slot in sources.slots(lab)["slot_name"]:
+        sources.drop_slot(lab, slot)
+    topics.delete(lab, *(t for t in topics.names(lab) if NAME in t))
+    sources.execute(lab, f"DROP DATABASE {NAME} WITH (FORCE)", database="postgres")
+
+
+@pytest.fixture
+def table(world, spark):
+    """A maker of tables that are dropped afterwards."""
+    made = []
+
+    def make(**fields):
+        made.append(new_table(world, **fields))
+        return made[-1]
+
+    yield make
+    for each in made:
+        hudi.drop(spark, world, each)
+
+
+def artists(**fields):
+    return {"key": ("artist_id",), "partition": ("nationality",), "index": "GLOBAL_SIMPLE", **fields}
+
+
+def artworks(**fields):
+    return {"key": ("artwork_id",), "partition": ("classification",), "index": "GLOBAL_SIMPLE", **fields}
+
+
+@pytest.fixture(params=["few", "many"])
+def path(request, monkeypatch):
+    """Both ways of the reader: by this process, by Spark."""
+    monkeypatch.setattr(changes, "FEW", 2_000 if request.param == "few" else 0)
+    return request.param
+
+
+# --- written by Debezium ---------------------------------------------------------------------------------------------
+
+def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
+    found = registry.artifacts(lab)
+    ours = found[found["artifact"].str.startswith(f"{NAME}.public")]
+    assert set(ours["artifact"]) == {f"{t}-{side}" for t in (ARTISTS, ARTWORKS) for side in ("key", "value")}
+    assert set(ours["type"]) == {"AVRO"} and set(ours["group"]) == {"default"}
+    message = topics.read(lab, ARTISTS, limit=1)["value"][0]
+    seen = registry.peek(lab, message)
+    mine = ours[ours["artifact"] == f"{ARTISTS}-value"].iloc[0]
+    assert (seen["wire"], seen["id_kind"], seen["schema_id"]) == ("apicurio_legacy8", "globalId", mine["global_id"])
+    assert seen["schema_name"] == f"{ARTISTS}.Value"
+    raw = message.encode() if isinstance(message, str) else message
+    assert seen["hex"] == raw.hex(" ") and bytes.fromhex(seen["hex"])[:9] == bytes(8) + bytes([mine["global_id"]])
+    record = seen["record"]
+    assert {k: record[k] for k in ("artist_id", "name", "nationality", "birth_year", "__op", "__deleted", "__db")} == {
+        "artist_id": 1, "name": "Robert Arneson", "nationality": "American", "birth_year": 1930, "__op": "r",
+        "__deleted": "false", "__db": NAME}
+    assert list(record)[-7:] == ["__deleted", "__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms"]
+    text = registry.schema(lab, int(mine["content_id"]), "contentId")
+    assert text == registry.latest(lab, f"{ARTISTS}-value") == registry.schema(lab, int(mine["global_id"]))
+    assert registry.schema(lab, int(mine["content_id"]), "ccompat") == text
+
+
+def test_every_type_is_exact(lab, spark, table, path):
+    it = table(**artworks())
+    done = hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
+    assert done.upserts == done.messages == 2, hudi.dead_letters(spark, lab, it).collect()
+    types = dict(hudi.read(spark, it).dtypes)
+    assert {k: types[k] for k in ("price", "acquired", "seen", "changed", "zoned", "opens", "loose")} == {
+        "price": "decimal(10,2)", "acquired": "date", "seen": "timestamp", "changed": "timestamp", "zoned": "string",
+        "opens": "bigint", "loose": "struct<scale:int,value:binary>"}
+    rows = {r.artwork_id: r for r in hudi.read(spark, it).collect()}
+    first = rows[1]
+    assert (first.price, first.acquired) == (Decimal("12345678.90"), dt.date(1959, 4, 15))
+    assert first.seen == dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
+    assert first.changed == dt.datetime(1969, 12, 31, 23, 59, 59, 999000)
+    assert (first.zoned, first.opens) == ("2001-02-03T02:05:06.000000Z", 36_000_000_000)
+    assert (first.loose.scale, bytes(first.loose.value)) == (1, b"\x0f")
+    assert (rows[2].price, rows[2].acquired, rows[2].seen) == (Decimal("-0.01"), dt.date(1, 1, 1), None)
+    truth = sources.frame(lab, f"SELECT {COLUMNS} FROM artworks WHERE artwork_id = 1")
+    lake = hudi.read(spark, it).where("artwork_id = 1").selectExpr(*COLUMNS.split(", ")).toPandas()
+    check.same_rows(truth, lake, key=["artwork_id"])
+    lake["price"] += Decimal("0.01")
+    with pytest.raises(CheckFailed, match="price"):
+        check.same_rows(truth, lake, key=["artwork_id"])
+
+
+def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
+    topic = hudi.Topic(ARTISTS, format="avro")
+    soft = table(**artists(deletes="soft", type="mor", index="GLOBAL_BLOOM"))
+    hard, blind = table(**artists()), table(**artists(index="SIMPLE"))
+    before = topics.count(lab, ARTISTS)
+    for each in (soft, hard, blind):
+        hudi.ingest(spark, lab, topic, each)
+    sources.execute(lab, "DELETE FROM artists WHERE artist_id = 441")
+    topics.wait_count(lab, ARTISTS, before + 2, connector=SOURCE)
+    counts = [dataclasses.replace(hudi.ingest(spark, lab, topic, each), seconds=0) for each in (soft, hard, blind)]
+    one = hudi.Ingested(messages=2, deletes=1, tombstones=1, batches=1)
+    assert counts == [one, one, hudi.Ingested(messages=2, tombstones=1, dead_letters=1, batches=1)]
+
+    rows = {r.artist_id: r for r in hudi.read(spark, soft).collect()}
+    gone = rows[441].asDict()
+    assert {k for k, v in gone.items() if v is None} == {"name", "nationality", "birth_year"}
+    assert (gone["__deleted"], gone["__op"]) == ("true", "d") and "_hoodie_is_deleted" not in gone
+    # Hudi has called it `default` until 0.11, and has no option for it
+    assert gone["_hoodie_partition_path"] == "nationality=__HIVE_DEFAULT_PARTITION__"
+    assert len(rows) == hudi.read(spark, soft).count() == 4
+    optimised = spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(soft.base)
+    assert sorted(r["__op"] for r in optimised.where("artist_id = 441").collect()) == ["d", "r"]  # S5, 6.2
+
+    assert {r.artist_id for r in hudi.read(spark, hard).collect()} == {1, 299, 442}
+    letter, = hudi.dead_letters(spark, lab, blind).collect()
+    assert letter.reason.startswith("the delete holds its key only, not nationality")
+    raw = topics.read(lab, ARTISTS)["value"][letter.offset]
+    assert base64.b64decode(letter.text) == (raw.encode() if isinstance(raw, str) else raw)
+    sources.execute(lab, "INSERT INTO artists VALUES (441, 'Somebody', 'German', NULL)")
+    topics.wait_count(lab, ARTISTS, before + 3, connector=SOURCE)
+    hudi.ingest(spark, lab, topic, soft)
+    back, = hudi.read(spark, soft).where("artist_id = 441").collect()
+    assert (back.nationality, back["__deleted"]) == ("German", "false")
+
+
+def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
+    topic = hudi.Topic(ARTISTS, format="avro")
+    older = table(**artists())
+    hudi.ingest(spark, lab, topic, older)
+    start = topics.ends(lab, ARTISTS)[0]
+    sources.execute(lab, "UPDATE artists SET birth_year = 1931 WHERE artist_id = 1")
+    sources.execute(lab, "ALTER TABLE artists ADD COLUMN wealth numeric(8, 3)")
+    sources.execute(lab, "UPDATE artists SET wealth = 7.125 WHERE artist_id = 299")
+    topics.wait_count(lab, ARTISTS, start + 2, connector=SOURCE)
+    versions = registry.artifacts(lab).query("artifact == @name", local_dict={"name": f"{ARTISTS}-value"})
+    assert len(versions) == 2
+    for few, it in ((2_000, older), (2_000, table(**artists())), (0, table(**artists()))):
+        monkeypatch.setattr(changes, "FEW", few)
+        done = hudi.ingest(spark, lab, topic, it)
+        assert (done.batches, done.dead_letters) == (1, 0)
+        rows = {r.artist_id: r for r in hudi.read(spark, it).collect()}
+        assert dict(hudi.read(spark, it).dtypes)["wealth"] == "decimal(8,3)"
+        assert (rows[1].birth_year, rows[1].wealth, rows[299].wealth) == (1931, None, Decimal("7.125"))
+        assert len(rows) == len(sources.frame(lab, "SELECT 1 FROM artists"))
+
+
+def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, spark, table, path):
+    it = table(**artworks())
+    process.stop(SERVICES["apicurio"])
+    try:
+        for _ in range(2):
+            with pytest.raises(StackError, match="(?s)schema registry does not answer.*nothing is lost"):
+                hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
+        assert not hudi.exists(it) and hudi.dead_letters(spark, lab, it).count() == 0
+        stream = hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it, until="continuous")
+        wait_until(stream.failure, "the stream to end", timeout=60)
+        assert "registry does not answer" in stream.failure()
+    finally:
+        stack.need(lab, "apicurio")
+    done = hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)  # it has its schemas still
+    assert (done.messages, done.upserts) == (2, 2)
+    assert hudi.read(spark, it).count() == 2
+
+
+def test_the_raw_envelope_with_ids_in_headers(lab, spark, table, path):
+    config = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=ENVELOPE)
+    config = {k: v for k, v in config.items() if "transforms" not in k and "headers.enabled" not in k}
+    topic = f"{ENVELOPE}.public.artworks"
+    if ENVELOPE not in connect.names(lab):
+        connect.apply(lab, ENVELOPE, {**config, "topic.prefix": ENVELOPE})
+    topics.wait_count(lab, topic, 2, connector=ENVELOPE)
+    it = table(key=("ts_us",), ordering="ts_ns", partition=())
+    done = hudi.ingest(spark, lab, hudi.Topic(topic, format="avro"), it)
+    assert (done.messages, done.dead_letters) == (2, 0)
+    first = next(r for r in hudi.read(spark, it).collect() if r.after.artwork_id == 1)
+    assert (first.op, first.before, first.source.table) == ("r", None, "artworks")
+    assert (first.after.price, first.after.acquired) == (Decimal("12345678.90"), dt.date(1959, 4, 15))
+    assert first.after.seen == dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
+    value, headers = _first(lab, topic)
+    seen = registry.peek(lab, value, headers)
+    assert (seen["wire"], seen["record"]["after"]["price"]) == ("headers", Decimal("12345678.90"))
+
+
+def _first(world, topic):
+    consumer = Consumer({**topics._settings(world), "group.id": "avro_test", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        message = wait_until(lambda: consumer.poll(1), "a message")
+        return message.value(), message.headers()
+    finally:
+        consumer.close()
+
+
+def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
+    found = requests.get(lab.connect.url + "/connector-plugins?connectorsOnly=false", timeout=10).json()
+    assert [p["type"] for p in found if p["class"] == AVRO_CONVERTER] == ["converter"]
+    config = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=NAME)
+    with pytest.raises(connect.ConnectorError, match="apicurio.registry.autoregister"):
+        connect.validate(lab, {**config, "value.converter.apicurio.registry.autoregister": "true"})
+
+
+# --- written here, byte by byte --------------------------------------------------------------------------------------
+
+def number(n):
+    """A small whole number as Avro has it: zigzag, then seven bits a byte."""
+    n, out = (n << 1) ^ (n >> 63), b""
+    while n > 0x7F:
+        out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
+    return out + bytes([n])
+
+
+def text(t):
+    return number(len(t.encode())) + t.encode()
+
+
+def record(name, **fields):
+    return {"type": "record", "name": name, "namespace": "t", "fields": [
+        {"name": n, "type": kind} for n, kind in fields.items()]}
+
+
+V1 = record("Value", id="int", part="string", __lsn="int")
+V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
+
+
+def v1(id, lsn, part="p"):
+    return number(id) + text(part) + number(lsn)
+
+
+def v2(id, lsn, extra, part="p"):
+    return number(id) + number(1) + text(extra) + text(part) + number(lsn)
+
+
+def framed(id, body, size=8):
+    return b"\0" + id.to_bytes(size, "big") + body
+
+
+@pytest.fixture
+def bench(world, spark, table):
+    """A topic, a table, `register(schema)` → its ids, `send(value or (value, headers) …)`, `go()`."""
+    stack.need(world, "apicurio")
+    topic = new_topic(world)
+    it = table()
+    base = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
+
+    def register(avsc, name=f"{topic}-value"):
+        answer = requests.post(f"{base}?ifExists=RETURN_OR_UPDATE", data=json.dumps(avsc), timeout=10, headers={
+            "X-Registry-ArtifactId": name, "X-Registry-ArtifactType": "AVRO",
+            "Content-Type": "application/json"})
+        answer.raise_for_status()
+        return SimpleNamespace(glob=answer.json()["globalId"], content=answer.json()["contentId"])
+
+    def send(*messages):
+        producer = Producer(topics._settings(world))
+        for m in messages:
+            value, headers, key = (*m, None, "k")[:3] if isinstance(m, tuple) else (m, None, "k")
+            producer.produce(topic, key=key, value=value, headers=headers)
+        assert producer.flush(20) == 0
+
+    def go(other=world, **knobs):
+        return hudi.ingest(spark, other, hudi.Topic(topic, format="avro"), it, **knobs)
+
+    yield SimpleNamespace(topic=topic, table=it, register=register, send=send, go=go,
+                          rows=lambda: {r.id: r for r in hudi.read(spark, it).collect()},
+                          letters=lambda: {r.offset: r for r in hudi.dead_letters(spark, world, it).collect()})
+    topics.delete(world, topic)
+
+
+def test_two_schemas_in_one_batch_come_out_as_the_newest(bench, path):
+    old, new = bench.register(V1), bench.register(V2)
+    assert old.glob != new.glob
+    bench.send(framed(old.glob, v1(1, 1)), framed(new.glob, v2(2**40, 2, "more")), framed(old.glob, v1(3, 1, "q")))
+    done = bench.go()
+    assert (done.upserts, done.batches) == (3, 1)
+    rows = bench.rows()
+    assert {i: (r.extra, r.part, r["__lsn"]) for i, r in rows.items()} == {
+        1: (None, "p", 1), 2**40: ("more", "p", 2), 3: (None, "q", 1)}
+
+
+def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
+    ids = bench.register(V1)
+    other = bench.register(record("Value", id="string", part="string", __lsn="int"))
+    plain = bench.register("string")
+    ids = bench.register({**V1, "doc": "the newest"})
+    good = framed(ids.glob, v1(1, 1))
+    bench.send(
+        good, framed(4711, v1(2, 1)), good + b"x", good[:-1], b"", b"\1" + good[1:], good[:8], b'{"id": 1}',
+        framed(2**63 + 5, b""), framed(other.glob, text("a") + text("p") + number(1)), framed(plain.glob, text("x")),
+        (None, None, "k"), (None, None, None), framed(ids.glob, b"\xff" * 12), framed(ids.glob, b""))
+    done = bench.go()
+    assert done.messages == 15 == done.upserts + done.tombstones + done.dead_letters
+    assert (done.upserts, done.tombstones, done.dead_letters) == (1, 1, 13)
+    letters = bench.letters()
+    wire = "not Avro as apicurio_legacy8 has it: 00, 8 bytes of schema id"
+    not_there = "schema globalId {} is not in the registry (registry.wire is apicurio_legacy8)"
+    bytes_of = f"the bytes are not Avro of schema globalId {ids.glob}"
+    assert {o: r.reason for o, r in letters.items()} == {
+        1: not_there.format(4711), 2: bytes_of, 3: bytes_of, 4: wire, 5: wire, 6: wire, 7: wire,
+        8: not_there.format(2**63 + 5),
+        9: f"schema globalId {other.glob} cannot be read: it is written as string and cannot be read as int "
+           "(t.Value.id)",
+        10: f"schema globalId {plain.glob} cannot be read: the Avro schema is not a record (string)",
+        12: "no value and no key", 13: bytes_of, 14: bytes_of}
+    assert base64.b64decode(letters[2].text) == good + b"x" and letters[4].text == "" and letters[12].text is None
+    assert {(r.topic, r.partition) for r in letters.values()} == {(bench.topic, 0)}
+    assert bench.go() == hudi.Ingested() and list(bench.rows()) == [1]
+
+
+def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
+    ids = bench.register(V1)
+    bench.send(framed(ids.glob, v1(1, 1)), framed(ids.glob + 1, v2(2, 1, "later")))
+    assert bench.go().dead_letters == 1
+    assert bench.register(V2).glob == ids.glob + 1
+    done = bench.go(replay=True)
+    assert (done.upserts, done.dead_letters) == (2, 0) and not bench.letters() and set(bench.rows()) == {1, 2}
+
+
+@pytest.mark.parametrize("wire", ["apicurio", "confluent", "headers", "headers of contents"])
+def test_the_other_wire_formats(bench, world, wire, path):
+    for doc in "abc":  # a second version takes up one global id, but more than one content id
+        bench.register({**record("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other")
+    ids = bench.register({**V1, "doc": bench.topic})
+    assert ids.glob != ids.content
+    header = "apicurio.value.globalId" if wire == "headers" else "apicurio.value.contentId"
+    id = ids.glob if wire == "headers" else ids.content
+    if wire.startswith("headers"):
+        bench.send(*[(v1(n, 1), [("other", b"x"), (header, id.to_bytes(8, "big"))]) for n in (1, 2)])
+        other = world
+    else:
+        bench.send(*[framed(id, v1(n, 1), size=4) for n in (1, 2)])
+        other = dataclasses.replace(world, registry=dataclasses.replace(world.registry, wire=wire))
+    done = bench.go(other)
+    assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
+
+
+@pytest.mark.parametrize("mode", ["EXCEPTION", "CORRECTED"])
+def test_a_row_that_hudi_cannot_write_is_not_lost_without_a_word(bench, spark, mode):
+    """Hudi's writer of rows leaves out what Spark refuses, here a day of another calendar, and commits the others."""
+    day = {"type": "int", "logicalType": "date"}
+    ids = bench.register(record("Value", id="int", part="string", __lsn="int", day=day))
+    bench.send(*[framed(ids.glob, v1(n, 1) + number(days)) for n, days in ((1, -719162), (2, 0))])
+    key = "spark.sql.parquet.datetimeRebaseModeInWrite"
+    was = spark.conf.get(key)
+    spark.conf.set(key, mode)
+    try:
+        if mode == "EXCEPTION":
+            with pytest.raises(LakeError, match="(?s)commit without 1 of its rows.*replay=True"):
+                bench.go()
+            spark.conf.set(key, was)
+            assert bench.go(replay=True).upserts == 2
+        else:
+            assert was == mode and bench.go().upserts == 2
+        assert {i: r.day for i, r in bench.rows().items()} == {1: dt.date(1, 1, 1), 2: dt.date(1970, 1, 1)}
+    finally:
+        spark.conf.set(key, was)
+
+
+def test_a_reader_schema_that_is_given_stays(bench, spark):
+    from pyspark.sql import types as T
+
+    old, new = bench.register(V1), bench.register(V2)
+    bench.send(framed(old.glob, v1(1, 1)), framed(new.glob, v2(2, 2, "more")))
+    narrow = T.StructType([T.StructField("id", T.LongType()), T.StructField("part", T.StringType()),
+                           T.StructField("__lsn", T.LongType()), T.StructField("none", T.DateType())])
+    assert bench.go(schema=narrow).upserts == 2
+    assert {(r.id, r.none) for r in bench.rows().values()} == {(1, None), (2, None)}
+    assert "extra" not in hudi.read(spark, bench.table).columns
+
+
+def test_a_continuous_ingest_takes_a_new_schema_up(bench):
+    old = bench.register(V1)
+    bench.send(framed(old.glob, v1(1, 1)))
+    stream = bench.go(until="continuous")
+    wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60, failed=stream.failure)
+    new = bench.register(V2)
+    bench.send(framed(new.glob, v2(2, 2, "more")), framed(old.glob, v1(3, 3)))
+    wait_until(lambda: stream.counts().messages == 3, "the other two", timeout=60, failed=stream.failure)
+    assert stream.stop().upserts == 3
+    assert {i: r.extra for i, r in bench.rows().items()} == {1: None, 2: "more", 3: None}
+
+
+def test_a_topic_without_a_schema_and_a_table_without_a_field(bench, table, spark, world):
+    bench.send(b"x")
+    with pytest.raises(LakeError, match=f"no artifact '{bench.topic}-value'"):
+        bench.go()
+    bench.register(record("Value", id="int"))
+    with pytest.raises(LakeError, match="the reader schema has no field '__lsn'"):
+        bench.go()
+    assert not hudi.exists(bench.table)

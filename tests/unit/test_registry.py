@@ -1,0 +1,191 @@
+"""How a message names its schema, what the registry's answers become, and schemas made exact; no service is asked."""
+import dataclasses
+import json
+
+import pytest
+from pyspark.sql import types as T
+from workbench import decode_avro, hudi, params, registry, schemas
+from workbench.errors import LakeError, StackError
+
+WORLD = params.load("local")
+
+
+def with_registry(**fields):
+    return dataclasses.replace(WORLD, registry=dataclasses.replace(WORLD.registry, **fields))
+
+
+@pytest.mark.parametrize(("wire", "head", "kind", "id"), [
+    ("apicurio", "00 00000007", "contentId", 7),
+    ("apicurio_legacy8", "00 0000000000000007", "globalId", 7),
+    ("apicurio_legacy8", "00 ffffffffffffffff", "globalId", 2**64 - 1),
+    ("confluent", "00 01000000", "ccompat", 2**24),
+])
+def test_each_wire_format(wire, head, kind, id):
+    world = with_registry(wire=wire)
+    for body in (b"", b"\x00avro"):
+        found = registry.framed(world, bytes.fromhex(head) + body)
+        assert found == registry.Framed(wire, kind, id, body) and found.schema == f"{kind} {id}"
+    assert registry.framed(world, bytes.fromhex(head)[:-1]) is None  # shorter than an id
+    assert registry.framed(world, b"\x01" + bytes.fromhex(head)[1:]) is None  # another magic byte
+    assert registry.framed(world, b"") is None
+
+
+def test_every_wire_that_a_world_may_name_is_known():
+    field = {f.name: f for f in dataclasses.fields(params.Registry)}["wire"]
+    assert set(field.metadata["one_of"]) == set(registry.WIRES)
+
+
+def test_an_id_in_the_headers_counts_whatever_the_bytes_are():
+    seven = (7).to_bytes(8, "big")
+    value = bytes.fromhex("00 0000000000000009") + b"x"
+    for wire in registry.WIRES:
+        world = with_registry(wire=wire)
+        for header, kind in registry.HEADERS.items():
+            found = registry.framed(world, value, [("other", b"1"), (header, seven), (header, b"2")])
+            assert found == registry.Framed("headers", kind, 7, value)
+    both = [("apicurio.value.contentId", b"\x01"), ("apicurio.value.globalId", seven)]
+    assert registry.framed(WORLD, value, both).schema == "globalId 7"
+    for none in (None, [], [("apicurio.key.globalId", seven)], [("apicurio.value.globalId", None)]):
+        assert registry.framed(WORLD, value, none).schema == "globalId 9"
+
+
+@pytest.mark.parametrize("ask", [
+    registry.artifacts, lambda w: registry.schema(w, 1), lambda w: registry.latest(w, "t-value"),
+    lambda w: registry.find(w, 1, "ccompat"), lambda w: registry.peek(w, bytes(8) + b"\x01")])
+def test_a_registry_that_is_stopped_is_named(ask):
+    with pytest.raises(StackError, match="(?s)schema registry does not answer.*127.0.0.1:1/.*next:.*nothing is lost"):
+        ask(with_registry(url="http://127.0.0.1:1"))
+
+
+def test_another_kind_of_registry_says_that_it_is_not_there_yet():
+    with pytest.raises(LakeError, match="(?s)'glue' is not there yet.*registry.kind"):
+        registry.artifacts(with_registry(kind="glue"))
+
+
+class Answers:
+    """Stands for the registry: {path: text}, everything else is a 404; notes what was asked."""
+
+    def __init__(self, monkeypatch, **texts):
+        self.texts, self.asked = texts, []
+        monkeypatch.setattr(registry, "_get", self)
+
+    def __call__(self, world, path):
+        self.asked.append(path)
+        return self.texts.get(path)
+
+
+def test_an_id_that_does_not_exist_is_named_with_what_to_do(monkeypatch):
+    answers = Answers(monkeypatch)
+    with pytest.raises(LakeError, match="(?s)no schema with globalId 4711.*registry.artifacts.*registry.wire"):
+        registry.schema(WORLD, 4711)
+    assert registry.find(WORLD, 4711, "contentId") is None
+    assert answers.asked == ["/apis/registry/v2/ids/globalIds/4711", "/apis/registry/v2/ids/contentIds/4711"]
+    assert registry.find(WORLD, 2**63) is None and len(answers.asked) == 2  # no long: it would be a bad request
+    with pytest.raises(LakeError, match="did you mean 'globalId'"):
+        registry.schema(WORLD, 1, "globalid")
+
+
+def test_a_schema_by_each_kind_of_id(monkeypatch):
+    text = json.dumps({"type": "string"})
+    Answers(monkeypatch, **{"/apis/registry/v2/ids/globalIds/1": text,
+                            "/apis/ccompat/v6/schemas/ids/2": json.dumps({"schema": text}),
+                            "/apis/registry/v2/ids/contentIds/3": "syntax = proto3"})
+    assert registry.schema(WORLD, 1) == registry.schema(WORLD, 2, "ccompat") == {"type": "string"}
+    with pytest.raises(LakeError, match="(?s)not an Avro schema.*contentIds/3"):
+        registry.schema(WORLD, 3, "contentId")
+
+
+def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
+    search = f"/apis/registry/v2/search/artifacts?limit={registry.PAGE}&offset=0"
+    page = {"count": 1, "artifacts": [{"id": "moma.public.artists-value"}]}
+    Answers(monkeypatch, **{search: json.dumps(page)})
+    with pytest.raises(LakeError, match="did you mean 'moma.public.artists-value'"):
+        registry.latest(WORLD, "moma.public.artist-value")
+    Answers(monkeypatch, **{search: json.dumps({"count": 0, "artifacts": []})})
+    with pytest.raises(LakeError, match="the registry is empty"):
+        registry.latest(WORLD, "moma.public.artists-value")
+
+
+def test_artifacts_come_page_by_page(monkeypatch):
+    monkeypatch.setattr(registry, "PAGE", 1)
+    base, at = "/apis/registry/v2", "?limit=1&offset="
+    version = {"count": 1, "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}]}
+    answers = Answers(monkeypatch, **{
+        f"{base}/search/artifacts{at}0": json.dumps({"count": 2, "artifacts": [{"id": "b c"}]}),
+        f"{base}/search/artifacts{at}1": json.dumps({"count": 2, "artifacts": [{"id": "a", "groupId": "g"}]}),
+        f"{base}/groups/default/artifacts/b%20c/versions{at}0": json.dumps(version),
+        f"{base}/groups/g/artifacts/a/versions{at}0": json.dumps(version)})
+    frame = registry.artifacts(WORLD)
+    assert frame.values.tolist() == [["default", "b c", "AVRO", "1", 5, 4], ["g", "a", "AVRO", "1", 5, 4]]
+    assert len(answers.asked) == 4
+    assert list(frame.columns) == ["group", "artifact", "type", "version", "global_id", "content_id"]
+
+
+def test_bytes_that_are_no_message_are_shown():
+    with pytest.raises(LakeError, match="(?s)7b 22 61 22.*00 and 8 bytes of id.*apicurio_legacy8"):
+        registry.peek(WORLD, '{"a"')
+
+
+# --- exact schemas ---------------------------------------------------------------------------------------------------
+
+def named(kind, name, **more):
+    return {"type": kind, "connect.name": name, "connect.version": 1, **more}
+
+
+def value(*fields):
+    return {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [
+        {"name": f"f{n}", "type": kind} for n, kind in enumerate(fields)]}
+
+
+def spark_types(*fields):
+    return [f.dataType.simpleString() for f in schemas.avro_to_spark(schemas.exact(value(*fields)))]
+
+
+def test_types_of_debezium_become_those_of_spark():
+    given = value(
+        named("int", "io.debezium.time.Date"), ["null", named("long", "io.debezium.time.MicroTimestamp")],
+        [named("long", "io.debezium.time.Timestamp"), "null"], named("string", "io.debezium.time.ZonedTimestamp"),
+        named("long", "io.debezium.time.MicroTime"), named("int", "x", logicalType="time-millis"),
+        named("bytes", schemas.DECIMAL, logicalType="decimal", precision=10, scale=2),
+        named("bytes", schemas.DECIMAL, logicalType="decimal", precision=64, scale=4),
+        {"type": "array", "items": named("int", "io.debezium.time.Date")})
+    before = json.dumps(given)
+    kinds = [f.dataType.simpleString() for f in schemas.avro_to_spark(schemas.exact(given))]
+    assert kinds == ["date", "timestamp", "timestamp", "string", "bigint", "int", "decimal(10,2)", "decimal(38,4)",
+                     "array<date>"]
+    assert json.dumps(given) == before
+
+
+def test_the_envelope_of_debezium_is_a_nested_record():
+    row = {"type": "record", "name": "Value", "fields": [
+        {"name": "id", "type": "int"}, {"name": "day", "type": ["null", named("int", "io.debezium.time.Date")]}]}
+    assert spark_types(["null", row], ["null", "Value"]) == ["struct<id:int,day:date>"] * 2
+
+
+def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
+    assert spark_types(named("string", "io.debezium.time.Date")) == ["string"]
+    assert schemas.exact(None) is None and schemas.exact("int") == "int"
+
+
+@pytest.mark.parametrize(("have", "want"), [
+    (T.LongType(), T.IntegerType()), (T.StringType(), T.IntegerType()), (T.IntegerType(), T.StringType()),
+    (T.DecimalType(10, 2), T.DecimalType(10, 1)), (T.DecimalType(10, 2), T.DecimalType(10, 3)),
+    (T.StructType([]), T.StringType()), (T.DateType(), T.TimestampType()),
+])
+def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
+    with pytest.raises(LakeError, match=f"(?s)cannot be read as .*{want.simpleString()[:4]}.*a.b"):
+        decode_avro.converted(None, have, want, "a.b")
+
+
+@pytest.mark.parametrize(("have", "want", "fits"), [((10, 2), (12, 2), True), ((10, 2), (12, 4), True),
+                                                    ((10, 2), (11, 4), False), ((10, 2), (38, 1), False)])
+def test_a_decimal_with_more_digits_holds_it(have, want, fits):
+    assert decode_avro._more_digits(T.DecimalType(*have), T.DecimalType(*want)) is fits
+
+
+def test_the_format_of_a_topic_and_the_deletes_of_a_table():
+    assert hudi.Topic("t").format == "json" and hudi.Topic("t", format="avro").id == hudi.Topic("t").id
+    with pytest.raises(LakeError, match="did you mean 'avro'"):
+        hudi.Topic("t", format="arvo")
+    with pytest.raises(LakeError, match="(?s)deletes of table t is 'sotf'.*did you mean 'soft'"):
+        hudi.Table("t", "file:/t", ("id",), "__lsn", deletes="sotf")
