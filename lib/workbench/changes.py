@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Tuple, U
 from . import decode_avro, files, registry
 from .errors import LakeError, nearest
 from .landing_write import payload_start
+from .topics import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +97,7 @@ class _Topic:
         self.avro = source.format == "avro"
         self._asked: Any = None
         self._consumer = Consumer({
-            **_client(world), "group.id": "workbench-ingest", "enable.auto.commit": False,
+            **settings(world), "group.id": "workbench-ingest", "enable.auto.commit": False,
             "allow.auto.create.topics": False, "auto.offset.reset": "error",
             "fetch.wait.max.ms": 20, "fetch.queue.backoff.ms": 10})
 
@@ -304,19 +305,15 @@ def reading_order(path: str, mtime: Optional[int]) -> Tuple[Any, ...]:
 
 
 def landed_topic_id(world: World, prefix: str) -> str:
-    """Address of the file in which the landing keeps the id of the topic that it lands below a prefix."""
+    """Address of the file in which the landing keeps the id of the topic that it lands below a prefix: beside its
+    checkpoint, for Spark's own progress knows a topic by its name only."""
     return f"{world.lake.checkpoints}/landing/{prefix}.topic-id"
-
-
-def _client(world: World) -> Dict[str, Any]:
-    return {"bootstrap.servers": world.kafka.bootstrap, "log_level": 0,
-            "security.protocol": world.kafka.security_protocol}
 
 
 def _admin(world: World) -> Any:
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient(_client(world))
+    return AdminClient(settings(world))
 
 
 def topic_id(world: World, name: str) -> str:

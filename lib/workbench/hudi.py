@@ -132,8 +132,8 @@ class Table:
 
 def table(world: World, name: str, **fields: Any) -> Table:
     """A Table in the world's lake and catalog database; `fields` are those of Table."""
-    return Table(**{"name": name, "base": f"{world.lake.tables}/{name}", "database": world.query.database,
-                    "parallelism": world.spark.parallelism, **fields})
+    return Table(**{"name": name, "base": f"{world.lake.tables}/{name}", "parallelism": world.spark.parallelism,
+                    **fields})
 
 
 def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], table: Table, *, schema: Any = None,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ContextManager, Dict, List, Tuple
 
 from . import files, landing_write
-from .changes import topic_id
+from .changes import landed_topic_id, topic_id
 from .errors import ConnectorError, LakeError, nearest
 from .ingest import DEAD_LETTER, cause
 from .params import local_path
@@ -41,7 +41,6 @@ FLAWS = {
     "schema.enable": "no Connect worker knows schema.enable: value.converter.schemas.enable was meant; the "
                      "published walkthrough has this flaw: Connect ignores it and takes the envelope off all the same",
 }
-TOPIC_ID = ".topic-id"  # file beside the checkpoint; Spark's own progress knows a topic by its name only
 COUNTS = ("records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
 FLUSHES = {"WITH_FLUSH_INTERVAL": "flush_seconds", "WITH_FLUSH_COUNT": "flush_count"}
 
@@ -254,7 +253,7 @@ def checkpoint(world: World, sink: Sink) -> str:
 
 def same_topic(world: World, sink: Sink) -> None:
     """Raise LakeError when the topic is not the one whose progress is kept; note its id where there is none yet."""
-    place, now = f"{checkpoint(world, sink)}{TOPIC_ID}", topic_id(world, sink.topic)
+    place, now = landed_topic_id(world, sink.prefix), topic_id(world, sink.topic)
     then = files.read_text(place)
     if then is None:
         files.write_text(place, now)
@@ -289,5 +288,5 @@ def drop(world: World, config: Dict[str, str]) -> None:
     # that are gone, and their messages would be lost. The topic's id last: a topic made anew meanwhile is still seen.
     with _alone(world, sink):
         for place in (progress, f"{world.lake.landing}/{sink.prefix}", dead_letters_path(world, sink),
-                      f"{progress}{TOPIC_ID}"):
+                      landed_topic_id(world, sink.prefix)):
             files.remove(place)

@@ -100,7 +100,6 @@ class Spark:
 @dataclass(frozen=True)
 class Query:
     kind: str  # "spark" or "athena"
-    database: str
     workgroup: str
     output: str
 

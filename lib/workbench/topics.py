@@ -34,9 +34,6 @@ def settings(world: World, **more: Any) -> Dict[str, Any]:
     }
 
 
-_settings = settings  # the name it had; the stack tests' helpers still call it so
-
-
 def _partitions(world: World) -> Dict[str, List[int]]:
     """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
     try:

@@ -14,14 +14,14 @@ SCHEMA = T.StructType([T.StructField(*f) for f in (
 
 def new_topic(world, name=""):
     name = name or f"lake_{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(topics._settings(world))  # held: without a name it is gone before the answer comes
+    admin = AdminClient(topics.settings(world))  # held: without a name it is gone before the answer comes
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
     return name
 
 
 def send(world, topic, *messages):
     """Each message is a dict (sent with its id as key), or a pair (key, text)."""
-    producer = Producer(topics._settings(world))
+    producer = Producer(topics.settings(world))
     for m in messages:
         key, value = m if isinstance(m, tuple) else (str(m["id"]), json.dumps(m))
         producer.produce(topic, key=key, value=value)

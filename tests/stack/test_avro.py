@@ -226,7 +226,7 @@ def test_the_raw_envelope_with_ids_in_headers(lab, spark, table, path):
 
 
 def _first(world, topic):
-    consumer = Consumer({**topics._settings(world), "group.id": "avro_test", "auto.offset.reset": "earliest"})
+    consumer = Consumer({**topics.settings(world), "group.id": "avro_test", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
         message = wait_until(lambda: consumer.poll(1), "a message")
@@ -294,7 +294,7 @@ def bench(world, spark, table):
         return SimpleNamespace(glob=answer.json()["globalId"], content=answer.json()["contentId"])
 
     def send(*messages):
-        producer = Producer(topics._settings(world))
+        producer = Producer(topics.settings(world))
         for m in messages:
             value, headers, key = (*m, None, "k")[:3] if isinstance(m, tuple) else (m, None, "k")
             producer.produce(topic, key=key, value=value, headers=headers)

@@ -14,7 +14,7 @@ TOPIC = "topics_test"
 def topic(world):
     """An empty topic of three partitions."""
     topics.delete(world, TOPIC)
-    admin = AdminClient(topics._settings(world))
+    admin = AdminClient(topics.settings(world))
     admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(20)
     yield TOPIC
     topics.delete(world, TOPIC)
@@ -48,7 +48,7 @@ def test_empty_topic_reads_as_an_empty_frame(world, topic):
 
 
 def test_many_messages_are_all_read(world, topic):
-    producer = Producer({**topics._settings(world), "linger.ms": 50, "queue.buffering.max.messages": 100000})
+    producer = Producer({**topics.settings(world), "linger.ms": 50, "queue.buffering.max.messages": 100000})
     for i in range(83_000):
         producer.produce(topic, key=str(i), value="x" * 200)
     assert producer.flush(60) == 0
