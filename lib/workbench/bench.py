@@ -215,8 +215,8 @@ def through(world: World, spark: SparkSession) -> List[Line]:
     """Connector applied → every row of the source in Hudi."""
     took = snapshot(world, spark)
     both = took["to topic"] + took["to Hudi"]
-    parts = (f"{took['cdc_events']:,} rows, services warm (last 3 of {CAPTURES}): to topic {took['to topic']:.1f} s, on to "
-             f"Hudi {took['to Hudi']:.1f} s")
+    parts = (f"{took['cdc_events']:,} rows, services warm (last 3 of {CAPTURES}): to topic {took['to topic']:.1f} s, "
+             f"on to Hudi {took['to Hudi']:.1f} s")
     return [Line(f"snapshot through to Hudi, scale {SCALE}", parts, f"just started: {took['cold']:.1f} s",
                  took["cdc_events"] / both, "rows/s", 10_000, more_is_better=True)]
 
