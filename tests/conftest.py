@@ -27,11 +27,9 @@ def world():
     shutil.rmtree(params.state_dir(), ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(world):
-    """A session on the shared Spark Connect server."""
+    """A session on the shared Spark Connect server; a new one where the tests of another module have killed Spark."""
     from workbench.spark import session
 
-    opened = session(world)
-    yield opened
-    opened.stop()
+    return session(world)

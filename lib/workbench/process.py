@@ -147,17 +147,29 @@ def start(service: Service, world: World) -> str:
     old = outdated(service, world)
     if old:
         stop(service)
-    running, port = own(service.name), service.port(world)
-    if running is None:
-        _sweep(service.name)
-        _refuse_strangers(service, world)
-        _spawn(service, world)
+    running = own(service.name)
+    if running:
+        try:
+            _wait_ready(service, world)
+            return "reused"
+        except StackError:
+            if own(service.name):
+                raise
+            # one that was killed a moment ago may still be there for an instant: it ended while we waited for it
+    _sweep(service.name)
+    _refuse_strangers(service, world)
+    _spawn(service, world)
+    _wait_ready(service, world)
+    return "restarted" if old else "started"
+
+
+def _wait_ready(service: Service, world: World) -> None:
     wait_until(
-        lambda: service.ready(world), f"{service.name} to answer on port {port}", timeout=service.timeout,
+        lambda: service.ready(world), f"{service.name} to answer on port {service.port(world)}",
+        timeout=service.timeout, error=StackError,
         failed=lambda: None if own(service.name) else f"its process ended\n{tail(service.name)}",
-        error=StackError, next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
+        next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
     )
-    return "reused" if running else "restarted" if old else "started"
 
 
 def _refuse_strangers(service: Service, world: World) -> None:

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
 from dataclasses import fields, is_dataclass, replace
 
@@ -111,6 +112,16 @@ def test_a_restart_keeps_the_log_of_the_one_that_died(make):
         with pytest.raises(StackError):
             process.start(make("dies"), WORLD)
     assert "disk is full" in process.log_file("web").with_suffix(".log.1").read_text()
+
+
+def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
+    """Killed a moment ago, it may still be there when somebody needs it."""
+    web = make()
+    process.start(web, WORLD)
+    old = process.own("web")
+    old.suspend()  # it is there and does not answer
+    threading.Timer(0.5, old.kill).start()
+    assert process.start(web, WORLD) == "started" and process.own("web").pid != old.pid
 
 
 def test_one_that_never_answers_times_out_and_is_starting(make):
