@@ -229,6 +229,9 @@ def _ivy(module: str, folder: Path, *, poms: bool, retrieve: str) -> None:
         )
 
 
+_trusting = threading.Lock()  # several fetchers want the store at once, and warnings are switched off for all threads
+
+
 def trust_options() -> List[str]:
     """Java options that make it trust the certificates that Python and the system trust (company proxies, mirrors)."""
     if sys.platform == "darwin":
@@ -239,8 +242,9 @@ def trust_options() -> List[str]:
     if bundle is None:
         return []
     store = CACHE / f"trust-{sha256(bundle)[:16]}.p12"
-    if not store.exists():
-        _write_trust_store(bundle, store)
+    with _trusting:
+        if not store.exists():
+            _write_trust_store(bundle, store)
     return [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStorePassword=changeit"]
 
 
@@ -256,7 +260,7 @@ def _write_trust_store(bundle: Path, store: Path) -> None:
         certificates = x509.load_pem_x509_certificates(bundle.read_bytes())
     entries = [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(certificates)]
     store.parent.mkdir(parents=True, exist_ok=True)
-    scratch = store.with_suffix(f".{os.getpid()}-{threading.get_ident()}")  # several fetchers may write it at once
+    scratch = store.with_suffix(f".{os.getpid()}")  # two `make` may write it at once
     scratch.write_bytes(pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"changeit")))
     scratch.replace(store)
 
