@@ -10,6 +10,7 @@ import pytest
 import requests
 from workbench import artifacts, params, process, run, stack
 from workbench.spark import session
+from workbench.wait import wait_until
 
 SPARK = ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
 
@@ -62,16 +63,19 @@ def test_two_workers_and_one_application(cluster, spark):
     assert {s.name for s in stack.status(cluster) if s.state == "up"} == set(SPARK)
 
 
-def test_python_workers_run_on_the_executors(spark):
+def test_python_workers_run_on_the_executors(cluster, spark):
     def ancestors(frames):
         import os
         import sys
+        import threading
 
         import psutil
+        threading.Event().wait(2)  # long enough that one of the executors does not do both
         for frame in frames:
             line = [p.pid for p in psutil.Process().parents()]
             yield frame.assign(pid=os.getpid(), line=" ".join(map(str, line)), python=sys.executable)
 
+    wait_until(lambda: masters_page(cluster)["coresused"] == 2 and len(executors()) == 2, "both executors", timeout=60)
     seen = spark.range(0, 2, 1, 2).mapInPandas(ancestors, "id long, pid long, line string, python string").toPandas()
     driver = {p.pid for p in process.own("spark").children(recursive=True)}
     ran_in = {int(pid) for line in seen["line"] for pid in line.split()} & executors()
