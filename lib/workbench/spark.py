@@ -104,7 +104,10 @@ def session(world: World) -> SparkSession:
 
     settings = {**SESSION, "hoodie.write.table.version": str(artifacts.versions()["hudi_table_version"])}
     for last_try in (False, True):
-        spark = SparkSession.builder.remote(world.spark.url).getOrCreate()
+        builder = SparkSession.builder.remote(world.spark.url)
+        spark = builder.getOrCreate()
+        if not _is_at(spark, world.spark.url):  # it gives what session there is, of whatever server
+            spark = builder.create()
         try:
             if unreachable(spark):
                 raise ConnectionError("Connection refused")
@@ -117,6 +120,11 @@ def session(world: World) -> SparkSession:
                 raise
             forget(spark)  # getOrCreate gives back the session of a server that is no more
     raise AssertionError("not reached")
+
+
+def _is_at(spark: SparkSession, url: str) -> bool:
+    """Whether a Spark Connect session is one of the server at `url` (sc://host:port)."""
+    return host_port(spark.client._builder.endpoint) == host_port(url)
 
 
 def _be_impatient(spark: SparkSession) -> None:
