@@ -114,7 +114,7 @@ class Table:
             # for those who write to the table with writeStream: the default, true, drops a batch that failed
             "hoodie.datasource.write.streaming.ignore.failed.batch": "false",
             **SMALL_WRITES,
-            **({} if self.index.endswith("BLOOM") else NO_BLOOM_FILTER),
+            **({"hoodie.parquet.bloom.filter.enabled": "true"} if self.index.endswith("BLOOM") else NO_BLOOM_FILTER),
             **{f"hoodie.{name}.parallelism": str(self.parallelism) for name in PARALLELISM},
             **self.extra,
         }
