@@ -92,10 +92,11 @@ class _Topic:
 
     def __init__(self, spark: SparkSession, world: World, source: Topic, most: int):
         from confluent_kafka import Consumer
+        from confluent_kafka.admin import AdminClient
 
         self.spark, self.world, self.name, self.most = spark, world, source.name, most
         self.avro = source.format == "avro"
-        self._asked: Any = None
+        self._admin = AdminClient(settings(world))
         self._consumer = Consumer({
             **settings(world), "group.id": "workbench-ingest", "enable.auto.commit": False,
             "allow.auto.create.topics": False, "auto.offset.reset": "error",
@@ -103,7 +104,7 @@ class _Topic:
 
     def next(self, mine: Dict[str, Any], number: int) -> Optional[Batch]:
         marks = self._watermarks()
-        now = self._topic_id()
+        now = topic_id(self.world, self.name, self._admin)
         if mine.get("topic_id", now) != now:
             raise LakeError(
                 "the topic was deleted and made anew: what has been read of the old one says nothing about the new one",
@@ -122,22 +123,22 @@ class _Topic:
             left -= stop[partition] - at
         if start == stop:
             return None
-        reached = {"topic_id": now}
-        if self.most - left <= FEW:
+        few = self.most - left <= FEW
+        if few:
             rows, stop = self._fetch(start, stop)
-            if self.avro:
-                found = [registry.framed(self.world, value, headers) for _, value, headers, *_ in rows if value]
-                raw = decode_avro.framed(self.spark.createDataFrame(rows, decode_avro.MESSAGES), self.world)
-                return Batch(raw, {"offsets": _named(stop), **reached}, few=True,
-                             schemas=frozenset(f.schema for f in found if f))
-            raw = self.spark.createDataFrame(rows, COLUMNS)
-            return Batch(_texts(raw), {"offsets": _named(stop), **reached}, few=True)
-        if self.avro:
-            raw = decode_avro.framed(self._spark_reads(start, stop), self.world)
-            found = [r["schema"] for r in raw.select("schema").distinct().collect()]
-            return Batch(raw, {"offsets": _named(stop), **reached}, schemas=frozenset(filter(None, found)))
-        prefix = self._prefix(start, stop)
-        return Batch(_texts(self._spark_reads(start, stop)), {"offsets": _named(stop), **reached}, prefix=prefix)
+            messages = self.spark.createDataFrame(rows, decode_avro.MESSAGES if self.avro else COLUMNS)
+        else:
+            messages = self._spark_reads(start, stop)
+        reached = {"offsets": _named(stop), "topic_id": now}
+        if not self.avro:
+            return Batch(_texts(messages), reached, few, prefix="" if few else self._prefix(start, stop))
+        raw = decode_avro.framed(messages, self.world)
+        if few:  # told by this process: a question to Spark takes longer
+            named = (registry.framed(self.world, value, headers) for _, value, headers, *_ in rows if value)
+            found = [f.schema for f in named if f]
+        else:
+            found = [r["schema"] for r in raw.select("schema").distinct().collect() if r["schema"]]
+        return Batch(raw, reached, few, schemas=frozenset(found))
 
     def close(self) -> None:
         self._consumer.close()
@@ -218,11 +219,6 @@ class _Topic:
                     for p in topic.partitions}
         except KafkaException as e:
             raise self._silent(e) from e
-
-    def _topic_id(self) -> str:
-        if self._asked is None:
-            self._asked = _admin(self.world)
-        return _id_of(self._asked, self.name, self.world)
 
     def _silent(self, error: Any) -> LakeError:
         return LakeError(f"Kafka does not answer: {error.args[0].str()}", where=self.world.kafka.bootstrap,
@@ -310,21 +306,14 @@ def landed_topic_id(world: World, prefix: str) -> str:
     return f"{world.lake.checkpoints}/landing/{prefix}.topic-id"
 
 
-def _admin(world: World) -> Any:
+def topic_id(world: World, name: str, admin: Any = None) -> str:
+    """Kafka's own id of a topic: another one after it was deleted and made anew. Raises LakeError.
+
+    admin: a client that is there already; one is made otherwise."""
+    from confluent_kafka import KafkaException, TopicCollection
     from confluent_kafka.admin import AdminClient
 
-    return AdminClient(settings(world))
-
-
-def topic_id(world: World, name: str) -> str:
-    """Kafka's own id of a topic: another one after it was deleted and made anew. Raises LakeError."""
-    admin = _admin(world)  # held until the answer is there
-    return _id_of(admin, name, world)
-
-
-def _id_of(admin: Any, name: str, world: World) -> str:
-    from confluent_kafka import KafkaException, TopicCollection
-
+    admin = admin or AdminClient(settings(world))  # held until the answer is there
     try:
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=10)
         return str(asked[name].result(15).topic_id)

@@ -1,8 +1,14 @@
 """Files of the lake by address (`file:`, `s3:`, `s3a:`): what Spark Connect cannot do, read one or remove a folder."""
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import Any, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, ContextManager, List, Optional, Tuple
+
+from . import wait
+from .errors import LakeError
+from .params import local_path
 
 
 def open_address(address: str) -> Tuple[Any, str]:
@@ -52,3 +58,17 @@ def write_text(address: str, text: str) -> None:
     system.create_dir(path.rpartition("/")[0], recursive=True)
     with system.open_output_stream(path, compression=None) as f:
         f.write(text.encode("utf-8"))
+
+
+def alone(address: str, what: str, next_step: str) -> ContextManager[None]:
+    """Hold `<address>.lock`, which keeps two jobs that write to one place apart. A lake in S3 has no such file: there
+    it takes one scheduled job for a place.
+
+    Raises (when it is entered): LakeError: another `what` is going on; names its process.
+    """
+    place = local_path(address)
+    if place is None:
+        return contextlib.nullcontext()
+    lock = Path(f"{place}.lock")
+    return wait.alone(lock, lambda pid: LakeError(f"another {what} is going on",
+                                                  where=f"process {pid} holds {lock}", next_step=next_step))

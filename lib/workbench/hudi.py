@@ -15,7 +15,7 @@ from .changes import Landed, Topic
 from .errors import LakeError, nearest
 from .ingest import DEAD_LETTER, Ingested, Stream, dead_letters_path
 from .timeline import commits, mark, marks
-from .travel import as_of, between
+from .travel import as_of, between, reader
 
 if TYPE_CHECKING:
     import pandas
@@ -85,13 +85,10 @@ class Table:
                                 expected="a tuple of field names")
         if not self.key or not self.ordering:
             raise LakeError(f"table {self.name} has no {'ordering field' if self.key else 'record key'}")
-        if self.type not in TYPES:
-            raise LakeError(f"type of table {self.name} is {self.type!r}", expected=nearest(str(self.type), TYPES))
-        if self.index not in INDEXES:
-            raise LakeError(f"index of table {self.name} is {self.index!r}", expected=nearest(self.index, INDEXES))
-        if self.deletes not in DELETES:
-            raise LakeError(f"deletes of table {self.name} is {self.deletes!r}",
-                            expected=nearest(str(self.deletes), DELETES))
+        for name, allowed in (("type", TYPES), ("index", INDEXES), ("deletes", DELETES)):
+            if getattr(self, name) not in allowed:
+                raise LakeError(f"{name} of table {self.name} is {getattr(self, name)!r}",
+                                expected=nearest(str(getattr(self, name)), allowed))
 
     def options(self) -> Dict[str, str]:
         """The Hudi write options of this table."""
@@ -189,7 +186,7 @@ def reader_schema(name: str) -> Any:
 
 def read(spark: SparkSession, table: Table) -> DataFrame:
     """The rows of the table as of its last commit."""
-    return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false").load(table.base)
+    return reader(spark).load(table.base)
 
 
 def entries(table: Table) -> Dict[str, str]:

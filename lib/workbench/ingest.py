@@ -22,10 +22,8 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 
 from . import changes, decode, decode_avro, files
 from .errors import LakeError, WorkbenchError
-from .params import local_path
 from .spark import is_gone
 from .timeline import completed
-from .wait import alone
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -98,7 +96,7 @@ class Job:
         if self._reader is None:
             self._held.enter_context(self._alone())
             self._reader = changes.reader(self.spark, self.world, self.source, self.table.name, self.batch)
-        all_progress = progress(self.table)
+        all_progress = progress_in(last_commit(self.table))
         last = all_progress.get(self.source.id, {})
         number = last.get("batch", -1) + 1
         if not self._tidied:
@@ -115,11 +113,12 @@ class Job:
             raise
         except Exception as e:
             raise failed(f"{type(e).__name__}: {e}", self.where) from e
-        if progress(self.table).get(self.source.id) != reached:  # or the next step would read the very same again
+        written = last_commit(self.table)
+        if progress_in(written).get(self.source.id) != reached:  # or the next step would read the very same again
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,
                             next_step="look for options in `extra` of the table that change its commits, "
                                       "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again")
-        refused = write_errors(self.table)
+        refused = write_errors(written)
         if refused:
             raise LakeError(f"Hudi made a commit without {refused} of its rows, which it could not write",
                             where=self.where, next_step="the log of the spark service says why (write errors); mend "
@@ -138,15 +137,10 @@ class Job:
         self._held.close()
 
     def _alone(self) -> ContextManager[None]:
-        """Two jobs that write one table would read the same progress, and each roll the other's commit back. On one
-        machine a lock file keeps them apart; a lake in S3 has no such file, and needs one scheduled job for a table."""
-        folder = local_path(self.world.lake.checkpoints)
-        if folder is None:
-            return contextlib.nullcontext()
-        lock = folder / f"{self.table.name}.lock"
-        return alone(lock, lambda pid: LakeError(
-            f"another ingest into {self.table.database}.{self.table.name} is going on",
-            where=f"process {pid} holds {lock}", next_step="wait until it is done; a continuous one ends with stop()"))
+        """Two jobs that write one table would read the same progress, and each roll the other's commit back."""
+        return files.alone(f"{self.world.lake.checkpoints}/{self.table.name}",
+                           f"ingest into {self.table.database}.{self.table.name}",
+                           "wait until it is done; a continuous one ends with stop()")
 
     def _write(self, batch: changes.Batch, reached: dict, number: int) -> Dict[str, int]:
         from pyspark.sql import functions as F
@@ -272,22 +266,21 @@ def _count_few(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
 
 
-def progress(table: Table) -> Dict[str, Dict[str, Any]]:
-    """{source id: how far it has been read}, as the table's last commit says."""
-    for done in reversed(completed(table)):  # compactions and other writers say nothing about it
-        said = done.body.get("extraMetadata", {}).get(PROGRESS)
-        if said:
-            return json.loads(said)
-    return {}
+def last_commit(table: Table) -> Dict[str, Any]:
+    """The metadata of the table's last commit by an ingest; compactions and other writers say no progress."""
+    bodies = (done.body for done in reversed(completed(table)))
+    return next((body for body in bodies if body.get("extraMetadata", {}).get(PROGRESS)), {})
 
 
-def write_errors(table: Table) -> int:
-    """How many rows the last commit of an ingest does not hold although they were given to Hudi."""
-    for done in reversed(completed(table)):
-        if PROGRESS in done.body.get("extraMetadata", {}):
-            stats = (s for part in done.body.get("partitionToWriteStats", {}).values() for s in part)
-            return sum(s.get("totalWriteErrors") or 0 for s in stats)
-    return 0
+def progress_in(commit: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """{source id: how far it has been read}, as a commit's metadata says."""
+    return json.loads(commit.get("extraMetadata", {}).get(PROGRESS, "{}"))
+
+
+def write_errors(commit: Dict[str, Any]) -> int:
+    """How many rows a commit does not hold although they were given to Hudi."""
+    stats = (s for part in commit.get("partitionToWriteStats", {}).values() for s in part)
+    return sum(s.get("totalWriteErrors") or 0 for s in stats)
 
 
 def dead_letters_path(world: World, name: str) -> str:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ContextManager, Dict, List, Tuple
 
 from . import files, landing_write
 from .changes import landed_topic_id, topic_id
 from .errors import ConnectorError, LakeError, nearest
 from .ingest import DEAD_LETTER, cause
-from .params import local_path
-from .wait import alone, wait_until
+from .wait import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,15 +99,9 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str
 
 def _alone(world: World, sink: Sink) -> ContextManager[None]:
     """Of two landings of one topic, Spark would stop the first when the second starts, and that one would take its end
-    for the end of the topic. On one machine a lock file keeps them apart; a lake in S3 has no such file, and needs one
-    scheduled job for a topic."""
-    place = local_path(checkpoint(world, sink))
-    if place is None:
-        return contextlib.nullcontext()
-    lock = Path(f"{place}.lock")
-    return alone(lock, lambda pid: LakeError(
-        f"another landing of {sink.topic} is going on", where=f"process {pid} holds {lock}",
-        next_step="wait until it is done; what it lands need not be landed again"))
+    for the end of the topic."""
+    return files.alone(checkpoint(world, sink), f"landing of {sink.topic}",
+                       "wait until it is done; what it lands need not be landed again")
 
 
 def _messages(spark: SparkSession, world: World, sink: Sink, batch: int) -> DataFrame:

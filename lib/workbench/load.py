@@ -156,9 +156,8 @@ def run_script(c: psycopg.Connection, path: Path, allowed: str = "") -> None:
 
 def drop_slots(world: World, database: Optional[str] = None) -> None:
     """Drop the replication slots of this world's connectors in a database."""
-    for name in sources.slots(world, database)["slot_name"]:
-        if name.startswith(sources.slot_prefix(world)):
-            sources.drop_slot(world, name, database=database)
+    for name in sources.own_slots(world, database):
+        sources.drop_slot(world, name, database=database)
 
 
 def drop_publications(c: psycopg.Connection, *tables: str, named: str = "") -> None:

@@ -106,11 +106,6 @@ def connectors_left(world: World) -> list:
     return sorted({CONNECTOR, ENVELOPE} & set(connect.names(world)))
 
 
-def slots_left(world: World) -> list:
-    """Names of the replication slots of this world's connectors; others may have theirs in the same database."""
-    return [name for name in sources.slots(world)["slot_name"] if name.startswith(sources.slot_prefix(world))]
-
-
 def landing_folder(world: World) -> str:
     """Where the sink lands the messages: the prefix that its KCQL names, below the world's landing address."""
     return f"{world.lake.landing}/{PREFIX}"

@@ -116,6 +116,11 @@ def create_database(world: World, database: Optional[str] = None) -> bool:
         return True
 
 
+def own_slots(world: World, database: Optional[str] = None) -> List[str]:
+    """Names of the slots of this world's connectors in a database; others may have theirs there, too."""
+    return [name for name in slots(world, database)["slot_name"] if name.startswith(slot_prefix(world))]
+
+
 def slot_prefix(world: World) -> str:
     """Replication slots of this world's connectors start like this."""
     return re.sub(r"[^a-z0-9_]", "_", world.connect.topic_prefix.lower()) + "_"

@@ -12,6 +12,7 @@ import datetime as dt
 import json
 import re
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from . import files
@@ -115,11 +116,11 @@ def commits(table: Table) -> pandas.DataFrame:
     rows = []
     for done in completed(table):
         stats = [s for part in done.body.get("partitionToWriteStats", {}).values() for s in part]
-        total = {k: sum(max(s.get(k) or 0, 0) for s in stats)
-                 for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes")}
-        rows.append((done.instant, done.action, done.body.get("operationType"), *total.values(), len(stats)))
-        *_, written, total_bytes, number = rows[-1]
-        rows[-1] = (*rows[-1][:6], written, number, total_bytes, done.seconds)
+        inserted, updated, deleted, written, size = (
+            sum(max(s.get(k) or 0, 0) for s in stats)
+            for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes"))
+        rows.append((done.instant, done.action, done.body.get("operationType"), inserted, updated, deleted, written,
+                     len(stats), size, done.seconds))
     return pandas.DataFrame(rows, columns=columns)
 
 
@@ -133,7 +134,7 @@ class Done:
     base: str
     seconds: Optional[float]
 
-    @property
+    @cached_property
     def body(self) -> Dict[str, Any]:
         """The commit's metadata; in table version 6 that is JSON."""
         return json.loads(files.read_text(f"{self.base}/.hoodie/{self.name}") or "{}")

@@ -26,8 +26,8 @@ def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFra
     """
     instant = resolve(world, table, when)
     if not check_readable(table, instant):
-        return _read(spark).load(table.base).limit(0)
-    return _read(spark).option("as.of.instant", instant).load(table.base)
+        return reader(spark).load(table.base).limit(0)
+    return reader(spark).option("as.of.instant", instant).load(table.base)
 
 
 def between(spark: SparkSession, world: World, table: Table, begin: str = "", end: str = "") -> DataFrame:
@@ -44,10 +44,11 @@ def _incremental(spark: SparkSession, world: World, table: Table, begin: str, en
         if when:
             bounds[side] = resolve(world, table, when)
             check_readable(table, bounds[side])
-    reader = _read(spark).option("hoodie.datasource.query.type", "incremental")
-    reader = reader.option("hoodie.datasource.read.begin.instanttime", bounds["begin"] or BEGINNING)
-    return reader.option("hoodie.datasource.read.end.instanttime", bounds["end"]) if bounds["end"] else reader
+    read = reader(spark).option("hoodie.datasource.query.type", "incremental")
+    read = read.option("hoodie.datasource.read.begin.instanttime", bounds["begin"] or BEGINNING)
+    return read.option("hoodie.datasource.read.end.instanttime", bounds["end"]) if bounds["end"] else read
 
 
-def _read(spark: SparkSession) -> DataFrameReader:
+def reader(spark: SparkSession) -> DataFrameReader:
+    """How every Hudi table is read here: without data skipping, which answers wrong (a test shows it)."""
     return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false")

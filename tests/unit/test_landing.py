@@ -243,6 +243,6 @@ def test_a_line_that_is_not_json_is_named_by_its_file(world):
 def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
     monkeypatch.setattr(connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"])
     slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
-    monkeypatch.setattr(sources, "slots", lambda _: slots)
+    monkeypatch.setattr(sources, "slots", lambda *_: slots)
     assert outbox.connectors_left(world) == [outbox.ENVELOPE]
-    assert outbox.slots_left(world) == ["my_msk_outbox"]
+    assert sources.own_slots(world) == ["my_msk_outbox"]
