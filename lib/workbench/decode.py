@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # Spark Connect and classic have different classes of these; 
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
 DELETED = "_hoodie_is_deleted"
+NOT_UTF8 = "not UTF-8, the text is its base64"
 _BAD = "_bad"
 # what Debezium puts into a NOT NULL column whose value a delete event does not have, as text
 NO_VALUE = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?)?$"
@@ -51,31 +52,34 @@ def rows(raw: DataFrame, schema: T.StructType, *, key: Sequence[str], ordering: 
     # The option keeps Spark from pruning the schema to what is asked for, which would lose the corrupt-record column.
     wrapped = F.col("text").rlike(r'^\s*\{\s*"schema"\s*:\s*(\{|null)') & F.col("text").rlike(r'"payload"\s*:')
     text = F.when(wrapped, F.col("text")).otherwise(F.concat(F.lit('{"payload":'), F.col("text"), F.lit("}")))
+    unseen = F.col("text")  # what may be other than UTF-8
     if prefix:
         # by bytes: Spark counts the characters of a string one by one
         rest = F.col("text").cast("binary").substr(len(prefix.encode("utf-8")) + 1, 1 << 30).cast("string")
-        cut = F.concat(F.lit('{"payload":'), rest)
-        text = F.when(F.col("text").startswith(prefix), cut).otherwise(text)
+        starts = F.col("text").startswith(prefix)
+        text = F.when(starts, F.concat(F.lit('{"payload":'), rest)).otherwise(text)
+        unseen = F.when(starts, rest).otherwise(unseen)
     parsed = F.from_json(text, envelope, {"columnNameOfCorruptRecord": _BAD, "mode": "PERMISSIVE"})
     decoded = raw.withColumn("_parsed", parsed).select(
         *[c for c in raw.columns], F.col("_parsed.payload").alias("row"), F.col(f"_parsed.{_BAD}").alias(_BAD)
     )
     # no value, a JSON null, or an envelope with nothing in it
     nothing = F.col("text").isNull() | (F.col(_BAD).isNull() & F.col("row").isNull())
-    wrong = [(_not_utf8(), F.lit("not UTF-8, the text is its base64")),
+    wrong = [(_not_utf8(unseen), F.lit(NOT_UTF8)),
              (F.col(_BAD).isNotNull() & F.get_json_object(text, "$").isNull(), F.lit("malformed JSON")),
              (F.col(_BAD).isNotNull(), F.lit("a value does not have the type of the reader schema"))]
     decoded = judged(decoded, schema, nothing, wrong, key=key, ordering=ordering, partition=partition,
                      global_index=global_index)
-    shown = F.when(_not_utf8(), F.base64(F.col("text").cast("binary"))).otherwise(F.col("text"))
+    base64 = F.base64(F.col("text").cast("binary"))
+    shown = F.when(F.col("reason") == NOT_UTF8, base64).otherwise(F.col("text"))
     return decoded.withColumn("text", shown).drop(_BAD)
 
 
-def _not_utf8() -> Column:
+def _not_utf8(text: Column) -> Column:
     """Spark takes any bytes for a string; they change on the way through Java's strings if they are not UTF-8."""
     from pyspark.sql import functions as F
 
-    return F.encode("text", "UTF-8") != F.col("text").cast("binary")
+    return F.encode(text, "UTF-8") != text.cast("binary")
 
 
 def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: List[Tuple[Column, Column]], *,

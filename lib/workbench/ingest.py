@@ -154,7 +154,8 @@ class Job:
             rows = self._cached(rows)
         try:
             key = F.struct(*[f"row.{name}" for name in table.key])
-            counts, once = _count_few(rows, key) if batch.few else _count(rows, key)
+            new = not completed(table)
+            counts, once = _count_few(rows, key) if batch.few else _count(rows, key, new)
             place = self._letters(f"/{number:08d}")
             if counts.get("dead_letters"):
                 # written over when the batch is done again, hence exactly once
@@ -166,7 +167,7 @@ class Job:
             flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
             flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
             written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
-            first = {} if completed(table) else FIRST_LOAD if once else FIRST_LOAD_MERGED
+            first = {} if not new else FIRST_LOAD if once else FIRST_LOAD_MERGED
             options = {**table.options(), **first, PROGRESS: json.dumps(reached)}
             written.write.format("hudi").options(**options).mode("append").save(table.base)
         finally:
@@ -248,11 +249,13 @@ class Stream:
         return self._job.done
 
 
-def _count(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
-    """How many of each outcome, and whether all are upserts of different keys, in one job."""
+def _count(rows: DataFrame, key: Column, compare: bool) -> Tuple[Dict[str, int], bool]:
+    """How many of each outcome, and whether all are upserts of different keys (if they are to be compared: that takes
+    two shuffles), in one job."""
     from pyspark.sql import functions as F
 
-    found = rows.groupBy("outcome").agg(F.count("*").alias("n"), F.count_distinct(key).alias("keys")).collect()
+    keys = F.count_distinct(key) if compare else F.lit(0)
+    found = rows.groupBy("outcome").agg(F.count("*").alias("n"), keys.alias("keys")).collect()
     counts = {OUTCOMES[r["outcome"]]: r["n"] for r in found}
     unique = all(r["n"] == r["keys"] for r in found if r["outcome"] == decode.UPSERT)
     return counts, unique and "deletes" not in counts

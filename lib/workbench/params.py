@@ -38,10 +38,17 @@ def state_dir() -> Path:
     return VAR / instance()
 
 
+# How Java compiles in the embedded services. Over notebooks 11 to 13 its full compiler takes nearly half of all the
+# processor's time and pays nothing back; services that handle 100,000 rows again and again work two or three times as
+# fast with it.
+COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1"], "full": []}
+
+
 @dataclass(frozen=True)
 class Stack:
     embedded: bool  # True: `stack` starts the services; False: it only checks that they can be reached
     port_base: int
+    java_compiler: str = field(metadata={"one_of": tuple(COMPILERS)})
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Dict, List
 
 from . import artifacts, secrets
 from .errors import StackError
-from .params import World, host_port, state_dir
+from .params import COMPILERS, World, host_port, state_dir
 from .process import Service
 
-# short-lived, small services: the cheapest collector and the fast compiler start in half the time
+# short-lived, small services: the cheapest collector starts in half the time
 LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"]
 SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
@@ -49,10 +49,11 @@ def _properties(entries: Dict[str, object]) -> str:
     return "".join(f"{key}={value}\n" for key, value in entries.items())
 
 
-def _java(heap: str, classpath: List[Path], main: str, *args: str) -> List[str]:
+def _java(world: World, heap: str, classpath: List[Path], main: str, *args: str, young: str = "") -> List[str]:
     log4j = _conf("log4j2.properties", LOG4J)
     return [
-        str(artifacts.java_home() / "bin" / "java"), *LEAN, f"-Xmx{heap}", f"-Dlog4j2.configurationFile={log4j}",
+        str(artifacts.java_home() / "bin" / "java"), *LEAN, *COMPILERS[world.stack.java_compiler], f"-Xmx{heap}",
+        *([f"-Xmn{young}"] if young else []), f"-Dlog4j2.configurationFile={log4j}",
         "-cp", os.pathsep.join(map(str, classpath)), main, *args,
     ]
 
@@ -141,7 +142,7 @@ def _kafka_fresh(world: World) -> None:
     if (_data("kafka") / "meta.properties").exists():
         return
     done = subprocess.run(
-        _java("128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t",
+        _java(world, "128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t",
               "d29ya2JlbmNoLWxha2VzYQ", "-c", str(_kafka_properties(world))), capture_output=True, text=True)
     if done.returncode:
         raise StackError("Kafka could not format its storage", where=(done.stdout + done.stderr).strip()[-500:])
@@ -198,7 +199,9 @@ def _connect_command(world: World) -> List[str]:
         "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
         "config.providers.file.param.allowed.paths": state_dir(),
     }))
-    return _java("768m", artifacts.jars("kafka"), "org.apache.kafka.connect.cli.ConnectDistributed", str(conf))
+    # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
+    return _java(world, "768m", artifacts.jars("kafka"), "org.apache.kafka.connect.cli.ConnectDistributed", str(conf),
+                 young="448m")
 
 
 def _http_ready(url: str, path: str) -> bool:
@@ -218,7 +221,7 @@ def _apicurio_command(world: World) -> List[str]:
     home = artifacts.unpacked("apicurio-registry-app")
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
     host, port = host_port(world.registry.url)
-    command = _java("384m", jars, "io.quarkus.runner.GeneratedMain")
+    command = _java(world, "384m", jars, "io.quarkus.runner.GeneratedMain")
     return [*command[:1], f"-Dquarkus.http.host={host}", f"-Dquarkus.http.port={port}", *command[1:]]
 
 
@@ -255,7 +258,7 @@ def _spark_ready(world: World) -> bool:
 
 def _standalone(world: World, main: str, *args: str) -> List[str]:
     jars = [artifacts.package("pyspark") / "jars" / "*"]
-    java = _java("256m", jars, f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args)
+    java = _java(world, "256m", jars, f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args)
     return [*java[:1], *OPENED, *java[1:]]
 
 
@@ -280,7 +283,8 @@ def _worker(number: int) -> Service:
                            "--webui-port", str(ui(world)), world.spark.master)
 
     return Service(f"spark_worker_{number}", ui, command,
-                   needs=("spark_master",), env=_spark_env, told=lambda w: [w.spark.master, w.spark.executor_memory],
+                   needs=("spark_master",), env=_spark_env,
+                   told=lambda w: [w.spark.master, w.spark.executor_memory, w.stack.java_compiler],
                    ready=lambda w: _json_page(ui(w))["id"] in _alive_workers(w))
 
 
@@ -300,18 +304,20 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
     Service("postgres", lambda w: w.postgres.port, _postgres_command, _postgres_ready, fresh=_postgres_fresh,
             stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
     Service("kafka", lambda w: host_port(w.kafka.bootstrap)[1],
-            lambda w: _java("512m", artifacts.jars("kafka"), "kafka.Kafka", str(_kafka_properties(w))),
-            _kafka_ready, fresh=_kafka_fresh, told=lambda w: w.kafka.bootstrap,
+            lambda w: _java(w, "512m", artifacts.jars("kafka"), "kafka.Kafka", str(_kafka_properties(w))),
+            _kafka_ready, fresh=_kafka_fresh, told=lambda w: [w.kafka.bootstrap, w.stack.java_compiler],
             also=lambda w: (_controller(w),)),
     Service("connect", lambda w: host_port(w.connect.url)[1], _connect_command,
-            lambda w: _http_ready(w.connect.url, "/connectors"), needs=("kafka",), told=lambda w: w.kafka.bootstrap),
+            lambda w: _http_ready(w.connect.url, "/connectors"), needs=("kafka",),
+            told=lambda w: [w.kafka.bootstrap, w.stack.java_compiler]),
     Service("apicurio", lambda w: host_port(w.registry.url)[1], _apicurio_command,
             lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info"), env=_apicurio_env,
-            told=lambda w: w.registry.url),
+            told=lambda w: [w.registry.url, w.stack.java_compiler]),
     Service("spark_master", lambda w: host_port(w.spark.master)[1],
             lambda w: _standalone(w, "master.Master", "--port", str(host_port(w.spark.master)[1]), "--webui-port",
                                   str(_master_ui(w))),
             lambda w: _json_page(_master_ui(w))["status"] == "ALIVE", env=_spark_env,
+            told=lambda w: w.stack.java_compiler,
             also=lambda w: (_master_ui(w),)),
     _worker(1),
     _worker(2),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Union
 
 from . import artifacts
 from .errors import StackError
-from .params import World, host_port, local_path, state_dir
+from .params import COMPILERS, World, host_port, local_path, state_dir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,6 +36,7 @@ def server_conf(world: World) -> Dict[str, str]:
     """Return the configuration of the embedded Spark Connect server: everything on loopback, sized for a laptop."""
     jars = ",".join(map(str, artifacts.jars("spark")))
     table_version = str(artifacts.versions()["hudi_table_version"])
+    java = " ".join(["-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", *COMPILERS[world.stack.java_compiler]])
     conf = {
         "spark.master": world.spark.master,
         "spark.app.name": "workbench",
@@ -45,10 +46,11 @@ def server_conf(world: World) -> Dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Djava.net.preferIPv4Stack=true"
-        f" -Dderby.system.home={state_dir() / 'data'}",
+        "spark.driver.extraJavaOptions": f"{java} -Dderby.system.home={state_dir() / 'data'}",
         "spark.sql.shuffle.partitions": str(world.spark.parallelism),
         "spark.default.parallelism": str(world.spark.parallelism),
+        # code that falls out of this cache is generated, and compiled by Java, anew for the next batch
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(local_path(world.lake.tables) or world.lake.tables),
         "spark.sql.catalogImplementation": "hive",
@@ -73,7 +75,7 @@ def server_conf(world: World) -> Dict[str, str]:
         conf |= {"spark.executor.extraClassPath": jars.replace(",", ":")} if ours else {"spark.jars": jars}
         conf |= {
             "spark.executor.memory": world.spark.executor_memory, "spark.executor.cores": "1",
-            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -Djava.net.preferIPv4Stack=true",
+            "spark.executor.extraJavaOptions": java,
         }
     return conf
 

@@ -41,6 +41,9 @@ def test_the_three_worlds_are_there():
     assert {"local", "cluster", "aws"} <= set(params.worlds()) and "versions" not in params.worlds()
 
 
+STACK = "stack:\n  embedded: true\n  port_base: 21400\n  java_compiler: quick\n"
+
+
 @pytest.mark.parametrize(("old", "new", "says"), [
     ("  bootstrap:", "  bootstrp:", ["unknown key 'bootstrp'", "kafka.bootstrp", "did you mean 'bootstrap'?"]),
     ("lake:", "lak:", ["unknown key 'lak'", "mine.yaml: lak", "did you mean 'lake'?"]),
@@ -53,8 +56,9 @@ def test_the_three_worlds_are_there():
     ("region: \"\"", "region:", ["region is empty", "type str"]),
     ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
     ("port_base: 21400", "port_base: 80", ["port base is 80", "stack.port_base", "1024 to 65500"]),
-    ("stack:\n  embedded: true\n  port_base: 21400", "stack: 5", ["stack is 5 (int)", "embedded, port_base"]),
-    ("stack:\n  embedded: true\n  port_base: 21400\n", "", ["missing key 'stack'", "type mapping"]),
+    (STACK, "stack: 5\n", ["stack is 5 (int)", "embedded, port_base, java_compiler"]),
+    (STACK, "", ["missing key 'stack'", "type mapping"]),
+    ("java_compiler: quick", "java_compiler: fast", ["stack.java_compiler is 'fast'", "full, quick"]),
     ("wire: apicurio_legacy8", "wire: apicurio_legacy", [
         "registry.wire is 'apicurio_legacy'", "did you mean 'apicurio_legacy8'?", "apicurio, apicurio_legacy8, conf"]),
     ("  wire: apicurio_legacy8\n", "", ["missing key 'wire'", "registry.wire", "type str"]),

@@ -276,7 +276,8 @@ def variants(value):
         if is_dataclass(now) and not isinstance(now, params.Secret):
             yield from (replace(value, **{f.name: v}) for v in variants(now))
         elif isinstance(now, (int, str)) and f.name not in ("file", "name", "describe"):
-            changed = now + 1 if isinstance(now, int) else now + "0"
+            others = [v for v in f.metadata.get("one_of", ()) if v != now]
+            changed = others[0] if others else now + 1 if isinstance(now, int) else now + "0"
             yield replace(value, **{f.name: changed})
 
 
