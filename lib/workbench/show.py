@@ -62,7 +62,8 @@ def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
         # to_html escapes its cells: an HTML text in the data stays text
         body = plain.to_html(index=index, border=0, na_rep="", justify="left", max_cols=60, index_names=index)
     # text reads from the left; nbconvert's style puts everything to the right, and only the cell itself goes before it
-    body = body.replace("<td>", "<td style='text-align:left'>")
+    for tag in ("td", "th"):
+        body = body.replace(f"<{tag}>", f"<{tag} style='text-align:left'>")
     more = f" – first {limit} of {len(df):,} rows" if len(df) > limit else "" if len(df) else " no rows"
     head = f"<div style='margin:.2em 0'><b>{html.escape(caption)}</b>{more}</div>" if caption or more else ""
     return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
@@ -77,10 +78,14 @@ def _whole(column: pd.Series) -> pd.Series:
 
 
 def _cell(value: Any) -> Any:
-    """A cell's value as it is shown; None, NaN and NA are an empty one."""
+    """A cell's value as it is shown: None, NaN and NA as an empty one, what was parsed from JSON as JSON."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return ""
-    return f"{value:.6g}" if isinstance(value, float) and abs(value) < 1e6 else value
+    if isinstance(value, (dict, list)):
+        return jsons.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, float) and abs(value) < 1e6:
+        return f"{value:.6g}" if value % 1 else f"{value:.1f}"
+    return value
 
 
 def avro(name: str) -> HTML:

@@ -1,6 +1,9 @@
 """Display helpers: what they show is complete, and text from data stays text."""
+import re
+
 import pandas as pd
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.figure import Figure
 from workbench import show
 from workbench.errors import LakeError
@@ -61,3 +64,38 @@ def test_figures_are_closed_so_that_a_cell_shows_them_once():
 
     show.pie_top(REVENUE)
     assert plt.get_fignums() == []
+
+
+def cells(shown):
+    return re.findall(r"<td[^>]*>(.*?)</td>", shown)
+
+
+def test_whole_numbers_are_whole_and_what_is_missing_is_empty():
+    frame = pd.DataFrame({
+        "order_id": pd.array([11075, None], dtype="Int64"), "shipped_date": [10392.0, None], "region": [None, "<b>"],
+        "freight": [14.0, 6.19], "lsn": [27189760, 27136440], "items": [None, [{"q": 1}]]})
+    assert cells(show.table(frame).data) == [
+        "11075", "10392", "", "14.0", "27189760", "", "", "", "&lt;b&gt;", "6.19", "27136440", '[{"q": 1}]']
+    assert "overflow-x:auto" in show.table(frame).data
+    assert "no rows" in show.table(frame[:0]).data
+
+
+def test_a_notebook_shows_every_frame_like_a_table():
+    shell = InteractiveShell()
+    show.frames(shell)
+
+    def shown(frame):
+        return shell.display_formatter.format(frame)[0]["text/html"]
+
+    frame = pd.DataFrame({"n": pd.array([1, None], dtype="Int64")})
+    assert cells(shown(frame)) == ["1", ""] and "overflow-x:auto" in shown(frame)
+    assert ">VINET</th>" in shown(frame.set_axis(["VINET", "TOMSP"]))  # rows that have names keep them
+    assert ">0</th>" not in shown(frame)
+
+
+def test_avro_fields_with_their_meaning():
+    rows = cells(show.avro("cdc_events").data)
+    fields = dict(zip(rows[::4], zip(rows[1::4], rows[2::4], rows[3::4])))
+    assert fields["order_id"] == ("int", "", "")
+    assert fields["shipped_date"] == ("int", "yes", "io.debezium.time.Date")
+    assert fields["order_items"] == ("string", "yes", "io.debezium.data.Json")
