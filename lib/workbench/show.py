@@ -81,6 +81,8 @@ def _cell(value: Any) -> Any:
     """A cell's value as it is shown: None, NaN and NA as an empty one, what was parsed from JSON as JSON."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     if isinstance(value, (dict, list)):
         return jsons.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, float) and abs(value) < 1e6:
