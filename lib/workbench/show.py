@@ -4,6 +4,7 @@ from __future__ import annotations
 import html
 import json as jsons
 import math
+import re
 import textwrap
 from typing import Any, Optional, Sequence
 
@@ -47,11 +48,13 @@ def frames(on: Any = None) -> None:
     shell = on or get_ipython()
     if shell is not None:
         formatter = shell.display_formatter.formatters["text/html"]
-        formatter.for_type(pd.DataFrame, lambda df: _table(df, "", 20, index=_named(df.index)))
+        formatter.for_type(pd.DataFrame, _frame)
 
 
-def _named(index: pd.Index) -> bool:
-    return index.name is not None or not pd.api.types.is_integer_dtype(index.dtype)
+def _frame(df: pd.DataFrame) -> str:
+    if all(name is not None and name not in df.columns for name in df.index.names):
+        return _table(df.reset_index(), "", 20, index=False)
+    return _table(df, "", 20, index=not pd.api.types.is_integer_dtype(df.index.dtype))
 
 
 def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
@@ -60,7 +63,7 @@ def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
         plain.isetitem(at, [_cell(value) for value in _whole(column).head(limit)])
     with pd.option_context("display.max_colwidth", WIDE):
         # to_html escapes its cells: an HTML text in the data stays text
-        body = plain.to_html(index=index, border=0, na_rep="", justify="left", max_cols=60, index_names=index)
+        body = plain.to_html(index=index, border=0, na_rep="", justify="left", max_cols=60, index_names=False)
     # text reads from the left; nbconvert's style puts everything to the right, and only the cell itself goes before it
     for tag in ("td", "th"):
         body = body.replace(f"<{tag}>", f"<{tag} style='text-align:left'>")
@@ -85,8 +88,8 @@ def _cell(value: Any) -> Any:
         return ", ".join(map(str, value))
     if isinstance(value, (dict, list)):
         return jsons.dumps(value, ensure_ascii=False, default=str)
-    if isinstance(value, float) and abs(value) < 1e6:
-        return f"{value:.6g}" if value % 1 else f"{value:.1f}"
+    if isinstance(value, float) and (1e-3 <= abs(value) < 1e9 or not value):  # four decimals, and at least one
+        return re.sub(r"(\.\d+?)0+$", r"\1", f"{value:.4f}")
     return value
 
 

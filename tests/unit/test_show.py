@@ -73,9 +73,9 @@ def cells(shown):
 def test_whole_numbers_are_whole_and_what_is_missing_is_empty():
     frame = pd.DataFrame({
         "order_id": pd.array([11075, None], dtype="Int64"), "shipped_date": [10392.0, None], "region": [None, "<b>"],
-        "freight": [14.0, 6.19], "lsn": [27189760, 27136440], "items": [None, [{"q": 1}]]})
+        "freight": [14.0, 110184.2], "lsn": [27189760, 27136440], "items": [None, [{"q": 1}]]})
     assert cells(show.table(frame).data) == [
-        "11075", "10392", "", "14.0", "27189760", "", "", "", "&lt;b&gt;", "6.19", "27136440", '[{"q": 1}]']
+        "11075", "10392", "", "14.0", "27189760", "", "", "", "&lt;b&gt;", "110184.2", "27136440", '[{"q": 1}]']
     assert "overflow-x:auto" in show.table(frame).data
     assert "no rows" in show.table(frame[:0]).data
 
@@ -91,6 +91,7 @@ def test_a_notebook_shows_every_frame_like_a_table():
     assert cells(shown(frame)) == ["1", ""] and "overflow-x:auto" in shown(frame)
     assert ">VINET</th>" in shown(frame.set_axis(["VINET", "TOMSP"]))  # rows that have names keep them
     assert ">0</th>" not in shown(frame)
+    assert cells(shown(frame.set_axis(pd.Index(["VINET", "TOMSP"], name="customer")))) == ["VINET", "1", "TOMSP", ""]
 
 
 def test_avro_fields_with_their_meaning():
