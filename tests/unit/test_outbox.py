@@ -10,10 +10,9 @@ from workbench.landing import Landed
 def test_notebook_12_explains_every_key_that_differs_from_the_published_configuration():
     different = outbox.against_published(connect.config(params.load("local"), outbox.CONNECTOR))
     path = params.ROOT / "notebooks" / "10_outbox" / "12_connectors.ipynb"
-    (text,) = [c.source for c in nbformat.read(path, as_version=4).cells
-               if c.cell_type == "markdown" and "| key | why |" in c.source]
-    named = {key for row in text.splitlines() if row.startswith("| `") for key in re.findall(r"`([\w.]+)`",
-                                                                                             row.split(" | ")[0])}
+    (text,) = [c.source for c in nbformat.read(path, as_version=4).cells if c.source.startswith("Why? ")]
+    keys = [row.partition("`: ")[0] for row in text.splitlines() if row.startswith("- `")]
+    named = {key for row in keys for key in re.findall(r"`([\w.]+)", row)}
     assert named == set(different["key"])
     assert "schema.include" in named and "plugin.name" not in named
 
