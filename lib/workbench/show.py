@@ -176,9 +176,16 @@ def pie_top(series: pd.Series, top: int = 20, title: str = "", *, highlight: int
         fig, (ax, side) = plt.subplots(1, 2, figsize=(11, 6.2), width_ratios=[1.5, 1])
         wedges, _ = ax.pie(slices, colors=colours, startangle=90, counterclock=False, radius=1.0,
                            wedgeprops={"width": 0.38, "edgecolor": "white", "linewidth": 1.2})
+        fig.tight_layout(rect=(0, 0, 1, 0.97))
+        draw, taken = fig.canvas.get_renderer(), []
         for wedge, (name, value) in zip(wedges, slices.items()):
-            if value / total >= 0.03 and name in first.index:  # smaller ones would collide: the list names them
-                _label(ax, wedge, f"{textwrap.fill(str(name), 18)}\n{value / total:.1%}")
+            if value / total >= 0.03 and name in first.index:  # the list names the smaller ones, and what collides
+                label = _label(ax, wedge, f"{textwrap.fill(str(name), 18)}\n{value / total:.1%}")
+                box = label.get_window_extent(draw)
+                if any(box.overlaps(other) for other in taken):
+                    label.remove()
+                else:
+                    taken.append(box)
         ax.text(0, 0.09, f"{first.sum() / total:.0%}", ha="center", va="center", fontsize=30, weight="bold")
         ax.text(0, -0.13, f"top {len(first)} of {len(values)}\nof {unit}{total:,.0f}", ha="center", va="center")
         side.axis("off")
@@ -189,23 +196,23 @@ def pie_top(series: pd.Series, top: int = 20, title: str = "", *, highlight: int
     return fig
 
 
-def _label(ax: Any, wedge: Any, text: str) -> None:
+def _label(ax: Any, wedge: Any, text: str) -> Any:
     angle = (wedge.theta1 + wedge.theta2) / 2
     x, y = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    ax.annotate(text, (x, y), (1.14 * x, 1.14 * y), ha="left" if x > 0 else "right", va="center", fontsize=10.5,
-                arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.8, "shrinkA": 0, "shrinkB": 0})
+    return ax.annotate(text, (x, y), (1.14 * x, 1.14 * y), ha="left" if x > 0 else "right", va="center", fontsize=10.5,
+                       arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.8, "shrinkA": 0, "shrinkB": 0})
 
 
 def _legend(ax: Any, slices: pd.Series, colours: Sequence, total: float, unit: str) -> None:
     """A list of all slices: swatch, name, value and share, one line each."""
     ax.set(xlim=(0, 1), ylim=(len(slices) + 0.5, -1.6))
-    for x, head in ((0.72, unit or "value"), (0.95, "share")):
+    for x, head in ((0.84, unit or "value"), (1.0, "share")):
         ax.text(x, -1.1, head, va="center", ha="right", fontsize=10, color="#5D6773")
     for row, ((name, value), colour) in enumerate(zip(slices.items(), colours)):
         ax.add_patch(plt.Rectangle((0, row - 0.32), 0.05, 0.64, color=colour, lw=0))
-        ax.text(0.09, row, str(name), va="center", fontsize=10)
-        ax.text(0.72, row, f"{value:,.0f}", va="center", ha="right", fontsize=10)
-        ax.text(0.95, row, f"{value / total:.1%}", va="center", ha="right", fontsize=10)
+        ax.text(0.09, row, textwrap.shorten(str(name), 24, placeholder=" …"), va="center", fontsize=10)
+        ax.text(0.84, row, f"{value:,.0f}", va="center", ha="right", fontsize=10)
+        ax.text(1.0, row, f"{value / total:.1%}", va="center", ha="right", fontsize=10)
 
 
 def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Optional[dict] = None, title: str = "", *,

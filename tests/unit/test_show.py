@@ -52,6 +52,13 @@ def test_pie_top_names_twenty_and_the_rest():
             show.pie_top(series)
 
 
+def test_pie_top_leaves_out_labels_that_would_collide():
+    names = ["Hungry Owl All-Night Grocers of the Northern Harbour", "Rattlesnake Canyon Grocery of the Southern Hills"]
+    shares = pd.Series([35, 35, 3.1, 3.05, 23.85], index=["A", "B", *names, "C"])
+    labels = [t for t in texts(show.pie_top(shares)) if t.endswith("%") and "\n" in t]
+    assert len(labels) == 4 and any(t.startswith("A\n") for t in labels)
+
+
 def test_scatter_labels_the_named():
     df = pd.DataFrame({"q": [1, 2, 3], "r": [1, 2, 3], "n": [1, 1, 4]}, index=["A", "B", "C"])
     assert texts(show.scatter(df, "q", "r", "n", {"big": ["C", "B"]})) == ["C", "B"]
