@@ -34,8 +34,10 @@ from .wait import wait_until
 
 _quiet: contextvars.ContextVar = contextvars.ContextVar("quiet", default=False)
 MIME = "application/vnd.workbench.check+json"
+COLLECTIONS = (list, tuple, set, frozenset, dict)
 SIMPLE = {str, int, float, bool, Decimal, dt.date, dt.datetime, bytes}  # equal when == says so: the quick way
 SHOWN = 5  # differing rows that are named; the others are counted
+SHORT = 60  # characters up to which a list, a set or a mapping stands on its side in full; a longer one is counted
 
 
 def same_rows(
@@ -72,19 +74,29 @@ def equal(what: str, left: Any, right: Any, left_label: str = "lake", right_labe
     began = time.perf_counter()
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
         raise WorkbenchError("check.equal compares single values", where=what, next_step="use check.same_rows")
-    _settle(_same(left, right, tolerance), what, _text(left), _text(right), left_label, right_label, "", began)
+    ok = _same(left, right, tolerance)
+    sides, detail = [_text(left), _text(right)], ""
+    if max(map(len, sides)) > SHORT and all(isinstance(side, COLLECTIONS) for side in (left, right)):
+        detail = f"both: {sides[0]}" if ok else _apart(left, right, left_label, right_label)
+        sides = [_count(left), _count(right)]
+    _settle(ok, what, *sides, left_label, right_label, detail, began)
 
 
-def true(what: str, condition: Any, seen: Any = None) -> None:
-    """Check a condition that has no second side; `seen` is what was looked at. Raises CheckFailed.
+def true(what: str, condition: Any, seen: Any = None, expected: str = "yes") -> None:
+    """Check a condition that has no second side. Raises CheckFailed.
 
     Only a bool is taken: a function, a tuple or a non-empty list would count as true whatever it says.
+
+    Args:
+        seen: what was looked at, e.g. 1,930 MB.
+        expected: what it had to be, in words, e.g. "below 6 GiB".
     """
     began = time.perf_counter()
     if not isinstance(condition, (bool, np.bool_)):
         raise WorkbenchError(
             f"the condition is of type {type(condition).__name__}", where=what, expected="True or False")
-    _settle(bool(condition), what, _text(condition if seen is None else seen), "true", "seen", "expected", "", began)
+    said = ("yes" if condition else "no") if seen is None else _text(seen)
+    _settle(bool(condition), what, said, expected, "seen", "expected", "", began)
 
 
 def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0) -> None:
@@ -135,7 +147,7 @@ def expect_failure(what: str, call: Callable[[], Any], error: Type[BaseException
         CheckFailed: nothing was raised, or another exception, or its message does not contain `says`.
     """
     began = time.perf_counter()
-    expected = error.__name__ + (f" saying {says!r}" if says else "")
+    expected = ("an error" if error is Exception else error.__name__) + (f" saying {says!r}" if says else "")
     try:
         with _quietly():  # a red line inside is the one that was asked for
             returned = call()
@@ -354,6 +366,25 @@ def _size(frame: pd.DataFrame, found: Sequence[str] = ()) -> str:
     return f"{rows} × {columns}" + (f", {differences}" if found else "")
 
 
+def _count(values: Any) -> str:
+    noun = "entries" if isinstance(values, dict) else "values"
+    return f"{len(values):,} {noun}"
+
+
+def _apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
+    """Where two collections differ: what only one of them has, or the first place at which they disagree."""
+    sets = [set(side.items()) if isinstance(side, dict) and all(isinstance(v, str) for v in side.values()) else
+            side if isinstance(side, (set, frozenset)) else None for side in (left, right)]
+    if None not in sets:
+        only = [(left_label, sets[0] - sets[1]), (right_label, sets[1] - sets[0])]
+        return "\n".join(f"only {label}: {_text(values)}" for label, values in only if values)
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        at = next((i for i, (x, y) in enumerate(zip(left, right)) if not _same(x, y)), min(len(left), len(right)))
+        sides = [_text(side[at]) if at < len(side) else "nothing" for side in (left, right)]
+        return f"first at place {at + 1}: {left_label} {sides[0]}, {right_label} {sides[1]}"
+    return f"{left_label} {_text(left)}\n{right_label} {_text(right)}"
+
+
 def _named(key: List[str], value: Any) -> str:
     values = value if len(key) > 1 else (value,)
     return ", ".join(f"{k}={_text(v)}" for k, v in zip(key, values))
@@ -372,8 +403,10 @@ def _text(value: Any) -> str:
         value = value.item()
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, COLLECTIONS) and not value:
+        return "none"
     if isinstance(value, (set, frozenset)):  # sorted, so that two equal ones read alike
-        value = "{" + ", ".join(sorted(map(repr, value))) + "}" if value else "none"
+        value = "{" + ", ".join(sorted(map(repr, value))) + "}"
     if isinstance(value, pd.Timestamp) and value == value.normalize() and value.tz is None:
         value = value.date()
     text = repr(value) if value in ("",) else str(value)

@@ -61,6 +61,10 @@ class Ingested:
     batches: int = 0
     seconds: float = 0.0
 
+    def __repr__(self) -> str:
+        return counted("ingested", self.messages, upserts=self.upserts, deletes=self.deletes,
+                       tombstones=self.tombstones, dead_letters=self.dead_letters)
+
     def plus(self, counts: Dict[str, int], seconds: float) -> Ingested:
         """With one more batch."""
         new = {name: getattr(self, name) + counts.get(name, 0) for name in OUTCOMES.values()}
@@ -267,6 +271,17 @@ def _count_few(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
     keys = Counter(tuple(r["key"]) for r in found if r["outcome"] == decode.UPSERT)
     counts = Counter(OUTCOMES[r["outcome"]] for r in found)
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
+
+
+def counted(verb: str, messages: int, **parts: int) -> str:
+    """What a run did, as one line for a person: `landed 830 messages: 830 files, 830 records, 0 dead letters`."""
+    if not messages:
+        return f"{verb} nothing: no message was new"
+
+    def said(name: str, count: int) -> str:
+        return f"{count:,} {name.replace('_', ' ')[: -1 if count == 1 else None]}"
+
+    return f"{verb} {said('messages', messages)}: {', '.join(said(*part) for part in parts.items())}"
 
 
 def last_commit(table: Table) -> Dict[str, Any]:

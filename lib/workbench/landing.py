@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ContextManager, Dict, List, Tuple
 from . import files, landing_write
 from .changes import landed_topic_id, topic_id
 from .errors import ConnectorError, LakeError, nearest
-from .ingest import DEAD_LETTER, cause
+from .ingest import DEAD_LETTER, cause, counted
 from .wait import wait_until
 
 if TYPE_CHECKING:
@@ -67,6 +67,10 @@ class Landed:
     objects: int = 0
     bytes: int = 0
     batches: int = 0
+
+    def __repr__(self) -> str:
+        return counted("landed", self.messages, files=self.objects, records=self.records, tombstones=self.tombstones,
+                       dead_letters=self.dead_letters)
 
 
 def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str = "available", timeout: float = 600,

@@ -133,6 +133,21 @@ def revenue_in_source(world: World) -> pandas.DataFrame:
           FROM orders JOIN order_details USING (order_id) GROUP BY customer_id""")
 
 
+def promising_in_source(world: World) -> list:
+    """Return the customers that notebook 15 calls promising, by PostgreSQL from its own tables, best first: outside the
+    three with most revenue, an average order line that brings more than that of the lowest of the three."""
+    return list(sources.frame(world, """
+        WITH customers AS (
+          SELECT customer_id, sum(revenue) AS total, avg(revenue) AS average
+            FROM (SELECT customer_id,
+                         round(unit_price::numeric, 2) * quantity * (1 - round(discount::numeric, 2)) AS revenue
+                    FROM orders JOIN order_details USING (order_id)) AS lines GROUP BY customer_id),
+        big AS (SELECT * FROM customers ORDER BY total DESC LIMIT 3)
+        SELECT customer_id FROM customers
+         WHERE average > (SELECT min(average) FROM big) AND customer_id NOT IN (SELECT customer_id FROM big)
+         ORDER BY average DESC""")["customer_id"])
+
+
 def events(messages: pandas.DataFrame) -> pandas.DataFrame:
     """Return the payloads of messages as columns beside their offset; tombstones are left out."""
     full = messages[messages["value"].notna()]
@@ -178,6 +193,18 @@ def deleted(landed: pandas.DataFrame) -> set:
     """Return the order ids whose last landed record is a delete."""
     last = landed.sort_values("__lsn").groupby("order_id").tail(1)
     return set(last[last["__deleted"] == "true"]["order_id"])
+
+
+def against_published(config: dict) -> pandas.DataFrame:
+    """Return the keys in which a source connector differs from the published one (data/reference).
+
+    Columns: key, published, here; a key of one side only is empty on the other. Address and user differ in every world
+    and are left out."""
+    published = json.loads((ROOT / "data/reference/S1/source_connector.json").read_text(encoding="utf-8"))
+    own = {"database.hostname", "database.port", "database.user", "database.password", "database.dbname"}
+    keys = [k for k in {**published, **config} if published.get(k) != config.get(k) and k not in own]
+    return pandas.DataFrame({"key": keys, "published": [published.get(k, "") for k in keys],
+                             "here": [config.get(k, "") for k in keys]})
 
 
 # --- following the source --------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ def write(run_dir: Path) -> Path:
         broken=[e for e in record["notebooks"] if e["error"]],
         passed=sum(e["status"] == "passed" for e in record["notebooks"]),
         green=sum(c["ok"] for c in checks), red=sum(not c["ok"] for c in checks),
-        again=_again(record), longest=max((e["seconds"] for e in record["notebooks"]), default=0) or 1)
+        again=_again(record), resume=_again(record, "--resume"),
+        longest=max((e["seconds"] for e in record["notebooks"]), default=0) or 1)
     target = run_dir / "report.html"
     target.write_text(html, encoding="utf-8")
     return target
@@ -107,7 +108,7 @@ def _when(text: Any) -> str:
     return dt.datetime.fromisoformat(text).strftime("%-d %B %Y, %H:%M") if text else ""
 
 
-def _again(record: dict) -> str:
+def _again(record: dict, *more: str) -> str:
     """The command that repeats the run."""
-    words = ["workbench run", *record["targets"], f"--world {record['world']}"]
-    return " ".join([*words, *(f"--param {k}={v}" for k, v in record["parameters"].items())])
+    given = (f"--param {k}={v}" for k, v in record["parameters"].items())
+    return f'make run ARGS="{" ".join([*record["targets"], "--world", record["world"], *given, *more])}"'

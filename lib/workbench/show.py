@@ -4,10 +4,13 @@ from __future__ import annotations
 import html
 import json as jsons
 import math
+import re
+import textwrap
 from typing import Any, Optional, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from IPython import get_ipython
 from IPython.display import HTML
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
@@ -18,6 +21,7 @@ from .errors import LakeError
 # Okabe and Ito's palette, told apart with every colour blindness (jfly.uni-koeln.de/color), without its yellow
 PALETTE = ["#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9"]
 GREY, INK = "#B8BEC6", "#22262B"
+WIDE = 120  # characters of a cell that are shown
 
 
 def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
@@ -31,13 +35,75 @@ def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
 
 def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
     """Show the first `limit` rows of a frame without its index, and how many more there are."""
-    # to_html fills its cells first: an HTML text in the data stays text
-    body = df.head(limit).to_html(index=False, border=0, na_rep="", justify="left", max_cols=30)
+    return HTML(_table(df, caption, limit, index=False))
+
+
+def frames(on: Any = None) -> None:
+    """Let a notebook show every frame as `table` does: a wide one scrolls in its own box, whole numbers are whole, and
+    what is missing is empty. The rows' names are shown where they have a meaning. Importing this module does it.
+
+    Args:
+        on: the IPython shell; the running one by default. Outside of IPython nothing happens.
+    """
+    shell = on or get_ipython()
+    if shell is not None:
+        formatter = shell.display_formatter.formatters["text/html"]
+        formatter.for_type(pd.DataFrame, _frame)
+
+
+def _frame(df: pd.DataFrame) -> str:
+    if all(name is not None and name not in df.columns for name in df.index.names):
+        return _table(df.reset_index(), "", 20, index=False)
+    return _table(df, "", 20, index=not pd.api.types.is_integer_dtype(df.index.dtype))
+
+
+def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
+    plain = df.head(limit).copy()
+    for at, (_, column) in enumerate(df.items()):
+        plain.isetitem(at, [_cell(value) for value in _whole(column).head(limit)])
+    with pd.option_context("display.max_colwidth", WIDE):
+        # to_html escapes its cells: an HTML text in the data stays text
+        body = plain.to_html(index=index, border=0, na_rep="", justify="left", max_cols=60, index_names=False)
     # text reads from the left; nbconvert's style puts everything to the right, and only the cell itself goes before it
-    body = body.replace("<td>", "<td style='text-align:left'>")
-    more = f" – first {limit} of {len(df):,} rows" if len(df) > limit else ""
+    for tag in ("td", "th"):
+        body = body.replace(f"<{tag}>", f"<{tag} style='text-align:left'>")
+    more = f" – first {limit} of {len(df):,} rows" if len(df) > limit else "" if len(df) else " no rows"
     head = f"<div style='margin:.2em 0'><b>{html.escape(caption)}</b>{more}</div>" if caption or more else ""
-    return HTML(f"{head}<div style='overflow-x:auto'>{body}</div>")
+    return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
+
+
+def _whole(column: pd.Series) -> pd.Series:
+    """Pandas makes floats of whole numbers beside which one is missing; here they are whole again."""
+    there = column.dropna()
+    if column.dtype.kind == "f" and len(there) < len(column) and (there % 1 == 0).all():
+        return column.astype("Int64")
+    return column
+
+
+def _cell(value: Any) -> Any:
+    """A cell's value as it is shown: None, NaN and NA as an empty one, what was parsed from JSON as JSON."""
+    if pd.api.types.is_scalar(value) and pd.isna(value):
+        return ""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, (dict, list)):
+        return jsons.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, float) and (1e-3 <= abs(value) < 1e9 or not value):  # four decimals, and at least one
+        return re.sub(r"(\.\d+?)0+$", r"\1", f"{value:.4f}")
+    return value
+
+
+def avro(name: str) -> HTML:
+    """Show the fields of data/schemas/<name>.avsc: type, whether one may be missing, and what the type stands for (the
+    name that Kafka Connect gives to it, e.g. io.debezium.time.Date)."""
+    schema = jsons.loads((params.ROOT / "data" / "schemas" / f"{name}.avsc").read_text(encoding="utf-8"))
+    rows = []
+    for field in schema["fields"]:
+        kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+        (kind,) = [k if isinstance(k, dict) else {"type": k} for k in kinds if k != "null"]
+        meaning = kind.get("logicalType") or kind.get("connect.name") or kind.get("connect.type", "")
+        rows.append((field["name"], kind["type"], "yes" if "null" in kinds else "", meaning))
+    return table(pd.DataFrame(rows, columns=["field", "type", "may be missing", "meaning"]), limit=len(rows))
 
 
 def tree(address: str, limit: int = 20) -> HTML:
@@ -110,34 +176,43 @@ def pie_top(series: pd.Series, top: int = 20, title: str = "", *, highlight: int
         fig, (ax, side) = plt.subplots(1, 2, figsize=(11, 6.2), width_ratios=[1.5, 1])
         wedges, _ = ax.pie(slices, colors=colours, startangle=90, counterclock=False, radius=1.0,
                            wedgeprops={"width": 0.38, "edgecolor": "white", "linewidth": 1.2})
+        fig.tight_layout(rect=(0, 0, 1, 0.97))
+        draw, taken = fig.canvas.get_renderer(), []
         for wedge, (name, value) in zip(wedges, slices.items()):
-            if value / total >= 0.03 and name in first.index:  # smaller ones would collide: the list names them
-                _label(ax, wedge, f"{name}  {value / total:.1%}")
+            if value / total >= 0.03 and name in first.index:  # the list names the smaller ones, and what collides
+                label = _label(ax, wedge, f"{textwrap.fill(str(name), 18)}\n{value / total:.1%}")
+                box = label.get_window_extent(draw)
+                if any(box.overlaps(other) for other in taken):
+                    label.remove()
+                else:
+                    taken.append(box)
         ax.text(0, 0.09, f"{first.sum() / total:.0%}", ha="center", va="center", fontsize=30, weight="bold")
         ax.text(0, -0.13, f"top {len(first)} of {len(values)}\nof {unit}{total:,.0f}", ha="center", va="center")
         side.axis("off")
-        _legend(side, slices, colours, total)
+        _legend(side, slices, colours, total, unit)
         fig.suptitle(title, x=0.03, ha="left", fontsize=16, weight="bold")
         fig.tight_layout(rect=(0, 0, 1, 0.97))
     plt.close(fig)  # a cell shows the figure that it returns; left open it would show twice
     return fig
 
 
-def _label(ax: Any, wedge: Any, text: str) -> None:
+def _label(ax: Any, wedge: Any, text: str) -> Any:
     angle = (wedge.theta1 + wedge.theta2) / 2
     x, y = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    ax.annotate(text, (x, y), (1.14 * x, 1.14 * y), ha="left" if x > 0 else "right", va="center", fontsize=10.5,
-                arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.8, "shrinkA": 0, "shrinkB": 0})
+    return ax.annotate(text, (x, y), (1.14 * x, 1.14 * y), ha="left" if x > 0 else "right", va="center", fontsize=10.5,
+                       arrowprops={"arrowstyle": "-", "color": GREY, "lw": 0.8, "shrinkA": 0, "shrinkB": 0})
 
 
-def _legend(ax: Any, slices: pd.Series, colours: Sequence, total: float) -> None:
+def _legend(ax: Any, slices: pd.Series, colours: Sequence, total: float, unit: str) -> None:
     """A list of all slices: swatch, name, value and share, one line each."""
-    ax.set(xlim=(0, 1), ylim=(len(slices) + 0.5, -0.5))
+    ax.set(xlim=(0, 1), ylim=(len(slices) + 0.5, -1.6))
+    for x, head in ((0.84, unit or "value"), (1.0, "share")):
+        ax.text(x, -1.1, head, va="center", ha="right", fontsize=10, color="#5D6773")
     for row, ((name, value), colour) in enumerate(zip(slices.items(), colours)):
         ax.add_patch(plt.Rectangle((0, row - 0.32), 0.05, 0.64, color=colour, lw=0))
-        ax.text(0.09, row, str(name), va="center", fontsize=10)
-        ax.text(0.72, row, f"{value:,.0f}", va="center", ha="right", fontsize=10)
-        ax.text(0.95, row, f"{value / total:.1%}", va="center", ha="right", fontsize=10)
+        ax.text(0.09, row, textwrap.shorten(str(name), 24, placeholder=" …"), va="center", fontsize=10)
+        ax.text(0.84, row, f"{value:,.0f}", va="center", ha="right", fontsize=10)
+        ax.text(1.0, row, f"{value / total:.1%}", va="center", ha="right", fontsize=10)
 
 
 def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Optional[dict] = None, title: str = "", *,
@@ -184,9 +259,10 @@ def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Optional[dict] 
 
 
 def _names(fig: Figure, ax: Any, texts: list) -> None:
-    """Write each name beside its dot, at the first of eight places where it covers no other name or named dot."""
+    """Write each name beside its dot, at the first of eight places where it fits and covers no other name or dot that
+    has one."""
     fig.tight_layout()
-    draw = fig.canvas.get_renderer()
+    draw, frame = fig.canvas.get_renderer(), ax.get_window_extent()
     dots = []
     for _, x, y, area, _ in texts:
         px, py = ax.transData.transform((x, y))
@@ -203,8 +279,11 @@ def _names(fig: Figure, ax: Any, texts: list) -> None:
             box = text.get_window_extent(draw)
             hit = [t for t in taken if t is not own
                    and box.x0 < t[2] and box.x1 > t[0] and box.y0 < t[3] and box.y1 > t[1]]
-            if not hit:
+            if not hit and frame.x0 <= box.x0 and box.x1 <= frame.x1:
                 break
             if (dx, dy) != (-0.8, -0.8):
                 text.remove()
         taken.append((box.x0, box.y0, box.x1, box.y1))
+
+
+frames()

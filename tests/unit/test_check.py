@@ -204,3 +204,34 @@ def test_notebook_shows_a_bundle_with_both_sides(monkeypatch):
     assert json.loads(json.dumps(line)) == line
     assert (line["ok"], line["left"], line["right"], line["left_label"]) == (False, "828", "829", "lake")
     assert "&lt;orders&gt;" in shown[0]["text/html"] and "✘" in shown[0]["text/plain"]
+
+
+def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):
+    folders = {f"customer_id={n:05}" for n in range(829)}
+    check.equal("folders", folders, set(folders), "files", "source")
+    line, once = capsys.readouterr().out.splitlines()
+    assert line == "✔ folders: files 829 values · source 829 values" and once.count("customer_id=00000") == 1
+    check.equal("items", [1, 2, 3], [1, 2, 3])  # a small one stands on both sides
+    assert capsys.readouterr().out == "✔ items: lake [1, 2, 3] · source [1, 2, 3]\n"
+
+
+@pytest.mark.parametrize("left, right, says", [
+    ({f"order {n}" for n in range(20)}, {f"order {n}" for n in range(21)}, "only source: {'order 20'}"),
+    (list(range(40)), [*range(30), 99, *range(31, 40)], "first at place 31: lake 30, source 99"),
+    (list(range(40)), list(range(39)), "first at place 40: lake 39, source nothing"),
+    ({"table.type": "COPY_ON_WRITE", "key": "order_id" * 9}, {"table.type": "MERGE_ON_READ", "key": "order_id" * 9},
+     "only source: {('table.type', 'MERGE_ON_READ')}"),
+])
+def test_what_differs_in_a_big_collection_is_named(left, right, says):
+    with pytest.raises(CheckFailed) as e:
+        check.equal("both", left, right)
+    assert says in str(e.value)
+
+
+def test_true_says_what_was_expected(capsys):
+    check.true("memory", True, seen="999 MB", expected="below 6,144 MB")
+    assert capsys.readouterr().out == "✔ memory: seen 999 MB · expected below 6,144 MB\n"
+    with pytest.raises(CheckFailed, match="expected below 6,144 MB, but seen 7,000 MB"):
+        check.true("memory", False, seen="7,000 MB", expected="below 6,144 MB")
+    with pytest.raises(CheckFailed, match="expected yes, but seen no"):
+        check.true("memory", False)

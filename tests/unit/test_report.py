@@ -60,7 +60,7 @@ def test_report_tells_status_checks_pictures_and_how_to_repeat(run_dir):
     assert "<small>lake</small>829" in page and "<small>source</small>829" in page
     assert f"data:image/png;base64,{PIXEL}" in page and "<figcaption>2. Who earns it?</figcaption>" in page
     assert "1 min 02 s" in page  # the two cells of the section together
-    assert "workbench run 10_outbox --world local --param scale=3 --resume" in page
+    assert "make run ARGS=&#34;10_outbox --world local --param scale=3 --resume&#34;" in page
     assert "not run" in page and "1.0.2" in page and "abc1234" in page
 
 

@@ -1,6 +1,9 @@
 """Display helpers: what they show is complete, and text from data stays text."""
+import re
+
 import pandas as pd
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.figure import Figure
 from workbench import show
 from workbench.errors import LakeError
@@ -49,6 +52,13 @@ def test_pie_top_names_twenty_and_the_rest():
             show.pie_top(series)
 
 
+def test_pie_top_leaves_out_labels_that_would_collide():
+    names = ["Hungry Owl All-Night Grocers of the Northern Harbour", "Rattlesnake Canyon Grocery of the Southern Hills"]
+    shares = pd.Series([35, 35, 3.1, 3.05, 23.85], index=["A", "B", *names, "C"])
+    labels = [t for t in texts(show.pie_top(shares)) if t.endswith("%") and "\n" in t]
+    assert len(labels) == 4 and any(t.startswith("A\n") for t in labels)
+
+
 def test_scatter_labels_the_named():
     df = pd.DataFrame({"q": [1, 2, 3], "r": [1, 2, 3], "n": [1, 1, 4]}, index=["A", "B", "C"])
     assert texts(show.scatter(df, "q", "r", "n", {"big": ["C", "B"]})) == ["C", "B"]
@@ -61,3 +71,39 @@ def test_figures_are_closed_so_that_a_cell_shows_them_once():
 
     show.pie_top(REVENUE)
     assert plt.get_fignums() == []
+
+
+def cells(shown):
+    return re.findall(r"<td[^>]*>(.*?)</td>", shown)
+
+
+def test_whole_numbers_are_whole_and_what_is_missing_is_empty():
+    frame = pd.DataFrame({
+        "order_id": pd.array([11075, None], dtype="Int64"), "shipped_date": [10392.0, None], "region": [None, "<b>"],
+        "freight": [14.0, 110184.2], "lsn": [27189760, 27136440], "items": [None, [{"q": 1}]]})
+    assert cells(show.table(frame).data) == [
+        "11075", "10392", "", "14.0", "27189760", "", "", "", "&lt;b&gt;", "110184.2", "27136440", '[{"q": 1}]']
+    assert "overflow-x:auto" in show.table(frame).data
+    assert "no rows" in show.table(frame[:0]).data
+
+
+def test_a_notebook_shows_every_frame_like_a_table():
+    shell = InteractiveShell()
+    show.frames(shell)
+
+    def shown(frame):
+        return shell.display_formatter.format(frame)[0]["text/html"]
+
+    frame = pd.DataFrame({"n": pd.array([1, None], dtype="Int64")})
+    assert cells(shown(frame)) == ["1", ""] and "overflow-x:auto" in shown(frame)
+    assert ">VINET</th>" in shown(frame.set_axis(["VINET", "TOMSP"]))  # rows that have names keep them
+    assert ">0</th>" not in shown(frame)
+    assert cells(shown(frame.set_axis(pd.Index(["VINET", "TOMSP"], name="customer")))) == ["VINET", "1", "TOMSP", ""]
+
+
+def test_avro_fields_with_their_meaning():
+    rows = cells(show.avro("cdc_events").data)
+    fields = dict(zip(rows[::4], zip(rows[1::4], rows[2::4], rows[3::4])))
+    assert fields["order_id"] == ("int", "", "")
+    assert fields["shipped_date"] == ("int", "yes", "io.debezium.time.Date")
+    assert fields["order_items"] == ("string", "yes", "io.debezium.data.Json")
