@@ -56,7 +56,7 @@ STACK = "stack:\n  embedded: true\n  port_base: 21400\n  java_compiler: quick\n"
     ("region: \"\"", "region:", ["region is empty", "type str"]),
     ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
     ("port_base: 21400", "port_base: 80", ["port base is 80", "stack.port_base", "1024 to 65500"]),
-    (STACK, "stack: 5\n", ["stack is 5 (int)", "embedded, port_base, java_compiler"]),
+    (STACK, "stack: 5\n", ["stack is 5 (int)", "embedded, java_compiler, port_base"]),
     (STACK, "", ["missing key 'stack'", "type mapping"]),
     ("java_compiler: quick", "java_compiler: fast", ["stack.java_compiler is 'fast'", "full, quick"]),
     ("wire: apicurio_legacy8", "wire: apicurio_legacy", [
