@@ -62,8 +62,8 @@ def tables(world: World, *names: str) -> List[hudi.Table]:
 
 
 def scratch(world: World) -> hudi.Table:
-    """A Merge-on-Read table of the artists beside the others, from which deletes remove the row."""
-    return table(world, "artists", "mor", name=SCRATCH, base=f"{world.lake.tables}/moma/scratch", catalog=SCRATCH,
+    """A Merge-on-Read table of the artists, in a database of its own, from which deletes remove the row."""
+    return table(world, "artists", "mor", name=SCRATCH, base=f"{world.lake.tables}/moma/scratch", database=SCRATCH,
                  deletes="hard")
 
 
