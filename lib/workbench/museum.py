@@ -7,14 +7,15 @@ after it make.
 """
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List
 
 import pandas
 from psycopg import sql
 
-from . import changes, connect, decode_avro, files, hudi, load_moma, query, sources, topics
-from .errors import LakeError, nearest
+from . import changes, connect, decode_avro, files, generate_moma, hudi, load_moma, query, sources, topics
+from .errors import LakeError, SourceError, nearest
 from .params import ROOT, World
 from .spark import session
 from .steps import Steps
@@ -35,6 +36,25 @@ SCRATCH = "moma_scratch"  # notebook 55's, whose deletes are hard
 # Off: after five delta commits, Hudi's default, compaction would begin by itself, and here it is to be seen.
 COMPACT_NOW = {"hoodie.compact.inline.max.delta.commits": "1", **hudi.NO_BLOOM_FILTER}
 NO_COMPACTION = {"hoodie.compact.inline": "false"}
+
+
+# What S5 does to artwork 128447, and to artist 299 between the instants t0 to t5 (None: the row is deleted)
+PICADOR, BAKKER = generate_moma.PICADOR, 299
+UPDATES = {
+    "u1": {"date": "1959"},
+    "u2": {"acquisition_date": "2009-04-15"},
+    "u3": {"dimensions": "composition: 20 13/16 x 25 3/16 in (52.9 x 64 cm); "
+                         "sheet: 24 7/16 x 29 1/2 in (62.1 x 75 cm)"},
+    "u4": {"acquisition_date": "2009-04-19"},
+    "u5": {"date": "1960"},
+}
+LIFE = {
+    "t1": ({"birth_year": 1907}, {"death_year": 1989}),
+    "t2": ({"name": "Gerhard M. Bakker"},),
+    "t3": ({"nationality": "German"},),
+    "t4": ({"birth_year": 1905},),
+    "t5": (None,),
+}
 
 
 def topic(name: str) -> str:
@@ -206,6 +226,22 @@ def views(spark: SparkSession, name: str, key: int, *columns: str) -> pandas.Dat
     return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
 
 
+def on_disk(lake: hudi.Table, file_name: str) -> pandas.DataFrame:
+    """The files of the file group to which a record's `_hoodie_file_name` belongs, oldest first: kind (base or log),
+    instant, bytes, file. A log file bears the instant of the base file that it belongs to, and a number of its own.
+    """
+    group = file_name.split("_")[0]
+    found = []
+    for info in files.entries(lake.base, recursive=True):
+        name = info.base_name
+        if group in name and not name.endswith(".crc") and "/.hoodie/" not in info.path:
+            log = re.fullmatch(r"\..+_(\d+)\.log\.(\d+)_.+", name)
+            at = log[1] if log else name.split("_")[2].partition(".")[0]
+            found.append((at, int(log[2]) if log else 0, "log" if log else "base", info.size, name))
+    frame = pandas.DataFrame(sorted(found), columns=["instant", "number", "kind", "bytes", "file"])
+    return frame[["kind", "instant", "bytes", "file"]]
+
+
 # --- following the source --------------------------------------------------------------------------------------------
 
 def source(name: str, kind: str = "topic") -> changes.Source:
@@ -221,16 +257,27 @@ def deploy(world: World) -> Dict[str, int]:
     return {topic(n): topics.wait_count(world, topic(n), count(world, n), connector=CONNECTOR) for n in TABLES}
 
 
-def change(world: World, name: str, statement: str, values: Sequence[Any] = ()) -> int:
-    """Execute one statement that changes rows of `artists` or `artworks` in the source, and wait for its events.
-
-    Returns: how many rows it changed. A deleted row gives two messages, the delete and a tombstone.
+def change(world: World, name: str, key: int, **values: Any) -> None:
+    """Set columns of one row of the source, and wait for its event. Raises SourceError: there is no row with this key.
     """
+    fields = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(c)) for c in values)
+    statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(sql.Identifier(name), fields,
+                                                                 sql.Identifier(KEY[name]))
+    _do(world, name, key, statement, [*values.values(), key], messages=1)
+
+
+def delete(world: World, name: str, key: int) -> None:
+    """Delete one row of the source, and wait for its two messages, the delete and a tombstone. Raises as `change`."""
+    statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(sql.Identifier(name), sql.Identifier(KEY[name]))
+    _do(world, name, key, statement, [key], messages=2)
+
+
+def _do(world: World, name: str, key: int, statement: sql.Composed, values: list, messages: int) -> None:
     end = sum(topics.ends(world, topic(name)).values())
-    changed = sources.execute(world, statement, values or None, DATABASE)
-    more = changed * (2 if statement.lstrip()[:6].upper() == "DELETE" else 1)
-    topics.wait_count(world, topic(name), end + more, connector=CONNECTOR)
-    return changed
+    if not sources.execute(world, statement, values, DATABASE):
+        raise SourceError(f"{name} has no row with {KEY[name]} {key}", where=f"database {DATABASE}",
+                          next_step="run 53_hudi_ingest: it sets changed rows back")
+    topics.wait_count(world, topic(name), end + messages, connector=CONNECTOR)
 
 
 def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "topic", label: str = ""
