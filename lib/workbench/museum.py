@@ -34,7 +34,8 @@ SINK = "moma_sink"
 LOADED = "after_load"  # the label of every table's first commit
 SCRATCH = "moma_scratch"  # notebook 55's, whose deletes are hard
 # Off: after five delta commits, Hudi's default, compaction would begin by itself, and here it is to be seen.
-COMPACT_NOW = {"hoodie.compact.inline.max.delta.commits": "1", **hudi.NO_BLOOM_FILTER}
+COMPACT_NOW = {"hoodie.compact.inline.max.delta.commits": "1", "hoodie.parquet.compression.codec": "snappy",
+               **hudi.NO_BLOOM_FILTER}
 NO_COMPACTION = {"hoodie.compact.inline": "false"}
 
 
