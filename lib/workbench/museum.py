@@ -7,7 +7,6 @@ after it make.
 """
 from __future__ import annotations
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Dict, List
 
@@ -88,6 +87,12 @@ def scratch(world: World) -> hudi.Table:
                  deletes="hard")
 
 
+def skipping(world: World) -> hudi.Table:
+    """A table with the column statistics that Hudi 1.x writes by default; notebook 57 shows what comes of it."""
+    return hudi.table(world, "moma_skipping", key=("id",), ordering="__lsn", database=SCRATCH, extra={
+        "hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"})
+
+
 def config(world: World) -> Dict[str, str]:
     """The source connector's configuration."""
     return connect.config(world, CONNECTOR)
@@ -165,8 +170,8 @@ def _drop_connectors(world: World) -> None:
 
 
 def tables_left(world: World) -> List[hudi.Table]:
-    """The tables of this walkthrough that have files in the lake, the scratch table included."""
-    return [t for t in (*tables(world), scratch(world)) if files.entries(t.base)]
+    """The tables of this walkthrough that have files in the lake, those of its experiments included."""
+    return [t for t in (*tables(world), scratch(world), skipping(world)) if files.entries(t.base)]
 
 
 def connectors_left(world: World) -> List[str]:
@@ -215,6 +220,19 @@ def events(spark: SparkSession, world: World, name: str) -> DataFrame:
         reader.close()
 
 
+def at(changes: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
+    """The rows of `artists` or `artworks` as the change log has them at a position of the source's log: of each key the
+    last event before it, deletes included. (The position is where the next change will stand, so it is exclusive. The
+    snapshot is older than any position that is asked for, and need not have moved the log.)
+
+    Args:
+        changes: events() of it, as pandas. position: as sources.wal_position gives it, `16/B374D848`.
+    """
+    high, _, low = position.partition("/")  # pg_lsn: two 32-bit halves; Debezium writes one number
+    so_far = changes[(changes["__lsn"] < (int(high, 16) << 32) + int(low, 16)) | (changes["__op"] == "r")]
+    return so_far.sort_values("__lsn").groupby(KEY[name], as_index=False).tail(1)
+
+
 def views(spark: SparkSession, name: str, key: int, *columns: str) -> pandas.DataFrame:
     """A record as each catalog table shows it: seen_in, columns, __op, file (base or log), then Hudi's file name and
     commit time. A record that comes from a log bears the name of its file group, without `.parquet`."""
@@ -225,22 +243,6 @@ def views(spark: SparkSession, name: str, key: int, *columns: str) -> pandas.Dat
     base = found["_hoodie_file_name"].str.endswith(".parquet")
     found.insert(found.columns.get_loc("__op") + 1, "file", base.map({True: "base", False: "log"}))
     return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
-
-
-def on_disk(lake: hudi.Table, file_name: str) -> pandas.DataFrame:
-    """The files of the file group to which a record's `_hoodie_file_name` belongs, oldest first: kind (base or log),
-    instant, bytes, file. A log file bears the instant of the base file that it belongs to, and a number of its own.
-    """
-    group = file_name.split("_")[0]
-    found = []
-    for info in files.entries(lake.base, recursive=True):
-        name = info.base_name
-        if group in name and not name.endswith(".crc") and "/.hoodie/" not in info.path:
-            log = re.fullmatch(r"\..+_(\d+)\.log\.(\d+)_.+", name)
-            at = log[1] if log else name.split("_")[2].partition(".")[0]
-            found.append((at, int(log[2]) if log else 0, "log" if log else "base", info.size, name))
-    frame = pandas.DataFrame(sorted(found), columns=["instant", "number", "kind", "bytes", "file"])
-    return frame[["kind", "instant", "bytes", "file"]]
 
 
 # --- following the source --------------------------------------------------------------------------------------------
@@ -258,27 +260,36 @@ def deploy(world: World) -> Dict[str, int]:
     return {topic(n): topics.wait_count(world, topic(n), count(world, n), connector=CONNECTOR) for n in TABLES}
 
 
-def change(world: World, name: str, key: int, **values: Any) -> None:
+def change(world: World, name: str, key: int, /, **values: Any) -> None:
     """Set columns of one row of the source, and wait for its event. Raises SourceError: there is no row with this key.
     """
     fields = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(c)) for c in values)
     statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(sql.Identifier(name), fields,
                                                                  sql.Identifier(KEY[name]))
-    _do(world, name, key, statement, [*values.values(), key], messages=1)
+    execute(world, name, statement, [*values.values(), key])
 
 
 def delete(world: World, name: str, key: int) -> None:
     """Delete one row of the source, and wait for its two messages, the delete and a tombstone. Raises as `change`."""
     statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(sql.Identifier(name), sql.Identifier(KEY[name]))
-    _do(world, name, key, statement, [key], messages=2)
+    execute(world, name, statement, [key], messages=2)
 
 
-def _do(world: World, name: str, key: int, statement: sql.Composed, values: list, messages: int) -> None:
+def execute(world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1) -> int:
+    """Execute a statement that changes rows of `artists` or `artworks` in the source, wait for its events, and return
+    how many rows it changed.
+
+    Args:
+        messages: how many each row gives: 1, or of a DELETE 2.
+    Raises: SourceError: it changed none.
+    """
     end = sum(topics.ends(world, topic(name)).values())
-    if not sources.execute(world, statement, values, DATABASE):
-        raise SourceError(f"{name} has no row with {KEY[name]} {key}", where=f"database {DATABASE}",
+    changed = sources.execute(world, statement, values, DATABASE)
+    if changed < 1:
+        raise SourceError(f"no row of {name} was changed", where=f"database {DATABASE}, values {values}",
                           next_step="run 53_hudi_ingest: it sets changed rows back")
-    topics.wait_count(world, topic(name), end + messages, connector=CONNECTOR)
+    topics.wait_count(world, topic(name), end + changed * messages, connector=CONNECTOR)
+    return changed
 
 
 def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "topic", label: str = ""
