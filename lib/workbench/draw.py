@@ -75,7 +75,9 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Figur
                 colour = "#ECEEF1" if none else PALETTE[(3, 5, 2, 1, 4, 0)[number % 6]]
                 ax.barh(lane, stop - start - 0.05, left=start + 0.025, height=0.66, color=colour,
                         alpha=1 if none else 0.3)
-                ax.text(start + 0.1, lane, value, va="center", fontsize=10, color="#6B7280" if none else INK)
+                room = int(13 * (stop - start) * 6 / len(values))  # characters that find a place in the band
+                shown = value if len(value) <= room else value[:room - 1] + "…"
+                ax.text(start + 0.1, lane, shown, va="center", fontsize=10, color="#6B7280" if none else INK)
         ax.set_yticks(range(len(columns)), columns)
         ax.set_xticks(range(len(values)), list(values.index), ha="left")
         ax.set(ylim=(len(columns) - 0.5, -0.6), xlim=(0, len(values)))
@@ -96,17 +98,20 @@ def _bands(values: Sequence[object]) -> list:
     return [(a, b, texts[a]) for a, b in zip(starts, [*starts[1:], len(texts)])]
 
 
-def costs(frame: pd.DataFrame, units: Dict[str, str], title: str = "") -> Figure:
+def costs(frame: pd.DataFrame, units: Dict[str, str], title: str = "", *, groups: Sequence[str] = ()) -> Figure:
     """Draw one measure beside the other: a panel for each column of `units`, a bar for each row of the frame.
 
     Args:
         units: {column: title of its panel}; a column whose name is `bytes` shows as kB, MB.
+        groups: ends of the rows' names; each has a colour of its own.
     """
+    colours = [next((PALETTE[(3, 1, 2)[n % 3]] for n, end in enumerate(groups) if str(name).endswith(end)), PALETTE[3])
+               for name in frame.index]
     with plt.rc_context(style()):
         fig, axes = plt.subplots(1, len(units), figsize=(11, 1.4 + 0.5 * len(frame)), sharey=True, squeeze=False)
         for ax, (column, name) in zip(axes[0], units.items()):
             values = frame[column].astype(float)
-            ax.barh(range(len(frame)), values, color=PALETTE[3], height=0.6)
+            ax.barh(range(len(frame)), values, color=colours, height=0.6)
             for y, value in enumerate(values):
                 ax.text(value + values.max() * 0.02, y, size(value) if column == "bytes" else f"{value:,.4g}",
                         va="center", fontsize=10)
