@@ -1,0 +1,178 @@
+"""What the museum walkthrough (notebooks/50_time_travel) makes: so each of its notebooks runs alone and twice.
+
+Names, changes and tables are in museum_flow.
+
+`need` makes what earlier notebooks make, by running them, where it is not there. `begin` sets everything back to what
+was loaded, when a row that a notebook is about to change was changed before. `clear` removes what a notebook and those
+after it make.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, List
+
+from psycopg import sql
+
+from . import connect, files, hudi, load_moma, sources, topics
+from .museum_flow import (
+    BAKKER,
+    COMPACT_NOW,
+    CONNECTOR,
+    DATABASE,
+    ENVELOPE,
+    KEY,
+    LIFE,
+    LOADED,
+    PARTITION,
+    PICADOR,
+    PUBLICATION,
+    SINK,
+    TABLES,
+    UPDATES,
+    at,
+    change,
+    compact,
+    config,
+    count,
+    delete,
+    deploy,
+    envelope,
+    envelope_topic,
+    events,
+    execute,
+    follow,
+    rows,
+    scratch,
+    skipping,
+    source,
+    table,
+    tables,
+    topic,
+    views,
+)
+from .params import ROOT, World
+from .spark import session
+from .steps import Steps
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = [
+    "BAKKER", "COMPACT_NOW", "CONNECTOR", "DATABASE", "ENVELOPE", "KEY", "LIFE", "LOADED", "PARTITION",
+    "PICADOR", "PUBLICATION", "SINK", "STEPS", "TABLES", "UPDATES", "at", "begin", "change", "clear", "compact",
+    "config", "connectors_left", "count", "delete", "deploy", "envelope", "envelope_topic", "events", "execute",
+    "follow", "made", "need", "rows", "scratch", "skipping", "source", "table", "tables", "tables_left",
+    "topic", "topics_left", "undo_changes", "views",
+]
+
+
+def _has_source(world: World) -> bool:
+    sources.create_database(world, DATABASE)  # nothing happens where it is there
+    return PUBLICATION in set(sources.publications(world, DATABASE)["publication"])
+
+
+def _has_connector(world: World) -> bool:
+    if CONNECTOR not in connect.names(world) or not {topic(n) for n in TABLES} <= set(topics.names(world)):
+        return False
+    connect.wait_running(world, CONNECTOR)
+    return all(topics.count(world, topic(n)) for n in TABLES)
+
+
+def _has_tables(world: World) -> bool:
+    return all(hudi.exists(t) and LOADED in set(hudi.marks(world, t)["label"]) for t in tables(world))
+
+
+def _has_labels(world: World) -> bool:
+    travelled = table(world, "artists", "mor")
+    return {f"t{n}" for n in range(6)} <= set(hudi.marks(world, travelled)["label"])
+
+
+STEPS = Steps(ROOT / "notebooks" / "50_time_travel", {
+    "51_source_database": _has_source,
+    "52_connectors": _has_connector,
+    "53_hudi_ingest": _has_tables,
+    "56_time_travel": _has_labels,
+})
+need, made = STEPS.need, STEPS.made
+
+
+def clear(world: World, step: str) -> None:
+    """Remove what `step` and the steps after it make; what is not there is no error.
+
+    Without its lake tables nobody needs the changed rows any more: they are set back in the source, and the topics
+    begin again with a snapshot of it, which is what notebook 53 loads.
+    """
+    later = STEPS.later(step)
+    for left in tables_left(world):
+        hudi.drop(session(world), world, left)
+    sources.create_database(world, DATABASE)
+    stays = "51_source_database" not in later and made(world, "51_source_database") and made(world, "52_connectors")
+    changed = stays and undo_changes(session(world), world)
+    if changed or "52_connectors" in later:
+        _drop_connectors(world)
+    if changed and "52_connectors" not in later:
+        deploy(world)
+    if "51_source_database" in later:
+        load_moma.reset_moma(world)
+
+
+def _drop_connectors(world: World) -> None:
+    for name, its in ((CONNECTOR, config(world)), (ENVELOPE, envelope(world))):
+        connect.delete(world, name)
+        sources.drop_slot(world, its["slot.name"], database=DATABASE)
+    topics.delete(world, *topics_left(world))
+
+
+def tables_left(world: World) -> List[hudi.Table]:
+    """The tables of this walkthrough that have files in the lake, those of its experiments included."""
+    return [t for t in (*tables(world), scratch(world), skipping(world)) if files.entries(t.base)]
+
+
+def connectors_left(world: World) -> List[str]:
+    """Names of the connectors of this walkthrough that are deployed; others may run on the same Connect."""
+    return sorted({CONNECTOR, ENVELOPE} & set(connect.names(world)))
+
+
+def topics_left(world: World) -> List[str]:
+    """Names of the topics that the connectors of this walkthrough have made."""
+    prefixes = [config(world)["topic.prefix"], envelope(world)["topic.prefix"]]
+    ours = {*(topic(n) for n in TABLES), envelope_topic(), *(f"__debezium-heartbeat.{p}" for p in prefixes)}
+    return sorted(ours & set(topics.names(world)))
+
+
+# --- setting back ----------------------------------------------------------------------------------------------------
+
+def begin(spark: SparkSession, world: World, name: str, *keys: int) -> bool:
+    """Set everything back to what was loaded if one of these rows was changed since; return whether it was."""
+    asked = ", ".join(str(int(k)) for k in keys)
+    later = events(spark, world, name).where(f"{KEY[name]} IN ({asked}) AND `__op` <> 'r'")
+    if not later.limit(1).collect():
+        return False
+    clear(world, "53_hudi_ingest")
+    follow(spark, world, label=LOADED)
+    return True
+
+
+def undo_changes(spark: SparkSession, world: World) -> bool:
+    """Take back in the source what was changed since the snapshot, whose rows the topics hold; return whether there was
+    anything."""
+    changed = False
+    for name in TABLES:
+        seen = events(spark, world, name).where("outcome IN ('upsert', 'delete')")
+        changed = _undo(world, name, seen) or changed
+    return changed
+
+
+def _undo(world: World, name: str, seen: DataFrame) -> bool:
+    key = KEY[name]
+    later = {r[0] for r in seen.where("`__op` <> 'r'").select(key).distinct().collect()}
+    if not later:
+        return False
+    columns = list(rows(world, name, "false"))
+    before = seen.where(f"`__op` = 'r' AND {key} IN ({', '.join(map(str, later))})").select(*columns).collect()
+    table, fields = sql.Identifier(name), sql.SQL(", ").join(map(sql.Identifier, columns))
+    with sources.session(world, DATABASE) as c, c.transaction():
+        c.execute(sql.SQL("DELETE FROM {} WHERE {} = ANY(%s)").format(table, sql.Identifier(key)), [sorted(later)])
+        for row in before:
+            marks = sql.SQL(", ").join([sql.Placeholder()] * len(columns))
+            c.execute(sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(table, fields, marks), list(row))
+    return True
