@@ -4,8 +4,10 @@ the ground                 params (worlds), secrets, errors, wait, files
 the embedded stack  artifacts (pinned jars), doctor, process (one service), services (the rows), stack (verbs)
 source database            generate, generate_moma (data), load, load_moma (load it), sources (publish, grant, query)
 connector, topic           connect (config, apply, status; connect_rest), schemas, registry (Apicurio), topics
-files                      landing (topic → files; landing_write is its part inside Spark)
-Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (into them; changes, decode[_avro]),
+files                      landing (topics → files; landing_sinks reads the connector's JSON, landing_write and
+                           landing_avro run inside Spark), avro (its bytes and files, without Spark)
+Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (into them; changes,
+                           decode[_avro|_landed]),
                            timeline (commits, instants by label), travel (a table's past)
 query, check, picture      query (Athena's SQL), check (claims against the source), show (tables, charts), toc
 running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed)

@@ -142,10 +142,10 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
     """Bring the changes of `source` into `table`.
 
     Args:
-        source: `Topic(name)`, `Topic(name, format="avro")` or `Landed(prefix)`. The table's commits say how far each
-            has been read: a second run goes on from there.
-        schema: reader schema, a StructType; without it that of data/schemas/<table name>.avsc, and for an Avro topic
-            the newest one that the registry has of it.
+        source: `Topic(name)` or `Landed(prefix)`, JSON both, or with `format="avro"`. The table's commits say how far
+            each has been read: a second run goes on from there.
+        schema: reader schema, a StructType; without it that of data/schemas/<table name>.avsc, and for Avro the newest
+            one that the registry has of the topic.
         until: "available" returns `Ingested` when all that is there has been written; "continuous" returns a running
             `Stream`, whose `stop()` returns it.
         replay: read the source from its beginning once more (rows change only where the ordering field says so).
@@ -158,8 +158,7 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
     """
     if until not in ("available", "continuous"):
         raise LakeError(f"until is {until!r}", where="hudi.ingest", expected="'available' or 'continuous'")
-    avro = isinstance(source, Topic) and source.format == "avro"
-    schema = schema or (None if avro else reader_schema(table.name))
+    schema = schema or (None if getattr(source, "format", "json") == "avro" else reader_schema(table.name))
     job = stream.Job(spark, world, source, table, schema, batch=batch, replay=replay)
     if until == "continuous":
         return Stream(job, pause, lambda: check_version(table))
