@@ -244,6 +244,6 @@ def drop_slot(world: World, name: str, timeout: float = 20, database: Optional[s
         return there
 
 
-def wal_position(world: World) -> str:
+def wal_position(world: World, database: Optional[str] = None) -> str:
     """Return the log position (LSN) that the server has written up to; all its databases share one log."""
-    return frame(world, "SELECT pg_current_wal_lsn()::text AS lsn")["lsn"][0]
+    return frame(world, "SELECT pg_current_wal_lsn()::text AS lsn", database=database)["lsn"][0]
