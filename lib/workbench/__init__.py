@@ -9,7 +9,8 @@ files                      landing (topics → files; landing_sinks reads the co
 Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (into them; changes,
                            decode[_avro|_landed]),
                            timeline (commits, instants by label), travel (a table's past)
-query, check, picture      query (Athena's SQL), check (claims against the source), show (tables, charts), toc
+query, check, picture      query (Athena's SQL), check (claims against the source), show (tables, charts), toc,
+                           trace (one row through everything; trace_lake is its part in Hudi)
 running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed)
 walkthroughs               outbox (notebooks/10_outbox: what they make, so that each runs alone)
 

@@ -255,16 +255,33 @@ def dead_letters(spark: SparkSession, world: World, table: Union[Table, str]) ->
     return spark.read.schema(DEAD_LETTER).option("recursiveFileLookup", "true").json(place)
 
 
-def read_independent(table: Table) -> pandas.DataFrame:
-    """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java."""
+def read_independent(table: Table, *, instant: str = "", optimized: bool = False,
+                     where: Optional[Mapping[str, Any]] = None) -> pandas.DataFrame:
+    """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java.
+
+    Args:
+        instant: as of then, instead of now. optimized: base files only, what a `…_ro` view shows.
+        where: {field: value} that the rows have; the value is not null.
+    """
     import pandas
     import pyarrow
-    from hudi import HudiTableBuilder
+    import pyarrow.compute
+    from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
     system, path = files.open_address(table.base)
     address = path if system.type_name == "local" else table.base.replace("s3a:", "s3:")
-    batches = HudiTableBuilder.from_base_uri(address).build().read()
-    return pyarrow.Table.from_batches(batches).to_pandas() if batches else pandas.DataFrame()
+    options = HudiReadOptions()
+    if instant:
+        options = options.with_as_of_timestamp(instant)
+    if optimized:
+        options = options.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE.value, "true")
+    batches = HudiTableBuilder.from_base_uri(address).build().read(options)
+    if not batches:
+        return pandas.DataFrame()
+    found = pyarrow.Table.from_batches(batches)
+    for name, value in (where or {}).items():
+        found = found.filter(pyarrow.compute.equal(found[name], value))
+    return found.to_pandas()
 
 
 def _name(entry: str) -> str:
