@@ -14,7 +14,7 @@ from . import ingest as stream
 from .changes import Landed, Topic
 from .errors import LakeError, nearest
 from .ingest import DEAD_LETTER, Ingested, Stream, dead_letters_path
-from .timeline import commits, mark, marks
+from .timeline import commits, completed, mark, marks, pending_compactions
 from .travel import as_of, between, reader
 
 if TYPE_CHECKING:
@@ -262,12 +262,19 @@ def read_independent(table: Table, *, instant: str = "", optimized: bool = False
     Args:
         instant: as of then, instead of now. optimized: base files only, what a `…_ro` view shows.
         where: {field: value} that the rows have; the value is not null.
+
+    Raises:
+        LakeError: a compaction is pending, and was followed by commits: hudi-rs (0.5.0) does not see what they wrote.
     """
     import pandas
     import pyarrow
     import pyarrow.compute
     from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
+    first = next(iter(pending_compactions(table)), None)
+    if first and not optimized and any(first < c.instant <= (instant or c.instant) for c in completed(table)):
+        raise LakeError(f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
+                        where=table.base, next_step="run the compaction: CALL run_compaction(op => 'run', table => …)")
     system, path = files.open_address(table.base)
     address = path if system.type_name == "local" else table.base.replace("s3a:", "s3:")
     options = HudiReadOptions()

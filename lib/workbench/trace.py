@@ -16,6 +16,7 @@ from . import avro, connect, files, hudi, landing_write, registry, schemas, sour
 from .changes import reading_order
 from .errors import LakeError, SourceError, nearest
 from .landing_sinks import AvroSink, Sink, parse
+from .spark import session
 from .trace_lake import History, Place
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def row(world: World, table: Any, key: Any) -> Biography:
             schema (its id; "inline" of JSON), version, landed (file below the landing); then for each lake table
             <kind>_commit, <kind>_file_group, <kind>_file; then for each view whether it shows this change: now, was
             (time travel finds it), not yet (before compaction), never (a later change came with the same commit).
-        views: for each view the rows it has of this key now, read by hudi-rs; two where a record moved, was not
+        views: for each view the rows it has of this key now, read by hudi-rs (by Spark while a compaction is pending); two where
+            a record moved, was not
             compacted yet, and the view is a read-optimised one.
 
     Raises:
@@ -94,7 +96,7 @@ def row(world: World, table: Any, key: Any) -> Biography:
         table = have[table]
     key = _whole(table, key)
     with ThreadPoolExecutor(2) as pool:
-        shown = pool.submit(views, table, key)
+        shown = pool.submit(views, world, table, key)
         events = _events(world, table, key)
     records = [e.pop("record") for e in events]
     needles = [e.pop("needle") for e in events]
@@ -111,7 +113,7 @@ def _whole(table: Traced, key: Any) -> int:
     try:
         return int(str(key))
     except ValueError:
-        raise LakeError(f"{key!r} is not a {table.key}", where=f"table {table.name}", expected="a whole number",
+        raise LakeError(f"{key!r} is no {table.key}", where=f"table {table.name}", expected="a whole number",
                         next_step=f"workbench trace {table.name} 1") from None
 
 
@@ -247,8 +249,8 @@ def names(lake: hudi.Table) -> Dict[str, str]:
     return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in hudi.entries(lake)}
 
 
-def views(table: Traced, key: int) -> pandas.DataFrame:
-    """The rows of a key as each view shows them now, read by hudi-rs."""
+def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
+    """The rows of a key as each view shows them now."""
     import pandas
 
     parts = []
@@ -256,7 +258,10 @@ def views(table: Traced, key: int) -> pandas.DataFrame:
         if not hudi.exists(lake):
             continue
         for view, kind in hudi.entries(lake).items():
-            found = hudi.read_independent(lake, optimized=kind == "read_optimized", where={table.key: key})
+            try:
+                found = hudi.read_independent(lake, optimized=kind == "read_optimized", where={table.key: key})
+            except LakeError:  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
+                found = hudi.read(session(world), lake).where(f"`{table.key}` = {key:d}").toPandas()
             found.insert(0, "view", view)
             parts.append(found)
     return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame({"view": []})
@@ -323,9 +328,12 @@ def show(life: Biography) -> None:
         columns = {"change": "", f"{lake.type}_commit": f"commit of {lake.name}",
                    f"{lake.type}_file_group": "file group", f"{lake.type}_file": "file"}
         _print(console, shown, {**columns, **names(lake)})
-    own = ["view", "_hoodie_commit_time", "_hoodie_partition_path"]
-    fields = [c for c in life.views if not c.startswith("_")][1:]
-    _print(console, life.views, {c: c for c in [*own, "__op", *fields] if c in life.views})
+    if len(life.views):  # a line for each field: rows are wide, and there are few views
+        hidden = {"view", "_hoodie_commit_seqno", "_hoodie_record_key"}
+        fields = [c for c in life.views if c not in hidden]
+        across = life.views[fields].astype(object).T
+        across.insert(0, "field", fields)
+        _print(console, across, {"field": "shown now", **dict(enumerate(life.views["view"]))})
 
 
 def _print(console: Any, frame: pandas.DataFrame, columns: Dict[str, str]) -> None:
@@ -337,9 +345,9 @@ def _print(console: Any, frame: pandas.DataFrame, columns: Dict[str, str]) -> No
     for title in columns.values():
         out.add_column(title, overflow="fold")
     for _, line in frame.iterrows():
-        cells = (line[c] for c in columns)
-        out.add_row(*[Text("" if pandas.isna(v) else str(int(v)) if isinstance(v, float) and v == int(v) else str(v))
-                      for v in cells])
+        cells = ("" if pandas.isna(v) else int(v) if isinstance(v, float) and v == int(v) else v
+                 for v in (line[c] for c in columns))
+        out.add_row(*[Text(str(cell)) for cell in cells])
     console.print(out)
     console.print()
 

@@ -49,7 +49,7 @@ def test_unknown_tables_and_keys(monkeypatch):
     monkeypatch.setattr(trace, "traceable", lambda world: {"artists": table})
     with pytest.raises(LakeError, match="(?s)no table 'artist' to trace.*did you mean 'artists'"):
         trace.row(None, "artist", 1)
-    with pytest.raises(LakeError, match="(?s)'x' is not a artist_id.*a whole number"):
+    with pytest.raises(LakeError, match="(?s)'x' is no artist_id.*a whole number"):
         trace.row(None, "artists", "x")
 
 

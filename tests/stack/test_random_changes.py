@@ -1,0 +1,111 @@
+"""A thousand random changes through the real connector: at five labels in the past, everybody's rows are the source's.
+
+Everybody: the Copy-on-Write table and the Merge-on-Read table's real-time view as Spark reads them, and both as hudi-rs
+does, which shares no code with Spark or Hudi's Java.
+"""
+import datetime as dt
+from decimal import Decimal
+from random import Random
+
+import avro_help
+import pytest
+from lake_help import new_table
+from workbench import check, hudi, sources, topics
+from workbench.errors import CheckFailed
+
+NAME, SEED, CHANGES, LABELS = "random_test", 7, 1_000, 5
+TOPIC = f"{NAME}.public.artists"
+COLUMNS = ("artist_id", "name", "nationality", "birth_year", "price", "born", "seen")
+SCRIPT = """
+    CREATE TABLE artists (artist_id int PRIMARY KEY, name text, nationality text, birth_year int,
+                          price numeric(10, 2), born date, seen timestamp);
+    INSERT INTO artists SELECT n, 'Artist ' || n, 'American', 1900 + n % 100, n * 1.25, DATE '1900-01-01' + n, NULL
+      FROM generate_series(1, 200) n"""
+# partitions: with a slash, not ASCII, null, and empty
+NATIONS = ("American", "German", "Spanish/Basque", "Fran\u00e7ais", None, "")
+# nothing is cleaned or archived, or the first labels could not be read any more
+KEPT = {"hoodie.cleaner.commits.retained": "60", "hoodie.keep.min.commits": "70", "hoodie.keep.max.commits": "80"}
+COMPACTED = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "3"}
+
+
+@pytest.fixture(scope="module")
+def lab(world):
+    with avro_help.museum(world, NAME, SCRIPT, tables=["artists"]) as lab:
+        topics.wait_count(lab, TOPIC, 200, connector=NAME)
+        yield lab
+
+
+class Changes:
+    """Random statements, and how many messages each makes; knows which keys there are."""
+
+    def __init__(self):
+        self.random, self.keys, self.gone = Random(SEED), list(range(1, 201)), []
+        self.counts = dict.fromkeys(("insert", "update", "move", "delete"), 0)
+
+    def values(self):
+        r = self.random
+        return {"name": r.choice(["Gerhard", "Gen\u00e8ve \u2603", "", None, "O'Neill"]),
+                "birth_year": r.randrange(1500, 2000), "price": Decimal(r.randrange(-10**9, 10**9)) / 100,
+                "born": dt.date(1500, 1, 1) + dt.timedelta(r.randrange(180_000)),
+                "seen": dt.datetime(1969, 1, 1) + dt.timedelta(microseconds=r.randrange(5 * 10**15))}
+
+    def next(self):
+        r = self.random
+        kind = r.choices(list(self.counts), (20, 45, 20, 15))[0]
+        self.counts[kind] += 1
+        if kind == "insert":  # every third time a key that was deleted before
+            again = self.gone and r.random() < 0.33
+            key = self.gone.pop(r.randrange(len(self.gone))) if again else max(self.keys + self.gone) + 1
+            self.keys.append(key)
+            row = {"artist_id": key, "nationality": r.choice(NATIONS), **self.values()}
+            return (f"INSERT INTO artists ({', '.join(row)}) VALUES ({', '.join(['%s'] * len(row))})",  # noqa: S608
+                    list(row.values()), 1)
+        key = r.choice(self.keys)
+        if kind == "delete":
+            self.keys.remove(key)
+            self.gone.append(key)
+            return "DELETE FROM artists WHERE artist_id = %s", [key], 2  # and a tombstone
+        if kind == "move":
+            return "UPDATE artists SET nationality = %s WHERE artist_id = %s", [r.choice(NATIONS), key], 1
+        row = {n: v for n, v in self.values().items() if r.random() < 0.5} or {"birth_year": 1}
+        return f"UPDATE artists SET {', '.join(f'{n} = %s' for n in row)} WHERE artist_id = %s", [*row.values(), key], 1
+
+
+def test_five_instants_in_the_past_as_everybody_reads_them(lab, world, spark):
+    tables = [new_table(world, key=("artist_id",), partition=("nationality",), index="GLOBAL_SIMPLE", type=kind,
+                        extra={**KEPT, **more}) for kind, more in (("cow", {}), ("mor", COMPACTED))]
+    made, truth, count = Changes(), {}, 200
+    try:
+        for number in range(LABELS):
+            with sources.connect(lab) as c:
+                for _ in range(CHANGES // LABELS // 10):
+                    with c.transaction():  # ten changes in each: a key may be there twice
+                        for _ in range(10):
+                            statement, values, messages = made.next()
+                            assert c.execute(statement, values).rowcount == 1
+                            count += messages
+            topics.wait_count(lab, TOPIC, count, connector=NAME)
+            for table in tables:
+                done = hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), table, batch=300)
+                assert done.dead_letters == 0 and done.messages > 0
+                hudi.mark(world, table, f"label_{number}")
+            truth[f"label_{number}"] = sources.frame(lab, f"SELECT {', '.join(COLUMNS)} FROM artists ORDER BY 1")
+        assert sum(made.counts.values()) == CHANGES and min(made.counts.values()) > 100, made.counts
+        assert "commit" in set(hudi.commits(tables[1])["action"]), "no compaction came in between"
+        compared = 0
+        for table in tables:
+            for mark in hudi.marks(world, table).itertuples():
+                want = truth[mark.label]
+                by_spark = hudi.as_of(spark, world, table, mark.label).toPandas()
+                independent = hudi.read_independent(table, instant=mark.instant)
+                for who, rows in (("Spark", by_spark), ("hudi-rs", independent)):
+                    what = f"{table.type}, {mark.label}, {who}"
+                    check.same_rows(want, rows[list(COLUMNS)], key="artist_id", what=what)
+                    compared += 1
+        assert compared == 2 * 2 * LABELS
+        first, last = truth["label_0"], truth[f"label_{LABELS - 1}"]
+        with pytest.raises(CheckFailed, match="artist_id="):  # what would be wrong is seen
+            check.same_rows(first, last, key="artist_id")
+    finally:
+        for table in tables:
+            hudi.drop(spark, world, table)
