@@ -78,9 +78,8 @@ def row(world: World, table: Any, key: Any) -> Biography:
             schema (its id; "inline" of JSON), version, landed (file below the landing); then for each lake table
             <kind>_commit, <kind>_file_group, <kind>_file; then for each view whether it shows this change: now, was
             (time travel finds it), not yet (before compaction), never (a later change came with the same commit).
-        views: for each view the rows it has of this key now, read by hudi-rs (by Spark while a compaction is pending); two where
-            a record moved, was not
-            compacted yet, and the view is a read-optimised one.
+        views: for each view the rows it has of this key now, read by hudi-rs (by Spark while a compaction is pending).
+            A read-optimised view has two where a record moved and was not compacted yet.
 
     Raises:
         LakeError: there is no such table, or no message of such a key. WorkbenchError: no topic. StackError: a service
