@@ -59,11 +59,11 @@ class Table:
     "true" and nulls, in Hudi's partition for null), so that it is still there to be read.
     extra: options that go before the ones made here.
 
-    Limits: Hudi has one partition for null and for an empty text, and Spark takes the value from its name: in a partition
-    field an empty text reads as null. And a delete that was committed to a "cow" table leaves nothing behind, so an older event of the same key that
-    comes in a later batch brings the row back. A "mor" table remembers the delete until it is compacted. Within one
-    batch the order does not matter, and a topic and landed files are read in the order of their offsets, so this needs
-    a source that sends out of order.
+    Limits. Hudi has one partition for null and for an empty text, and Spark takes the value from the partition's name:
+    an empty text in a partition field reads as null. A delete that was committed to a "cow" table leaves nothing
+    behind, so an older event of the same key that comes in a later batch brings the row back. A "mor" table remembers
+    the delete until it is compacted. Within one batch the order does not matter, and a topic and landed files are read
+    in the order of their offsets, so this needs a source that sends out of order.
     """
 
     name: str
