@@ -9,10 +9,12 @@ files                      landing (topics → files; landing_sinks reads the co
 Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (into them; changes,
                            decode[_avro|_landed]),
                            timeline (commits, instants by label), travel (a table's past)
-query, check, picture      query (Athena's SQL), check (claims against the source), show (tables, charts), toc,
-                           trace (one row through everything; trace_lake is its part in Hudi)
+query, check, picture      query (Athena's SQL), readcost (what one reads), check (claims against the source), show
+                           (tables, charts), draw (a table's past), toc, trace (one row through everything; trace_lake
+                           is its part in Hudi)
 running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed)
-walkthroughs               outbox (notebooks/10_outbox: what they make, so that each runs alone)
+walkthroughs               outbox, museum[_flow] (notebooks/10_outbox, 50_time_travel: what they make, so that each
+                           runs alone)
 
 Two sides of one noun are two modules with the same functions and a chooser before them: `connect` has connect_rest now,
 and MSK Connect later; `query.sql` runs on Spark now, and on Athena later; `spark.session` knows Spark Connect and an

@@ -1,5 +1,6 @@
-"""What the museum walkthrough (notebooks/50_time_travel) makes, named once: so each of its notebooks runs alone and
-twice.
+"""What the museum walkthrough (notebooks/50_time_travel) makes: so each of its notebooks runs alone and twice.
+
+Names, changes and tables are in museum_flow.
 
 `need` makes what earlier notebooks make, by running them, where it is not there. `begin` sets everything back to what
 was loaded, when a row that a notebook is about to change was changed before. `clear` removes what a notebook and those
@@ -7,14 +8,47 @@ after it make.
 """
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence
+from typing import TYPE_CHECKING, List
 
-import pandas
 from psycopg import sql
 
-from . import changes, connect, decode_avro, files, hudi, load_moma, query, sources, topics
-from .errors import LakeError, nearest
+from . import connect, files, hudi, load_moma, sources, topics
+from .museum_flow import (
+    BAKKER,
+    COMPACT_NOW,
+    CONNECTOR,
+    DATABASE,
+    ENVELOPE,
+    KEY,
+    LIFE,
+    LOADED,
+    PARTITION,
+    PICADOR,
+    PUBLICATION,
+    SINK,
+    TABLES,
+    UPDATES,
+    at,
+    change,
+    compact,
+    config,
+    count,
+    delete,
+    deploy,
+    envelope,
+    envelope_topic,
+    events,
+    execute,
+    follow,
+    rows,
+    scratch,
+    skipping,
+    source,
+    table,
+    tables,
+    topic,
+    views,
+)
 from .params import ROOT, World
 from .spark import session
 from .steps import Steps
@@ -22,68 +56,13 @@ from .steps import Steps
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DATABASE = load_moma.DATABASE
-TABLES = load_moma.TABLES
-KEY = {"artists": "artist_id", "artworks": "artwork_id"}
-PARTITION = {"artists": "nationality", "artworks": "classification"}
-PUBLICATION = "moma_publication"
-CONNECTOR = "moma_source"
-ENVELOPE = "moma_source_envelope"  # shows the raw change event, before it is flattened
-SINK = "moma_sink"
-LOADED = "after_load"  # the label of every table's first commit
-SCRATCH = "moma_scratch"  # notebook 55's, whose deletes are hard
-# Off: after five delta commits, Hudi's default, compaction would begin by itself, and here it is to be seen.
-COMPACT_NOW = {"hoodie.compact.inline.max.delta.commits": "1", **hudi.NO_BLOOM_FILTER}
-NO_COMPACTION = {"hoodie.compact.inline": "false"}
-
-
-def topic(name: str) -> str:
-    """Name of the topic of `artists` or `artworks`: server name (here the database's), schema, table (S5)."""
-    return f"{DATABASE}.{load_moma.SCHEMA}.{name}"
-
-
-def table(world: World, name: str, kind: str, /, **more: object) -> hudi.Table:
-    """The lake table of `artists` or `artworks` of a kind, "cow" or "mor"; `more` changes any of its fields.
-
-    A global index: a record whose partition value changes moves, instead of being there twice. S5 has GLOBAL_BLOOM,
-    made for large tables; in small files it is all overhead.
-    """
-    if name not in TABLES:
-        raise LakeError(f"the museum has no table {name!r}", expected=nearest(str(name), TABLES))
-    fields = dict(name=f"moma_{name}_{kind}", base=f"{world.lake.tables}/moma/{name}_{kind}", database=f"moma_{kind}",
-                  catalog=name, key=(KEY[name],), partition=(PARTITION[name],), ordering="__lsn", type=kind,
-                  index="GLOBAL_SIMPLE", deletes="soft", extra=NO_COMPACTION if kind == "mor" else {})
-    return hudi.table(world, **{**fields, **more})
-
-
-def tables(world: World, *names: str) -> List[hudi.Table]:
-    """Both tables, Copy-on-Write and Merge-on-Read, of `artists` or `artworks`, or of both."""
-    return [table(world, name, kind) for name in names or TABLES for kind in ("cow", "mor")]
-
-
-def scratch(world: World) -> hudi.Table:
-    """A Merge-on-Read table of the artists, in a database of its own, from which deletes remove the row."""
-    return table(world, "artists", "mor", name=SCRATCH, base=f"{world.lake.tables}/moma/scratch", database=SCRATCH,
-                 deletes="hard")
-
-
-def config(world: World) -> Dict[str, str]:
-    """The source connector's configuration."""
-    return connect.config(world, CONNECTOR)
-
-
-def envelope(world: World) -> Dict[str, str]:
-    """The same without the transform, into topics of its own, and of one artist only: a look, not a load."""
-    plain = {k: v for k, v in config(world).items() if not k.startswith("transforms")}
-    override = "snapshot.select.statement.overrides"
-    return {**plain, "topic.prefix": f"{DATABASE}_envelope", "slot.name": plain["slot.name"] + "_envelope",
-            "table.include.list": "public.artists", override: "public.artists",
-            f"{override}.public.artists": "SELECT * FROM public.artists WHERE artist_id = 1"}
-
-
-def envelope_topic() -> str:
-    """Name of the topic with the raw envelope."""
-    return f"{DATABASE}_envelope.{load_moma.SCHEMA}.artists"
+__all__ = [
+    "BAKKER", "COMPACT_NOW", "CONNECTOR", "DATABASE", "ENVELOPE", "KEY", "LIFE", "LOADED", "PARTITION",
+    "PICADOR", "PUBLICATION", "SINK", "STEPS", "TABLES", "UPDATES", "at", "begin", "change", "clear", "compact",
+    "config", "connectors_left", "count", "delete", "deploy", "envelope", "envelope_topic", "events", "execute",
+    "follow", "made", "need", "rows", "scratch", "skipping", "source", "table", "tables", "tables_left",
+    "topic", "topics_left", "undo_changes", "views",
+]
 
 
 def _has_source(world: World) -> bool:
@@ -144,8 +123,8 @@ def _drop_connectors(world: World) -> None:
 
 
 def tables_left(world: World) -> List[hudi.Table]:
-    """The tables of this walkthrough that have files in the lake, the scratch table included."""
-    return [t for t in (*tables(world), scratch(world)) if files.entries(t.base)]
+    """The tables of this walkthrough that have files in the lake, those of its experiments included."""
+    return [t for t in (*tables(world), scratch(world), skipping(world)) if files.entries(t.base)]
 
 
 def connectors_left(world: World) -> List[str]:
@@ -158,115 +137,6 @@ def topics_left(world: World) -> List[str]:
     prefixes = [config(world)["topic.prefix"], envelope(world)["topic.prefix"]]
     ours = {*(topic(n) for n in TABLES), envelope_topic(), *(f"__debezium-heartbeat.{p}" for p in prefixes)}
     return sorted(ours & set(topics.names(world)))
-
-
-# --- what the notebooks compare --------------------------------------------------------------------------------------
-
-def rows(world: World, name: str, where: str = "true", values: Any = None) -> pandas.DataFrame:
-    """Rows of `artists` or `artworks` in the source, by key; `where` is a condition in SQL."""
-    query = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(sql.Identifier(name), sql.SQL(where),
-                                                                    sql.Identifier(KEY[name]))
-    return sources.frame(world, query, values, DATABASE)
-
-
-def count(world: World, name: str) -> int:
-    """How many rows the source has."""
-    query = sql.SQL("SELECT count(*) AS n FROM {}").format(sql.Identifier(name))
-    return int(sources.frame(world, query, database=DATABASE).loc[0, "n"])
-
-
-def events(spark: SparkSession, world: World, name: str) -> DataFrame:
-    """All messages of a topic, decoded: partition, offset, outcome (upsert, delete, tombstone, dead), then the row's
-    fields, which are null of a tombstone.
-
-    Raises: LakeError: there is no such topic, or it is empty.
-    """
-    reader = changes.reader(spark, world, source(name), f"events of {name}", 10_000_000)
-    try:
-        batch = reader.next({}, 0)
-        if batch is None or batch.schemas is None:
-            raise LakeError(f"topic {topic(name)} is empty", next_step="run 52_connectors: it deploys the connector")
-        known = decode_avro.Schemas(world, topic(name))
-        known.meet(batch.schemas)
-        found = decode_avro.rows(batch.raw, known, key=(KEY[name],), ordering="__lsn")
-        return found.select("partition", "offset", "outcome", "row.*")
-    finally:
-        reader.close()
-
-
-def views(spark: SparkSession, name: str, key: int, *columns: str) -> pandas.DataFrame:
-    """A record as each catalog table shows it: seen_in, columns, __op, file (base or log), then Hudi's file name and
-    commit time. A record that comes from a log bears the name of its file group, without `.parquet`."""
-    asked = ", ".join([*(f'"{c}"' for c in columns), "__op", "_hoodie_file_name", "_hoodie_commit_time"])
-    found = query.sql(spark, " UNION ALL ".join(
-        f"SELECT '{entry}' AS seen_in, {asked} FROM {entry} WHERE {KEY[name]} = {int(key)}"  # noqa: S608 - all ours
-        for entry in (f"moma_cow.{name}", f"moma_mor.{name}_ro", f"moma_mor.{name}_rt")))
-    base = found["_hoodie_file_name"].str.endswith(".parquet")
-    found.insert(found.columns.get_loc("__op") + 1, "file", base.map({True: "base", False: "log"}))
-    return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
-
-
-# --- following the source --------------------------------------------------------------------------------------------
-
-def source(name: str, kind: str = "topic") -> changes.Source:
-    """Where the changes of `artists` or `artworks` are read: "topic", straight from Kafka."""
-    if kind != "topic":
-        raise LakeError(f"the museum's changes cannot be read from {kind!r}", expected=nearest(kind, ["topic"]))
-    return hudi.Topic(topic(name), format="avro")
-
-
-def deploy(world: World) -> Dict[str, int]:
-    """Deploy the connector and wait for its snapshot: {topic: messages}, as many as the tables have rows."""
-    connect.apply(world, CONNECTOR, config(world))
-    return {topic(n): topics.wait_count(world, topic(n), count(world, n), connector=CONNECTOR) for n in TABLES}
-
-
-def change(world: World, name: str, statement: str, values: Sequence[Any] = ()) -> int:
-    """Execute one statement that changes rows of `artists` or `artworks` in the source, and wait for its events.
-
-    Returns: how many rows it changed. A deleted row gives two messages, the delete and a tombstone.
-    """
-    end = sum(topics.ends(world, topic(name)).values())
-    changed = sources.execute(world, statement, values or None, DATABASE)
-    more = changed * (2 if statement.lstrip()[:6].upper() == "DELETE" else 1)
-    topics.wait_count(world, topic(name), end + more, connector=CONNECTOR)
-    return changed
-
-
-def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "topic", label: str = ""
-           ) -> Dict[str, hudi.Ingested]:
-    """Ingest what is new into these tables (all four where none is given), side by side.
-
-    Args:
-        kind: where the changes are read (see `source`).
-        label: put on the last commit of each, with the source's position.
-    Returns: {table: counts}.
-    """
-    position = sources.wal_position(world, DATABASE)
-    into = into or tuple(tables(world))
-
-    def one(into: hudi.Table) -> hudi.Ingested:
-        name = next(n for n in TABLES if into.key == (KEY[n],))
-        new = not hudi.exists(into)
-        done = hudi.ingest(spark, world, source(name, kind), into)
-        if label:
-            hudi.mark(world, into, label, position)
-        if new:
-            hudi.register(spark, into)
-        return done
-
-    with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores
-        return dict(zip((t.name for t in into), pool.map(one, into)))
-
-
-def compact(spark: SparkSession, merged: hudi.Table) -> None:
-    """Schedule a compaction of a Merge-on-Read table and run it."""
-    entry = next(e for e, kind in hudi.entries(merged).items() if kind == "snapshot")
-    options = ",".join(f"{k}={v}" for k, v in COMPACT_NOW.items())
-    for op in ("schedule", "run"):
-        spark.sql(f"CALL run_compaction(op => '{op}', table => '{entry}', "
-                  f"options => '{options}')").collect()
-    hudi.register(spark, merged)
 
 
 # --- setting back ----------------------------------------------------------------------------------------------------

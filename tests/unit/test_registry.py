@@ -95,6 +95,14 @@ def test_a_schema_by_each_kind_of_id(monkeypatch):
         registry.schema(WORLD, 3, "contentId")
 
 
+def test_a_subject_as_confluents_api_tells_it(monkeypatch):
+    told = {"subject": "t/1-value", "version": 2, "id": 7, "schema": "{}"}
+    Answers(monkeypatch, **{"/apis/ccompat/v6/subjects/t%2F1-value/versions/latest": json.dumps(told)})
+    assert registry.subject(WORLD, "t/1-value") == told
+    with pytest.raises(LakeError, match="(?s)no subject 't-value'.*ccompat"):
+        registry.subject(WORLD, "t-value")
+
+
 def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
     search = f"/apis/registry/v2/search/artifacts?limit={registry.PAGE}&offset=0"
     page = {"count": 1, "artifacts": [{"id": "moma.public.artists-value"}]}

@@ -1,0 +1,248 @@
+"""The museum's flow (notebooks/50_time_travel), from a row of PostgreSQL to the lake's tables: names, connector,
+changes, and what the notebooks compare. Use it through `museum`, which adds the steps and the setting back.
+"""
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Dict, List
+
+import pandas
+from psycopg import sql
+
+from . import changes, connect, decode_avro, generate_moma, hudi, load_moma, query, sources, topics
+from .errors import LakeError, SourceError, nearest
+from .params import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DATABASE = load_moma.DATABASE
+TABLES = load_moma.TABLES
+KEY = {"artists": "artist_id", "artworks": "artwork_id"}
+PARTITION = {"artists": "nationality", "artworks": "classification"}
+PUBLICATION = "moma_publication"
+CONNECTOR = "moma_source"
+ENVELOPE = "moma_source_envelope"  # shows the raw change event, before it is flattened
+SINK = "moma_sink"
+LOADED = "after_load"  # the label of every table's first commit
+SCRATCH = "moma_scratch"  # notebook 55's, whose deletes are hard
+# Off: after five delta commits, Hudi's default, compaction would begin by itself, and here it is to be seen.
+COMPACT_NOW = {"hoodie.compact.inline.max.delta.commits": "1", "hoodie.parquet.compression.codec": "snappy",
+               **hudi.NO_BLOOM_FILTER}
+NO_COMPACTION = {"hoodie.compact.inline": "false"}
+
+
+# What S5 does to artwork 128447, and to artist 299 between the instants t0 to t5 (None: the row is deleted)
+PICADOR, BAKKER = generate_moma.PICADOR, 299
+UPDATES = {
+    "u1": {"date": "1959"},
+    "u2": {"acquisition_date": "2009-04-15"},
+    "u3": {"dimensions": "composition: 20 13/16 x 25 3/16 in (52.9 x 64 cm); "
+                         "sheet: 24 7/16 x 29 1/2 in (62.1 x 75 cm)"},
+    "u4": {"acquisition_date": "2009-04-19"},
+    "u5": {"date": "1960"},
+}
+LIFE = {
+    "t1": ({"birth_year": 1907}, {"death_year": 1989}),
+    "t2": ({"name": "Gerhard M. Bakker"},),
+    "t3": ({"nationality": "German"},),
+    "t4": ({"birth_year": 1905},),
+    "t5": (None,),
+}
+
+
+def topic(name: str) -> str:
+    """Name of the topic of `artists` or `artworks`: server name (here the database's), schema, table (S5)."""
+    return f"{DATABASE}.{load_moma.SCHEMA}.{name}"
+
+
+def table(world: World, name: str, kind: str, /, **more: object) -> hudi.Table:
+    """The lake table of `artists` or `artworks` of a kind, "cow" or "mor"; `more` changes any of its fields.
+
+    A global index: a record whose partition value changes moves, instead of being there twice. S5 has GLOBAL_BLOOM,
+    made for large tables; in small files it is all overhead.
+    """
+    if name not in TABLES:
+        raise LakeError(f"the museum has no table {name!r}", expected=nearest(str(name), TABLES))
+    fields = dict(name=f"moma_{name}_{kind}", base=f"{world.lake.tables}/moma/{name}_{kind}", database=f"moma_{kind}",
+                  catalog=name, key=(KEY[name],), partition=(PARTITION[name],), ordering="__lsn", type=kind,
+                  index="GLOBAL_SIMPLE", deletes="soft", extra=NO_COMPACTION if kind == "mor" else {})
+    return hudi.table(world, **{**fields, **more})
+
+
+def tables(world: World, *names: str) -> List[hudi.Table]:
+    """Both tables, Copy-on-Write and Merge-on-Read, of `artists` or `artworks`, or of both."""
+    return [table(world, name, kind) for name in names or TABLES for kind in ("cow", "mor")]
+
+
+def scratch(world: World) -> hudi.Table:
+    """A Merge-on-Read table of the artists, in a database of its own, from which deletes remove the row."""
+    return table(world, "artists", "mor", name=SCRATCH, base=f"{world.lake.tables}/moma/scratch", database=SCRATCH,
+                 deletes="hard")
+
+
+def skipping(world: World) -> hudi.Table:
+    """A table with the column statistics that Hudi 1.x writes by default; notebook 57 shows what comes of it."""
+    return hudi.table(world, "moma_skipping", key=("id",), ordering="__lsn", database=SCRATCH, extra={
+        "hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"})
+
+
+def config(world: World) -> Dict[str, str]:
+    """The source connector's configuration."""
+    return connect.config(world, CONNECTOR)
+
+
+def envelope(world: World) -> Dict[str, str]:
+    """The same without the transform, into topics of its own, and of one artist only: a look, not a load."""
+    plain = {k: v for k, v in config(world).items() if not k.startswith("transforms")}
+    override = "snapshot.select.statement.overrides"
+    return {**plain, "topic.prefix": f"{DATABASE}_envelope", "slot.name": plain["slot.name"] + "_envelope",
+            "table.include.list": "public.artists", override: "public.artists",
+            f"{override}.public.artists": "SELECT * FROM public.artists WHERE artist_id = 1"}
+
+
+def envelope_topic() -> str:
+    """Name of the topic with the raw envelope."""
+    return f"{DATABASE}_envelope.{load_moma.SCHEMA}.artists"
+
+
+# --- what the notebooks compare --------------------------------------------------------------------------------------
+
+def rows(world: World, name: str, where: str = "true", values: Any = None) -> pandas.DataFrame:
+    """Rows of `artists` or `artworks` in the source, by key; `where` is a condition in SQL."""
+    query = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(sql.Identifier(name), sql.SQL(where),
+                                                                    sql.Identifier(KEY[name]))
+    return sources.frame(world, query, values, DATABASE)
+
+
+def count(world: World, name: str) -> int:
+    """How many rows the source has."""
+    query = sql.SQL("SELECT count(*) AS n FROM {}").format(sql.Identifier(name))
+    return int(sources.frame(world, query, database=DATABASE).loc[0, "n"])
+
+
+def events(spark: SparkSession, world: World, name: str) -> DataFrame:
+    """All messages of a topic, decoded: partition, offset, outcome (upsert, delete, tombstone, dead), then the row's
+    fields, which are null of a tombstone.
+
+    Raises: LakeError: there is no such topic, or it is empty.
+    """
+    reader = changes.reader(spark, world, source(name), f"events of {name}", 10_000_000)
+    try:
+        batch = reader.next({}, 0)
+        if batch is None or batch.schemas is None:
+            raise LakeError(f"topic {topic(name)} is empty", next_step="run 52_connectors: it deploys the connector")
+        known = decode_avro.Schemas(world, topic(name))
+        known.meet(batch.schemas)
+        found = decode_avro.rows(batch.raw, known, key=(KEY[name],), ordering="__lsn")
+        return found.select("partition", "offset", "outcome", "row.*")
+    finally:
+        reader.close()
+
+
+def at(changes: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
+    """The rows of `artists` or `artworks` as the change log has them at a position of the source's log: of each key the
+    last event before it, deletes included. (The position is where the next change will stand, so it is exclusive. The
+    snapshot is older than any position that is asked for, and need not have moved the log.)
+
+    Args:
+        changes: events() of it, as pandas. position: as sources.wal_position gives it, `16/B374D848`.
+    """
+    high, _, low = position.partition("/")  # pg_lsn: two 32-bit halves; Debezium writes one number
+    so_far = changes[(changes["__lsn"] < (int(high, 16) << 32) + int(low, 16)) | (changes["__op"] == "r")]
+    return so_far.sort_values("__lsn").groupby(KEY[name], as_index=False).tail(1)
+
+
+def views(spark: SparkSession, name: str, key: int, *columns: str) -> pandas.DataFrame:
+    """A record as each catalog table shows it: seen_in, columns, __op, file (base or log), then Hudi's file name and
+    commit time. A record that comes from a log bears the name of its file group, without `.parquet`."""
+    asked = ", ".join([*(f'"{c}"' for c in columns), "__op", "_hoodie_file_name", "_hoodie_commit_time"])
+    found = query.sql(spark, " UNION ALL ".join(
+        f"SELECT '{entry}' AS seen_in, {asked} FROM {entry} WHERE {KEY[name]} = {int(key)}"  # noqa: S608 - all ours
+        for entry in (f"moma_cow.{name}", f"moma_mor.{name}_ro", f"moma_mor.{name}_rt")))
+    base = found["_hoodie_file_name"].str.endswith(".parquet")
+    found.insert(found.columns.get_loc("__op") + 1, "file", base.map({True: "base", False: "log"}))
+    return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
+
+
+# --- following the source --------------------------------------------------------------------------------------------
+
+def source(name: str, kind: str = "topic") -> changes.Source:
+    """Where the changes of `artists` or `artworks` are read: "topic", straight from Kafka."""
+    if kind != "topic":
+        raise LakeError(f"the museum's changes cannot be read from {kind!r}", expected=nearest(kind, ["topic"]))
+    return hudi.Topic(topic(name), format="avro")
+
+
+def deploy(world: World) -> Dict[str, int]:
+    """Deploy the connector and wait for its snapshot: {topic: messages}, as many as the tables have rows."""
+    connect.apply(world, CONNECTOR, config(world))
+    return {topic(n): topics.wait_count(world, topic(n), count(world, n), connector=CONNECTOR) for n in TABLES}
+
+
+def change(world: World, name: str, key: int, /, **values: Any) -> None:
+    """Set columns of one row of the source, and wait for its event. Raises SourceError: there is no row with this key.
+    """
+    fields = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(c)) for c in values)
+    statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(sql.Identifier(name), fields,
+                                                                 sql.Identifier(KEY[name]))
+    execute(world, name, statement, [*values.values(), key])
+
+
+def delete(world: World, name: str, key: int) -> None:
+    """Delete one row of the source, and wait for its two messages, the delete and a tombstone. Raises as `change`."""
+    statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(sql.Identifier(name), sql.Identifier(KEY[name]))
+    execute(world, name, statement, [key], messages=2)
+
+
+def execute(world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1) -> int:
+    """Execute a statement that changes rows of `artists` or `artworks` in the source, wait for its events, and return
+    how many rows it changed.
+
+    Args:
+        messages: how many each row gives: 1, or of a DELETE 2.
+    Raises: SourceError: it changed none.
+    """
+    end = sum(topics.ends(world, topic(name)).values())
+    changed = sources.execute(world, statement, values, DATABASE)
+    if changed < 1:
+        raise SourceError(f"no row of {name} was changed", where=f"database {DATABASE}, values {values}",
+                          next_step="run 53_hudi_ingest: it sets changed rows back")
+    topics.wait_count(world, topic(name), end + changed * messages, connector=CONNECTOR)
+    return changed
+
+
+def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "topic", label: str = ""
+           ) -> Dict[str, hudi.Ingested]:
+    """Ingest what is new into these tables (all four where none is given), side by side.
+
+    Args:
+        kind: where the changes are read (see `source`).
+        label: put on the last commit of each, with the source's position.
+    Returns: {table: counts}.
+    """
+    position = sources.wal_position(world, DATABASE)
+    into = into or tuple(tables(world))
+
+    def one(into: hudi.Table) -> hudi.Ingested:
+        name = next(n for n in TABLES if into.key == (KEY[n],))
+        new = not hudi.exists(into)
+        done = hudi.ingest(spark, world, source(name, kind), into)
+        if label:
+            hudi.mark(world, into, label, position)
+        if new:
+            hudi.register(spark, into)
+        return done
+
+    with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores
+        return dict(zip((t.name for t in into), pool.map(one, into)))
+
+
+def compact(spark: SparkSession, merged: hudi.Table) -> None:
+    """Schedule a compaction of a Merge-on-Read table and run it."""
+    entry = next(e for e, kind in hudi.entries(merged).items() if kind == "snapshot")
+    options = ",".join(f"{k}={v}" for k, v in COMPACT_NOW.items())
+    for op in ("schedule", "run"):
+        spark.sql(f"CALL run_compaction(op => '{op}', table => '{entry}', "
+                  f"options => '{options}')").collect()
+    hudi.register(spark, merged)

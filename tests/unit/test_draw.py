@@ -1,0 +1,47 @@
+"""Pictures of a table's past: what stands in them."""
+import pandas as pd
+import pytest
+from workbench import draw
+from workbench.errors import LakeError
+
+COMMITS = pd.DataFrame({"instant": ["20260101120000001", "20260101120102003"], "operation": ["BULK_INSERT", "UPSERT"],
+                        "written": [300, 1], "bytes": [240_000, 1_600]})
+VALUES = pd.DataFrame({"name": ["H.", "H.", "M.", None], "born": [1906, 1907, 1907, None]},
+                      index=["t0", "t1", "t2", "t3"])
+
+
+def texts(figure):
+    return [t.get_text() for axes in figure.axes for t in axes.texts]
+
+
+def ticks(axis):
+    return [t.get_text() for t in axis.get_ticklabels()]
+
+
+def test_commits_show_bytes_rows_and_labels():
+    figure = draw.commits({"CoW": COMMITS, "MoR": COMMITS[:1]}, {"CoW": {"20260101120102003": "u1"}}, "Two")
+    assert texts(figure) == ["240.0 kB\n300 rows", "1.6 kB\n1 row", "240.0 kB\n300 rows"]
+    assert ticks(figure.axes[0].xaxis) == ["bulk insert\n12:00:00", "u1\n12:01:02"]
+    for nothing in ({}, {"CoW": COMMITS[:0]}):
+        with pytest.raises(LakeError, match="no commits"):
+            draw.commits(nothing)
+
+
+def test_life_has_a_band_for_each_value():
+    figure = draw.life(VALUES, ["name", "born"])
+    assert texts(figure) == ["H.", "M.", "null", "1906", "1907", "null"]
+    bars = sorted((round(b.get_y() + b.get_height() / 2), round(b.get_x()), round(b.get_width()))
+                  for b in figure.axes[0].patches)
+    assert bars == [(0, 0, 2), (0, 2, 1), (0, 3, 1), (1, 0, 1), (1, 1, 2), (1, 3, 1)]
+    shown, = texts(draw.life(VALUES.assign(name="long " * 40), ["name"]))
+    assert shown.startswith("long long") and shown.endswith("…") and len(shown) < 100
+    with pytest.raises(LakeError, match="no column 'died'"):
+        draw.life(VALUES, ["died"])
+
+
+def test_costs_have_a_panel_for_each_unit_and_a_colour_for_each_group():
+    frame = pd.DataFrame({"files": [30, 1], "bytes": [445_200, 0]}, index=["a key, _ro", "a key, _rt"])
+    figure = draw.costs(frame, {"files": "files opened", "bytes": "bytes"}, groups=["_ro", "_rt"])
+    assert texts(figure) == ["30", "1", "445.2 kB", "0 bytes"] and len(figure.axes) == 2
+    first, second = figure.axes[0].patches
+    assert first.get_facecolor() != second.get_facecolor()

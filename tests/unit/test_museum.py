@@ -1,0 +1,102 @@
+"""The museum's names, its reference tables, and the change log as of a position.
+
+What needs services is in the checks of the notebooks.
+"""
+import csv
+
+import pandas as pd
+import pytest
+from workbench import generate_moma, museum, museum_flow, params
+from workbench.errors import LakeError, SourceError
+
+REFERENCE = params.ROOT / "data" / "reference" / "S5"
+
+
+@pytest.fixture
+def world():
+    return params.load("local")
+
+
+def reference(name):
+    with (REFERENCE / f"{name}.csv").open(encoding="utf-8", newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def test_both_kinds_of_both_tables(world):
+    made = {t.name: t for t in museum.tables(world)}
+    assert list(made) == ["moma_artists_cow", "moma_artists_mor", "moma_artworks_cow", "moma_artworks_mor"]
+    assert {t.base.rpartition("/hudi/")[2] for t in made.values()} == {
+        "moma/artists_cow", "moma/artists_mor", "moma/artworks_cow", "moma/artworks_mor"}  # S5, 5.1
+    merged = made["moma_artists_mor"]
+    assert (merged.partition, merged.ordering, merged.deletes) == (("nationality",), "__lsn", "soft")
+    assert merged.index.startswith("GLOBAL_") and merged.options()["hoodie.compact.inline"] == "false"
+    assert museum.scratch(world).deletes == "hard" and museum.scratch(world).base not in {t.base for t in made.values()}
+    with pytest.raises(LakeError, match="(?s)no table 'artist'.*artists"):
+        museum.table(world, "artist", "cow")
+
+
+def test_the_envelope_is_the_same_connector_without_the_transform(world):
+    plain, config = museum.envelope(world), museum.config(world)
+    assert not [k for k in plain if k.startswith("transforms")] and [k for k in config if k.startswith("transforms")]
+    assert plain["slot.name"] != config["slot.name"] and plain["topic.prefix"] != config["topic.prefix"]
+    assert museum.envelope_topic().startswith(plain["topic.prefix"] + ".")
+    assert museum.topic("artists") == f"{config['topic.prefix']}.public.artists"
+    assert config["publication.name"] == museum.PUBLICATION
+
+
+def test_a_source_that_is_not_there():
+    with pytest.raises(LakeError, match="cannot be read from 'topics'"):
+        museum.source("artists", "topics")
+
+
+def test_the_changes_lead_to_the_published_table():
+    """LIFE, applied to artist 299 as generated, gives the values of S5's six instants."""
+    row = dict(zip(generate_moma.ARTIST_COLUMNS[1:], generate_moma.NAMED[museum.BAKKER]))
+    states = {"t0": dict(row)}
+    for label, changes in museum.LIFE.items():
+        for values in changes:
+            row = {**row, **values} if values else {}
+        states[label] = row
+    for published in reference("artist_299_instants"):
+        state = states[published["t"]]
+        assert {c: published[c] for c in generate_moma.ARTIST_COLUMNS[1:]} == {
+            c: str(state.get(c, "")) for c in generate_moma.ARTIST_COLUMNS[1:]}
+    named = {int(r["artist_id"]): tuple(r.values())[1:] for r in reference("artists_named")}
+    assert named == {k: tuple(map(str, generate_moma.NAMED[k])) for k in (1, museum.BAKKER)}
+
+
+def test_the_updates_lead_to_the_published_row():
+    row, published = {}, reference("artwork_128447_rt")
+    for state, values in zip(published, list(museum.UPDATES.values())[:4]):
+        row.update(values)
+        assert {c: state[c] for c in row} == row
+    assert museum.UPDATES["u5"] == {"date": reference("artwork_128447_u5")[-1]["date"]}
+
+
+def log(*events):
+    return pd.DataFrame(events, columns=["artist_id", "__op", "__lsn", "name"])
+
+
+def test_the_change_log_as_of_a_position():
+    changes = log((1, "r", 16, "one"), (2, "r", 16, "two"), (1, "u", 32, "ONE"), (2, "d", 48, None),
+                  (3, "c", 64, "new"))
+
+    def seen(position):
+        return museum.at(changes, "artists", position).set_index("artist_id")["name"].to_dict()
+
+    assert seen("0/20") == {1: "one", 2: "two"}, "the position is where the next change stands"
+    assert seen("0/21") == {1: "ONE", 2: "two"}
+    assert seen("0/10") == {1: "one", 2: "two"}, "the snapshot is always in"
+    assert seen("1/0") == {1: "ONE", 2: None, 3: "new"}, "two halves of 32 bits"
+
+
+def test_a_change_of_no_row_says_so(world, monkeypatch):
+    monkeypatch.setattr(museum_flow.topics, "ends", lambda *_: {0: 5})
+    monkeypatch.setattr(museum_flow.sources, "execute", lambda *_: 0)
+    monkeypatch.setattr(museum_flow.topics, "wait_count", lambda *_, **__: pytest.fail("waited for nothing"))
+    with pytest.raises(SourceError, match="no row of artists was changed"):
+        museum.change(world, "artists", 7, name="x")
+    waited = []
+    monkeypatch.setattr(museum_flow.sources, "execute", lambda *_: 3)
+    monkeypatch.setattr(museum_flow.topics, "wait_count", lambda *a, **__: waited.append(a[2]))
+    assert museum.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [5 + 3 * 2]

@@ -1,0 +1,43 @@
+"""Which files a reader has to merge, on folders made by hand."""
+import pytest
+from workbench import hudi, readcost
+from workbench.errors import LakeError
+
+FILES = {  # the first group was compacted at …03, and got a log since; the second has only its base file
+    "p=a/f-0_0-1-1_20260101120000001.parquet": 100,
+    "p=a/.f-0_20260101120000001.log.1_0-1-1": 10, "p=a/.f-0_20260101120000001.log.2_0-1-1": 11,
+    "p=a/f-0_0-9-9_20260101120000003.parquet": 120, "p=a/.f-0_20260101120000003.log.1_0-1-1": 12,
+    "p=b/g-1_0-1-1_20260101120000001.parquet": 50,
+    "p=a/.hoodie_partition_metadata": 5, "p=a/..f-0_20260101120000001.log.1_0-1-1.crc": 5,
+    ".hoodie/20260101120000001.commit": 5, ".hoodie/metadata/files/x-0_0-1-1_20260101120000001.parquet": 5,
+}
+
+
+@pytest.fixture
+def table(tmp_path):
+    for name, size in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+    return hudi.Table(name="t", base=f"file:{tmp_path}", key=("id",), ordering="v", type="mor")
+
+
+def test_data_files_are_told_apart(table):
+    found = readcost.data_files(table)
+    assert list(found["kind"]) == ["base", "log", "log", "base", "log", "base"]
+    assert list(found["bytes"]) == [100, 10, 11, 120, 12, 50] and list(found["number"]) == [0, 1, 2, 0, 1, 0]
+    assert set(found["group"]) == {"f-0", "g-1"} and set(found["partition"]) == {"p=a", "p=b"}
+
+
+def test_only_logs_since_the_last_compaction_are_merged(table):
+    assert list(readcost.logs(table)["bytes"]) == [12]
+
+
+def test_a_table_without_files(tmp_path):
+    empty = hudi.Table(name="t", base=f"file:{tmp_path}/none", key=("id",), ordering="v")
+    assert readcost.data_files(empty).empty and readcost.logs(empty).empty
+
+
+def test_measure_wants_spark_connect():
+    with pytest.raises(LakeError, match="only a Spark Connect session"):
+        readcost.measure(object(), "SELECT 1")
