@@ -266,6 +266,9 @@ def read_independent(table: Table, *, instant: str = "", optimized: bool = False
 
     Raises:
         LakeError: a compaction is pending, and was followed by commits: hudi-rs (0.5.0) does not see what they wrote.
+            Or it cannot read the table: of a "mor" table, a log by one commit that deleted a record and moved another
+            out of the same file, because Hudi puts both into one block and gives the second an ordering value of its
+            own type. Compaction cures both.
     """
     import pandas
     import pyarrow
@@ -283,7 +286,11 @@ def read_independent(table: Table, *, instant: str = "", optimized: bool = False
         options = options.with_as_of_timestamp(instant)
     if optimized:
         options = options.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE.value, "true")
-    batches = HudiTableBuilder.from_base_uri(address).build().read(options)
+    try:
+        batches = HudiTableBuilder.from_base_uri(address).build().read(options)
+    except Exception as e:
+        raise LakeError(f"hudi-rs cannot read {table.name}: {e}", where=table.base,
+                        next_step="Spark reads it: hudi.read(spark, table)") from e
     if not batches:
         return pandas.DataFrame()
     found = pyarrow.Table.from_batches(batches)

@@ -98,6 +98,17 @@ def test_the_limit_an_empty_text_as_partition_value_reads_as_null(lake):
     assert independent(it.table) == [(1, "", "x"), (2, None, "x")], "the file has it"
 
 
+def test_the_limit_of_hudi_rs_a_delete_and_a_move_in_one_commit(lake, spark):
+    it = lake("mor")
+    it.go("loaded", *[change(n, 1) for n in range(4)])
+    it.go("both", change(1, 2, op="d"), change(2, 2, part="q", op="u"))
+    assert it.now() == [(0, "p", "x"), (2, "q", "x"), (3, "p", "x")]
+    with pytest.raises(LakeError, match="(?s)hudi-rs cannot read .*mixes ordering types.*hudi.read"):
+        independent(it.table)
+    compact(spark, it.table, "schedule", "run")
+    assert independent(it.table) == it.now()
+
+
 def test_an_instant_of_a_merge_on_read_table_that_was_cleaned(lake, world, spark):
     it = lake("mor", extra={"hoodie.compact.inline.max.delta.commits": "1", "hoodie.compact.inline": "true",
                             "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
