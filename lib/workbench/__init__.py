@@ -4,12 +4,15 @@ the ground                 params (worlds), secrets, errors, wait, files
 the embedded stack  artifacts (pinned jars), doctor, process (one service), services (the rows), stack (verbs)
 source database            generate, generate_moma (data), load, load_moma (load it), sources (publish, grant, query)
 connector, topic           connect (config, apply, status; connect_rest), schemas, registry (Apicurio), topics
-files                      landing (topic → files; landing_write is its part inside Spark)
-Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (into them; changes, decode[_avro]),
+files                      landing (topics → files; landing_sinks reads the connector's JSON, landing_write and
+                           landing_avro run inside Spark), avro (its bytes and files, without Spark)
+Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (into them; changes,
+                           decode[_avro|_landed]),
                            timeline (commits, instants by label), travel (a table's past)
 query, check, picture      query (Athena's SQL), readcost (what one reads), check (claims against the source), show
-                           (tables, charts), draw (a table's past), toc
-running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed)
+                           (tables, charts), draw (a table's past), toc, trace (one row through everything; trace_lake
+                           is its part in Hudi)
+running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed; bench_travel)
 walkthroughs               outbox, museum[_flow] (notebooks/10_outbox, 50_time_travel: what they make, so that each
                            runs alone)
 

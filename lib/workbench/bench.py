@@ -15,12 +15,12 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from . import artifacts, connect, hudi, load, outbox, params, sources, stack, topics
+from . import artifacts, bench_travel, connect, hudi, load, outbox, params, sources, stack, topics
+from .bench_line import Line, say, seconds, write
 from .ingest import FIRST_LOAD, FIRST_LOAD_MERGED, PROGRESS
 from .params import ROOT, World, state_dir
 from .spark import session
@@ -41,35 +41,6 @@ from workbench import bench, query
 world = bench.load_world()
 print(query.sql(world, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
 """
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the result. `figure` is what the goal speaks of: seconds, a ratio, or rows per second."""
-
-    what: str
-    ours: str
-    beside: str
-    figure: float
-    unit: str
-    goal: float
-    more_is_better: bool = False
-
-    @property
-    def met(self) -> bool:
-        return self.figure >= self.goal if self.more_is_better else self.figure <= self.goal
-
-
-def say(text: str) -> None:
-    """Print one line with the time since the start."""
-    print(f"{time.monotonic() - BEGUN:6.1f} s  {text}", flush=True)
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    """Do it and return how long it took."""
-    begun = time.monotonic()
-    work()
-    return time.monotonic() - begun
 
 
 def load_world() -> World:
@@ -127,11 +98,6 @@ def many_rows(world: World, spark: SparkSession) -> DataFrame:
     copies = [rows.withColumn("order_id", F.col("order_id") + F.lit(n * last).cast("int")) for n in (1, 2)]
     rows.union(copies[0]).union(copies[1]).orderBy("order_id").limit(ROWS).repartition(4).write.parquet(place)
     return spark.read.parquet(place)
-
-
-def write(rows: DataFrame, table: hudi.Table, options: Dict[str, str]) -> None:
-    """Write rows to a Hudi table with exactly these options."""
-    rows.write.format("hudi").options(**options).mode("append").save(table.base)
 
 
 # --- the measures ----------------------------------------------------------------------------------------------------
@@ -250,7 +216,8 @@ def runner(*_: Any) -> List[Line]:
     return []
 
 
-MEASURES = {"through": through, "second": second, "freshness": freshness, "upsert": upsert, "runner": runner}
+MEASURES = {"through": through, "second": second, "freshness": freshness, "upsert": upsert,
+            "sizes": bench_travel.sizes, "runner": runner}
 
 
 def show(lines: List[Line]) -> None:
@@ -295,8 +262,6 @@ def main() -> None:
     show(lines)
     print(f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors")
 
-
-BEGUN = time.monotonic()
 
 if __name__ == "__main__":
     main()

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Tuple, Union
 
-from . import decode_avro, files, registry
+from . import decode_avro, decode_landed, files, registry
 from .errors import LakeError, nearest
 from .landing_write import payload_start
 from .topics import settings
@@ -44,19 +44,40 @@ class Topic:
     def id(self) -> str:
         return "topic-" + _plain(self.name)
 
+    @property
+    def topic(self) -> str:
+        """Its name, under which the registry has the schemas of Avro."""
+        return self.name
+
 
 @dataclass(frozen=True)
 class Landed:
-    """Files of JSON lines below `<world.lake.landing>/<prefix>` as the source.
+    """Files below `<world.lake.landing>/<prefix>` as the source. format: "json", lines; or "avro", container files.
 
     Read in the order of the offsets in their names (see reading_order); files that are still being written are not.
     """
 
     prefix: str
+    format: str = "json"
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise LakeError(f"format of the files in {self.prefix} is {self.format!r}",
+                            expected=nearest(str(self.format), FORMATS))
 
     @property
     def id(self) -> str:
         return "landed-" + _plain(self.prefix)
+
+    @property
+    def folder(self) -> str:
+        """The prefix of all partitions of the topic: without the folder of one of them (DefaultPartitioner)."""
+        return re.sub(r"/partition=\d+$", "", self.prefix.rstrip("/"))
+
+    @property
+    def topic(self) -> str:
+        """The topic whose messages lie there as Avro; its name is that of the folder."""
+        return self.folder.rpartition("/")[2]
 
 
 Source = Union[Topic, Landed]
@@ -68,14 +89,16 @@ class Batch:
     `value`, `schema` and `body` instead of `text` (see decode_avro.framed).
 
     few: the rows travel with the query, so asking them twice costs no job. prefix: what most texts begin with, up to
-    the payload (see decode.rows). schemas: those that Avro messages name; None for JSON.
+    the payload (see decode.rows). schemas: those that Avro messages name; None for JSON. files: of landed Avro, in
+    place of `raw`.
     """
 
-    raw: DataFrame
+    raw: Optional[DataFrame]
     reached: Dict[str, Any]
     few: bool = False
     prefix: str = ""
     schemas: Optional[FrozenSet[str]] = None
+    files: Optional[decode_landed.Files] = None
 
 
 def reader(spark: SparkSession, world: World, source: Source, table: str, most: int) -> Union[_Topic, _Landed]:
@@ -237,7 +260,7 @@ class _Landed:
         from pyspark.sql import functions as F
 
         # the landing names files by offset: those of a topic made anew have the names of the old ones
-        now = files.read_text(landed_topic_id(self.world, self.source.prefix))
+        now = files.read_text(landed_topic_id(self.world, self.source.folder))
         if mine.get("topic_id", now) != now:
             raise LakeError("the landed files are of another topic than those read so far, by the same name",
                             where=f"{self.folder}, topic id {now}", expected=f"id {mine['topic_id']}",
@@ -254,13 +277,17 @@ class _Landed:
         if not new:
             return None
         files.write_text(f"{self.place}/{number}.json", json.dumps(new))
+        reached = {"first": mine.get("first", number), "topic_id": now}
         scheme = self.folder.split(":")[0]
-        lines = self.spark.read.format("text").load([f"{scheme}:{'' if scheme == 'file' else '//'}{p}" for p in new])
+        addresses = [f"{scheme}:{'' if scheme == 'file' else '//'}{p}" for p in new]
+        if self.source.format == "avro":
+            return Batch(None, reached, files=decode_landed.examine(addresses))
+        lines = self.spark.read.format("text").load(addresses)
         nothing = F.lit(None)
         return Batch(lines.where(F.length(F.trim("value")) > 0).select(
             nothing.cast("string").alias("key"), F.col("value").alias("text"), nothing.cast("string").alias("topic"),
             nothing.cast("int").alias("partition"), nothing.cast("long").alias("offset"),
-            F.input_file_name().alias("file")), {"first": mine.get("first", number), "topic_id": now})
+            F.input_file_name().alias("file")), reached)
 
     def close(self) -> None:
         pass
@@ -291,10 +318,12 @@ def is_scratch(path: str) -> bool:
 def reading_order(path: str, mtime: Optional[int]) -> Tuple[Any, ...]:
     """Sort key of landed files: by topic, partition and first offset where the name has them, else by time.
 
-    `<topic>-<partition>-<first offset>.json` as the landing writes it, `<topic>(<partition>_<offset>).json` as Lenses.
+    `<topic>-<partition>-<first offset>.json` as the landing writes it, `<topic>(<partition>_<offset>).json` as Lenses,
+    `<topic>+<partition>+<first offset>.avro` as Confluent.
     """
     name = path.rpartition("/")[2]
-    found = re.fullmatch(r"(.+)-(\d+)-(\d+)\.json", name) or re.fullmatch(r"(.+)\((\d+)_(\d+)\)\.json", name)
+    found = (re.fullmatch(r"(.+)-(\d+)-(\d+)\.json", name) or re.fullmatch(r"(.+)\((\d+)_(\d+)\)\.json", name)
+             or re.fullmatch(r"(.+)\+(\d+)\+(\d+)\.avro", name))
     if found:
         return True, found[1], int(found[2]), int(found[3]), path
     return False, "", 0, mtime or 0, path

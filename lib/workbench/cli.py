@@ -224,6 +224,15 @@ def load_northwind(
     _say(f"Northwind is loaded into {loaded.postgres.database}")
 
 
+@app.command()
+def trace(table: str = typer.Argument(..., help="artists, artworks or cdc_events."),
+          key: str = typer.Argument(..., help="The row's key."), world: str = WORLD) -> None:
+    """Follow one row: log position, topic, schema, landed file, Hudi commit and file, what each view shows."""
+    from . import trace as traces
+
+    traces.show(traces.row(params.load(world), table, key))
+
+
 @app.command(hidden=True)
 def lock() -> None:
     """Resolve params/jars.ivy.xml into the lock file (for maintainers)."""

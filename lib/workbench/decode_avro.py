@@ -34,8 +34,8 @@ class Schemas:
     """The schemas of one topic's values: the writers' as they are met, and the reader's.
 
     reader: where it is given it stays; else it is the newest one of `<topic>-value`, asked for whenever a schema is met
-    for the first time. batch: {Framed.schema: Avro schema} of the batch at hand; None for one that the registry does
-    not know, which is asked for again with each batch.
+    for the first time. batch: {Framed.schema, or the JSON of a landed file's schema: Avro schema} of the batch at hand;
+    None for one that the registry does not know, which is asked for again with each batch.
     """
 
     world: World
@@ -53,7 +53,13 @@ class Schemas:
         for id in sorted(set(ids) - set(self._met)):
             kind, _, number = id.partition(" ")
             asked[id] = schemas.exact(registry.find(self.world, int(number), kind))
-        new = {id: avsc for id, avsc in asked.items() if avsc is not None}
+        self._take({id: avsc for id, avsc in asked.items() if avsc is not None}, ids)
+
+    def meet_landed(self, texts: Iterable[str]) -> None:
+        """Get to know the schemas that stand in the files of a batch. Raises as `meet`."""
+        self._take({text: schemas.exact(json.loads(text)) for text in sorted(set(texts) - set(self._met))}, texts)
+
+    def _take(self, new: Dict[str, Any], ids: Iterable[str]) -> None:
         if not self._given and (new or self.reader is None):
             newest = registry.latest(self.world, f"{self.topic}-value")
             self.reader = schemas.avro_to_spark(schemas.exact(newest))
@@ -96,15 +102,14 @@ def rows(raw: DataFrame, known: Schemas, *, key: Sequence[str], ordering: str, p
     from pyspark.sql import functions as F
 
     world, schema = known.world, known.reader
-    wire = registry.WIRES[world.registry.wire]
     which = F.col("schema")
-    wrong = [(which.isNull(), F.lit(f"not Avro as {world.registry.wire} has it: 00, {wire.size} bytes of schema id"))]
+    wrong = [(which.isNull(), F.lit(not_avro(world)))]
     decoded, row = raw, F.lit(None).cast(schema)
     for n, (id, avsc) in enumerate(sorted(known.batch.items())):
         column = f"_avro{n}"
         mine = which == id
         if avsc is None:
-            wrong.append((mine, F.lit(f"schema {id} is not in the registry (registry.wire is {world.registry.wire})")))
+            wrong.append((mine, F.lit(unknown(world).format(id))))
             continue
         try:
             found = converted(F.col(f"{column}.row"), schemas.avro_to_spark(avsc), schema, name(avsc))
@@ -118,6 +123,17 @@ def rows(raw: DataFrame, known: Schemas, *, key: Sequence[str], ordering: str, p
     decoded = decode.judged(decoded, schema, F.col("value").isNull(), wrong, key=key, ordering=ordering,
                             partition=partition, global_index=global_index)
     return decoded.select("key", "row", "outcome", "reason", *decode.ORIGIN, F.base64("value").alias("text"))
+
+
+def not_avro(world: World) -> str:
+    """Why a message that is not in the world's wire format is a dead letter."""
+    wire = world.registry.wire
+    return f"not Avro as {wire} has it: 00, {registry.WIRES[wire].size} bytes of schema id"
+
+
+def unknown(world: World) -> str:
+    """Why a message of a schema that the registry does not know is a dead letter; {} stands for the id."""
+    return f"schema {{}} is not in the registry (registry.wire is {world.registry.wire})"
 
 
 def _from_avro(body: Column, avsc: Dict[str, Any]) -> Column:

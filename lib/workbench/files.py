@@ -22,12 +22,17 @@ def open_address(address: str) -> Tuple[Any, str]:
 
 def read_text(address: str) -> Optional[str]:
     """The text of a small file, or None when there is none."""
-    system, path = open_address(address)
     try:
-        with system.open_input_stream(path, compression=None) as f:
-            return f.read().decode("utf-8")
+        return read_bytes(address).decode("utf-8")
     except FileNotFoundError:
         return None
+
+
+def read_bytes(address: str) -> bytes:
+    """What a file holds. Raises FileNotFoundError."""
+    system, path = open_address(address)
+    with system.open_input_stream(path, compression=None) as f:
+        return f.read()
 
 
 def entries(address: str, *, recursive: bool = False) -> List[Any]:

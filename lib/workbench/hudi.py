@@ -14,7 +14,7 @@ from . import ingest as stream
 from .changes import Landed, Topic
 from .errors import LakeError, nearest
 from .ingest import DEAD_LETTER, Ingested, Stream, dead_letters_path
-from .timeline import commits, mark, marks
+from .timeline import commits, completed, mark, marks, pending_compactions
 from .travel import as_of, between, reader
 
 if TYPE_CHECKING:
@@ -59,10 +59,11 @@ class Table:
     "true" and nulls, in Hudi's partition for null), so that it is still there to be read.
     extra: options that go before the ones made here.
 
-    A limit: a delete that was committed to a "cow" table leaves nothing behind, so an older event of the same key that
-    comes in a later batch brings the row back. A "mor" table remembers the delete until it is compacted. Within one
-    batch the order does not matter, and a topic and landed files are read in the order of their offsets, so this needs
-    a source that sends out of order.
+    Limits. Hudi has one partition for null and for an empty text, and Spark takes the value from the partition's name:
+    an empty text in a partition field reads as null. A delete that was committed to a "cow" table leaves nothing
+    behind, so an older event of the same key that comes in a later batch brings the row back. A "mor" table remembers
+    the delete until it is compacted. Within one batch the order does not matter, and a topic and landed files are read
+    in the order of their offsets, so this needs a source that sends out of order.
     """
 
     name: str
@@ -142,10 +143,10 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
     """Bring the changes of `source` into `table`.
 
     Args:
-        source: `Topic(name)`, `Topic(name, format="avro")` or `Landed(prefix)`. The table's commits say how far each
-            has been read: a second run goes on from there.
-        schema: reader schema, a StructType; without it that of data/schemas/<table name>.avsc, and for an Avro topic
-            the newest one that the registry has of it.
+        source: `Topic(name)` or `Landed(prefix)`, JSON both, or with `format="avro"`. The table's commits say how far
+            each has been read: a second run goes on from there.
+        schema: reader schema, a StructType; without it that of data/schemas/<table name>.avsc, and for Avro the newest
+            one that the registry has of the topic.
         until: "available" returns `Ingested` when all that is there has been written; "continuous" returns a running
             `Stream`, whose `stop()` returns it.
         replay: read the source from its beginning once more (rows change only where the ordering field says so).
@@ -158,8 +159,7 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
     """
     if until not in ("available", "continuous"):
         raise LakeError(f"until is {until!r}", where="hudi.ingest", expected="'available' or 'continuous'")
-    avro = isinstance(source, Topic) and source.format == "avro"
-    schema = schema or (None if avro else reader_schema(table.name))
+    schema = schema or (None if getattr(source, "format", "json") == "avro" else reader_schema(table.name))
     job = stream.Job(spark, world, source, table, schema, batch=batch, replay=replay)
     if until == "continuous":
         return Stream(job, pause, lambda: check_version(table))
@@ -256,16 +256,47 @@ def dead_letters(spark: SparkSession, world: World, table: Union[Table, str]) ->
     return spark.read.schema(DEAD_LETTER).option("recursiveFileLookup", "true").json(place)
 
 
-def read_independent(table: Table) -> pandas.DataFrame:
-    """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java."""
+def read_independent(table: Table, *, instant: str = "", optimized: bool = False,
+                     where: Optional[Mapping[str, Any]] = None) -> pandas.DataFrame:
+    """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java.
+
+    Args:
+        instant: as of then, instead of now. optimized: base files only, what a `…_ro` view shows.
+        where: {field: value} that the rows have; the value is not null.
+
+    Raises:
+        LakeError: a compaction is pending, and was followed by commits: hudi-rs (0.5.0) does not see what they wrote.
+            Or it cannot read the table: of a "mor" table, a log by one commit that deleted a record and moved another
+            out of the same file, because Hudi puts both into one block and gives the second an ordering value of its
+            own type. Compaction cures both.
+    """
     import pandas
     import pyarrow
-    from hudi import HudiTableBuilder
+    import pyarrow.compute
+    from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
+    first = next(iter(pending_compactions(table)), None)
+    if first and not optimized and any(first < c.instant <= (instant or c.instant) for c in completed(table)):
+        raise LakeError(f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
+                        where=table.base, next_step="run the compaction: CALL run_compaction(op => 'run', table => …)")
     system, path = files.open_address(table.base)
     address = path if system.type_name == "local" else table.base.replace("s3a:", "s3:")
-    batches = HudiTableBuilder.from_base_uri(address).build().read()
-    return pyarrow.Table.from_batches(batches).to_pandas() if batches else pandas.DataFrame()
+    options = HudiReadOptions()
+    if instant:
+        options = options.with_as_of_timestamp(instant)
+    if optimized:
+        options = options.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE.value, "true")
+    try:
+        batches = HudiTableBuilder.from_base_uri(address).build().read(options)
+    except Exception as e:
+        raise LakeError(f"hudi-rs cannot read {table.name}: {e}", where=table.base,
+                        next_step="Spark reads it: hudi.read(spark, table)") from e
+    if not batches:
+        return pandas.DataFrame()
+    found = pyarrow.Table.from_batches(batches)
+    for name, value in (where or {}).items():
+        found = found.filter(pyarrow.compute.equal(found[name], value))
+    return found.to_pandas()
 
 
 def _name(entry: str) -> str:

@@ -12,7 +12,9 @@ No Python runs inside Spark, so the same code serves Spark Connect, spark-submit
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import re
 import threading
 import time
 import uuid
@@ -20,7 +22,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
-from . import changes, decode, decode_avro, files
+from . import changes, decode, decode_avro, decode_landed, files
 from .errors import LakeError, WorkbenchError
 from .spark import is_gone
 from .timeline import completed
@@ -183,10 +185,13 @@ class Job:
         table = self.table
         of_table = dict(key=table.key, ordering=table.ordering, partition=table.partition,
                         global_index=table.index.startswith("GLOBAL_"))
-        if batch.schemas is None:
+        if self.source.format == "json":
             return decode.rows(batch.raw, self.schema, prefix=batch.prefix, **of_table)
         if self._schemas is None:
-            self._schemas = decode_avro.Schemas(self.world, self.source.name, self.schema)
+            self._schemas = decode_avro.Schemas(self.world, self.source.topic, self.schema)
+        if batch.files is not None:
+            self._schemas.meet_landed(batch.files.whole)
+            return decode_landed.rows(self.spark, batch.files, self._schemas, **of_table)
         self._schemas.meet(batch.schemas)
         return decode_avro.rows(batch.raw, self._schemas, **of_table)
 
@@ -319,4 +324,7 @@ def cause(text: str) -> str:
     """The innermost cause named in a Spark exception, as one line."""
     lines: List[str] = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
+    if causes and "PythonException" in causes[-1]:  # Python's own traceback follows, and its last line says what it was
+        below = itertools.takewhile(lambda line: not line.startswith("at "), lines[lines.index(causes[-1]) + 1:])
+        causes = [line for line in below if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)] or causes
     return (causes[-1].replace("Caused by: ", "") if causes else (lines or ["unknown"])[0])[:400]

@@ -154,6 +154,13 @@ def completed(table: Table, *actions: str) -> List[Done]:
             for instant, action, info in sorted(found, key=lambda f: f[0])]
 
 
+def pending_compactions(table: Table) -> List[str]:
+    """Instants of compactions that were scheduled and are not done, oldest first."""
+    found = (i.base_name.partition(".") for i in files.entries(f"{table.base}/.hoodie"))
+    asked = {instant for instant, _, action in found if action in ("compaction.requested", "compaction.inflight")}
+    return sorted(asked - {done.instant for done in completed(table, "commit")})
+
+
 def _gone(done: List[Done], instant: str, there: Set[str]) -> Set[str]:
     """The files that a read as of an instant needs and that are not there any more."""
     groups = _groups([c for c in done if c.instant <= instant])

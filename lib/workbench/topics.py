@@ -7,7 +7,7 @@ every function looks the topic up in the full list first (asking a broker for on
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import pandas as pd
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -121,13 +121,19 @@ def wait_count(world: World, topic: str, n: int, *, timeout: float = 60, connect
 
 
 def read(
-    world: World, topic: str, limit: Optional[int] = None, *, after: Optional[Dict[int, int]] = None
+    world: World,
+    topic: str,
+    limit: Optional[int] = None,
+    *,
+    after: Optional[Dict[int, int]] = None,
+    only: Optional[Callable[[Optional[bytes]], bool]] = None,
 ) -> pd.DataFrame:
     """Return the messages that the topic holds now, ordered by partition and offset.
 
     Args:
         limit: stop after this many messages.
         after: read from these offsets on, as `ends` returned them; what came later than then.
+        only: asked with each message's key; the others are passed over.
 
     Returns:
         Columns topic, partition, offset, timestamp (UTC), key, value. Key and value are text, bytes where they are not
@@ -174,7 +180,7 @@ def read(
                 if m.error():
                     if m.error().code() != KafkaError._PARTITION_EOF:
                         raise StackError(f"Kafka: {m.error().str()}", where=f"topic {topic!r}")
-                elif m.offset() < upto[m.partition()]:
+                elif m.offset() < upto[m.partition()] and (only is None or only(m.key())):
                     rows.append((topic, m.partition(), m.offset(), m.timestamp()[1], _text(m.key()), _text(m.value())))
                 if m.offset() is None or m.offset() >= upto[m.partition()] - 1:
                     unfinished.discard(m.partition())

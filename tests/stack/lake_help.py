@@ -1,11 +1,14 @@
 """Small topics and tables for the lake's tests."""
 import json
+import os
+import signal
+import threading
 import uuid
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import types as T
-from workbench import hudi, topics
+from workbench import check, hudi, process, topics
 
 SCHEMA = T.StructType([T.StructField(*f) for f in (
     ("id", T.IntegerType()), ("part", T.StringType()), ("text", T.StringType()), ("__op", T.StringType()),
@@ -39,3 +42,26 @@ def new_table(world, **fields):
 
 def content(spark, table):
     return sorted((r.id, r.part, r.text, r["__lsn"]) for r in hudi.read(spark, table).collect())
+
+
+def kill(name):
+    os.killpg(process.own(name).pid, signal.SIGKILL)
+
+
+def killed_while(job, under_way, what):
+    """Start `job` in a thread, kill Spark as soon as `under_way()` is true, and return what the job raised."""
+    raised = []
+
+    def work():
+        try:
+            job()
+        except Exception as e:  # noqa: BLE001 - the server dies under it
+            raised.append(e)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    check.eventually(what, under_way, timeout=60, every=0.005)
+    kill("spark")
+    worker.join(120)
+    assert not worker.is_alive()
+    return raised

@@ -5,12 +5,13 @@ The museum's two tables, in a database of their own; and topics whose messages a
 import base64
 import dataclasses
 import datetime as dt
-import json
 from decimal import Decimal
 from types import SimpleNamespace
 
+import avro_help
 import pytest
 import requests
+from avro_help import framed, number, record, text
 from confluent_kafka import Consumer, Producer, TopicPartition
 from lake_help import new_table, new_topic
 from workbench import changes, check, connect, hudi, process, registry, sources, stack, topics
@@ -245,23 +246,6 @@ def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
 
 # --- written here, byte by byte --------------------------------------------------------------------------------------
 
-def number(n):
-    """A small whole number as Avro has it: zigzag, then seven bits a byte."""
-    n, out = (n << 1) ^ (n >> 63), b""
-    while n > 0x7F:
-        out, n = out + bytes([n & 0x7F | 0x80]), n >> 7
-    return out + bytes([n])
-
-
-def text(t):
-    return number(len(t.encode())) + t.encode()
-
-
-def record(name, **fields):
-    return {"type": "record", "name": name, "namespace": "t", "fields": [
-        {"name": n, "type": kind} for n, kind in fields.items()]}
-
-
 V1 = record("Value", id="int", part="string", __lsn="int")
 V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
 
@@ -274,24 +258,15 @@ def v2(id, lsn, extra, part="p"):
     return number(id) + number(1) + text(extra) + text(part) + number(lsn)
 
 
-def framed(id, body, size=8):
-    return b"\0" + id.to_bytes(size, "big") + body
-
-
 @pytest.fixture
 def bench(world, spark, table):
     """A topic, a table, `register(schema)` → its ids, `send(value or (value, headers) …)`, `go()`."""
     stack.need(world, "apicurio")
     topic = new_topic(world)
     it = table()
-    base = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
 
     def register(avsc, name=f"{topic}-value"):
-        answer = requests.post(f"{base}?ifExists=RETURN_OR_UPDATE", data=json.dumps(avsc), timeout=10, headers={
-            "X-Registry-ArtifactId": name, "X-Registry-ArtifactType": "AVRO",
-            "Content-Type": "application/json"})
-        answer.raise_for_status()
-        return SimpleNamespace(glob=answer.json()["globalId"], content=answer.json()["contentId"])
+        return avro_help.register(world, avsc, name)
 
     def send(*messages):
         producer = Producer(topics.settings(world))

@@ -1,10 +1,9 @@
 """Services killed with -9 in the middle of the flow, at ten times the data: afterwards the lake equals the source."""
 import os
-import signal
-import threading
 
 import pytest
-from workbench import check, connect, hudi, landing, load, outbox, params, process, sources, stack, topics
+from lake_help import kill, killed_while
+from workbench import check, connect, hudi, landing, load, outbox, params, sources, stack, topics
 
 SCALE = 10
 
@@ -19,10 +18,6 @@ def flow(world):
     connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))
     yield world
     outbox.clear(world, "11_source_database")
-
-
-def kill(name):
-    os.killpg(process.own(name).pid, signal.SIGKILL)
 
 
 def change_many(world, round_):
@@ -82,25 +77,6 @@ def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, name):
         outbox.settle(flow)
         delete_one(flow, round_)
     agrees(flow, f"{name} was killed")
-
-
-def killed_while(job, under_way, what):
-    """Start `job` in a thread, kill Spark as soon as `under_way()` is true, and return what the job raised."""
-    raised = []
-
-    def work():
-        try:
-            job()
-        except Exception as e:  # noqa: BLE001 - the server dies under it
-            raised.append(e)
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    check.eventually(what, under_way, timeout=60, every=0.005)
-    kill("spark")
-    worker.join(120)
-    assert not worker.is_alive()
-    return raised
 
 
 @pytest.mark.drill

@@ -28,7 +28,7 @@ def module(monkeypatch, name, **functions):
 
 def test_help_names_every_verb():
     out = call("--help").output
-    for verb in ("install demo up status run report lab doctor log down clean test load-northwind help").split():
+    for verb in ("install demo up status run report lab doctor log down clean test load-northwind trace help").split():
         assert f" {verb} " in out
     assert "load-northwind" in call("help").output
 

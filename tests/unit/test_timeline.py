@@ -123,3 +123,14 @@ def test_commits_tell_rows_bytes_and_order(table):
     shown = hudi.commits(table)
     assert list(shown["instant"]) == [T1, T2, T3] and list(shown["action"]) == ["deltacommit", "deltacommit", "commit"]
     assert list(shown["inserted"]) == [2] * 3 and list(shown["bytes"]) == [10] * 3 and list(shown["files"]) == [1] * 3
+
+
+def test_a_pending_compaction_hides_what_came_after_it_from_the_independent_reader(table):
+    assert timeline.pending_compactions(table) == []
+    asked = folder(table) / ".hoodie" / f"{T3[:-1]}4.compaction.requested"
+    asked.write_text("")
+    write(table, LATER, "deltacommit", "p=a/.f_4.log.1_0-1-1")
+    with pytest.raises(LakeError, match=f"(?s)the compaction {T3[:-1]}4 of t is pending.*run_compaction"):
+        hudi.read_independent(table)
+    (folder(table) / ".hoodie" / f"{T3[:-1]}4.commit").write_text("{}")
+    assert timeline.pending_compactions(table) == []

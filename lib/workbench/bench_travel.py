@@ -1,0 +1,97 @@
+"""How long an upsert of 1,000 rows takes in tables of 10,000, 100,000 and 1,000,000 rows, Copy-on-Write and
+Merge-on-Read, with our options and with Hudi's defaults, in turns."""
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+
+from . import hudi
+from .bench_line import Line, say, seconds, write
+from .ingest import FIRST_LOAD
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from .params import World
+
+SIZES, CHANGED, ROUNDS = (10_000, 100_000, 1_000_000), 1_000, 3
+PARTITIONS = 7  # no divisor of a power of ten: the rows of one upsert lie in all of them
+
+
+@dataclass(frozen=True)
+class Case:
+    """A table of so many rows, and the options it is written with."""
+
+    size: int
+    kind: str
+    who: str
+    table: hudi.Table
+    options: Dict[str, str]
+
+
+def rows(spark: SparkSession, size: int) -> DataFrame:
+    """So many rows in few columns, spread over all partitions."""
+    return spark.range(size).selectExpr("cast(id as int) id", f"concat('p', id % {PARTITIONS}) part",
+                                        "concat('Artist ', id) name", "1L v")
+
+
+def cases(world: World, size: int) -> List[Case]:
+    """Our options and Hudi's defaults, for both types of table."""
+    made = []
+    for kind in ("cow", "mor"):
+        ours = hudi.table(world, f"bench_{kind}_{size}", key=("id",), ordering="v", partition=("part",), type=kind)
+        usual = hudi.table(world, f"bench_{kind}_{size}_defaults", key=("id",), ordering="v", type=kind)
+        mandatory = {"hoodie.table.name": usual.name, "hoodie.datasource.write.table.type": hudi.TYPES[kind],
+                     "hoodie.datasource.write.recordkey.field": "id",
+                     "hoodie.datasource.write.partitionpath.field": "part",
+                     "hoodie.datasource.write.precombine.field": "v"}
+        made += [Case(size, kind, "ours", ours, ours.options()), Case(size, kind, "defaults", usual, mandatory)]
+    return made
+
+
+def measure(spark: SparkSession, world: World, size: int) -> Dict[Tuple[str, str], float]:
+    """{(kind, who): median seconds of an upsert}; every table is filled first and dropped afterwards."""
+    every, all_rows, made = size // CHANGED, rows(spark, size), cases(world, size)
+    took: Dict[Tuple[str, str], List[float]] = {(c.kind, c.who): [] for c in made}
+    try:
+        for case in made:
+            first = FIRST_LOAD if case.who == "ours" else {"hoodie.datasource.write.operation": "bulk_insert"}
+            write(all_rows, case.table, {**case.options, **first})
+        for number in range(ROUNDS + 1):
+            changed = all_rows.where(f"id % {every} = {number}").selectExpr(
+                "id", "part", "concat(name, '!') name", f"{number + 2}L v")
+            for case in made if number % 2 else made[::-1]:
+                took[case.kind, case.who].append(seconds(lambda c=case, n=changed: write(n, c.table, c.options)))
+        for case in made:
+            _right(spark, case)
+    finally:
+        for case in made:
+            hudi.drop(None, world, case.table)
+    return {which: statistics.median(each[1:]) for which, each in took.items()}  # the first of each warms up
+
+
+def _right(spark: SparkSession, case: Case) -> None:
+    """The rows are as many as were loaded, and those that were upserted are the new ones; or nothing was measured."""
+    found = hudi.read(spark, case.table).selectExpr("count(*) n", "count_if(v > 1) changed").collect()[0]
+    if (found["n"], found["changed"]) != (case.size, CHANGED * (ROUNDS + 1)):
+        raise SystemExit(f"{case.table.name} holds {found['n']:,} rows, {found['changed']:,} of them changed: "
+                         "the measurement would mean nothing")
+
+
+def sizes(world: World, spark: SparkSession) -> List[Line]:
+    """Every size and type as a ratio to Hudi's defaults, and how a Merge-on-Read table's upsert grows with its size."""
+    took: Dict[Any, float] = {}
+    for size in SIZES:
+        say(f"sizes: {size:,} rows")
+        took.update({(size, *which): each for which, each in measure(spark, world, size).items()})
+    lines = []
+    for kind, goal in (("cow", 1.0), ("mor", 0.5)):
+        for size in SIZES:
+            ours, usual = took[size, kind, "ours"], took[size, kind, "defaults"]
+            lines.append(Line(f"upsert of {CHANGED:,} rows into {size:,}, {kind}", f"{ours:.2f} s",
+                              f"Hudi defaults: {usual:.2f} s", ours / usual, "×", goal))
+    small, large = (took[size, "mor", "ours"] for size in (SIZES[0], SIZES[-1]))
+    lines.append(Line(f"upsert into {SIZES[-1]:,} over {SIZES[0]:,}, mor", f"{large:.2f} s", f"{small:.2f} s",
+                      large / small, "×", 3))
+    return lines

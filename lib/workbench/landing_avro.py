@@ -1,0 +1,133 @@
+"""Avro messages into container files, inside a Spark task. It travels to the worker by value, with avro.py.
+
+The bytes of a message are put into the file as they came, under the schema they name. They are decoded only to see that
+they are exactly one record: a file with a malformed one in it could not be read from there on.
+"""
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import urllib.error
+import urllib.request
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from .avro import container, one, reader
+from .landing_write import _open, _write
+
+SCHEMA_ID = "workbench.schema"  # metadata of a file: the id by which its messages named the schema
+
+
+def task(target: str, dead: str, most: int, urls: Dict[str, str], not_avro: str, unknown: str) -> Callable:
+    """Return the function for mapInPandas: writes `<target>/<topic>/partition=<n>/…`, yields one row of counts.
+
+    Args:
+        most: records of one file.
+        urls: {kind of id: address of a schema, {} for the id}.
+        not_avro, unknown: reasons of dead letters; {} for the id.
+    """
+    from pyspark import cloudpickle
+
+    import workbench.avro as format_
+    import workbench.landing_avro as this
+    import workbench.landing_write as write
+
+    for module in (this, write, format_):  # a worker elsewhere does not have this package
+        cloudpickle.register_pickle_by_value(module)
+
+    def land(batches: Iterator) -> Iterator:
+        import pandas
+
+        system, root = _open(target)
+        dead_system, dead_root = _open(dead)
+        total = {"records": 0, "tombstones": 0, "dead_letters": 0, "objects": 0, "bytes": 0}
+        known: Dict[str, Tuple[str, Any]] = {}  # schema id: its JSON and what reads it; or why it cannot be read, None
+        waiting: Dict[Tuple[str, int], Tuple[str, int, List[bytes]]] = {}  # schema id, first offset, records
+        bad: Dict[Tuple[str, int], List[Tuple[int, str]]] = {}
+
+        def flush(place: Tuple[str, int]) -> None:
+            schema, first, bodies = waiting.pop(place)
+            topic, partition = place
+            path = f"{root}/{topic}/partition={partition}/{topic}+{partition}+{first:010d}.avro"
+            # the same again when the batch is done again, to the byte
+            sync = hashlib.md5(f"{topic}+{partition}+{first}".encode(), usedforsecurity=False).digest()
+            text = container(known[schema][0], bodies, sync, **{SCHEMA_ID: schema})
+            _write(system, path, text)
+            total["objects"] += 1
+            total["bytes"] += len(text)
+
+        def judge(keyed: bool, value: Optional[bytes], schema: Optional[str], body: Optional[bytes]) -> Optional[str]:
+            if value is None:
+                return None if keyed else "no value and no key"
+            if schema is None:
+                return not_avro
+            if schema not in known:
+                known[schema] = _known(schema, urls, unknown)
+            text, read = known[schema]
+            if read is None:
+                return text
+            try:
+                one(read, body)
+            except ValueError as e:
+                return f"the bytes are not Avro of schema {schema}: {e}"
+            return None
+
+        for frame in batches:
+            for topic, partition, offset, keyed, value, schema, body in frame.itertuples(index=False, name=None):
+                reason = judge(keyed, value, schema, body)
+                if reason is not None:
+                    total["dead_letters"] += 1
+                    text = None if value is None else base64.b64encode(value).decode("ascii")
+                    letter = {"reason": reason, "topic": topic, "partition": partition, "offset": offset, "text": text}
+                    bad.setdefault((topic, partition), []).append((offset, json.dumps(letter)))
+                    continue
+                if value is None:
+                    total["tombstones"] += 1
+                    continue
+                place = (topic, partition)
+                if place in waiting and waiting[place][0] != schema:  # schema.compatibility NONE: a file has one schema
+                    flush(place)
+                bodies = waiting.setdefault(place, (schema, offset, []))[2]
+                bodies.append(body)
+                total["records"] += 1
+                if len(bodies) == most:
+                    flush(place)
+        for place in list(waiting):
+            flush(place)
+        for (topic, partition), lines in bad.items():
+            name = f"{topic}-{partition}-{lines[0][0]:020d}.json"
+            _write(dead_system, f"{dead_root}/{name}", "".join(line + "\n" for _, line in lines).encode("utf-8"))
+        yield pandas.DataFrame([total])
+
+    return land
+
+
+def _known(schema: str, urls: Dict[str, str], unknown: str) -> Tuple[str, Any]:
+    """The JSON of a schema and what reads its records; or why there is none, and None."""
+    kind, _, number = schema.partition(" ")
+    text = _ask(urls[kind].format(number), number)
+    if text is None:
+        return unknown.format(schema), None
+    try:
+        text = json.loads(text)["schema"] if kind == "ccompat" else text
+        return text, reader(json.loads(text))
+    except (ValueError, KeyError, TypeError) as e:
+        return f"schema {schema} cannot be read: {e}", None
+
+
+def _ask(url: str, number: str) -> Optional[str]:
+    """The registry's answer, None for 404. Raises ConnectionError, which ends the batch: it is done again."""
+    if int(number) >= 2**63:  # the registry's ids are Java's longs
+        return None
+    # a proxy never leads to loopback
+    near = url.split("/")[2].rpartition(":")[0] in ("127.0.0.1", "localhost")
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if near else []))
+    try:
+        with opener.open(url, timeout=30) as answer:
+            return answer.read().decode("utf-8")
+    except urllib.error.HTTPError as e:
+        if e.code == 404:
+            return None
+        raise ConnectionError(f"the schema registry answers {e.code} to {url}") from None
+    except OSError as e:
+        raise ConnectionError(f"the schema registry does not answer at {url}: {e}") from None

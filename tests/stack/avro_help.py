@@ -1,0 +1,54 @@
+"""Avro messages byte by byte, and a museum in a database of its own with its connector, for the lake's tests."""
+import contextlib
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import requests
+from workbench import connect, sources, stack, topics
+from workbench.avro import number
+
+__all__ = ["number", "text", "record", "framed", "register", "museum"]
+
+
+def text(t):
+    return number(len(t.encode())) + t.encode()
+
+
+def record(name, **fields):
+    return {"type": "record", "name": name, "namespace": "t", "fields": [
+        {"name": n, "type": kind} for n, kind in fields.items()]}
+
+
+def framed(id, body, size=8):
+    return b"\0" + id.to_bytes(size, "big") + body
+
+
+def register(world, avsc, artifact):
+    """Put a schema into the registry; its ids."""
+    base = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
+    answer = requests.post(f"{base}?ifExists=RETURN_OR_UPDATE", data=json.dumps(avsc), timeout=10, headers={
+        "X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO", "Content-Type": "application/json"})
+    answer.raise_for_status()
+    return SimpleNamespace(glob=answer.json()["globalId"], content=answer.json()["contentId"])
+
+
+@contextlib.contextmanager
+def museum(world, name, script, tables=("artists", "artworks")):
+    """The world with a museum in database `name`, made by an SQL script, and its connector `name` RUNNING."""
+    stack.need(world, "apicurio")
+    lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=name))
+    sources.create_database(lab)
+    sources.execute(lab, script)
+    full = [f"public.{t}" for t in tables]
+    sources.grant_replication(lab, full)
+    sources.create_publication(lab, "moma_publication", full)
+    connect.apply(lab, name, connect.config(lab, "moma_source", moma_database=name, slot_prefix=name))
+    try:
+        yield lab
+    finally:
+        connect.delete(lab, name)
+        for slot in sources.slots(lab)["slot_name"]:
+            sources.drop_slot(lab, slot)
+        topics.delete(lab, *(t for t in topics.names(lab) if name in t))
+        sources.execute(lab, f"DROP DATABASE {name} WITH (FORCE)", database="postgres")

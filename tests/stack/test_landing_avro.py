@@ -1,0 +1,267 @@
+"""Confluent's sink, done by the landing: Avro files on real parts, exactly once, and from the files into Hudi."""
+import dataclasses
+import json
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import avro_help
+import pytest
+from avro_help import framed, record
+from confluent_kafka import Producer
+from lake_help import new_table, new_topic
+from workbench import avro, check, connect, hudi, landing, params, process, registry, sources, stack, topics
+from workbench.errors import LakeError
+from workbench.services import SERVICES
+
+NAME = "landing_test"
+ARTISTS, ARTWORKS = f"{NAME}.public.artists", f"{NAME}.public.artworks"
+SCRIPT = """
+    CREATE TABLE artists (artist_id int PRIMARY KEY, name text, nationality text, birth_year int);
+    INSERT INTO artists SELECT n, 'Artist ' || n, CASE n % 3 WHEN 0 THEN 'American' WHEN 1 THEN 'Français' END, 1900 + n
+      FROM generate_series(1, 25) n;
+    CREATE TABLE artworks (artwork_id int PRIMARY KEY, title text, classification text, price numeric(10, 2),
+                           acquired date, seen timestamp);
+    INSERT INTO artworks SELECT n, 'Work ' || n, 'Print', n * 1.25, DATE '1582-01-01' + n * 1000,
+                                TIMESTAMP '2001-02-03 04:05:06.789012' + n * INTERVAL '1 day'
+      FROM generate_series(1, 10) n"""
+
+
+@pytest.fixture(scope="module")
+def lab(world):
+    with avro_help.museum(world, NAME, SCRIPT) as lab:
+        topics.wait_count(lab, ARTWORKS, 10, connector=NAME)
+        topics.wait_count(lab, ARTISTS, 25, connector=NAME)
+        yield lab
+
+
+@pytest.fixture
+def sink(lab):
+    config = {**connect.config(lab, "moma_sink", moma_database=NAME), "flush.size": "10"}
+    yield config
+    landing.drop(lab, config)
+
+
+@pytest.fixture
+def table(world, spark):
+    made = []
+
+    def make(**fields):
+        made.append(new_table(world, **{"index": "GLOBAL_SIMPLE", **fields}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        hudi.drop(spark, world, each)
+
+
+def artists(**fields):
+    return {"key": ("artist_id",), "partition": ("nationality",), **fields}
+
+
+def landed(world, topic, folder="topics"):
+    root = params.local_path(world.lake.landing) / folder / topic
+    return {str(p.relative_to(root)): avro.opened(p.read_bytes()) for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def contents(found):
+    return {name: list(file.records()) for name, file in found.items()}
+
+
+# --- written by Debezium ---------------------------------------------------------------------------------------------
+
+def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
+    done = landing.run(spark, lab, sink)
+    assert asdict(done) | {"bytes": 0} == {"messages": 35, "records": 35, "tombstones": 0, "dead_letters": 0,
+                                           "objects": 4, "bytes": 0, "batches": 1}
+    found = contents(landed(lab, ARTISTS))
+    assert {name: len(rows) for name, rows in found.items()} == {
+        f"partition=0/{ARTISTS}+0+{first:010d}.avro": n for first, n in ((0, 10), (10, 10), (20, 5))}
+    assert [r["artist_id"] for rows in found.values() for r in rows] == list(range(1, 26))
+    assert list(landed(lab, ARTWORKS)) == [f"partition=0/{ARTWORKS}+0+{0:010d}.avro"]
+    text = next(iter(landed(lab, ARTISTS).values())).schema
+    assert json.loads(text) == registry.latest(lab, f"{ARTISTS}-value")
+    # Spark reads them as the files that they are
+    assert spark.read.format("avro").load(f"{lab.lake.landing}/topics/{ARTISTS}").count() == 25
+
+    it, works = table(**artists()), table(key=("artwork_id",), partition=("classification",))
+    first = hudi.ingest(spark, lab, hudi.Landed(f"topics/{ARTISTS}", format="avro"), it, batch=2)
+    assert (first.messages, first.upserts, first.batches) == (25, 25, 2)
+    # with the prefix as the reference's own ingest has it
+    hudi.ingest(spark, lab, hudi.Landed(f"topics/{ARTWORKS}/partition=0/", format="avro"), works)
+    truth = sources.frame(lab, "SELECT * FROM artworks")
+    rows = hudi.read(spark, works).toPandas()
+    assert dict(hudi.read(spark, works).dtypes)["price"] == "decimal(10,2)"
+    check.same_rows(truth, rows[list(truth)], key="artwork_id")
+
+    sources.execute(lab, "UPDATE artists SET nationality = 'German' WHERE artist_id = 1")
+    sources.execute(lab, "ALTER TABLE artists ADD COLUMN gender text")
+    sources.execute(lab, "INSERT INTO artists VALUES (26, 'Geneviève', 'Français', 1999, 'Female')")
+    sources.execute(lab, "DELETE FROM artists WHERE artist_id = 2")
+    topics.wait_count(lab, ARTISTS, 29, connector=NAME)
+    second = landing.run(spark, lab, sink)
+    assert (second.records, second.tombstones, second.objects) == (3, 1, 2), "a file holds one schema"
+    assert list(landed(lab, ARTISTS))[-2:] == [f"partition=0/{ARTISTS}+0+{n:010d}.avro" for n in (25, 26)]
+    source = hudi.Landed(f"topics/{ARTISTS}", format="avro")
+    again = hudi.ingest(spark, lab, source, it)
+    assert (again.messages, again.upserts, again.deletes, again.batches) == (3, 2, 1, 1)
+    truth = sources.frame(lab, "SELECT * FROM artists")
+    check.same_rows(truth, hudi.read(spark, it).toPandas()[list(truth)], key="artist_id")
+    assert hudi.ingest(spark, lab, source, it) == hudi.Ingested() and landing.run(spark, lab, sink) == landing.Landed()
+
+    # from the topic comes the same
+    direct = table(**artists())
+    hudi.ingest(spark, lab, hudi.Topic(ARTISTS, format="avro"), direct)
+    own = [c for c in hudi.read(spark, direct).columns if not c.startswith("_hoodie_")]
+    check.same_rows(hudi.read(spark, direct).toPandas()[own], hudi.read(spark, it).toPandas()[own], key="artist_id")
+
+
+def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
+    landing.run(spark, lab, sink)
+    before = contents(landed(lab, ARTISTS))
+    progress = params.local_path(landing.checkpoint(lab, landing.parse(sink)))
+    for f in (progress / "commits").glob("*0*"):
+        f.unlink()
+    sources.execute(lab, "UPDATE artists SET birth_year = 1 WHERE artist_id = 3")
+    topics.wait_count(lab, ARTISTS, topics.count(lab, ARTISTS) + 1, connector=NAME)
+    assert landing.run(spark, lab, sink).batches == 2
+    after = contents(landed(lab, ARTISTS))
+    assert {name: after[name] for name in before} == before and len(after) == len(before) + 1
+    seen = [(r["artist_id"], r["__lsn"]) for rows in after.values() for r in rows]
+    assert len(seen) == len(set(seen)) == sum(v is not None for v in topics.read(lab, ARTISTS)["value"])
+
+
+def test_a_registry_that_is_stopped_stops_the_landing_and_nothing_is_lost(lab, spark, sink):
+    process.stop(SERVICES["apicurio"])
+    try:
+        with pytest.raises(LakeError, match="(?s)a batch was not landed.*schema registry does not answer.*next:"):
+            landing.run(spark, lab, sink)
+        assert not landed(lab, ARTISTS) and landing.dead_letters(spark, lab, sink).count() == 0
+    finally:
+        stack.need(lab, "apicurio")
+    done = landing.run(spark, lab, sink)
+    assert done.dead_letters == 0 and done.messages == topics.count(lab, ARTISTS) + topics.count(lab, ARTWORKS)
+
+
+# --- written here, byte by byte --------------------------------------------------------------------------------------
+
+V1 = record("Value", id="int", part="string", __lsn="int")
+V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
+
+
+def v1(id, lsn, part="p"):
+    return avro.number(id) + avro_help.text(part) + avro.number(lsn)
+
+
+def v2(id, lsn, extra):
+    return avro.number(id) + avro.number(1) + avro_help.text(extra) + avro_help.text("p") + avro.number(lsn)
+
+
+@pytest.fixture
+def bench(world, spark, table):
+    stack.need(world, "apicurio")
+    topic = new_topic(world)
+    config = {**connect.config(world, "moma_sink"), "topics": topic, "flush.size": "100"}
+    del config["topics.regex"]
+    it = table(key=("id",), ordering="__lsn", partition=("part",))
+
+    def send(*values):
+        producer = Producer(topics.settings(world))
+        for value in values:
+            producer.produce(topic, key="k", value=value)
+        assert producer.flush(20) == 0
+
+    yield SimpleNamespace(
+        topic=topic, config=config, table=it, send=send,
+        register=lambda avsc: avro_help.register(world, avsc, f"{topic}-value"),
+        land=lambda other=world: landing.run(spark, other, config),
+        ingest=lambda **knobs: hudi.ingest(spark, world, hudi.Landed(f"topics/{topic}", format="avro"), it, **knobs),
+        rows=lambda: {r.id: r for r in hudi.read(spark, it).collect()},
+        letters=lambda: {r.offset: r for r in landing.dead_letters(spark, world, config).collect()},
+        dead=lambda: hudi.dead_letters(spark, world, it).collect())
+    landing.drop(world, config)
+    topics.delete(world, topic)
+
+
+def test_what_is_not_avro_of_a_known_schema_stays_out_of_the_files(bench, world):
+    ids = bench.register(V1)
+    good = framed(ids.glob, v1(1, 1))
+    bench.send(good, framed(4711, v1(2, 1)), good + b"x", good[:-1], b'{"id": 1}', None, framed(ids.glob, v1(3, 1)))
+    done = bench.land()
+    assert (done.records, done.tombstones, done.dead_letters) == (2, 1, 4)
+    reasons = {o: r.reason for o, r in bench.letters().items()}
+    assert reasons[1] == "schema globalId 4711 is not in the registry (registry.wire is apicurio_legacy8)"
+    assert all(reasons[n].startswith(f"the bytes are not Avro of schema globalId {ids.glob}: ") for n in (2, 3))
+    assert reasons[4] == "not Avro as apicurio_legacy8 has it: 00, 8 bytes of schema id"
+    (rows,) = contents(landed(world, bench.topic)).values()
+    assert [r["id"] for r in rows] == [1, 3]
+    assert bench.ingest().upserts == 2 and set(bench.rows()) == {1, 3}
+
+
+def test_schemas_that_alternate_come_out_as_the_newest(bench, world):
+    old, new = bench.register(V1), bench.register(V2)
+    bench.send(framed(old.glob, v1(1, 1)), framed(new.glob, v2(2**40, 2, "more")), framed(old.glob, v1(3, 1, "q")))
+    assert bench.land().objects == 3
+    done = bench.ingest()
+    assert (done.upserts, done.batches, done.dead_letters) == (3, 1, 0)
+    assert {i: (r.extra, r.part, r["__lsn"]) for i, r in bench.rows().items()} == {
+        1: (None, "p", 1), 2**40: ("more", "p", 2), 3: (None, "q", 1)}
+
+
+def test_files_that_cannot_be_read_are_dead_letters(bench, world):
+    other = bench.register(record("Value", id="string", part="string", __lsn="int"))
+    plain, ids = bench.register("string"), bench.register(V1)
+    bench.send(framed(ids.glob, v1(1, 1)), framed(other.glob, avro_help.text("a") + avro_help.text("p") + b"\2"),
+               framed(plain.glob, avro_help.text("x")), framed(ids.glob, v1(5, 1)))
+    assert bench.land().objects == 4
+    bench.register({**V1, "doc": "the newest"})
+    folder = params.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
+    last = folder / f"{bench.topic}+0+{3:010d}.avro"
+    last.write_bytes(last.read_bytes()[:-5])
+    (folder / "notes.txt").write_text("not Avro")
+    done = bench.ingest()
+    assert (done.messages, done.upserts, done.dead_letters) == (5, 1, 4) and set(bench.rows()) == {1}
+    letters = {r.file.rpartition("/")[2]: (r.reason, r.text) for r in bench.dead()}
+    assert letters == {
+        f"{bench.topic}+0+{1:010d}.avro": (
+            "schema t.Value cannot be read: it is written as string and cannot be read as int (t.Value.id)",
+            '{"id":"a","part":"p","__lsn":1}'),
+        f"{bench.topic}+0+{2:010d}.avro": (
+            "schema string cannot be read: the Avro schema is not a record (string)", None),
+        last.name: ("not a whole Avro file: it is cut off", None),
+        "notes.txt": ("not a whole Avro file: it does not begin as an Avro file does", None)}
+    assert bench.ingest() == hudi.Ingested()
+
+
+def test_a_record_without_a_key_in_a_file(bench):
+    ids = bench.register(record("Value", id=["null", "int"], part=["null", "string"], __lsn="int"))
+    bench.send(framed(ids.glob, b"\0" + b"\0" + b"\2"), framed(ids.glob, b"\2\2" + b"\0" + b"\2"))
+    bench.land()
+    done = bench.ingest()
+    assert (done.upserts, done.dead_letters) == (1, 1)
+    (letter,) = bench.dead()
+    assert (letter.reason, letter.text) == ("record key id is null", '{"id":null,"part":null,"__lsn":1}')
+    assert {i: r.part for i, r in bench.rows().items()} == {1: None}
+
+
+def test_a_topic_made_anew_is_not_taken_for_the_old_one(bench, world):
+    ids = bench.register(V1)
+    bench.send(framed(ids.glob, v1(1, 1)))
+    bench.land()
+    bench.ingest()
+    topics.delete(world, bench.topic)
+    new_topic(world, bench.topic)
+    bench.send(framed(ids.glob, v1(2, 1)))
+    with pytest.raises(LakeError, match="(?s)was deleted and made anew.*landing.drop"):
+        bench.land()
+    landing.drop(world, bench.config)
+    assert not landed(world, bench.topic) and bench.land().records == 1
+    with pytest.raises(LakeError, match="the landed files are of another topic"):
+        bench.ingest()
+    assert bench.ingest(replay=True).upserts == 1 and set(bench.rows()) == {1, 2}
+
+
+def test_another_wire_format(bench, world):
+    ids = bench.register(V1)
+    bench.send(*[framed(ids.content, v1(n, 1), size=4) for n in (1, 2)])
+    other = dataclasses.replace(world, registry=dataclasses.replace(world.registry, wire="confluent"))
+    assert bench.land(other).records == 2 and bench.ingest().upserts == 2

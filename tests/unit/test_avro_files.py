@@ -1,0 +1,178 @@
+"""Avro without Spark: records, container files, and the task that lands messages in them."""
+import datetime as dt
+import json
+import zlib
+from decimal import Decimal
+
+import pandas
+import pytest
+from workbench import avro, changes, decode_landed, landing_avro
+from workbench.errors import LakeError
+
+ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
+    {"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+    {"name": "tags", "type": {"type": "array", "items": "string"}},
+    {"name": "more", "type": {"type": "map", "values": "double"}},
+    {"name": "next", "type": ["null", "Value"]}]}
+
+
+def text(t):
+    return avro.number(len(t.encode())) + t.encode()
+
+
+def row(id, after=b"\0"):
+    price = avro.number(2) + (-150).to_bytes(2, "big", signed=True)
+    return (avro.number(id) + avro.number(1) + text("é") + avro.number(-1) + price
+            + avro.number(-2) + avro.number(4) + text("a") + text("b") + b"\0"
+            + avro.number(1) + text("k") + b"\0\0\0\0\0\0\xf8\x3f" + b"\0" + after)
+
+
+def test_a_record_of_every_kind():
+    read = avro.reader(ROW)
+    plain = {"id": 7, "name": "é", "day": dt.date(1969, 12, 31), "price": Decimal("-1.50"), "tags": ["a", "b"],
+             "more": {"k": 1.5}, "next": None}
+    assert avro.one(read, row(7)) == plain
+    assert avro.one(read, row(8, b"\x02" + row(7))) == {**plain, "id": 8, "next": plain}
+
+
+@pytest.mark.parametrize("avsc, data, value", [
+    ("long", avro.number(-2**63), -2**63), ("long", avro.number(2**63 - 1), 2**63 - 1), ("boolean", b"\1", True),
+    ("float", b"\0\0\xc0\x3f", 1.5), ({"type": "fixed", "name": "f", "size": 2}, b"ab", b"ab"),
+    ({"type": "enum", "name": "e", "symbols": ["x", "y"]}, b"\2", "y"),
+    ({"type": "long", "logicalType": "timestamp-micros"}, avro.number(-1),
+     dt.datetime(1969, 12, 31, 23, 59, 59, 999999)),
+    ({"type": "long", "logicalType": "timestamp-millis"}, avro.number(1500), dt.datetime(1970, 1, 1, 0, 0, 1, 500000)),
+    ({"type": "int", "logicalType": "date"}, avro.number(2**31 - 1), 2**31 - 1), ({"type": "string"}, b"\2x", "x"),
+])
+def test_values(avsc, data, value):
+    assert avro.one(avro.reader(avsc), data) == value
+
+
+@pytest.mark.parametrize("avsc, data", [
+    (ROW, row(1)[:-1]), (ROW, row(1) + b"\0"), (ROW, b""), ("string", b"\x06ab"), ("string", b"\2\xff"),
+    ("bytes", avro.number(-1)), ("long", b"\xff" * 10 + b"\1"), ("boolean", b"\2"), ("double", b"1234567"),
+    (["null", "int"], avro.number(2)), ({"type": "array", "items": "null"}, avro.number(2**60) + b"\0"),
+    ({"type": "enum", "name": "e", "symbols": ["x"]}, b"\2"), (ROW, b"\x02\x00" * 40),
+])
+def test_bytes_that_are_not_exactly_one_record(avsc, data):
+    with pytest.raises(ValueError):
+        avro.one(avro.reader(avsc), data)
+
+
+@pytest.mark.parametrize("avsc", [
+    "varchar", {"type": "record", "name": "r", "fields": [{"name": "a", "type": "b"}]}, 7])
+def test_what_is_no_schema(avsc):
+    with pytest.raises(ValueError):
+        avro.reader(avsc)
+
+
+def test_a_file_comes_apart_as_it_was_put_together():
+    bodies = [row(n) for n in range(3000)]
+    data = avro.container(json.dumps(ROW), bodies, b"s" * 16, more="x")
+    found = avro.opened(data)
+    assert len(found.blocks) > 1 and found.meta["more"] == b"x" and json.loads(found.schema) == ROW
+    assert [r["id"] for r in found.records()] == list(range(3000))
+    assert data == avro.container(json.dumps(ROW), bodies, b"s" * 16, more="x")
+    for cut in (3, 10, len(data) // 2, len(data) - 1):
+        with pytest.raises(ValueError):
+            avro.opened(data[:cut])
+    with pytest.raises(ValueError, match="does not end as the others"):
+        avro.opened(data[:-1] + b"x")
+    with pytest.raises(ValueError, match="holds no schema"):
+        avro.opened(avro.MAGIC + b"\0" + b"s" * 16)
+    packed = [(n, zlib.compress(block)[2:-4]) for n, block in found.blocks]
+    deflated = avro.File({**found.meta, "avro.codec": b"deflate"}, packed)
+    assert [r["id"] for r in deflated.records()] == list(range(3000))
+    with pytest.raises(ValueError, match="codec snappy"):
+        next(avro.File({**found.meta, "avro.codec": b"snappy"}, packed).records())
+
+
+# --- the task --------------------------------------------------------------------------------------------------------
+
+OTHER = {**ROW, "doc": "another version"}
+TEXTS = {"1": json.dumps(ROW), "2": json.dumps(OTHER), "3": "not JSON", "4": '"varchar"'}
+
+
+@pytest.fixture
+def land(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(landing_avro, "_ask", lambda url, number: asked.append(url) or TEXTS.get(number))
+
+    def go(*messages, most=2):
+        frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "value", "schema",
+                                                          "body"], dtype=object)
+        task = landing_avro.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", most, {"globalId": "http://r/{}"},
+                                 "not Avro", "schema {} is unknown")
+        (counts,) = task(iter([frame[:3], frame[3:]]))
+        return counts.iloc[0].to_dict()
+
+    go.files = lambda: {str(p.relative_to(tmp_path / "out")): avro.opened(p.read_bytes())
+                        for p in sorted((tmp_path / "out").rglob("*")) if p.is_file()}
+    go.letters = lambda: {d["offset"]: d["reason"] for f in (tmp_path / "dead").glob("*")
+                          for d in map(json.loads, f.read_text().splitlines())}
+    go.asked = asked
+    return go
+
+
+def message(offset, id=1, body=None, topic="m.artists"):
+    body = row(offset) if body is None else body
+    return topic, 0, offset, True, b"\0" + body, f"globalId {id}", body
+
+
+def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
+    messages = [message(0), message(1), message(2), message(3, id=2), ("m.artists", 0, 4, True, None, None, None),
+                message(5), message(6, topic="m.artworks"), message(7)]
+    done = land(*messages)
+    assert done | {"bytes": 0} == {"records": 7, "tombstones": 1, "dead_letters": 0, "objects": 5, "bytes": 0}
+    found = land.files()
+    assert {n: ([r["id"] for r in f.records()], f.meta["workbench.schema"]) for n, f in found.items()} == {
+        "m.artists/partition=0/m.artists+0+0000000000.avro": ([0, 1], b"globalId 1"),
+        "m.artists/partition=0/m.artists+0+0000000002.avro": ([2], b"globalId 1"),
+        "m.artists/partition=0/m.artists+0+0000000003.avro": ([3], b"globalId 2"),
+        "m.artists/partition=0/m.artists+0+0000000005.avro": ([5, 7], b"globalId 1"),
+        "m.artworks/partition=0/m.artworks+0+0000000006.avro": ([6], b"globalId 1")}
+    assert sorted(land.asked) == ["http://r/1", "http://r/2"], "asked once for each"
+    land(*messages)
+    assert land.files() == found
+
+
+def test_poison_goes_to_the_dead_letters(land):
+    done = land(message(0), message(1, body=row(1)[:-1]), message(2, id=9), message(3, id=3), message(4, id=4),
+                ("m.artists", 0, 5, True, b"{}", None, None), ("m.artists", 0, 6, False, None, None, None), message(7))
+    assert (done["records"], done["dead_letters"], done["objects"]) == (2, 6, 1)
+    letters = land.letters()
+    assert letters[2] == "schema globalId 9 is unknown" and letters[5] == "not Avro"
+    assert letters[1].startswith("the bytes are not Avro of schema globalId 1: ")
+    assert letters[6] == "no value and no key"
+    assert all(letters[n].startswith(f"schema globalId {n} cannot be read") for n in (3, 4))
+
+
+def test_a_registry_that_does_not_answer_ends_the_batch(tmp_path):
+    with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/"):
+        landing_avro._ask("http://127.0.0.1:1/ids/7", "7")
+    assert landing_avro._ask("http://127.0.0.1:1/ids/7", str(2**63)) is None, "no id of the registry"
+
+
+# --- the source ------------------------------------------------------------------------------------------------------
+
+def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
+    good = avro.container(json.dumps(ROW), [row(1)], b"s" * 16)
+    for name, data in (("a", good), ("b", good[:-3]), ("c", avro.container(json.dumps(OTHER), [], b"s" * 16)),
+                       ("d", b""), ("e", good)):
+        (tmp_path / name).write_bytes(data)
+    found = decode_landed.examine([f"file:{tmp_path}/{n}" for n in "abcde"])
+    assert sorted(map(len, found.whole.values())) == [1, 2]
+    assert {a[-1]: why for a, why in found.broken.items()} == {
+        "b": "not a whole Avro file: it is cut off",
+        "d": "not a whole Avro file: it does not begin as an Avro file does"}
+
+
+def test_the_source_of_landed_avro():
+    it = changes.Landed("topics/moma.public.artists/partition=0/", format="avro")
+    assert (it.topic, it.folder) == ("moma.public.artists", "topics/moma.public.artists")
+    with pytest.raises(LakeError, match="did you mean 'avro'"):
+        changes.Landed("x", format="arvo")
+    names = ["t+0+0000000010.avro", "t+0+0000000002.avro", "t+1+0000000001.avro"]
+    assert sorted(names, key=lambda n: changes.reading_order(n, 0)) == [names[1], names[0], names[2]]

@@ -1,0 +1,65 @@
+"""Confluent's sink: its JSON is understood whole or refused."""
+from types import SimpleNamespace
+
+import pytest
+from workbench import connect, landing, params
+from workbench.errors import ConnectorError
+
+
+@pytest.fixture(scope="module")
+def world():
+    return params.load("local")
+
+
+@pytest.fixture
+def good(world):
+    return connect.config(world, "moma_sink")
+
+
+def test_the_sink_of_the_walkthrough(world, good):
+    sink = landing.parse(good, world)
+    assert sink == landing.AvroSink(r"moma\.public\.(.*)", "landing", 10_000)
+    names = ["moma.public.artworks", "moma_public.artists", "__debezium-heartbeat.moma", "moma.public.artists"]
+    assert sink.matching(names) == [names[0], names[3]]
+    assert sink.prefix_of(names[0]) == "topics/moma.public.artworks"
+    assert sink.subscription == ("subscribePattern", r"moma\.public\.(.*)")
+    assert "/" not in sink.place.partition("/")[2] and sink.place != landing.parse({**good, "topics.regex": "x"}).place
+
+
+def test_topics_by_name_and_another_folder(good):
+    del good["topics.regex"]
+    sink = landing.parse({**good, "topics": "a, b", "topics.dir": "raw/avro", "flush.size": "3"})
+    assert (sink.subscription, sink.flush_count, sink.prefix_of("a")) == (("subscribe", "a,b"), 3, "raw/avro/a")
+    assert sink.matching(["b", "c"]) == ["b"]
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"format.class": "io.confluent.connect.s3.format.json.JsonFormat"}, "format.class is '.*JsonFormat'.*AvroFormat"),
+    ({"format.class": None}, "format.class is not there"),
+    ({"partitioner.class": "x.TimeBasedPartitioner"}, "partitioner.class is 'x.Time"),
+    ({"schema.compatibility": "BACKWARD"}, "schema.compatibility is 'BACKWARD'.*NONE"),
+    ({"behavior.on.null.values": None}, "behavior.on.null.values is not there, which means fail.*ignore"),
+    ({"storage.class": "x"}, "storage.class is 'x'"),
+    ({"value.converter": "org.apache.kafka.connect.json.JsonConverter"}, "value.converter is"),
+    ({"flush.size": "0"}, "flush.size is '0'"), ({"flush.size": None}, "flush.size is ''"),
+    ({"flush.sise": "3"}, "does not honour flush.sise.*did you mean 'flush.size'"),
+    ({"rotate.interval.ms": "1"}, "does not honour rotate.interval.ms"),
+    ({"avro.codec": "deflate"}, "does not honour avro.codec"),
+    ({"transforms": "x"}, "does not honour transforms"),
+    ({"table.name.format": "${topic}"}, "table.name.format is not a setting.*JDBC"),
+    ({"topics": "a"}, "both there"), ({"topics.regex": None}, "neither"), ({"topics.regex": "("}, "topics.regex is"),
+    ({"topics.dir": "../x"}, "topics.dir is"),
+    ({"value.converter.apicurio.registry.url": "http://other/apis/registry/v2"}, "other.*the registry of"),
+    ({"connector.class": "x"}, "connector.class is 'x'.*lenses.*confluent"),
+])
+def test_what_cannot_be_honoured_is_refused(world, good, change, says):
+    config = {k: v for k, v in {**good, **change}.items() if v is not None}
+    with pytest.raises(ConnectorError, match="(?s)" + says):
+        landing.parse(config, world)
+
+
+def test_a_sink_without_a_topic_is_no_silent_success(world, good, monkeypatch, tmp_path):
+    monkeypatch.setattr(landing.topics, "names", lambda world: ["other"])
+    lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
+    with pytest.raises(landing.LakeError, match="(?s)no topic for the sink.*valid: other.*RUNNING"):
+        landing.same_topics(lab, landing.parse(good))

@@ -1,0 +1,166 @@
+"""One row's biography: what changed, what a view shows, which commit and file it was, and the picture."""
+import datetime as dt
+import json
+from types import SimpleNamespace
+
+import pandas
+import pyarrow
+import pyarrow.parquet
+import pytest
+from workbench import hudi, trace, trace_lake
+from workbench.errors import LakeError
+from workbench.landing_sinks import AvroSink, Sink
+
+T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
+UTC = dt.timezone.utc
+
+
+@pytest.mark.parametrize("before, record, says", [
+    (None, {"__op": "r"}, "row read"), (None, {"__op": "c"}, "row inserted"),
+    ({"__op": "d"}, {"__op": "c"}, "row inserted"), ({"a": 1, "__op": "u"}, {"a": None, "__op": "d"}, "row deleted"),
+    ({"a": 1, "b": "x", "__lsn": 1}, {"a": 2, "b": None, "__lsn": 2, "__op": "u"}, "a 1 → 2, b x → null"),
+    ({"a": 1}, {"a": 1, "__op": "u"}, "nothing"), ({}, {"a": "x" * 50, "__op": "u"}, f"a null → {'x' * 39}…"),
+])
+def test_what_a_change_did(before, record, says):
+    assert trace.what(before, record) == says
+
+
+MOR = SimpleNamespace(ordering="v", deletes="hard")
+
+
+@pytest.mark.parametrize("state, op, here, last, based, shows", [
+    ("", "u", {1}, False, None, ""), ("never", "u", {2}, False, None, "never"), ("was", "u", {1}, True, None, "now"),
+    ("was", "u", {2}, False, None, "was"), ("was", "u", {0}, True, {0}, "not yet"),
+    ("was", "u", {0}, False, {0}, "never"), ("was", "u", {2}, False, {1, 2}, "was"),
+    ("was", "d", set(), True, None, "now"), ("was", "d", {3}, True, None, "was"),
+])
+def test_what_a_view_shows(state, op, here, last, based, shows):
+    assert trace._state(state, {"v": 1, "__op": op}, MOR, here, last, based) == shows
+
+
+def test_an_instant_is_local_time():
+    found = trace._instant("20260101120000001")
+    assert found == dt.datetime(2026, 1, 1, 12, 0, 0, 1000).astimezone() and found.tzinfo == UTC
+    assert trace._instant("20260101120000") == dt.datetime(2026, 1, 1, 12).astimezone() and trace._instant("") is None
+
+
+def test_unknown_tables_and_keys(monkeypatch):
+    table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
+    monkeypatch.setattr(trace, "traceable", lambda world: {"artists": table})
+    with pytest.raises(LakeError, match="(?s)no table 'artist' to trace.*did you mean 'artists'"):
+        trace.row(None, "artist", 1)
+    with pytest.raises(LakeError, match="(?s)'x' is no artist_id.*a whole number"):
+        trace.row(None, "artists", "x")
+
+
+# --- the lake --------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def world(tmp_path):
+    lake = {n: f"file:{tmp_path}/{n}" for n in ("landing", "checkpoints")}
+    return SimpleNamespace(lake=SimpleNamespace(**lake))
+
+
+@pytest.fixture
+def lake(tmp_path, world):
+    """A Merge-on-Read table: a load, an update into a log, a compaction; and what its commits have read."""
+    table = hudi.Table(name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v", partition=("p",), type="mor")
+
+    def commit(instant, action, path, progress, rows=None, **stat):
+        (tmp_path / "t" / ".hoodie").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "t" / "p=a").mkdir(exist_ok=True)
+        stats = {"p=a": [{"fileId": "f", "path": f"p=a/{path}", **stat}]}
+        extra = {"_workbench_progress": json.dumps(progress)} if progress else {}
+        for name in (f"{instant}.{action}.requested", f"{instant}.{action}"):
+            (tmp_path / "t" / ".hoodie" / name).write_text(
+                json.dumps({"partitionToWriteStats": stats, "extraMetadata": extra}))
+        if rows is not None:
+            frame = pandas.DataFrame(rows, columns=["_hoodie_record_key", "v"])
+            pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame), tmp_path / "t" / "p=a" / path)
+
+    commit(T1, "deltacommit", f"f_0_{T1}.parquet", {"topic-x": {"batch": 0, "offsets": {"0": 5}}},
+           [("1", 10), ("2", 10)])
+    commit(T2, "deltacommit", ".f.log.1", {"topic-x": {"batch": 1, "offsets": {"0": 9}},
+                                           "landed-y": {"batch": 0}}, baseFile=f"f_0_{T1}.parquet")
+    commit(T3, "commit", f"f_0_{T3}.parquet", None, [("1", 30), ("2", 10)])
+    place = tmp_path / "checkpoints" / "t" / "landed-y" / "0.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps([f"{tmp_path}/landing/y/a.json"]))
+    return table
+
+
+@pytest.mark.parametrize("offset, landed, instant", [
+    (0, "", T1), (4, "", T1), (5, "", T2), (8, "", T2), (9, "", None), (9, "y/a.json", T2), (9, "y/b.json", None)])
+def test_the_commit_of_a_message(world, lake, offset, landed, instant):
+    found = trace_lake.History(world, lake, 1).commit("x", 0, offset, landed)
+    assert (found and found.instant) == instant
+
+
+def test_a_commit_that_was_archived_is_not_guessed(world, lake, tmp_path):
+    for file in (tmp_path / "t" / ".hoodie").glob(f"{T1}*"):
+        file.unlink()
+    assert trace_lake.History(world, lake, 1).commit("x", 0, 3) is None
+
+
+def test_the_file_of_a_version(world, lake):
+    history = trace_lake.History(world, lake, 1)
+    first, second, _ = history.done
+    assert history.place(first, {"p": "a", "v": 10}, None).file == f"p=a/f_0_{T1}.parquet"
+    assert history.place(first, {"p": "a", "v": 11}, None) is None, "that file holds another version"
+    place = history.place(second, {"p": "a", "v": 30}, None)
+    assert (place.kind, place.file, place.file_group, place.instant) == ("log", "p=a/.f.log.1", "f", T2)
+    gone = history.place(second, {"p": None, "v": 31, "__deleted": "true"}, place)
+    assert gone.file == "p=a/.f.log.1", "a hard delete goes to where the row was"
+    assert history.in_base_files({"f"}) == [10, 30] and history.in_base_files({"g"}) == []
+    assert trace_lake.History(world, lake, 3).place(second, {"p": "a", "v": 30}, None) is None
+    commits = [first, second, second, None]
+    assert [history.merged_away(commits, n) for n in range(4)] == [False, True, False, False]
+
+
+# --- files and the picture -------------------------------------------------------------------------------------------
+
+def test_the_landed_file_of_a_message(world, tmp_path):
+    def find(sink, offset, needle, record=None):
+        table = SimpleNamespace(sink=sink, topic="t")
+        return trace._landed(world, table, {"partition": 0, "offset": offset}, record or {}, needle)
+
+    for name, data in (("topics/t/partition=0/t+0+0000000000.avro", b"..one..two"),
+                       ("topics/t/partition=0/t+0+0000000002.avro", b"three"),
+                       ("out/p=a/t-0-00000000000000000000.json", b'{"x":1}\n')):
+        (tmp_path / "landing" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "landing" / name).write_bytes(data)
+    avro, lines = AvroSink("t", "b", 10), Sink("t", "b", "out", ("p",))
+    assert find(avro, 1, b"two") == "topics/t/partition=0/t+0+0000000000.avro"
+    assert find(avro, 2, b"three").endswith("02.avro") and find(avro, 2, b"two") == ""
+    assert find(lines, 0, b'{"x":1}', {"p": "a"}).startswith("out/p=a/") and find(lines, 0, b"x", {"p": "b"}) == ""
+
+
+def life():
+    lake = hudi.Table(name="t", base="file:/none", key=("id",), ordering="v", type="mor")
+    table = trace.Traced("artists", "public.artists", "id", "m.artists", None, (lake,))
+    at = [dt.datetime(2026, 1, 1, 12, 0, n, tzinfo=UTC) for n in range(3)]
+    changes = pandas.DataFrame({
+        "change": [1, 2], "made_at": at[:2], "op": ["snapshot", "update"], "what": ["row read", "a 1 → 2"],
+        "lsn": [5, 6], "transaction": [None, 700], "partition": [0, 0], "offset": [0, 9], "in_topic_at": at[1:],
+        "schema": ["globalId 2", "inline"], "version": ["1", None], "landed": ["", "x/y.avro"],
+        "mor_commit": [T1, ""], "mor_file_group": ["f", ""], "mor_file": ["p/f.parquet", ""],
+        "mor_ro": ["now", ""], "mor_rt": ["now", ""]})
+    views = pandas.DataFrame({"view": ["d.t_ro"], "_hoodie_commit_time": [T1], "id": [7], "a": [1]})
+    return trace.Biography(table, 7, changes, views)
+
+
+def test_it_is_printed_line_by_line(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "150")
+    trace.show(life())
+    out = capsys.readouterr().out
+    for text in ("artists 7", "a 1 → 2", "700", "globalId 2, version 1", "0:9", "x/y.avro", "p/f.parquet",
+                 "datalake.t_ro"):
+        assert text in out
+    assert "700.0" not in out and "NaN" not in out
+
+
+def test_the_picture_has_a_line_for_each_change():
+    figure = trace.draw(life())
+    (axes,) = figure.axes
+    assert [len(line.get_xdata()) for line in axes.lines] == [3, 2], "the second change is not in the lake yet"
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["source", "topic m.artists", "commit of t"]
