@@ -1,7 +1,7 @@
 """Avro messages into container files, inside a Spark task. It travels to the worker by value, with avro.py.
 
-The bytes of a message are put into the file as they came, under the schema they name. They are decoded only to see that
-they are exactly one record: a file with a malformed one in it could not be read from there on.
+Each message is decoded by the schema it names, and written into a file of that schema: what is not exactly one record is
+a dead letter, for a file with a malformed one in it could not be read from there on.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from .avro import container, one, reader
+from .avro import container, reader
 from .landing_write import _open, _write
 
 SCHEMA_ID = "workbench.schema"  # metadata of a file: the id by which its messages named the schema
@@ -42,39 +42,40 @@ def task(target: str, dead: str, most: int, urls: Dict[str, str], not_avro: str,
         dead_system, dead_root = _open(dead)
         total = {"records": 0, "tombstones": 0, "dead_letters": 0, "objects": 0, "bytes": 0}
         known: Dict[str, Tuple[str, Any]] = {}  # schema id: its JSON and what reads it; or why it cannot be read, None
-        waiting: Dict[Tuple[str, int], Tuple[str, int, List[bytes]]] = {}  # schema id, first offset, records
+        waiting: Dict[Tuple[str, int], Tuple[str, int, List[Any]]] = {}  # schema id, first offset, records
         bad: Dict[Tuple[str, int], List[Tuple[int, str]]] = {}
 
         def flush(place: Tuple[str, int]) -> None:
-            schema, first, bodies = waiting.pop(place)
+            schema, first, values = waiting.pop(place)
             topic, partition = place
             path = f"{root}/{topic}/partition={partition}/{topic}+{partition}+{first:010d}.avro"
             # the same again when the batch is done again, to the byte
             sync = hashlib.md5(f"{topic}+{partition}+{first}".encode(), usedforsecurity=False).digest()
-            text = container(known[schema][0], bodies, sync, **{SCHEMA_ID: schema})
+            text = container(json.loads(known[schema][0]), values, sync, **{SCHEMA_ID: schema})
             _write(system, path, text)
             total["objects"] += 1
             total["bytes"] += len(text)
 
-        def judge(keyed: bool, value: Optional[bytes], schema: Optional[str], body: Optional[bytes]) -> Optional[str]:
+        def decoded(keyed: bool, value: Optional[bytes], schema: Optional[str], body: Optional[bytes]
+                    ) -> Tuple[Any, Optional[str]]:
+            """The record, or why there is none."""
             if value is None:
-                return None if keyed else "no value and no key"
+                return None, None if keyed else "no value and no key"
             if schema is None:
-                return not_avro
+                return None, not_avro
             if schema not in known:
                 known[schema] = _known(schema, urls, unknown)
             text, read = known[schema]
             if read is None:
-                return text
+                return None, text
             try:
-                one(read, body)
+                return read(body), None
             except ValueError as e:
-                return f"the bytes are not Avro of schema {schema}: {e}"
-            return None
+                return None, f"the bytes are not Avro of schema {schema}: {e}"
 
         for frame in batches:
             for topic, partition, offset, keyed, value, schema, body in frame.itertuples(index=False, name=None):
-                reason = judge(keyed, value, schema, body)
+                record, reason = decoded(keyed, value, schema, body)
                 if reason is not None:
                     total["dead_letters"] += 1
                     text = None if value is None else base64.b64encode(value).decode("ascii")
@@ -87,10 +88,10 @@ def task(target: str, dead: str, most: int, urls: Dict[str, str], not_avro: str,
                 place = (topic, partition)
                 if place in waiting and waiting[place][0] != schema:  # schema.compatibility NONE: a file has one schema
                     flush(place)
-                bodies = waiting.setdefault(place, (schema, offset, []))[2]
-                bodies.append(body)
+                records = waiting.setdefault(place, (schema, offset, []))[2]
+                records.append(record)
                 total["records"] += 1
-                if len(bodies) == most:
+                if len(records) == most:
                     flush(place)
         for place in list(waiting):
             flush(place)
@@ -110,7 +111,7 @@ def _known(schema: str, urls: Dict[str, str], unknown: str) -> Tuple[str, Any]:
         return unknown.format(schema), None
     try:
         text = json.loads(text)["schema"] if kind == "ccompat" else text
-        return text, reader(json.loads(text))
+        return text, reader(json.loads(text), plain=True)
     except (ValueError, KeyError, TypeError) as e:
         return f"schema {schema} cannot be read: {e}", None
 

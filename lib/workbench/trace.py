@@ -182,7 +182,7 @@ class _Reading:
         if found.schema not in self._readers:
             avsc = registry.schema(self.world, found.id, found.kind)
             self._readers[found.schema] = avro.reader(schemas.exact(avsc))
-        return avro.one(self._readers[found.schema], found.body), found
+        return self._readers[found.schema](found.body), found
 
     def _version(self, found: registry.Framed) -> Optional[str]:
         if self._versions is None:

@@ -1,14 +1,21 @@
 """Avro messages byte by byte, and a museum in a database of its own with its connector, for the lake's tests."""
 import contextlib
 import dataclasses
+import io
 import json
 from types import SimpleNamespace
 
+import fastavro
 import requests
 from workbench import connect, sources, stack, topics
-from workbench.avro import number
 
 __all__ = ["number", "text", "record", "framed", "register", "museum"]
+
+
+def number(n):
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, "long", n)
+    return out.getvalue()
 
 
 def text(t):

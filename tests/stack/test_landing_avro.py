@@ -149,11 +149,11 @@ V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="
 
 
 def v1(id, lsn, part="p"):
-    return avro.number(id) + avro_help.text(part) + avro.number(lsn)
+    return avro_help.number(id) + avro_help.text(part) + avro_help.number(lsn)
 
 
 def v2(id, lsn, extra):
-    return avro.number(id) + avro.number(1) + avro_help.text(extra) + avro_help.text("p") + avro.number(lsn)
+    return avro_help.number(id) + avro_help.number(1) + avro_help.text(extra) + avro_help.text("p") + avro_help.number(lsn)
 
 
 @pytest.fixture

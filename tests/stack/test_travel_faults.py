@@ -4,10 +4,9 @@ from types import SimpleNamespace
 
 import avro_help
 import pytest
-from avro_help import framed, record
+from avro_help import framed, number, record
 from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
 from workbench import hudi, params, registry, sources, topics
-from workbench.avro import number
 from workbench.errors import LakeError
 from workbench.spark import session
 from workbench.wait import wait_until
