@@ -397,6 +397,8 @@ def _lines(found: List[str]) -> str:
 
 def _text(value: Any) -> str:
     """A value as short text."""
+    if value is pd.NA:  # neither equal to the empty text nor not
+        return str(value)
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
     if isinstance(value, np.generic):

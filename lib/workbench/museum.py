@@ -142,9 +142,11 @@ def topics_left(world: World) -> List[str]:
 # --- setting back ----------------------------------------------------------------------------------------------------
 
 def begin(spark: SparkSession, world: World, name: str, *keys: int) -> bool:
-    """Set everything back to what was loaded if one of these rows was changed since; return whether it was."""
-    asked = ", ".join(str(int(k)) for k in keys)
-    later = events(spark, world, name).where(f"{KEY[name]} IN ({asked}) AND `__op` <> 'r'")
+    """Set everything back to what was loaded if one of these rows of `name`, or any where no key is given, was changed
+    since; return whether it was."""
+    later = events(spark, world, name).where("`__op` <> 'r'")
+    if keys:
+        later = later.where(f"{KEY[name]} IN ({', '.join(str(int(k)) for k in keys)})")
     if not later.limit(1).collect():
         return False
     clear(world, "53_hudi_ingest")

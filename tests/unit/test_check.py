@@ -62,6 +62,12 @@ def test_same_rows_names_what_differs(lake, names, capsys):
     assert capsys.readouterr().out.startswith("✘ orders")  # the red line comes before the exception
 
 
+def test_a_missing_whole_number_is_named():
+    years = pd.DataFrame({"id": [1], "born": pd.array([1906], dtype="Int64")})
+    with pytest.raises(CheckFailed, match="id=1, born: lake <NA>, source 1906"):
+        check.same_rows(years, years.assign(born=pd.array([None], dtype="Int64")), key="id")
+
+
 def test_true_is_not_one():
     with pytest.raises(CheckFailed):
         check.same_rows(other(freight=[1, 0, 1]), other(freight=[True, False, True]), "order_id")
