@@ -1,7 +1,7 @@
 """Avro messages into container files, inside a Spark task. It travels to the worker by value, with avro.py.
 
-Each message is decoded by the schema it names, and written into a file of that schema: what is not exactly one record is
-a dead letter, for a file with a malformed one in it could not be read from there on.
+Each message is decoded by the schema it names, and written into a file of that schema. What is not exactly one record
+is a dead letter: a file with a malformed one in it could not be read from there on.
 """
 from __future__ import annotations
 

@@ -371,7 +371,7 @@ def draw(life: Biography) -> Figure:
             axes.plot(*zip(*points), marker="o", color=colour, label=f"{change['change']}  {change['what']}")
             axes.annotate(str(change["change"]), points[0], textcoords="offset points", xytext=(0, 7), ha="center")
         axes.set_yticks([-n for n in range(len(stages))], list(stages))
-        axes.set_xticks(range(len(times)), [f"{t:%H:%M:%S}" for t in times], rotation=90)
+        axes.set_xticks(range(len(times)), [f"{t:%H:%M:%S}" for t in times], rotation=90, fontsize=8)
         axes.set_ylim(0.6 - len(stages), 0.6)
         axes.set_title(f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))

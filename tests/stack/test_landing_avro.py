@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import avro_help
 import pytest
-from avro_help import framed, record
+from avro_help import framed, number, record
 from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import avro, check, connect, hudi, landing, params, process, registry, sources, stack, topics
@@ -149,11 +149,11 @@ V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="
 
 
 def v1(id, lsn, part="p"):
-    return avro_help.number(id) + avro_help.text(part) + avro_help.number(lsn)
+    return number(id) + avro_help.text(part) + number(lsn)
 
 
 def v2(id, lsn, extra):
-    return avro_help.number(id) + avro_help.number(1) + avro_help.text(extra) + avro_help.text("p") + avro_help.number(lsn)
+    return number(id) + number(1) + avro_help.text(extra) + avro_help.text("p") + number(lsn)
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """A thousand random changes through the real connector: at five labels in the past, everybody's rows are the source's.
 
-Everybody: the Copy-on-Write table and the Merge-on-Read table's real-time view as Spark reads them, and both as
-hudi-rs does, which shares no code with Spark or Hudi's Java. The Merge-on-Read table has soft deletes, as the museum's
-have; one with hard deletes is read by Spark, and by hudi-rs once it is compacted (see hudi.read_independent).
+Everybody: the Copy-on-Write table and the Merge-on-Read table's real-time view as Spark reads them, and both as hudi-rs
+does, which shares no code with Spark or Hudi's Java. The Merge-on-Read table has soft deletes, as those of the museum;
+one with hard deletes is read by Spark, and by hudi-rs once it is compacted (see hudi.read_independent).
 """
 import datetime as dt
 from decimal import Decimal

@@ -50,7 +50,8 @@ def test_a_record_of_every_kind():
     ({"type": "enum", "name": "e", "symbols": ["x", "y"]}, b"\2", "y"),
     ({"type": "long", "logicalType": "timestamp-micros"}, number(-1),
      dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.timezone.utc)),
-    ({"type": "long", "logicalType": "timestamp-millis"}, number(1500), dt.datetime(1970, 1, 1, 0, 0, 1, 500000, dt.timezone.utc)),
+    ({"type": "long", "logicalType": "timestamp-millis"}, number(1500),
+     dt.datetime(1970, 1, 1, 0, 0, 1, 500000, dt.timezone.utc)),
     ({"type": "string"}, b"\2x", "x"),
 ])
 def test_values(avsc, data, value):

@@ -155,3 +155,11 @@ def test_up_reports_the_service_that_failed(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         cli.main(["up", "kafka"])
     assert "kafka did not start" in capsys.readouterr().err
+
+
+def test_trace_follows_the_row_that_is_named(monkeypatch):
+    seen = []
+    monkeypatch.setattr(params, "load", lambda name: name)
+    module(monkeypatch, "trace", row=lambda *a: a, show=seen.append)
+    assert call("trace", "artists", "299").exit_code == 0 and seen == [("local", "artists", "299")]
+    assert call("trace", "artists").exit_code == 2
