@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, List
 
 from psycopg import sql
 
-from . import connect, files, hudi, load_moma, sources, topics
+from . import connect, files, hudi, landing, load_moma, sources, topics
 from .museum_flow import (
     BAKKER,
     COMPACT_NOW,
@@ -120,6 +120,7 @@ def _drop_connectors(world: World) -> None:
         connect.delete(world, name)
         sources.drop_slot(world, its["slot.name"], database=DATABASE)
     topics.delete(world, *topics_left(world))
+    landing.drop(world, connect.config(world, SINK))
 
 
 def tables_left(world: World) -> List[hudi.Table]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List
 import pandas
 from psycopg import sql
 
-from . import changes, connect, decode_avro, generate_moma, hudi, load_moma, query, sources, topics
+from . import changes, connect, decode_avro, generate_moma, hudi, landing, load_moma, query, sources, topics
 from .errors import LakeError, SourceError, nearest
 from .params import World
 
@@ -168,10 +168,13 @@ def views(spark: SparkSession, name: str, key: int, *columns: str) -> pandas.Dat
 # --- following the source --------------------------------------------------------------------------------------------
 
 def source(name: str, kind: str = "topic") -> changes.Source:
-    """Where the changes of `artists` or `artworks` are read: "topic", straight from Kafka."""
-    if kind != "topic":
-        raise LakeError(f"the museum's changes cannot be read from {kind!r}", expected=nearest(kind, ["topic"]))
-    return hudi.Topic(topic(name), format="avro")
+    """Where the changes of `artists` or `artworks` are read: "topic", straight from Kafka, or "landed", the Avro files
+    of the sink."""
+    ways = {"topic": hudi.Topic(topic(name), format="avro"),
+            "landed": hudi.Landed(f"topics/{topic(name)}", format="avro")}
+    if kind not in ways:
+        raise LakeError(f"the museum's changes cannot be read from {kind!r}", expected=nearest(kind, ways))
+    return ways[kind]
 
 
 def deploy(world: World) -> Dict[str, int]:
@@ -217,12 +220,14 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "to
     """Ingest what is new into these tables (all four where none is given), side by side.
 
     Args:
-        kind: where the changes are read (see `source`).
+        kind: where the changes are read (see `source`); what is new in the topics is landed first for "landed".
         label: put on the last commit of each, with the source's position.
     Returns: {table: counts}.
     """
     position = sources.wal_position(world, DATABASE)
     into = into or tuple(tables(world))
+    if kind == "landed":
+        landing.run(spark, world, connect.config(world, SINK))
 
     def one(into: hudi.Table) -> hudi.Ingested:
         name = next(n for n in TABLES if into.key == (KEY[n],))
