@@ -34,7 +34,8 @@ SCALE, CAPTURES, ROWS, CHANGED, COMMITS, ROUNDS, SEED = 100, 6, 200_000, 1_000, 
 # A table that is written every second and read now and then: a change is appended to a log, not merged into its file,
 # and looked for in the row's own partition only (its key holds the country, so no row is there twice).
 # Logs are merged into their files every 20 commits.
-FRESH = {"type": "mor", "index": "SIMPLE", "extra": {"hoodie.compact.inline.max.delta.commits": "20"}}
+FRESH = {"type": "mor", "index": "SIMPLE", "extra": {
+    "hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "20"}}
 FRESH_SHOWN = "Merge-on-Read by country, SIMPLE index, compaction every 20 commits"
 NOTEBOOK = """
 from workbench import bench, query
@@ -260,6 +261,7 @@ def main() -> None:
         stack.down()
         shutil.rmtree(state_dir(), ignore_errors=True)
     show(lines)
+    print("java_compiler: full (params/local.yaml has quick, for small data)")
     print(f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors")
 
 

@@ -26,9 +26,9 @@ ENVELOPE = "moma_source_envelope"  # shows the raw change event, before it is fl
 SINK = "moma_sink"
 LOADED = "after_load"  # the label of every table's first commit
 SCRATCH = "moma_scratch"  # notebook 55's, whose deletes are hard
-# Off: after five delta commits, Hudi's default, compaction would begin by itself, and here it is to be seen.
 COMPACT_NOW = {"hoodie.compact.inline.max.delta.commits": "1", "hoodie.parquet.compression.codec": "snappy",
                **hudi.NO_BLOOM_FILTER}
+# A Spark job compacts when it is told to; it is said all the same, for compaction is to be seen in the notebooks.
 NO_COMPACTION = {"hoodie.compact.inline": "false"}
 
 
