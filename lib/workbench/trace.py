@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from . import avro, connect, files, hudi, landing_write, registry, schemas, topics, trace_source
+from . import avro, connect, files, hudi, landing_write, registry, schemas, topics, trace_source, travel
 from .changes import reading_order
 from .errors import LakeError, nearest
 from .landing_sinks import AvroSink, Sink, parse
@@ -249,7 +249,8 @@ def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
             try:
                 found = hudi.read_independent(lake, optimized=kind == "read_optimized", where={table.key: key})
             except LakeError:  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
-                found = hudi.read(session(world), lake).where(f"`{table.key}` = {key:d}").toPandas()
+                read = travel.reader(session(world)).option("hoodie.datasource.query.type", kind)
+                found = read.load(lake.base).where(f"`{table.key}` = {key:d}").toPandas()
             found.insert(0, "view", view)
             parts.append(found)
     return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame({"view": []})

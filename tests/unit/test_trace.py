@@ -187,6 +187,41 @@ def test_the_file_of_a_version(world, lake):
     assert [history.merged_away(commits, n) for n in range(4)] == [False, True, False, False]
 
 
+def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, monkeypatch):
+    class Spark:
+        """Stands for a session and its reader; a read gives one row, holding the options it was asked with."""
+
+        def __init__(self):
+            self.options = {}
+
+        @property
+        def read(self):
+            return Spark()
+
+        def option(self, name, value):
+            self.options[name] = value
+            return self
+
+        def load(self, *_):
+            return self
+
+        format = where = load
+
+        def toPandas(self):  # noqa: N802 - Spark's name
+            assert self.options["hoodie.enable.data.skipping"] == "false"
+            return pandas.DataFrame({"kind": [self.options.get("hoodie.datasource.query.type", "snapshot")]})
+
+    def refuse(lake, *, optimized, where):
+        raise LakeError("a compaction is pending")
+
+    monkeypatch.setattr(hudi, "exists", lambda lake: True)
+    monkeypatch.setattr(hudi, "read_independent", refuse)
+    monkeypatch.setattr(trace, "session", lambda world: Spark())
+    table = trace.Traced("x", "public.x", "id", "t", None, (lake,))
+    found = trace.views(world, table, 1)
+    assert dict(zip(found["view"].str[-3:], found["kind"])) == {"_ro": "read_optimized", "_rt": "snapshot"}
+
+
 # --- files and the picture -------------------------------------------------------------------------------------------
 
 def test_the_landed_file_of_a_message(world, tmp_path):
