@@ -15,7 +15,7 @@ from . import decode, registry, schemas
 from .errors import LakeError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
     from .params import World
 
@@ -112,7 +112,7 @@ def rows(raw: DataFrame, known: Schemas, *, key: Sequence[str], ordering: str, p
             wrong.append((mine, F.lit(unknown(world).format(id))))
             continue
         try:
-            found = converted(F.col(f"{column}.row"), schemas.avro_to_spark(avsc), schema, name(avsc))
+            found = converted(F.col(f"{column}.row"), schemas.avro_to_spark(avsc), schema, schemas.full_name(avsc))
         except LakeError as e:
             wrong.append((mine, F.lit(f"schema {id} cannot be read: {e.what} ({e.where})")))
             continue
@@ -191,24 +191,3 @@ def _more_digits(have: T.DataType, want: T.DataType) -> bool:
     if not (isinstance(have, T.DecimalType) and isinstance(want, T.DecimalType)):
         return False
     return want.scale >= have.scale and want.precision - want.scale >= have.precision - have.scale
-
-
-def name(avsc: Any) -> str:
-    """The full name of a record schema."""
-    if not isinstance(avsc, dict):
-        return str(avsc)
-    return ".".join(p for p in (avsc.get("namespace"), avsc.get("name")) if p) or str(avsc.get("type"))
-
-
-def record(spark: SparkSession, body: bytes, avsc: Any, shown: str = "") -> Dict[str, Any]:
-    """Decode the Avro of one record into a dict. Raises LakeError when it is not exactly one of this schema."""
-    from pyspark.sql import functions as F
-
-    message = spark.createDataFrame([(body,)], "body binary").select(
-        _from_avro(F.col("body"), schemas.exact(avsc)).alias("m"))
-    found = message.where(_whole("m")).select("m.row").collect()
-    if not found:
-        raise LakeError(f"the bytes are not Avro of schema {shown}", where=body[:40].hex(" "), expected=name(avsc))
-    row = found[0]["row"]
-    return row.asDict(recursive=True) if hasattr(row, "asDict") else row
-

@@ -61,7 +61,7 @@ def rows(spark: SparkSession, found: Files, known: decode_avro.Schemas, *, key: 
     parts = []
     for text, addresses in sorted(found.whole.items()):
         avsc = known.batch[text]
-        name = decode_avro.name(avsc)
+        name = schemas.full_name(avsc)
         try:
             written = schemas.avro_to_spark(avsc)
         except LakeError as e:

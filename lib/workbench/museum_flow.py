@@ -62,12 +62,16 @@ def table(world: World, name: str, kind: str, /, **more: object) -> hudi.Table:
     A global index: a record whose partition value changes moves, instead of being there twice. S5 has GLOBAL_BLOOM,
     made for large tables; in small files it is all overhead.
     """
-    if name not in TABLES:
-        raise LakeError(f"the museum has no table {name!r}", expected=nearest(str(name), TABLES))
+    _known(name)
     fields = dict(name=f"moma_{name}_{kind}", base=f"{world.lake.tables}/moma/{name}_{kind}", database=f"moma_{kind}",
                   catalog=name, key=(KEY[name],), partition=(PARTITION[name],), ordering="__lsn", type=kind,
                   index="GLOBAL_SIMPLE", deletes="soft", extra=NO_COMPACTION if kind == "mor" else {})
     return hudi.table(world, **{**fields, **more})
+
+
+def _known(name: str) -> None:
+    if name not in TABLES:
+        raise LakeError(f"the museum has no table {name!r}", expected=nearest(str(name), TABLES))
 
 
 def tables(world: World, *names: str) -> List[hudi.Table]:
@@ -155,14 +159,27 @@ def at(changes: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
 
 def views(spark: SparkSession, name: str, key: int, *columns: str) -> pandas.DataFrame:
     """A record as each catalog table shows it: seen_in, columns, __op, file (base or log), then Hudi's file name and
-    commit time. A record that comes from a log bears the name of its file group, without `.parquet`."""
-    asked = ", ".join([*(f'"{c}"' for c in columns), "__op", "_hoodie_file_name", "_hoodie_commit_time"])
+    commit time. A record that comes from a log bears the name of its file group, without `.parquet`.
+
+    Raises: LakeError: there is no such table or column.
+    """
+    _known(name)
+    asked = ", ".join(map(_quoted, [*columns, "__op", "_hoodie_file_name", "_hoodie_commit_time"]))
+    shown = [("moma_cow", name), ("moma_mor", f"{name}_ro"), ("moma_mor", f"{name}_rt")]
     found = query.sql(spark, " UNION ALL ".join(
-        f"SELECT '{entry}' AS seen_in, {asked} FROM {entry} WHERE {KEY[name]} = {int(key)}"  # noqa: S608 - all ours
-        for entry in (f"moma_cow.{name}", f"moma_mor.{name}_ro", f"moma_mor.{name}_rt")))
+        f"SELECT '{database}.{entry}' AS seen_in, {asked} FROM {_quoted(database)}.{_quoted(entry)} "  # noqa: S608
+        f"WHERE {_quoted(KEY[name])} = :id"
+        for database, entry in shown), id=int(key))
     base = found["_hoodie_file_name"].str.endswith(".parquet")
     found.insert(found.columns.get_loc("__op") + 1, "file", base.map({True: "base", False: "log"}))
     return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
+
+
+def _quoted(name: str) -> str:
+    """A name as an identifier of Athena's dialect, whatever stands in it."""
+    from sqlglot import exp
+
+    return exp.to_identifier(name, quoted=True).sql(dialect="athena")
 
 
 # --- following the source --------------------------------------------------------------------------------------------

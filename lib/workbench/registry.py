@@ -14,13 +14,16 @@ Nothing in the bytes tells the first three apart, so the world says which one it
 """
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
 from urllib.parse import quote
+from uuid import UUID
 
 import requests
 
+from . import avro, schemas
 from .errors import LakeError, StackError, nearest
 from .params import World, host_port
 from .wait import wait_until
@@ -165,15 +168,12 @@ def peek(world: World, value: Union[bytes, str], headers: Optional[Sequence[Tupl
         headers: of the message, where it has any.
 
     Returns:
-        wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record (a dict; one row decoded by
-        Spark, so this starts it where it is not running).
+        wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record (a dict; dates, times and
+        decimals are Python's, times without a zone, in UTC, as Spark gives them).
 
     Raises:
         LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
     """
-    from . import decode_avro
-    from .spark import session
-
     raw = value.encode("utf-8") if isinstance(value, str) else bytes(value)
     found = framed(world, raw, headers)
     if found is None:
@@ -182,8 +182,25 @@ def peek(world: World, value: Union[bytes, str], headers: Optional[Sequence[Tupl
                         expected=f"00 and {wire.size} bytes of id ({world.file}: registry.wire is "
                                  f"{world.registry.wire})")
     avsc = schema(world, found.id, found.kind)
-    return {"wire": found.wire, "id_kind": found.kind, "schema_id": found.id, "schema_name": decode_avro.name(avsc),
-            "hex": raw.hex(" "), "record": decode_avro.record(session(world), found.body, avsc, found.schema)}
+    name = schemas.full_name(avsc)
+    try:
+        record = _as_spark_gives(avro.reader(schemas.exact(avsc))(found.body))
+    except ValueError as e:
+        raise LakeError(f"the bytes are not Avro of schema {found.schema}: {e}", where=found.body[:40].hex(" "),
+                        expected=name) from e
+    return {"wire": found.wire, "id_kind": found.kind, "schema_id": found.id, "schema_name": name, "hex": raw.hex(" "),
+            "record": record}
+
+
+def _as_spark_gives(value: Any) -> Any:
+    """A decoded value with the kinds that a row of Spark has: times without a zone (in UTC), a uuid as text."""
+    if isinstance(value, dict):
+        return {k: _as_spark_gives(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_as_spark_gives(v) for v in value]
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+    return str(value) if isinstance(value, UUID) else value
 
 
 def _pages(world: World, path: str, what: str) -> list:

@@ -165,6 +165,13 @@ def exact(avro: Any) -> Any:
     return out
 
 
+def full_name(avsc: Any) -> str:
+    """Return the full name of an Avro record schema; of another, its type."""
+    if not isinstance(avsc, dict):
+        return str(avsc)
+    return ".".join(p for p in (avsc.get("namespace"), avsc.get("name")) if p) or str(avsc.get("type"))
+
+
 def avro_to_spark(avsc: Dict[str, Any]) -> Any:
     """Return the Spark StructType of an Avro record schema.
 

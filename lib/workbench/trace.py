@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from . import avro, connect, files, hudi, landing_write, registry, schemas, sources, topics
+from . import avro, connect, files, hudi, landing_write, registry, schemas, topics, trace_source, travel
 from .changes import reading_order
-from .errors import LakeError, SourceError, nearest
+from .errors import LakeError, nearest
 from .landing_sinks import AvroSink, Sink, parse
 from .spark import session
 from .trace_lake import History, Place
@@ -44,12 +44,14 @@ class Traced:
 
 @dataclass(frozen=True)
 class Biography:
-    """What `row` found: `changes`, one line per change, and `views`, the row as each view shows it now."""
+    """What `row` found: `changes`, one line per change, `views`, the row as each view shows it now, and `notes` on what
+    could not be known."""
 
     table: Traced
     key: int
     changes: pandas.DataFrame
     views: pandas.DataFrame
+    notes: Tuple[str, ...] = ()
 
 
 def traceable(world: World) -> Dict[str, Traced]:
@@ -74,12 +76,13 @@ def row(world: World, table: Any, key: Any) -> Biography:
 
     Returns:
         changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn, transaction (what the event
-            says, else the row's own xmin, which PostgreSQL has of the last one only), partition, offset, in_topic_at,
-            schema (its id; "inline" of JSON), version, landed (file below the landing); then for each lake table
-            <kind>_commit, <kind>_file_group, <kind>_file; then for each view whether it shows this change: now, was
-            (time travel finds it), not yet (before compaction), never (a later change came with the same commit).
+            says, else the row's own xmin: of the last one only, where the row is as that says), partition, offset,
+            in_topic_at, schema (its id; "inline" of JSON), version, landed (file below the landing); then for each lake
+            table <kind>_commit, <kind>_file_group, <kind>_file; then for each view whether it shows this change: now,
+            was (time travel finds it), not yet (before compaction), never (a later change came with the same commit).
         views: for each view the rows it has of this key now, read by hudi-rs (by Spark while a compaction is pending).
             A read-optimised view has two where a record moved and was not compacted yet.
+        notes: why the last change has no transaction, where it has none.
 
     Raises:
         LakeError: there is no such table, or no message of such a key. WorkbenchError: no topic. StackError: a service
@@ -99,13 +102,16 @@ def row(world: World, table: Any, key: Any) -> Biography:
         events = _events(world, table, key)
     records = [e.pop("record") for e in events]
     needles = [e.pop("needle") for e in events]
-    _transactions(world, table, key, events, records)
+    notes = []
+    if events[-1]["transaction"] is None and records[-1].get("__op") != "d":
+        events[-1]["transaction"], note = trace_source.transaction(world, table, key, records[-1])
+        notes += [note] if note else []
     for event, record, needle in zip(events, records, needles):
         event["landed"] = _landed(world, table, event, record, needle)
     seen = shown.result()
     for lake in table.tables:
         _through(world, table, lake, key, events, records, seen)
-    return Biography(table, key, pandas.DataFrame(events), seen)
+    return Biography(table, key, pandas.DataFrame(events), seen, tuple(notes))
 
 
 def _whole(table: Traced, key: Any) -> int:
@@ -212,23 +218,6 @@ def _time(millis: Optional[int]) -> Optional[dt.datetime]:
     return None if millis is None else dt.datetime.fromtimestamp(millis / 1000, dt.timezone.utc)
 
 
-def _transactions(world: World, table: Traced, key: int, events: List[Dict[str, Any]],
-                  records: List[Dict[str, Any]]) -> None:
-    """Fill in the transaction of the last change: the row itself says which one wrote it."""
-    from psycopg import sql
-
-    if events[-1]["transaction"] is not None or records[-1].get("__op") == "d":
-        return
-    query = sql.SQL("SELECT xmin::text::bigint AS xmin FROM {} WHERE {} = %s").format(
-        sources.identifier(table.source), sql.Identifier(table.key))
-    try:
-        found = sources.frame(world, query, [key], table.database)
-    except SourceError:  # the source may be gone, the lake remembers all the same
-        return
-    if len(found):
-        events[-1]["transaction"] = int(found["xmin"][0])
-
-
 # --- files and lake --------------------------------------------------------------------------------------------------
 
 def _landed(world: World, table: Traced, event: Dict[str, Any], record: Dict[str, Any], needle: bytes) -> str:
@@ -260,7 +249,8 @@ def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
             try:
                 found = hudi.read_independent(lake, optimized=kind == "read_optimized", where={table.key: key})
             except LakeError:  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
-                found = hudi.read(session(world), lake).where(f"`{table.key}` = {key:d}").toPandas()
+                read = travel.reader(session(world)).option("hoodie.datasource.query.type", kind)
+                found = read.load(lake.base).where(f"`{table.key}` = {key:d}").toPandas()
             found.insert(0, "view", view)
             parts.append(found)
     return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame({"view": []})
@@ -333,6 +323,8 @@ def show(life: Biography) -> None:
         across = life.views[fields].astype(object).T
         across.insert(0, "field", fields)
         _print(console, across, {"field": "shown now", **dict(enumerate(life.views["view"]))})
+    for note in life.notes:
+        console.print(note, markup=False, highlight=False)
 
 
 def _print(console: Any, frame: pandas.DataFrame, columns: Dict[str, str]) -> None:

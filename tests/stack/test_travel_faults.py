@@ -1,5 +1,6 @@
 """What can go wrong with a table that remembers: the past stays as it was, nothing is lost or there twice."""
 import os
+import re
 from types import SimpleNamespace
 
 import avro_help
@@ -8,7 +9,7 @@ from avro_help import framed, number, record
 from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
 from workbench import hudi, params, registry, sources, topics
 from workbench.errors import LakeError
-from workbench.spark import session
+from workbench.spark import is_gone, session
 from workbench.wait import wait_until
 
 KINDS = ["cow", "mor"]
@@ -268,8 +269,12 @@ def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark):
         except Exception as e:  # noqa: BLE001 - Spark's; what counts is the table
             refused.append(str(e))
     wait_until(lambda: stream.counts().messages == 4 * count or not stream.active, "the ingest", timeout=120)
+    ended = stream.failure()
     if stream.active:
         stream.stop()
+    for why in refused:  # by Hudi, which names itself or the instant in its way; else it was something else that failed
+        assert re.search("hudi|hoodie|instant", why, re.I) and not is_gone(why), why
+    assert not (refused and ended), f"both writers were refused: the compaction {refused}, the ingest {ended}"
     it.go("after", change(count, 1, "new"))
     compact(session(world), it.table, "schedule", "run")
     now = it.now()

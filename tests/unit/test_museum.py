@@ -6,7 +6,9 @@ import csv
 
 import pandas as pd
 import pytest
-from workbench import generate_moma, museum, museum_flow, params
+import sqlglot
+from sqlglot import exp
+from workbench import generate_moma, museum, museum_flow, params, query
 from workbench.errors import LakeError, SourceError
 
 REFERENCE = params.ROOT / "data" / "reference" / "S5"
@@ -47,6 +49,30 @@ def test_the_envelope_is_the_same_connector_without_the_transform(world):
 def test_a_source_that_is_not_there():
     with pytest.raises(LakeError, match="cannot be read from 'topics'"):
         museum.source("artists", "topics")
+
+
+def test_a_hostile_name_stays_a_name(monkeypatch):
+    """It is asked for as the one column that it names, and nothing of it becomes SQL."""
+    asked = []
+
+    def answer(spark, text, **values):
+        asked.append((sqlglot.parse_one(text, read="athena"), query.translate(text), values))
+        names = ["seen_in", hostile, "__op", "_hoodie_file_name", "_hoodie_commit_time"]
+        return pd.DataFrame([["x", 1, "u", "a.parquet", "1"]], columns=names)
+
+    monkeypatch.setattr(museum_flow.query, "sql", answer)
+    hostile = 'name" FROM "moma_cow"."artworks" UNION ALL SELECT "x`, 1 -- \'\\'
+    found = museum.views(None, "artists", 7, hostile)
+    assert list(found.columns) == ["seen_in", hostile, "__op", "file", "_hoodie_file_name", "_hoodie_commit_time"]
+    (tree, translated, values), = asked
+    own = {"__op", "_hoodie_file_name", "_hoodie_commit_time", "artist_id"}
+    for read in (tree, sqlglot.parse_one(translated, read="spark")):
+        assert {c.name for c in read.find_all(exp.Column)} == {hostile, *own}
+        assert sorted((t.db, t.name) for t in read.find_all(exp.Table)) == [
+            ("moma_cow", "artists"), ("moma_mor", "artists_ro"), ("moma_mor", "artists_rt")]
+    assert values == {"id": 7}
+    with pytest.raises(LakeError, match="no table 'artists; DROP'"):
+        museum.views(None, "artists; DROP", 7)
 
 
 def test_the_changes_lead_to_the_published_table():

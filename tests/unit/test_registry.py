@@ -1,7 +1,12 @@
 """How a message names its schema, what the registry's answers become, and schemas made exact; no service is asked."""
 import dataclasses
+import datetime as dt
+import io
 import json
+import sys
+from decimal import Decimal
 
+import fastavro
 import pytest
 from pyspark.sql import types as T
 from workbench import decode_avro, hudi, params, registry, schemas
@@ -132,6 +137,40 @@ def test_artifacts_come_page_by_page(monkeypatch):
 def test_bytes_that_are_no_message_are_shown():
     with pytest.raises(LakeError, match="(?s)7b 22 61 22.*00 and 8 bytes of id.*apicurio_legacy8"):
         registry.peek(WORLD, '{"a"')
+
+
+SEEN = {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [
+    {"name": "id", "type": "int"}, {"name": "day", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}},
+    {"name": "times", "type": {"type": "array", "items": {
+        "type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}}},
+    {"name": "opens", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTime"}},
+    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}},
+    {"name": "who", "type": {"type": "string", "logicalType": "uuid"}},
+    {"name": "inner", "type": ["null", {
+        "type": "record", "name": "Inner", "fields": [{"name": "a", "type": "string"}]}]}]}
+WHO = "12345678-1234-1234-1234-123456789012"
+
+
+def test_a_message_is_taken_apart_without_spark(monkeypatch):
+    for name in ("workbench.spark", "workbench.decode_avro"):
+        monkeypatch.setitem(sys.modules, name, None)  # importing it is an error
+    monkeypatch.setattr(registry, "schema", lambda world, id, kind: SEEN)
+    now = dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schemas.exact(SEEN)), {
+        "id": 1, "day": dt.date(1959, 4, 15), "times": [now.replace(tzinfo=dt.timezone.utc)], "opens": 36_000_000_000,
+        "price": Decimal("-0.01"), "who": WHO, "inner": {"a": "b"}})
+    value = bytes(8) + b"\x07" + out.getvalue()
+    seen = registry.peek(WORLD, value)
+    assert seen == {
+        "wire": "apicurio_legacy8", "id_kind": "globalId", "schema_id": 7, "schema_name": "m.p.t.Value",
+        "hex": value.hex(" "), "record": {
+            "id": 1, "day": dt.date(1959, 4, 15), "times": [now], "opens": 36_000_000_000, "price": Decimal("-0.01"),
+            "who": WHO, "inner": {"a": "b"}}}
+    assert "2001-02-03 04:05:06.789012" in json.dumps(seen["record"], default=str)
+    for bad in (value[:-1], value + b"\0"):
+        with pytest.raises(LakeError, match="(?s)not Avro of schema globalId 7: .*02 93 3d .*m.p.t.Value"):
+            registry.peek(WORLD, bad)
 
 
 # --- exact schemas ---------------------------------------------------------------------------------------------------

@@ -1,14 +1,17 @@
 """One row's biography: what changed, what a view shows, which commit and file it was, and the picture."""
+import dataclasses
 import datetime as dt
 import json
+from contextlib import contextmanager
+from decimal import Decimal
 from types import SimpleNamespace
 
 import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
-from workbench import hudi, trace, trace_lake
-from workbench.errors import LakeError
+from workbench import hudi, sources, trace, trace_lake, trace_source
+from workbench.errors import LakeError, SourceError
 from workbench.landing_sinks import AvroSink, Sink
 
 T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
@@ -51,6 +54,73 @@ def test_unknown_tables_and_keys(monkeypatch):
         trace.row(None, "artist", 1)
     with pytest.raises(LakeError, match="(?s)'x' is no artist_id.*a whole number"):
         trace.row(None, "artists", "x")
+
+
+# --- the source ------------------------------------------------------------------------------------------------------
+
+DAY, NOON = dt.date(1959, 4, 15), dt.datetime(2001, 2, 3, 12, 0, 0, 5000)
+
+
+@pytest.mark.parametrize("said, has, equal", [
+    (1, 1, True), (1, 2, False), (None, None, True), (None, "", False), (0, None, False), ("None", None, False),
+    ("x", "x", True), ("x", "X", False), (Decimal("1.50"), Decimal("1.5"), True), (True, True, True),
+    (DAY, DAY, True), (-3914, DAY, True), (-3913, DAY, False), (10**12, DAY, False),
+    (NOON.replace(tzinfo=UTC), NOON, True), (NOON.replace(microsecond=6000, tzinfo=UTC), NOON, False),
+    (981201600005, NOON, True), (981201600005000, NOON, True), (981201600006, NOON, False), ("noon", NOON, False),
+    ("2001-02-03T12:00:00.005Z", NOON.replace(tzinfo=dt.timezone.utc), True), (DAY, NOON, False),
+    ("2001-02-03T13:00:00.005Z", NOON.replace(tzinfo=dt.timezone.utc), False),
+    ("2001-02-03T12:00:00.005Z", NOON.replace(hour=14, tzinfo=dt.timezone(dt.timedelta(hours=2))), True),
+    (36_000_000_000, dt.time(10), True), (36_000_000, dt.time(10), True), (36_000_001, dt.time(10), False),
+    ('{"a": [1]}', {"a": [1]}, True), ('{"a": [2]}', {"a": [1]}, False), ("{", {}, False),
+])
+def test_a_value_of_a_change_beside_that_of_the_source(said, has, equal):
+    assert trace_source.same(said, has) is equal
+
+
+@pytest.fixture
+def answer(monkeypatch):
+    """Stands for the source: one row of artist 299, or an error; a trace of that artist with no lake."""
+    record = {"artist_id": 299, "birth_year": 1905, "born": DAY, "left_out": "x", "__lsn": 7, "__op": "u"}
+    event = {"transaction": None, "partition": 0, "offset": 1, "record": record, "needle": b""}
+    monkeypatch.setattr(trace, "_events", lambda *_: [{**event, "record": dict(record)}])
+    monkeypatch.setattr(trace, "_landed", lambda *_: "")
+    table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
+
+    def trace_with(row, raises=None):
+        @contextmanager
+        def session(world, database):
+            if raises:
+                raise raises
+            cursor = SimpleNamespace(description=[SimpleNamespace(name=n) for n in row or ()],
+                                     fetchone=lambda: row and tuple(row.values()))
+            yield SimpleNamespace(execute=lambda query, values: cursor)
+
+        monkeypatch.setattr(sources, "session", session)
+        life = trace.row(None, table, 299)
+        return life.changes["transaction"].iloc[0], life.notes
+
+    return trace_with
+
+
+ROW = {"xmin": 700, "artist_id": 299, "birth_year": 1905, "born": DAY, "added": 1, "__lsn": 0}
+
+
+def test_the_transaction_of_a_row_that_is_as_the_change_says(answer):
+    assert answer(ROW) == (700, ())
+
+
+def test_the_transaction_of_another_state_of_the_row_is_not_taken(answer):
+    found, notes = answer({**ROW, "birth_year": 1906, "born": None})
+    assert found is None
+    assert notes == ("the row in the source is not as the last change says (birth_year, born), "
+                     "so no transaction is known",)
+    assert answer(None) == (None, ("the source has no such row any more, so no transaction is known",))
+
+
+def test_a_source_that_is_not_reached_is_noted(answer):
+    found, notes = answer(ROW, SourceError("cannot connect to PostgreSQL", where="admin@host:1/moma"))
+    assert (found, notes) == (None, ("the source was not reached: cannot connect to PostgreSQL (admin@host:1/moma), "
+                                     "so no transaction is known",))
 
 
 # --- the lake --------------------------------------------------------------------------------------------------------
@@ -117,6 +187,41 @@ def test_the_file_of_a_version(world, lake):
     assert [history.merged_away(commits, n) for n in range(4)] == [False, True, False, False]
 
 
+def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, monkeypatch):
+    class Spark:
+        """Stands for a session and its reader; a read gives one row, holding the options it was asked with."""
+
+        def __init__(self):
+            self.options = {}
+
+        @property
+        def read(self):
+            return Spark()
+
+        def option(self, name, value):
+            self.options[name] = value
+            return self
+
+        def load(self, *_):
+            return self
+
+        format = where = load
+
+        def toPandas(self):  # noqa: N802 - Spark's name
+            assert self.options["hoodie.enable.data.skipping"] == "false"
+            return pandas.DataFrame({"kind": [self.options.get("hoodie.datasource.query.type", "snapshot")]})
+
+    def refuse(lake, *, optimized, where):
+        raise LakeError("a compaction is pending")
+
+    monkeypatch.setattr(hudi, "exists", lambda lake: True)
+    monkeypatch.setattr(hudi, "read_independent", refuse)
+    monkeypatch.setattr(trace, "session", lambda world: Spark())
+    table = trace.Traced("x", "public.x", "id", "t", None, (lake,))
+    found = trace.views(world, table, 1)
+    assert dict(zip(found["view"].str[-3:], found["kind"])) == {"_ro": "read_optimized", "_rt": "snapshot"}
+
+
 # --- files and the picture -------------------------------------------------------------------------------------------
 
 def test_the_landed_file_of_a_message(world, tmp_path):
@@ -157,6 +262,10 @@ def test_it_is_printed_line_by_line(capsys, monkeypatch):
                  "datalake.t_ro"):
         assert text in out
     assert "700.0" not in out and "NaN" not in out
+    note = "the source was not reached: [b]x[/b]"
+    assert "reached" not in out
+    trace.show(dataclasses.replace(life(), notes=(note,)))
+    assert capsys.readouterr().out.rstrip().endswith(note)
 
 
 def test_the_picture_has_a_line_for_each_change():
