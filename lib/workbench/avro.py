@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, Sequence
 
 MAGIC = b"Obj\x01"
+DIGITS = 131_072 + 16_383  # the most that PostgreSQL's numeric has, before and after the point
 Reader = Callable[[bytes], Any]
 
 
@@ -28,7 +29,7 @@ def reader(avsc: Any, *, plain: bool = False) -> Reader:
     import fastavro
 
     try:
-        parsed = fastavro.parse_schema(_without_logical_types(avsc) if plain else avsc)
+        parsed = fastavro.parse_schema(_without_logical_types(avsc) if plain else _all_digits(avsc))
     except Exception as e:  # noqa: BLE001 - it has errors of many classes
         raise ValueError(f"not an Avro schema: {type(e).__name__}: {e}") from None
 
@@ -43,6 +44,18 @@ def reader(avsc: Any, *, plain: bool = False) -> Reader:
         return value
 
     return read
+
+
+def _all_digits(avsc: Any) -> Any:
+    """A schema whose decimals may have any number of digits: one of more than it says would be rounded by fastavro."""
+    if isinstance(avsc, list):
+        return [_all_digits(each) for each in avsc]
+    if not isinstance(avsc, dict):
+        return avsc
+    found = {k: _all_digits(v) if k in ("type", "items", "values", "fields") else v for k, v in avsc.items()}
+    if found.get("logicalType") == "decimal" and found.get("type") == "bytes" and "precision" in found:
+        found["precision"] = max(found["precision"], DIGITS)
+    return found
 
 
 def _without_logical_types(avsc: Any) -> Any:

@@ -44,6 +44,15 @@ def test_a_record_of_every_kind():
     assert read(row(8, b"\x02" + row(7))) == {**plain, "id": 8, "next": plain}
 
 
+def test_a_decimal_of_more_digits_than_its_schema_says_is_not_rounded():
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+    wide = {"type": "record", "name": "r", "fields": [
+        {"name": "n", "type": ["null", {"type": "array", "items": kind}]}]}
+    data = b"\2\2" + number(17) + (10**39 - 1).to_bytes(17, "big") + b"\0"
+    assert avro.reader(wide)(data) == {"n": [Decimal("9" * 37 + ".99")]}
+    assert kind["precision"] == 38
+
+
 @pytest.mark.parametrize("avsc, data, value", [
     ("long", number(-2**63), -2**63), ("long", number(2**63 - 1), 2**63 - 1), ("boolean", b"\1", True),
     ("float", b"\0\0\xc0\x3f", 1.5), ({"type": "fixed", "name": "f", "size": 2}, b"ab", b"ab"),
