@@ -44,7 +44,7 @@ test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make dril
 	@$(BIN)/workbench install
 	@$(BIN)/python -m pytest -q tests/unit tests/stack tests/notebooks $(ARGS)
 
-drill: $(STAMP) ## the longest tests: on a cluster, on the original dump, notebook 14 alone, Spark killed while it writes
+drill: $(STAMP) ## the longest tests: on a cluster, on the original dump, notebooks alone, Spark killed while it writes
 	@$(BIN)/workbench install
 	@$(BIN)/python -m pytest -q tests/stack tests/notebooks -m drill $(ARGS)
 

@@ -72,8 +72,9 @@ def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
         assert result.status == "passed", failures(result)
 
 
-@pytest.mark.parametrize("name", ["57_incremental", *(pytest.param(n, marks=pytest.mark.drill) for n in (
-    "54_updates_and_compaction", "55_deletes_and_moves", "56_time_travel"))])
+@pytest.mark.drill
+@pytest.mark.parametrize("name", [
+    "54_updates_and_compaction", "55_deletes_and_moves", "56_time_travel", "57_incremental"])
 def test_a_notebook_of_the_museum_runs_alone_on_an_empty_stack_and_again(world, name):
     museum.clear(world, "51_source_database")
     for _ in range(2):  # what it changed is set back by itself
