@@ -194,8 +194,13 @@ def _stranger(name: str, port: int) -> Optional[str]:
 def _sweep(name: str) -> bool:
     """End what is left of a service whose leader is gone, and return whether there was anything: the backends of a
     PostgreSQL killed with -9, Spark's Java, and a service whose starter was killed before it could note the pid."""
+    seen: Set[psutil.Process] = set()
+
     def ended() -> bool:
-        rest = _rest_of(name)  # looked up each time: one of them may have started another before it ended
+        seen.update(_rest_of(name))  # looked up each time: one of them may have started another before it ended
+        # One that is ending loses its environment, our mark with it, before it lets go of its ports: it is waited for
+        # as the process that was seen, until it is gone or a zombie, which holds nothing any more.
+        rest = [p for p in seen if _alive(p)]
         for p in rest:
             _quietly(p.kill)
         return not rest
@@ -204,6 +209,13 @@ def _sweep(name: str) -> bool:
         return False
     wait_until(ended, f"the rest of {name} to end", timeout=30, every=0.1, error=StackError)
     return True
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _rest_of(name: str) -> List[psutil.Process]:
