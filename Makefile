@@ -42,7 +42,7 @@ doctor: $(STAMP) ## check this machine, every problem with its fix
 
 test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install
-	@$(BIN)/python -m pytest -q tests/unit tests/stack tests/notebooks $(ARGS)
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder tests/notebooks tests/stack tests/unit $(ARGS)
 
 drill: $(STAMP) ## the longest tests: on a cluster, on the original dump, notebooks alone, Spark killed while it writes
 	@$(BIN)/workbench install

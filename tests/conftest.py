@@ -1,14 +1,25 @@
 """All tests run in an instance of their own, beside whatever a person has running in this checkout.
 
 Its services start when the first test asks for them, once, and are gone afterwards, also when pytest is killed.
+With `-n` each process (`gw0`, `gw1`, …) has an instance and ports of its own.
 """
 import os
 import shutil
 
+import psutil
 import pytest
 
-os.environ["WORKBENCH_INSTANCE"] = "test"
-os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_TEST_PORT_BASE", "21800")
+GIB = 2**30
+FIRST_PORT, PORTS = int(os.environ.get("WORKBENCH_TEST_PORT_BASE", "21800")), 200  # of one process and its side stacks
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")  # empty in a run without -n, and in the one that hands out the tests
+
+os.environ["WORKBENCH_INSTANCE"] = f"test{WORKER and '-'}{WORKER}"
+os.environ["WORKBENCH_PORT_BASE"] = str(FIRST_PORT + PORTS * int(WORKER[2:] or 0))
+
+
+def pytest_xdist_auto_num_workers(config):
+    """`-n auto`: as many stacks side by side as processors and memory (6 GiB each, and room for the rest) carry."""
+    return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().total // (8 * GIB)))
 
 
 @pytest.fixture(scope="session")

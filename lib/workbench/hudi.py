@@ -43,8 +43,8 @@ SMALL_WRITES = {
 NO_BLOOM_FILTER = {"hoodie.parquet.bloom.filter.enabled": "false", "hoodie.index.bloom.num_entries": "1",
                    "hoodie.bloom.index.filter.type": "SIMPLE"}
 PARALLELISM = ("upsert.shuffle", "insert.shuffle", "bulkinsert.shuffle", "delete.shuffle", "simple.index",
-               "global.simple.index", "bloom.index", "finalize.write", "markers.delete", "file.listing", "cleaner",
-               "rollback", "archive.delete")
+               "global.simple.index", "global.index.reconcile", "bloom.index", "finalize.write", "markers.delete",
+               "file.listing", "rollback", "archive.delete")
 
 
 @dataclass(frozen=True)

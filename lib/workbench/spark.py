@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Union
 
 from . import artifacts
@@ -30,18 +31,23 @@ SESSION = {
     **{f"spark.sql.{kind}RebaseModeIn{way}": "CORRECTED" for way in ("Read", "Write")
        for kind in ("parquet.datetime", "parquet.int96", "avro.datetime")},
 }
+# The settings of HDFS, MapReduce and YARN, some 2,000, that nothing on one machine asks for: Hudi sends all of Hadoop's
+# settings along with every task, and reads those files anew for every Parquet file that it looks up keys in. Without
+# them an upsert into 30 partitions takes a quarter less time. These empty files stand before Hadoop's.
+NO_CLUSTER_SETTINGS = Path(__file__).parent / "hadoop"
 
 
 def server_conf(world: World) -> Dict[str, str]:
     """Return the configuration of the embedded Spark Connect server: everything on loopback, sized for a laptop."""
     jars = ",".join(map(str, artifacts.jars("spark")))
+    class_path = f"{NO_CLUSTER_SETTINGS}:{jars.replace(',', ':')}"
     table_version = str(artifacts.versions()["hudi_table_version"])
     java = " ".join(["-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", *COMPILERS[world.stack.java_compiler]])
     conf = {
         "spark.master": world.spark.master,
         "spark.app.name": "workbench",
         "spark.driver.memory": world.spark.driver_memory,
-        "spark.driver.extraClassPath": jars.replace(",", ":"),
+        "spark.driver.extraClassPath": class_path,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -72,7 +78,7 @@ def server_conf(world: World) -> Dict[str, str]:
         # where the workers are ours, executors get Hudi on their class path: through spark.jars another class loader
         # than Avro's loads it, and Avro makes no Hudi records of a log block ("GenericData$Record cannot be cast to …")
         ours = world.spark.workers > 0
-        conf |= {"spark.executor.extraClassPath": jars.replace(",", ":")} if ours else {"spark.jars": jars}
+        conf |= {"spark.executor.extraClassPath": class_path} if ours else {"spark.jars": jars}
         conf |= {
             "spark.executor.memory": world.spark.executor_memory, "spark.executor.cores": "1",
             "spark.executor.extraJavaOptions": java,
