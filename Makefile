@@ -42,11 +42,11 @@ doctor: $(STAMP) ## check this machine, every problem with its fix
 
 test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install
-	@$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder tests/notebooks tests/stack tests/unit $(ARGS)
+	@$(BIN)/workbench test --pytest "$(ARGS)"
 
 drill: $(STAMP) ## the longest tests: on a cluster, on the original dump, notebooks alone, Spark killed while it writes
 	@$(BIN)/workbench install
-	@$(BIN)/python -m pytest -q tests/stack tests/notebooks -m drill $(ARGS)
+	@$(BIN)/workbench test notebooks stack --pytest "-m drill $(ARGS)"
 
 bench: $(STAMP) ## speed, as ratios measured side by side
 	@$(BIN)/python -m workbench.bench $(ARGS)

@@ -19,7 +19,7 @@ from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from . import artifacts, bench_travel, connect, hudi, load, outbox, params, sources, stack, topics
+from . import artifacts, bench_setup, bench_travel, connect, hudi, load, outbox, params, sources, stack, topics
 from .bench_line import Line, say, seconds, write
 from .ingest import FIRST_LOAD, FIRST_LOAD_MERGED, PROGRESS
 from .params import ROOT, World, state_dir
@@ -218,7 +218,8 @@ def runner(*_: Any) -> List[Line]:
 
 
 MEASURES = {"through": through, "second": second, "freshness": freshness, "upsert": upsert,
-            "sizes": bench_travel.sizes, "runner": runner}
+            "sizes": bench_travel.sizes, "trace": bench_travel.traced, "runner": runner, "demo": bench_setup.demo}
+WITHOUT_STACK = {"runner", "demo"}
 
 
 def show(lines: List[Line]) -> None:
@@ -240,7 +241,8 @@ def show(lines: List[Line]) -> None:
 def main() -> None:
     """Run the measures and print them."""
     parser = argparse.ArgumentParser(prog="python -m workbench.bench", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=list(MEASURES))
+    parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=[m for m in MEASURES if m != "demo"],
+                        help="demo, which downloads everything, is measured only when it is named")
     chosen = parser.parse_args().only
     os.environ["WORKBENCH_INSTANCE"] = "bench"
     os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")
@@ -251,12 +253,14 @@ def main() -> None:
     stack.down_with(os.getpid(), remove=True)
     try:
         spark = None
-        if set(chosen) != {"runner"}:
-            stack.up(world)
+        if set(chosen) - WITHOUT_STACK:
+            lines.append(bench_setup.start(world))
             spark = session(world)
         for name in (n for n in MEASURES if n in chosen):
             say(name)
             lines += MEASURES[name](world, spark)
+        if spark is not None:
+            lines.append(bench_setup.memory(world))
     finally:
         stack.down()
         shutil.rmtree(state_dir(), ignore_errors=True)

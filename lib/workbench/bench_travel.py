@@ -1,12 +1,12 @@
-"""How long an upsert of 1,000 rows takes in tables of 10,000, 100,000 and 1,000,000 rows, Copy-on-Write and
-Merge-on-Read, with our options and with Hudi's defaults, in turns."""
+"""Time travel at size: an upsert of 1,000 rows into tables of 10,000, 100,000 and 1,000,000 rows, Copy-on-Write and
+Merge-on-Read, with our options and with Hudi's defaults, in turns; and one row traced in the whole museum."""
 from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
-from . import hudi
+from . import hudi, load_moma, museum, sources, stack, trace
 from .bench_line import Line, say, seconds, write
 from .ingest import FIRST_LOAD
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from .params import World
 
 SIZES, CHANGED, ROUNDS = (10_000, 100_000, 1_000_000), 1_000, 3
-# The SIMPLE index reads the keys of every file that may hold one, so it grows with the table. The BUCKET index computes
-# the file from the key and reads none; but a key is looked for in its own partition only, and the number of buckets of
-# a partition stays what it was at first.
-BUCKET = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
 PARTITIONS = 7  # no divisor of a power of ten: the rows of one upsert lie in all of them
 
 
@@ -51,7 +47,8 @@ def cases(world: World, size: int) -> List[Case]:
                      "hoodie.datasource.write.partitionpath.field": "part",
                      "hoodie.datasource.write.precombine.field": "v"}
         made += [Case(size, kind, "ours", ours, ours.options()), Case(size, kind, "defaults", usual, mandatory)]
-    bucket = replace(ours, name=f"{ours.name}_bucket", base=f"{ours.base}_bucket", extra=BUCKET)
+    # SIMPLE reads the keys of every file that may hold one, so it grows with the table; BUCKET reads none
+    bucket = replace(ours, name=f"{ours.name}_bucket", base=f"{ours.base}_bucket", index="BUCKET")
     return [*made, Case(size, "mor", "bucket", bucket, bucket.options())]
 
 
@@ -101,4 +98,26 @@ def sizes(world: World, spark: SparkSession) -> List[Line]:
         if kind == "mor":
             lines.append(Line(f"upsert into {SIZES[-1]:,} over {SIZES[0]:,}, {shown}", f"{large:.2f} s",
                               f"{small:.2f} s", large / small, "×", 3))
+    return lines
+
+
+def traced(world: World, spark: SparkSession) -> List[Line]:
+    """One row of each table followed from the source's log to the lake, in a museum of its full size."""
+    stack.need(world, "apicurio")
+    load_moma.load_moma(world, scale=1, confirm=lambda _: True, say=lambda _: None)
+    both = [f"public.{name}" for name in museum.TABLES]
+    sources.create_publication(world, museum.PUBLICATION, both, database=museum.DATABASE)
+    sources.grant_replication(world, both, database=museum.DATABASE)
+    loaded = museum.deploy(world)
+    museum.follow(spark, world)
+    lines = []
+    for name, key, changed in (("artists", museum.BAKKER, museum.LIFE["t1"][0]),
+                               ("artworks", museum.PICADOR, museum.UPDATES["u1"])):
+        museum.change(world, name, key, **changed)
+        museum.follow(spark, world, *museum.tables(world, name))
+        took = [seconds(lambda n=name, k=key: trace.row(world, n, k)) for _ in range(3)]
+        if len(trace.row(world, name, key).changes) != 2:
+            raise SystemExit(f"{name} {key} has not both its versions: the measurement would mean nothing")
+        lines.append(Line(f"trace of one of {loaded[museum.topic(name)]:,} {name}",
+                          f"{min(took):.1f} to {max(took):.1f} s", "", statistics.median(took), "s", 5))
     return lines

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from .errors import WorkbenchError, nearest
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo")
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
+TESTS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
 YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
 
 
@@ -189,14 +191,18 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
 
 
 @app.command()
-def test(kinds: Optional[List[str]] = typer.Argument(None, help="unit, stack, notebooks; all by default.")) -> None:
-    """Run the tests."""
-    known = sorted(p.name for p in (params.ROOT / "tests").iterdir() if p.is_dir() and not p.name.startswith("_"))
+def test(
+    kinds: Optional[List[str]] = typer.Argument(None, help="unit, stack, notebooks; all by default."),
+    options: str = typer.Option("", "--pytest", help='More options for pytest, such as "-k hudi --durations=20".'),
+) -> None:
+    """Run the tests, on as many stacks side by side as this machine carries (see tests/conftest.py)."""
     for kind in kinds or []:
-        if kind not in known:
-            raise typer.BadParameter(f"{kind!r}: {nearest(kind, known)}", param_hint="kinds")
-    folders = [f"tests/{kind}" for kind in kinds or []] or ["tests"]
-    raise typer.Exit(subprocess.call([sys.executable, "-m", "pytest", "-q", *folders], cwd=params.ROOT))
+        if kind not in TESTS:
+            raise typer.BadParameter(f"{kind!r}: {nearest(kind, TESTS)}", param_hint="kinds")
+    side_by_side = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
+    folders = [f"tests/{kind}" for kind in TESTS if kind in (kinds or TESTS)]
+    command = [sys.executable, "-m", "pytest", "-q", *side_by_side, *folders, *shlex.split(options)]
+    raise typer.Exit(subprocess.call(command, cwd=params.ROOT))
 
 
 @app.command()

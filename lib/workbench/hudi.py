@@ -27,7 +27,7 @@ __all__ = ["Table", "Topic", "Landed", "Ingested", "Stream", "table", "ingest", 
            "marks", "as_of", "between", "properties", "drop", "dead_letters", "read_independent"]
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 DELETES = ("hard", "soft")
-INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM")
+INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET")
 TABLE_VERSION = "6"
 
 # Small tables, small writes: no metadata table to keep, no timeline server to start, and tasks as many as cores
@@ -54,7 +54,11 @@ class Table:
     name: of the table. database, catalog: of its entry in the catalog, the table's name by default (see `entries`).
     base: address of its folder. key: record key fields. partition: partition fields.
     ordering: of two versions of a key the one with the greater value wins, whichever comes last, deletes too.
-    type: "cow" or "mor". index: how the file of a key is found. parallelism: tasks of a shuffle.
+    type: "cow" or "mor". parallelism: tasks of a shuffle.
+    index: how the file of a key is found. SIMPLE and BLOOM look into the files of the key's partition, GLOBAL_SIMPLE
+    and GLOBAL_BLOOM into all, so that a row may move to another partition. BUCKET reckons the file from the key and
+    reads none, which keeps an upsert into a large table quick; it knows the key's own partition only.
+    buckets: how many files a partition has then. It cannot be changed later.
     deletes: "hard" removes the row of a key; "soft" keeps it as the delete event has it (S5: the key, `__deleted`
     "true" and nulls, in Hudi's partition for null), so that it is still there to be read.
     extra: options that go before the ones made here.
@@ -75,6 +79,7 @@ class Table:
     catalog: str = ""
     type: str = "cow"
     index: str = "SIMPLE"
+    buckets: int = 2
     parallelism: int = 2
     deletes: str = "hard"
     extra: Mapping[str, str] = field(default_factory=dict)
@@ -112,6 +117,7 @@ class Table:
             # for those who write to the table with writeStream: the default, true, drops a batch that failed
             "hoodie.datasource.write.streaming.ignore.failed.batch": "false",
             **SMALL_WRITES,
+            **({"hoodie.bucket.index.num.buckets": str(self.buckets)} if self.index == "BUCKET" else {}),
             **({"hoodie.parquet.bloom.filter.enabled": "true"} if self.index.endswith("BLOOM") else NO_BLOOM_FILTER),
             **{f"hoodie.{name}.parallelism": str(self.parallelism) for name in PARALLELISM},
             **self.extra,

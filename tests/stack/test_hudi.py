@@ -30,9 +30,9 @@ def lake(world, spark):
         topics.delete(world, topic)
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_the_greater_ordering_value_wins_whenever_it_comes(lake, kind):
-    it = lake(type=kind)
+@pytest.mark.parametrize("kind, index", [("cow", "SIMPLE"), ("mor", "SIMPLE"), ("mor", "BUCKET")])
+def test_the_greater_ordering_value_wins_whenever_it_comes(lake, kind, index):
+    it = lake(type=kind, index=index)
     first = it.go(change(1, 10), change(2, 10), change(3, 10), change(1, 12, "late in the same batch"), change(1, 11))
     assert (first.messages, first.upserts, first.deletes) == (5, 5, 0)
     assert it.rows() == [(1, "p", "late in the same batch", 12), (2, "p", "x", 10), (3, "p", "x", 10)]

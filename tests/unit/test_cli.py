@@ -119,7 +119,7 @@ def test_load_northwind_asks_and_default_is_no(monkeypatch):
 def folders(tmp_path, monkeypatch):
     monkeypatch.setattr(params, "ROOT", tmp_path)
     monkeypatch.setattr(params, "VAR", tmp_path / "var")
-    for name in ("var/test/lake", "var/lib/kafka", "runs/one"):
+    for name in (f"var/{params.instance()}/lake", "var/lib/kafka", "runs/one"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
@@ -128,9 +128,10 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
     module(monkeypatch, "stack", running=lambda: ["kafka"])
     assert isinstance(call("clean", "--yes").exception, cli.WorkbenchError)
     module(monkeypatch, "stack", running=lambda: [])
-    assert call("clean", input="\n").exit_code == 1 and (folders / "var/test/lake").exists()
+    assert call("clean", input="\n").exit_code == 1 and (folders / "var" / params.instance() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
-    assert not (folders / "var/test").exists() and not (folders / "runs").exists() and (folders / "var/lib").exists()
+    assert not (folders / "var" / params.instance()).exists() and not (folders / "runs").exists()
+    assert (folders / "var/lib").exists()
     assert call("clean", "--yes", "--all").exit_code == 0 and not (folders / "var").exists()
     assert "nothing to remove" in call("clean").output
 

@@ -34,6 +34,8 @@ def test_options_can_be_overridden_and_say_what_matters():
     assert options["hoodie.datasource.write.streaming.ignore.failed.batch"] == "false"
     assert all(isinstance(v, str) for v in options.values())
     assert table(index="BLOOM").options()["hoodie.parquet.bloom.filter.enabled"] == "true"
+    assert table(index="BUCKET", buckets=5).options()["hoodie.bucket.index.num.buckets"] == "5"
+    assert "hoodie.bucket.index.num.buckets" not in table().options()
 
 
 def test_no_table_is_said_so(tmp_path):

@@ -92,7 +92,7 @@ def test_a_stranger_on_the_port_is_named_and_left_alone(make):
         taken.listen()
         with pytest.raises(StackError, match=f"web cannot start: port {web.port(WORLD)} is taken") as error:
             process.start(web, WORLD)
-        assert error.value.where.startswith(f"pid {os.getpid()}: ") and "pytest" in error.value.where
+        assert error.value.where.startswith(f"pid {os.getpid()}: ") and "python" in error.value.where
         assert "WORKBENCH_PORT_BASE" in error.value.next_step
         seen = process.status(web, WORLD)
         assert seen.state == "stranger" and f"pid {os.getpid()}" in seen.detail
