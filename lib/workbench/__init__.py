@@ -6,9 +6,9 @@ source database            generate, generate_moma (data), load, load_moma (load
 connector, topic           connect (config, apply, status; connect_rest), schemas, registry (Apicurio), topics
 files                      landing (topics → files; landing_sinks reads the connector's JSON, landing_write and
                            landing_avro run inside Spark), avro (its bytes and files, without Spark)
-Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (into them; changes,
-                           decode[_avro|_landed]),
-                           timeline (commits, instants by label), travel (a table's past)
+Hudi table                 spark (sessions; spark_server), hudi (tables; its parts catalog, procedures), ingest (into
+                           them; changes, decode[_avro|_landed]), timeline (commits, instants by label), travel (a
+                           table's past)
 query, check, picture      query (Athena's SQL), readcost (what one reads), check (claims against the source), show
                            (tables, charts), draw (a table's past), toc, trace (one row through everything; trace_source
                            and trace_lake are its parts in the source and in Hudi)
