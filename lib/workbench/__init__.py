@@ -5,7 +5,8 @@ the embedded stack  artifacts (pinned jars), doctor, process (one service), serv
 source database            generate, generate_moma (data), load, load_moma (load it), sources (publish, grant, query)
 connector, topic           connect (config, apply, status; connect_rest), schemas, registry (Apicurio), topics
 files                      landing (topics → files; landing_sinks reads the connector's JSON, landing_write and
-                           landing_avro run inside Spark), avro (its bytes and files, without Spark)
+                           landing_avro run inside Spark), batch (what landing and ingest share), avro (its bytes
+                           and files, without Spark)
 Hudi table                 spark (sessions; spark_server), hudi (tables; its parts catalog, procedures), ingest (into
                            them; changes, decode[_avro|_landed]), timeline (commits, instants by label), travel (a
                            table's past)

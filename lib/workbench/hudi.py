@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 
 from . import files
 from . import ingest as stream
+from .batch import read_dead_letters
 from .catalog import entries, identifier, register
 from .changes import Landed, Topic
 from .errors import LakeError, nearest
-from .ingest import DEAD_LETTER, Ingested, Stream, dead_letters_path
+from .ingest import Ingested, Stream, dead_letters_path
 from .procedures import call, compact, run_compaction, schedule_compaction
 from .timeline import commits, completed, mark, marks, pending_compactions
 from .travel import as_of, between, reader
@@ -228,10 +229,7 @@ def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
 def dead_letters(spark: SparkSession, world: World, table: Union[Table, str]) -> DataFrame:
     """The messages that could not be ingested: reason, topic, partition, offset, file, text (base64 where it is Avro).
     """
-    place = dead_letters_path(world, table if isinstance(table, str) else table.name)
-    if not files.entries(place):
-        return spark.createDataFrame([], DEAD_LETTER)
-    return spark.read.schema(DEAD_LETTER).option("recursiveFileLookup", "true").json(place)
+    return read_dead_letters(spark, dead_letters_path(world, table if isinstance(table, str) else table.name))
 
 
 def read_independent(table: Table, *, instant: str = "", optimized: bool = False,
