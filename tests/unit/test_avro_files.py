@@ -2,11 +2,14 @@
 import datetime as dt
 import io
 import json
+import subprocess
+import sys
 from decimal import Decimal
 
 import fastavro
 import pandas
 import pytest
+from pyspark import cloudpickle
 from workbench import avro, changes, decode_landed, landing_avro
 from workbench.errors import LakeError
 
@@ -121,7 +124,13 @@ TEXTS = {"1": json.dumps(ROW), "2": json.dumps(OTHER), "3": "not JSON", "4": '"v
 @pytest.fixture
 def land(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(landing_avro, "_ask", lambda url, number: asked.append(url) or TEXTS.get(number))
+
+    def answer(url):
+        asked.append(url)
+        text = TEXTS.get(url.rpartition("/")[2])
+        return (404, b"") if text is None else (200, text.encode())
+
+    monkeypatch.setattr(landing_avro, "fetch", answer)
 
     def go(*messages, most=2):
         frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "value", "schema",
@@ -172,10 +181,35 @@ def test_poison_goes_to_the_dead_letters(land):
     assert all(letters[n].startswith(f"schema globalId {n} cannot be read") for n in (3, 4))
 
 
-def test_a_registry_that_does_not_answer_ends_the_batch(tmp_path):
-    with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/"):
-        landing_avro._ask("http://127.0.0.1:1/ids/7", "7")
-    assert landing_avro._ask("http://127.0.0.1:1/ids/7", str(2**63)) is None, "no id of the registry"
+def test_a_registry_that_does_not_answer_ends_the_batch(monkeypatch):
+    urls = {"globalId": "http://127.0.0.1:1/ids/{}"}
+    with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/ids/7: "):
+        landing_avro._known("globalId 7", urls, "unknown {}")
+    assert landing_avro._known(f"globalId {2**63}", urls, "no {}") == (f"no globalId {2**63}", None), "no id of its"
+    monkeypatch.setattr(landing_avro, "fetch", lambda url: (500, b"oops"))
+    with pytest.raises(ConnectionError, match="the schema registry answers 500 to http://127.0.0.1:1/ids/7"):
+        landing_avro._known("globalId 7", urls, "unknown {}")
+
+
+WORKER = """
+import pickle, sys
+sys.modules["workbench"] = None  # a worker elsewhere does not have it
+task, frame = pickle.load(sys.stdin.buffer)
+(counts,) = task(iter([frame]))
+print(dict(counts.iloc[0]))
+"""
+
+
+def test_the_task_travels_without_this_package(tmp_path, answering):
+    served = answering({"/ids/1": (200, json.dumps(ROW))})
+    task = landing_avro.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {"globalId": served.url + "/ids/{}"},
+                             "not Avro", "schema {} is unknown")
+    frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], dtype=object)
+    done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
+    assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
+    assert served.asked == ["/ids/1", "/ids/9"]
+    (file,) = (tmp_path / "out").rglob("*.avro")
+    assert [r["id"] for r in avro.opened(file.read_bytes()).records()] == [0, 1]
 
 
 # --- the source ------------------------------------------------------------------------------------------------------
