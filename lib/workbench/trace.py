@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .params import World
 
 OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
+LINES, MARKS = ("-", "--", ":"), "os^D"  # three and four: together they are used up after 12 rounds of colours
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
 
 
@@ -355,19 +356,23 @@ def draw(life: Biography) -> Figure:
         stages[f"commit of {lake.name}"] = [_instant(i) for i in life.changes[f"{lake.type}_commit"]]
     times = sorted({t for row in stages.values() for t in row if t})
     at = {t: n for n, t in enumerate(times)}
+    colours = [*charts.PALETTE, charts.INK]
     with plt.rc_context(charts.style()):
-        figure, axes = plt.subplots(figsize=(11, 1.2 + 0.8 * len(stages)))
+        height = max(1.2 + 0.8 * len(stages), 0.8 + 0.24 * len(life.changes))  # the legend has a line for each change
+        figure, axes = plt.subplots(figsize=(11, height))
         for number, (_, change) in enumerate(life.changes.iterrows()):
             points = [(at[row[number]], -level) for level, row in enumerate(stages.values()) if row[number]]
-            colour = charts.PALETTE[number % len(charts.PALETTE)]
-            axes.plot(*zip(*points), marker="o", color=colour, label=f"{change['change']}  {change['what']}")
+            again, colour = divmod(number, len(colours))  # where the colours are used up: other lines and marks
+            axes.plot(*zip(*points), color=colours[colour], linestyle=LINES[again % len(LINES)],
+                      marker=MARKS[again % len(MARKS)], label=f"{change['change']}  {change['what']}")
             axes.annotate(str(change["change"]), points[0], textcoords="offset points", xytext=(0, 7), ha="center")
         axes.set_yticks([-n for n in range(len(stages))], list(stages))
         axes.set_xticks(range(len(times)), [f"{t:%H:%M:%S}" for t in times], rotation=90, fontsize=8)
         axes.set_ylim(0.6 - len(stages), 0.6)
-        axes.set_title(f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-        figure.tight_layout()
+        figure.suptitle(f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)", x=0.03,
+                        ha="left", fontsize=15, weight="bold")
+        figure.tight_layout(rect=(0, 0, 1, 1))
     plt.close(figure)
     return figure
 

@@ -273,3 +273,12 @@ def test_the_picture_has_a_line_for_each_change():
     (axes,) = figure.axes
     assert [len(line.get_xdata()) for line in axes.lines] == [3, 2], "the second change is not in the lake yet"
     assert [t.get_text() for t in axes.get_yticklabels()] == ["source", "topic m.artists", "commit of t"]
+
+
+def test_no_two_changes_of_the_picture_look_alike():
+    two = life()
+    changes = pandas.concat([two.changes[:1]] * 30, ignore_index=True).assign(change=range(1, 31))
+    figure = trace.draw(dataclasses.replace(two, changes=changes))
+    looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines]
+    assert len(set(looks)) == 30 and len({colour for colour, *_ in looks[:7]}) == 7
+    assert figure.get_suptitle().startswith("artists 7: ") and figure._suptitle.get_ha() == "left"
