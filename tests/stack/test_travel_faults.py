@@ -3,9 +3,10 @@ import os
 import re
 from types import SimpleNamespace
 
+import avro_bytes
 import avro_help
 import pytest
-from avro_help import framed, number, record
+from avro_bytes import framed, number, record
 from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
 from workbench import hudi, params, registry, sources, topics
 from workbench.errors import LakeError
@@ -130,7 +131,7 @@ def test_an_avro_record_without_a_key(world, spark):
     ids = avro_help.register(world, record("Value", id=["null", "int"], part="string", __lsn="int"), f"{topic}-value")
     try:
         for key, id in ((b"k", b"\0"), (None, b"\2" + number(7))):
-            topics.produce(world, topic, key, framed(ids.glob, id + avro_help.text("p") + number(1)))
+            topics.produce(world, topic, key, framed(ids.glob, id + avro_bytes.text("p") + number(1)))
         done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table)
         assert (done.upserts, done.dead_letters) == (1, 1), "a message needs no key, a record does"
         letter, = hudi.dead_letters(spark, world, table).collect()

@@ -1,14 +1,13 @@
 """Avro without Spark: records, container files, and the task that lands messages in them."""
 import datetime as dt
-import io
 import json
 import subprocess
 import sys
 from decimal import Decimal
 
-import fastavro
 import pandas
 import pytest
+from avro_bytes import number, text
 from pyspark import cloudpickle
 from workbench import avro, changes, decode_landed, landing_avro
 from workbench.errors import LakeError
@@ -20,16 +19,6 @@ ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
     {"name": "tags", "type": {"type": "array", "items": "string"}},
     {"name": "more", "type": {"type": "map", "values": "double"}},
     {"name": "next", "type": ["null", "Value"]}]}
-
-
-def number(n):
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, "long", n)
-    return out.getvalue()
-
-
-def text(t):
-    return number(len(t.encode())) + t.encode()
 
 
 def row(id, after=b"\0"):
