@@ -1,5 +1,5 @@
 """Avro messages into container files, inside a Spark task. It travels to the worker by value, with avro.py and
-registry.fetch.
+registry.fetch. The worker's Python needs fastavro, beside the pandas and pyarrow that mapInPandas needs.
 
 Each message is decoded by the schema it names, and written into a file of that schema. What is not exactly one record
 is a dead letter: a file with a malformed one in it could not be read from there on.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import platform
+import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .avro import container, reader
@@ -39,6 +41,7 @@ def task(target: str, dead: str, most: int, urls: Dict[str, str], not_avro: str,
     def land(batches: Iterator) -> Iterator:
         import pandas
 
+        _has_fastavro()
         system, root = _open(target)
         dead_system, dead_root = _open(dead)
         total = {"records": 0, "tombstones": 0, "dead_letters": 0, "objects": 0, "bytes": 0}
@@ -102,6 +105,17 @@ def task(target: str, dead: str, most: int, urls: Dict[str, str], not_avro: str,
         yield pandas.DataFrame([total])
 
     return land
+
+
+def _has_fastavro() -> None:
+    """Raise ModuleNotFoundError, on one line, where the worker's Python has no fastavro: the landing says that line."""
+    try:
+        import fastavro  # noqa: F401
+    except ImportError as e:
+        raise ModuleNotFoundError(
+            "the Python of a Spark executor has no fastavro, which landing Avro needs: install it on every machine "
+            "that runs executors, or send it along with spark.archives; "
+            f"seen in {sys.executable} on {platform.node()}: {e}") from None
 
 
 def _known(schema: str, urls: Dict[str, str], unknown: str) -> Tuple[str, Any]:

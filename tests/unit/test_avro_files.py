@@ -3,13 +3,14 @@ import datetime as dt
 import json
 import subprocess
 import sys
+import traceback
 from decimal import Decimal
 
 import pandas
 import pytest
 from avro_bytes import number, text
 from pyspark import cloudpickle
-from workbench import avro, changes, decode_landed, landing_avro
+from workbench import avro, batch, changes, decode_landed, landing_avro
 from workbench.errors import LakeError
 
 ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
@@ -199,6 +200,20 @@ def test_the_task_travels_without_this_package(tmp_path, answering):
     assert served.asked == ["/ids/1", "/ids/9"]
     (file,) = (tmp_path / "out").rglob("*.avro")
     assert [r["id"] for r in avro.opened(file.read_bytes()).records()] == [0, 1]
+
+
+def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
+    task = landing_avro.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {}, "", "")
+    with pytest.raises(ModuleNotFoundError) as e:
+        next(task(iter([])))
+    raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
+    seen = batch.cause("Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
+                       f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)")
+    assert seen == f"ModuleNotFoundError: {e.value}"[:400], "what a person is told"
+    assert "has no fastavro" in seen and "install it on every machine that runs executors" in seen
+    assert sys.executable in str(e.value)
+    assert not list(tmp_path.iterdir()), "nothing was written before"
 
 
 # --- the source ------------------------------------------------------------------------------------------------------
