@@ -10,9 +10,10 @@ files                      landing (topics → files; landing_sinks reads the co
 Hudi table                 spark (sessions; spark_server), hudi (tables; its parts catalog, procedures), ingest (into
                            them; changes, decode[_avro|_landed]), timeline (commits, instants by label), travel (a
                            table's past)
-query, check, picture      query (Athena's SQL), readcost (what one reads), check (claims against the source), show
-                           (tables, charts), draw (a table's past), toc, trace (one row through everything; trace_source
-                           and trace_lake are its parts in the source and in Hudi)
+query, check, picture      query (Athena's SQL), readcost (what one reads), check (claims against the source;
+                           check_values compares, check_line shows), show (tables, charts), draw (a table's past), toc,
+                           trace (one row through everything; trace_source and trace_lake are its parts in the source
+                           and in Hudi)
 running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed; bench_travel)
 walkthroughs               outbox, museum[_flow] (notebooks/10_outbox, 50_time_travel: what they make, so that each
                            runs alone)
