@@ -14,7 +14,8 @@ query, check, picture      query (Athena's SQL), readcost (what one reads), chec
                            check_values compares, check_line shows), show (tables, charts), draw (a table's past), toc,
                            trace (one row through everything; trace_source, trace_topic and trace_lake are its parts in
                            the source, the topic and Hudi, trace_show tells it)
-running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed; bench_travel)
+running                    run (headless, in order; execute, run_record), report, cli (`workbench`), bench (speed;
+                           bench_travel)
 walkthroughs               outbox, museum[_flow] (notebooks/10_outbox, 50_time_travel: what they make, so that each
                            runs alone)
 
