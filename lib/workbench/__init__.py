@@ -5,14 +5,17 @@ the embedded stack  artifacts (pinned jars), doctor, process (one service), serv
 source database            generate, generate_moma (data), load, load_moma (load it), sources (publish, grant, query)
 connector, topic           connect (config, apply, status; connect_rest), schemas, registry (Apicurio), topics
 files                      landing (topics → files; landing_sinks reads the connector's JSON, landing_write and
-                           landing_avro run inside Spark), avro (its bytes and files, without Spark)
-Hudi table                 spark (sessions; spark_server), hudi (tables), ingest (into them; changes,
-                           decode[_avro|_landed]),
-                           timeline (commits, instants by label), travel (a table's past)
-query, check, picture      query (Athena's SQL), readcost (what one reads), check (claims against the source), show
-                           (tables, charts), draw (a table's past), toc, trace (one row through everything; trace_source
-                           and trace_lake are its parts in the source and in Hudi)
-running                    run (headless, in order; execute), report, cli (`workbench`), bench (speed; bench_travel)
+                           landing_avro run inside Spark), batch (what landing and ingest share), avro (its bytes
+                           and files, without Spark)
+Hudi table                 spark (sessions; spark_server), hudi (tables; its parts catalog, procedures), ingest (into
+                           them; changes, decode[_avro|_landed]), timeline (commits, instants by label), travel (a
+                           table's past)
+query, check, picture      query (Athena's SQL), readcost (what one reads), check (claims against the source;
+                           check_values compares, check_line shows), show (tables, charts), draw (a table's past), toc,
+                           trace (one row through everything; trace_source, trace_topic and trace_lake are its parts in
+                           the source, the topic and Hudi, trace_show tells it)
+running                    run (headless, in order; execute, run_record), report, cli (`workbench`), bench (speed;
+                           bench_travel)
 walkthroughs               outbox, museum[_flow] (notebooks/10_outbox, 50_time_travel: what they make, so that each
                            runs alone)
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Tuple, U
 
 from . import decode_avro, decode_landed, files, registry
 from .errors import LakeError, nearest
+from .landing import landed_topic_id
 from .landing_write import payload_start
-from .topics import settings
+from .topics import settings, topic_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -327,25 +328,3 @@ def reading_order(path: str, mtime: Optional[int]) -> Tuple[Any, ...]:
     if found:
         return True, found[1], int(found[2]), int(found[3]), path
     return False, "", 0, mtime or 0, path
-
-
-def landed_topic_id(world: World, prefix: str) -> str:
-    """Address of the file in which the landing keeps the id of the topic that it lands below a prefix: beside its
-    checkpoint, for Spark's own progress knows a topic by its name only."""
-    return f"{world.lake.checkpoints}/landing/{prefix}.topic-id"
-
-
-def topic_id(world: World, name: str, admin: Any = None) -> str:
-    """Kafka's own id of a topic: another one after it was deleted and made anew. Raises LakeError.
-
-    admin: a client that is there already; one is made otherwise."""
-    from confluent_kafka import KafkaException, TopicCollection
-    from confluent_kafka.admin import AdminClient
-
-    admin = admin or AdminClient(settings(world))  # held until the answer is there
-    try:
-        asked = admin.describe_topics(TopicCollection([name]), request_timeout=10)
-        return str(asked[name].result(15).topic_id)
-    except KafkaException as e:
-        raise LakeError(f"the topic cannot be described: {e.args[0].str()}", where=f"{name} at {world.kafka.bootstrap}",
-                        next_step="topics.names(world) lists the topics; run `workbench status`") from e

@@ -1,4 +1,4 @@
-"""Hudi tables: what one is (`Table`), changes into it (`ingest`), its catalog entry, its timeline, its removal.
+"""Hudi tables: what one is (`Table`), changes into it (`ingest`), its catalog entries and services, its removal.
 
 Everything is written as table version 6, which Athena v3 reads; Hudi 1.x upgrades a table without a word when a writer
 forgets to say so, therefore the version is looked up after each ingest.
@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 
 from . import files
 from . import ingest as stream
+from .batch import read_dead_letters
+from .catalog import entries, identifier, register
 from .changes import Landed, Topic
 from .errors import LakeError, nearest
-from .ingest import DEAD_LETTER, Ingested, Stream, dead_letters_path
+from .ingest import Ingested, Stream, dead_letters_path
+from .procedures import call, compact, run_compaction, schedule_compaction
 from .timeline import commits, completed, mark, marks, pending_compactions
 from .travel import as_of, between, reader
 
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
 
     from .params import World
 
-__all__ = ["Table", "Topic", "Landed", "Ingested", "Stream", "table", "ingest", "read", "register", "commits", "mark",
-           "marks", "as_of", "between", "properties", "drop", "dead_letters", "read_independent"]
+__all__ = ["Table", "Topic", "Landed", "Ingested", "Stream", "table", "ingest", "read", "entries", "register",
+           "commits", "mark", "marks", "as_of", "between", "compact", "schedule_compaction", "run_compaction", "call",
+           "properties", "drop", "dead_letters", "read_independent"]
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 DELETES = ("hard", "soft")
 INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET")
@@ -195,31 +199,6 @@ def read(spark: SparkSession, table: Table) -> DataFrame:
     return reader(spark).load(table.base)
 
 
-def entries(table: Table) -> Dict[str, str]:
-    """The table's names in the catalog and what each shows: `snapshot`, and of a Merge-on-Read table two views.
-
-    `…_ro` is read-optimised (base files only: fast, and as old as the last compaction), `…_rt` real-time (base files
-    and logs). The names are those that Hudi's Hive sync gives."""
-    name = f"{table.database}.{table.catalog or table.name}"
-    return {f"{name}_ro": "read_optimized", f"{name}_rt": "snapshot"} if table.type == "mor" else {name: "snapshot"}
-
-
-def register(spark: SparkSession, table: Table) -> str:
-    """Make the table's catalog entries, and return the name of the one that shows it as it is; one of another place is
-    replaced."""
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_name(table.database)}")
-    for entry, kind in entries(table).items():
-        if spark.catalog.tableExists(entry):
-            place = [r[1] for r in spark.sql(f"DESCRIBE EXTENDED {_name(entry)}").collect() if r[0] == "Location"]
-            if not place or files.open_address(place[0])[1] != files.open_address(table.base)[1]:
-                spark.sql(f"DROP TABLE {_name(entry)}")
-        as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
-        options = as_ro if table.type == "mor" else ""
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {_name(entry)} USING hudi {options} LOCATION '{_quoted(table.base)}'")
-        spark.sql(f"REFRESH TABLE {_name(entry)}")
-    return next(entry for entry, kind in entries(table).items() if kind == "snapshot")
-
-
 def properties(table: Table) -> Dict[str, str]:
     """What `.hoodie/hoodie.properties` of the table says. Raises LakeError when there is no table."""
     text = files.read_text(f"{table.base}/.hoodie/hoodie.properties")
@@ -248,7 +227,7 @@ def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
     """Start clean: remove the catalog entry, the files, the checkpoints and the dead letters of the table."""
     if spark is not None:
         for entry in entries(table):
-            spark.sql(f"DROP TABLE IF EXISTS {_name(entry)}")
+            spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
     for place in (table.base, f"{world.lake.checkpoints}/{table.name}", dead_letters_path(world, table.name)):
         files.remove(place)
 
@@ -256,10 +235,7 @@ def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
 def dead_letters(spark: SparkSession, world: World, table: Union[Table, str]) -> DataFrame:
     """The messages that could not be ingested: reason, topic, partition, offset, file, text (base64 where it is Avro).
     """
-    place = dead_letters_path(world, table if isinstance(table, str) else table.name)
-    if not files.entries(place):
-        return spark.createDataFrame([], DEAD_LETTER)
-    return spark.read.schema(DEAD_LETTER).option("recursiveFileLookup", "true").json(place)
+    return read_dead_letters(spark, dead_letters_path(world, table if isinstance(table, str) else table.name))
 
 
 def read_independent(table: Table, *, instant: str = "", optimized: bool = False,
@@ -284,7 +260,7 @@ def read_independent(table: Table, *, instant: str = "", optimized: bool = False
     first = next(iter(pending_compactions(table)), None)
     if first and not optimized and any(first < c.instant <= (instant or c.instant) for c in completed(table)):
         raise LakeError(f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
-                        where=table.base, next_step="run the compaction: CALL run_compaction(op => 'run', table => …)")
+                        where=table.base, next_step="run the compaction: hudi.run_compaction(spark, table)")
     system, path = files.open_address(table.base)
     address = path if system.type_name == "local" else table.base.replace("s3a:", "s3:")
     options = HudiReadOptions()
@@ -303,11 +279,3 @@ def read_independent(table: Table, *, instant: str = "", optimized: bool = False
     for name, value in (where or {}).items():
         found = found.filter(pyarrow.compute.equal(found[name], value))
     return found.to_pandas()
-
-
-def _name(entry: str) -> str:
-    return ".".join("`" + part.replace("`", "``") + "`" for part in entry.split("."))
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

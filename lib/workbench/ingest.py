@@ -12,17 +12,16 @@ No Python runs inside Spark, so the same code serves Spark Connect, spark-submit
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import re
 import threading
 import time
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, Optional, Tuple
 
 from . import changes, decode, decode_avro, decode_landed, files
+from .batch import cause, counted
 from .errors import LakeError, WorkbenchError
 from .spark import is_gone
 from .timeline import completed
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 OUTCOMES = {decode.UPSERT: "upserts", decode.DELETE: "deletes", decode.TOMBSTONE: "tombstones",
             decode.DEAD: "dead_letters"}
-DEAD_LETTER = "reason string, topic string, partition int, offset long, file string, text string"
 # What is written to a table without a commit: there is nothing to merge with. An upsert starts one Spark task for each
 # partition that it writes; a bulk insert a fixed number.
 FIRST_LOAD = {
@@ -278,17 +276,6 @@ def _count_few(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
 
 
-def counted(verb: str, messages: int, **parts: int) -> str:
-    """What a run did, as one line for a person: `landed 830 messages: 830 files, 830 records, 0 dead letters`."""
-    if not messages:
-        return f"{verb} nothing: no message was new"
-
-    def said(name: str, count: int) -> str:
-        return f"{count:,} {name.replace('_', ' ')[: -1 if count == 1 else None]}"
-
-    return f"{verb} {said('messages', messages)}: {', '.join(said(*part) for part in parts.items())}"
-
-
 def last_commit(table: Table) -> Dict[str, Any]:
     """The metadata of the table's last commit by an ingest; compactions and other writers say no progress."""
     bodies = (done.body for done in reversed(completed(table)))
@@ -318,13 +305,3 @@ def failed(reason: str, where: str) -> LakeError:
                          next_step="run the notebook's set-up cell again, then the ingest; nothing is lost")
     return LakeError(f"a batch was not written: {cause(reason)}", where=where,
                      next_step="see the log of the spark service; nothing of the batch shows, run the ingest again")
-
-
-def cause(text: str) -> str:
-    """The innermost cause named in a Spark exception, as one line."""
-    lines: List[str] = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    if causes and "PythonException" in causes[-1]:  # Python's own traceback follows, and its last line says what it was
-        below = itertools.takewhile(lambda line: not line.startswith("at "), lines[lines.index(causes[-1]) + 1:])
-        causes = [line for line in below if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)] or causes
-    return (causes[-1].replace("Caused by: ", "") if causes else (lines or ["unknown"])[0])[:400]

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ContextManager, Dict, List, Union
 
 from . import decode_avro, files, landing_avro, landing_write, registry, topics
-from .changes import landed_topic_id, topic_id
+from .batch import cause, counted, read_dead_letters
 from .errors import LakeError, nearest
-from .ingest import DEAD_LETTER, cause, counted
 from .landing_sinks import CONFLUENT, SINK, AvroSink, Sink, kcql, parse
 from .wait import wait_until
 
@@ -164,6 +163,12 @@ def checkpoint(world: World, sink: AnySink) -> str:
     return f"{world.lake.checkpoints}/landing/{sink.place}"
 
 
+def landed_topic_id(world: World, prefix: str) -> str:
+    """Address of the file that holds the id of the topic that is landed below a prefix: beside the checkpoint, for
+    Spark's own progress knows a topic by its name only."""
+    return f"{world.lake.checkpoints}/landing/{prefix}.topic-id"
+
+
 def same_topics(world: World, sink: AnySink) -> None:
     """Raise LakeError when a topic is not the one whose progress is kept; note the id of one that is new.
 
@@ -171,7 +176,7 @@ def same_topics(world: World, sink: AnySink) -> None:
     """
     now = topics.names(world)
     for topic in sink.matching(now):
-        place, id = landed_topic_id(world, sink.prefix_of(topic)), topic_id(world, topic)
+        place, id = landed_topic_id(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
         then = files.read_text(place)
         if then is None:
             files.write_text(place, id)
@@ -192,10 +197,7 @@ def dead_letters_path(world: World, sink: AnySink) -> str:
 
 def dead_letters(spark: SparkSession, world: World, config: Dict[str, str]) -> DataFrame:
     """The messages that could not be landed: reason, topic, partition, offset, file, text (base64 where it is Avro)."""
-    place = dead_letters_path(world, parse(config))
-    if not files.entries(place):
-        return spark.createDataFrame([], DEAD_LETTER)
-    return spark.read.schema(DEAD_LETTER).option("recursiveFileLookup", "true").json(place)
+    return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
 def drop(world: World, config: Dict[str, str]) -> None:

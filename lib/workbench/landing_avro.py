@@ -1,4 +1,5 @@
-"""Avro messages into container files, inside a Spark task. It travels to the worker by value, with avro.py.
+"""Avro messages into container files, inside a Spark task. It travels to the worker by value, with avro.py and
+registry.fetch. The worker's Python needs fastavro, beside the pandas and pyarrow that mapInPandas needs.
 
 Each message is decoded by the schema it names, and written into a file of that schema. What is not exactly one record
 is a dead letter: a file with a malformed one in it could not be read from there on.
@@ -8,12 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import urllib.error
-import urllib.request
+import platform
+import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .avro import container, reader
 from .landing_write import _open, _write
+from .registry import CCOMPAT, LARGEST, fetch
 
 SCHEMA_ID = "workbench.schema"  # metadata of a file: the id by which its messages named the schema
 
@@ -31,13 +33,15 @@ def task(target: str, dead: str, most: int, urls: Dict[str, str], not_avro: str,
     import workbench.avro as format_
     import workbench.landing_avro as this
     import workbench.landing_write as write
+    import workbench.registry as registry
 
-    for module in (this, write, format_):  # a worker elsewhere does not have this package
+    for module in (this, write, format_, registry):  # a worker elsewhere does not have this package
         cloudpickle.register_pickle_by_value(module)
 
     def land(batches: Iterator) -> Iterator:
         import pandas
 
+        _has_fastavro()
         system, root = _open(target)
         dead_system, dead_root = _open(dead)
         total = {"records": 0, "tombstones": 0, "dead_letters": 0, "objects": 0, "bytes": 0}
@@ -103,32 +107,31 @@ def task(target: str, dead: str, most: int, urls: Dict[str, str], not_avro: str,
     return land
 
 
-def _known(schema: str, urls: Dict[str, str], unknown: str) -> Tuple[str, Any]:
-    """The JSON of a schema and what reads its records; or why there is none, and None."""
-    kind, _, number = schema.partition(" ")
-    text = _ask(urls[kind].format(number), number)
-    if text is None:
-        return unknown.format(schema), None
+def _has_fastavro() -> None:
+    """Raise ModuleNotFoundError, on one line, where the worker's Python has no fastavro: the landing says that line."""
     try:
-        text = json.loads(text)["schema"] if kind == "ccompat" else text
+        import fastavro  # noqa: F401
+    except ImportError as e:
+        raise ModuleNotFoundError(
+            "the Python of a Spark executor has no fastavro, which landing Avro needs: install it on every machine "
+            "that runs executors, or send it along with spark.archives; "
+            f"seen in {sys.executable} on {platform.node()}: {e}") from None
+
+
+def _known(schema: str, urls: Dict[str, str], unknown: str) -> Tuple[str, Any]:
+    """The JSON of a schema and what reads its records; or why there is none, and None.
+
+    Raises: ConnectionError: the registry cannot say. That ends the batch: it is done again.
+    """
+    kind, _, number = schema.partition(" ")
+    url = urls[kind].format(number)
+    status, found = fetch(url) if int(number) <= LARGEST else (404, b"")
+    if status == 404:
+        return unknown.format(schema), None
+    if status >= 400:
+        raise ConnectionError(f"the schema registry answers {status} to {url}")
+    try:
+        text = json.loads(found)["schema"] if kind == CCOMPAT else found.decode("utf-8")
         return text, reader(json.loads(text), plain=True)
     except (ValueError, KeyError, TypeError) as e:
         return f"schema {schema} cannot be read: {e}", None
-
-
-def _ask(url: str, number: str) -> Optional[str]:
-    """The registry's answer, None for 404. Raises ConnectionError, which ends the batch: it is done again."""
-    if int(number) >= 2**63:  # the registry's ids are Java's longs
-        return None
-    # a proxy never leads to loopback
-    near = url.split("/")[2].rpartition(":")[0] in ("127.0.0.1", "localhost")
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if near else []))
-    try:
-        with opener.open(url, timeout=30) as answer:
-            return answer.read().decode("utf-8")
-    except urllib.error.HTTPError as e:
-        if e.code == 404:
-            return None
-        raise ConnectionError(f"the schema registry answers {e.code} to {url}") from None
-    except OSError as e:
-        raise ConnectionError(f"the schema registry does not answer at {url}: {e}") from None

@@ -15,7 +15,6 @@ from psycopg import sql
 from . import connect, files, hudi, landing, load_moma, sources, topics
 from .museum_flow import (
     BAKKER,
-    COMPACT_NOW,
     CONNECTOR,
     DATABASE,
     ENVELOPE,
@@ -30,7 +29,6 @@ from .museum_flow import (
     UPDATES,
     at,
     change,
-    compact,
     config,
     count,
     delete,
@@ -57,8 +55,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "BAKKER", "COMPACT_NOW", "CONNECTOR", "DATABASE", "ENVELOPE", "KEY", "LIFE", "LOADED", "PARTITION",
-    "PICADOR", "PUBLICATION", "SINK", "STEPS", "TABLES", "UPDATES", "at", "begin", "change", "clear", "compact",
+    "BAKKER", "CONNECTOR", "DATABASE", "ENVELOPE", "KEY", "LIFE", "LOADED", "PARTITION",
+    "PICADOR", "PUBLICATION", "SINK", "STEPS", "TABLES", "UPDATES", "at", "begin", "change", "clear",
     "config", "connectors_left", "count", "delete", "deploy", "envelope", "envelope_topic", "events", "execute",
     "follow", "made", "need", "rows", "scratch", "skipping", "source", "table", "tables", "tables_left",
     "topic", "topics_left", "undo_changes", "views",

@@ -26,8 +26,6 @@ ENVELOPE = "moma_source_envelope"  # shows the raw change event, before it is fl
 SINK = "moma_sink"
 LOADED = "after_load"  # the label of every table's first commit
 SCRATCH = "moma_scratch"  # notebook 55's, whose deletes are hard
-COMPACT_NOW = {"hoodie.compact.inline.max.delta.commits": "1", "hoodie.parquet.compression.codec": "snappy",
-               **hudi.NO_BLOOM_FILTER}
 # A Spark job compacts when it is told to; it is said all the same, for compaction is to be seen in the notebooks.
 NO_COMPACTION = {"hoodie.compact.inline": "false"}
 
@@ -258,13 +256,3 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "to
 
     with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores
         return dict(zip((t.name for t in into), pool.map(one, into)))
-
-
-def compact(spark: SparkSession, merged: hudi.Table) -> None:
-    """Schedule a compaction of a Merge-on-Read table and run it."""
-    entry = next(e for e, kind in hudi.entries(merged).items() if kind == "snapshot")
-    options = ",".join(f"{k}={v}" for k, v in COMPACT_NOW.items())
-    for op in ("schedule", "run"):
-        spark.sql(f"CALL run_compaction(op => '{op}', table => '{entry}', "
-                  f"options => '{options}')").collect()
-    hudi.register(spark, merged)

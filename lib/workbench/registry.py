@@ -15,17 +15,18 @@ Nothing in the bytes tells the first three apart, so the world says which one it
 from __future__ import annotations
 
 import datetime as dt
+import http.client
 import json
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from uuid import UUID
-
-import requests
 
 from . import avro, schemas
 from .errors import LakeError, StackError, nearest
-from .params import World, host_port
+from .params import World
 from .wait import wait_until
 
 if TYPE_CHECKING:
@@ -221,32 +222,48 @@ def _base(world: World) -> str:
     return world.registry.url.rstrip("/")
 
 
-def _get(world: World, path: str) -> Optional[str]:
+def fetch(url: str) -> Tuple[int, bytes]:
+    """Status and bytes of the answer to one question, whatever the status. It travels into Spark tasks by value, so it
+    may use nothing but Python's own library.
+
+    Raises: ConnectionError: there is no answer.
+    """
+    near = urlsplit(url).hostname in ("127.0.0.1", "localhost")  # a proxy never leads to loopback
+    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if near else []))
+    try:
+        try:
+            answer = opener.open(url, timeout=30)
+        except urllib.error.HTTPError as e:
+            answer = e
+        with answer:
+            return answer.status, answer.read()
+    except (OSError, ValueError, http.client.HTTPException) as e:
+        raise ConnectionError(f"the schema registry does not answer at {url}: {getattr(e, 'reason', e)}") from None
+
+
+def _get(world: World, path: str) -> Optional[bytes]:
     """The text of an answer, None for 404. A registry that is just starting (503) is asked again for some seconds."""
     url = _base(world) + path
-    session = requests.Session()
-    session.trust_env = host_port(url)[0] not in ("127.0.0.1", "localhost")  # a proxy never leads to loopback
 
     def ask() -> Optional[list]:
         try:
-            answer = session.get(url, timeout=(5, 30))
-        except requests.RequestException as e:
-            return [e]
-        return None if answer.status_code == 503 else [answer]
+            status, text = fetch(url)
+        except ConnectionError as e:
+            return [e, b""]
+        return None if status == 503 else [status, text]
 
-    with session:
-        got = wait_until(ask, f"the schema registry to answer {path}", timeout=15, every=0.3, error=StackError)[0]
-    if isinstance(got, requests.RequestException):
-        raise StackError(f"the schema registry does not answer: {type(got).__name__}", where=url,
+    got, text = wait_until(ask, f"the schema registry to answer {path}", timeout=15, every=0.3, error=StackError)
+    if isinstance(got, ConnectionError):
+        raise StackError(str(got), where=f"{world.file}: registry.url",
                          next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
-    if got.status_code == 404:
+    if got == 404:
         return None
-    if got.status_code >= 400:
-        raise StackError(f"the schema registry answers {got.status_code}: {got.text[:300]}", where=url)
-    return got.text
+    if got >= 400:
+        raise StackError(f"the schema registry answers {got}: {text[:300].decode('utf-8', 'replace')}", where=url)
+    return text
 
 
-def _json(text: str, where: str) -> Any:
+def _json(text: Union[str, bytes], where: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

@@ -2,40 +2,30 @@
 
     runs/20261121-093000-local/
         notebooks/10_outbox/11_source_database.ipynb    executed copies
-        run.json                                        status, durations, checks, versions (see `_record`)
+        run.json                                        status, durations, checks, versions (see run_record)
         report.html                                     see report.py
 
 A track is a folder of notebooks; a failed notebook stops the rest of its track and no other. Everything is looked at
-before the first notebook starts: world, targets, parameters cells. Whatever is written goes through `_masked` first.
+before the first notebook starts: world, targets, parameters cells. Whatever is written goes through run_record.masked.
 """
 from __future__ import annotations
 
 import ast
 import contextlib
-import datetime as dt
-import html
-import importlib.metadata
-import json
-import os
-import platform
 import re
-import subprocess
 import sys
 import time
-import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
 
 import nbformat
 import yaml
 
-from . import execute, params, report, secrets
+from . import execute, params, report, run_record
 from .check import MIME
 from .errors import ParamsError, WorkbenchError, nearest
 from .wait import alone
-
-PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", "psycopg", "matplotlib", "papermill"]
 
 
 @dataclass(frozen=True)
@@ -76,15 +66,10 @@ def run(
     given = _given(books, dict(parameters or {}))
     with _lock():
         with execute.stoppable() as stop, _progress(progress) as show:
-            earlier = _earlier(paths, world, given, show.say) if resume else None
-            folder, record = earlier or _new(books, loaded, list(targets), given)
+            earlier = run_record.earlier(paths, world, given, show.say) if resume else None
+            folder, record = earlier or run_record.new(books, loaded, list(targets), given)
             _run_all(folder, record, books, given, timeout, stop, show)
         return RunResult(folder, report.write(folder), record["status"], record["seconds"], tuple(record["notebooks"]))
-
-
-def runs_dir() -> Path:
-    """Where runs are kept: runs/, or the folder that WORKBENCH_RUNS names (tests use their own)."""
-    return Path(os.environ.get("WORKBENCH_RUNS") or params.ROOT / "runs")
 
 
 def find(targets: Sequence[str] = ()) -> List[Path]:
@@ -140,7 +125,7 @@ def declared(book: Any, shown: str) -> Dict[str, Any]:
 
 def _given(books: Dict[Path, Any], parameters: Dict[str, Any]) -> Dict[str, Any]:
     """Check parameters against the notebooks, and return them in the declared types."""
-    declarations = {_name(p): declared(b, _name(p)) for p, b in books.items()}
+    declarations = {run_record.name(p): declared(b, run_record.name(p)) for p, b in books.items()}
     every = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
     for name, value in parameters.items():
         if name == "world":
@@ -177,19 +162,19 @@ def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: floa
             entry.update(status="skipped", why="stopped" if stop.asked else "a notebook before it in the track failed")
             continue
         entry.update(status="running", why="")
-        _save(folder, record)
+        run_record.save(folder, record)
         own = {k: v for k, v in given.items() if k in declared(book, entry["path"])}
         _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, stop, show)
         if entry["status"] != "passed":
             broken.add(entry["track"])
         record["seconds"] = round(time.monotonic() - began, 2)
-        _save(folder, record)
+        run_record.save(folder, record)
     states = {e["status"] for e in record["notebooks"]}
     cells = sum(e["cell_seconds"] for e in record["notebooks"])
     record.update(
-        status="stopped" if stop.asked else "passed" if states == {"passed"} else "failed", finished=_now(),
+        status="stopped" if stop.asked else "passed" if states == {"passed"} else "failed", finished=run_record.now(),
         seconds=round(time.monotonic() - began, 2), cell_seconds=round(cells, 2))
-    _save(folder, record)
+    run_record.save(folder, record)
 
 
 def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float, stop: execute.Stop, show: Any
@@ -203,7 +188,7 @@ def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float
         entry["status"] = "stopped"
     target = folder / "notebooks" / entry["path"]
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(nbformat.writes(nbformat.from_dict(_masked(done.book))), encoding="utf-8")
+    target.write_text(nbformat.writes(nbformat.from_dict(run_record.masked(done.book))), encoding="utf-8")
     show.end(entry)
 
 
@@ -236,113 +221,16 @@ def _outcome(book: Any, at: int, why: str) -> dict:
             "cell_seconds": round(sum(c["seconds"] for c in cells), 3)}
 
 
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
 def _lock() -> ContextManager[None]:
     """This instance's run lock."""
     path = params.state_dir() / "run.lock"
     return alone(path, lambda pid: WorkbenchError(
         "another run is going on", where=f"process {pid} holds {path}",
         next_step=f"wait until it is done, or stop it: kill {pid}"))
-
-
-# ---- recording
-
-def _new(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> tuple:
-    stamp = dt.datetime.now().strftime("%Y%m%d-%H%M%S") + f"-{world.name}"
-    taken = len(list((runs_dir()).glob(f"{stamp}*")))
-    folder = runs_dir() / (f"{stamp}-{taken + 1}" if taken else stamp)
-    folder.mkdir(parents=True)
-    return folder, _record(books, world, targets, given)
-
-
-def _record(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> dict:
-    versions_file = params.ROOT / "params" / "versions.yaml"
-    versions = yaml.safe_load(versions_file.read_text(encoding="utf-8")) if versions_file.exists() else {}
-    versions = {k: v for k, v in (versions or {}).items() if isinstance(v, (str, int, float))}
-    for package in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[f"python package {package}"] = importlib.metadata.version(package)
-    return {
-        "format": 1, "status": "running", "world": world.name, "describe": world.describe, "targets": targets,
-        "parameters": given, "started": _now(), "finished": None, "seconds": 0.0, "cell_seconds": 0.0,
-        "python": platform.python_version(), "platform": platform.platform(), "processors": os.cpu_count(),
-        "commit": _commit(), "versions": versions, "world_values": params.flatten(world),
-        "notebooks": [
-            {"path": _name(p), **report.told(book.cells, p.stem), "track": _name(p).split("/")[0],
-             "status": "pending", "why": "", "seconds": 0.0, "cell_seconds": 0.0, "cells": [],
-             "checks": [], "error": None} for p, book in books.items()],
-    }
-
-
-def _earlier(paths: List[Path], world: str, given: dict, say: Callable[..., None]) -> Optional[tuple]:
-    """Return folder and record of the newest run of the same world and notebooks that did not pass; None, and say so,
-    where there is none. Its parameters go into `given`; ParamsError where other ones are there already."""
-    for file in sorted((runs_dir()).glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[::-1]:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == [_name(p) for p in paths]
-        if same and any(e["status"] != "passed" for e in record["notebooks"]):
-            if given and given != record["parameters"]:
-                raise ParamsError("the run to resume had other parameters", where=str(file),
-                                  expected=str(record["parameters"]), next_step="leave --resume or --param out")
-            given.update(record["parameters"])
-            _note_commit(record.get("commit"), say)
-            return file.parent, record
-    say(f"there is no run of these notebooks in world {world} that did not pass: running all of them")
-    return None
-
-
-def _note_commit(then: Optional[str], say: Callable[..., None]) -> None:
-    now = _commit()
-    if then != now:
-        say(f"note: the run to resume is of commit {then or 'unknown'}, this is {now or 'unknown'}; what passed then is"
-            " not run again")
-
-
-def _save(folder: Path, record: dict) -> None:
-    scratch = folder / "run.json.new"
-    scratch.write_text(json.dumps(_masked(record), indent=1, default=str, ensure_ascii=False), encoding="utf-8")
-    scratch.replace(folder / "run.json")
-
-
-def _masked(value: Any) -> Any:
-    """Return a copy in which every secret's text is dots, as it stands and as HTML, JSON or a URL would write it."""
-    known = {*secrets.read(secrets.secrets_file()).values(),
-             *(v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_"))}
-    forms = {f for s in known if len(s) > 3  # dots for a shorter one would show it by where they stand
-             for f in (s, html.escape(s), urllib.parse.quote(s, safe=""), json.dumps(s)[1:-1], repr(s)[1:-1])}
-    if not forms:
-        return value
-    pattern = re.compile("|".join(re.escape(f) for f in sorted(forms, key=len, reverse=True)))
-
-    def walk(v: Any) -> Any:
-        if isinstance(v, dict):
-            return {pattern.sub(secrets.MASK, str(k)): w if k == "image/png" else walk(w) for k, w in v.items()}
-        if isinstance(v, (list, tuple)):
-            return [walk(w) for w in v]
-        return pattern.sub(secrets.MASK, v) if isinstance(v, str) else v
-
-    return walk(value)
-
-
-def _commit() -> Optional[str]:
-    git = ["git", "-C", str(params.ROOT)]
-    try:
-        head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=10)
-        dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, timeout=10).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return head.stdout.strip() + (" with local changes" if dirty else "") if head.returncode == 0 else None
-
-
-def _name(path: Path) -> str:
-    return path.relative_to(params.ROOT / "notebooks").as_posix()
-
-
-def _now() -> str:
-    return dt.datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 # ---- showing
@@ -388,4 +276,4 @@ class _Lines:
         self.say(f"{mark} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed",
                  flush=True)
         if entry["error"]:
-            self.say(_masked(f"    {entry['error']['name']} {entry['error']['message']}"), flush=True)
+            self.say(run_record.masked(f"    {entry['error']['name']} {entry['error']['message']}"), flush=True)

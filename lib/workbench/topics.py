@@ -1,4 +1,4 @@
-"""Topics of a Kafka: names, ends, count, read, wait_count, produce, delete.
+"""Topics of a Kafka: names, ends, count, topic_id, wait_count, read, produce, delete.
 
 Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing here ever creates a topic:
 every function looks the topic up in the full list first (asking a broker for one topic by name may create it).
@@ -10,10 +10,10 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Union
 
 import pandas as pd
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from .errors import StackError, WorkbenchError, nearest
+from .errors import LakeError, StackError, WorkbenchError, nearest
 from .params import World
 from .wait import wait_until
 
@@ -87,6 +87,24 @@ def count(world: World, topic: str) -> int:
     partitions = _of(world, topic)
     begins = _offsets(world, topic, OffsetSpec.earliest(), partitions)
     return sum(end - begins[p] for p, end in _offsets(world, topic, OffsetSpec.latest(), partitions).items())
+
+
+def topic_id(world: World, name: str, admin: Any = None) -> str:
+    """Return Kafka's own id of a topic that is there: another one after it was deleted and made anew.
+
+    Args:
+        admin: a client that is there already; one is made otherwise.
+
+    Raises:
+        LakeError: the topic cannot be described.
+    """
+    admin = admin or AdminClient(settings(world))  # held until the answer is there
+    try:
+        asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)
+        return str(asked[name].result(TIMEOUT + 5).topic_id)
+    except KafkaException as e:
+        raise LakeError(f"the topic cannot be described: {e.args[0].str()}", where=f"{name} at {world.kafka.bootstrap}",
+                        next_step="topics.names(world) lists the topics; run `workbench status`") from e
 
 
 def wait_count(world: World, topic: str, n: int, *, timeout: float = 60, connector: str = "") -> int:

@@ -6,26 +6,24 @@ is read for the messages of one key, and the rest is looked up in names, timelin
 """
 from __future__ import annotations
 
-import datetime as dt
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from . import avro, connect, files, hudi, landing_write, registry, schemas, topics, trace_source, travel
+from . import connect, files, hudi, landing_write, trace_source, trace_topic, travel
 from .changes import reading_order
 from .errors import LakeError, nearest
-from .landing_sinks import AvroSink, Sink, parse
+from .landing_sinks import Sink, parse
 from .spark import session
-from .trace_lake import History, Place
+from .trace_lake import History, Place, names
+from .trace_show import draw, show
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
 
     from .params import World
 
-OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
+__all__ = ["Traced", "Biography", "traceable", "row", "views", "show", "draw"]
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
 
 
@@ -99,7 +97,7 @@ def row(world: World, table: Any, key: Any) -> Biography:
     key = _whole(table, key)
     with ThreadPoolExecutor(2) as pool:
         shown = pool.submit(views, world, table, key)
-        events = _events(world, table, key)
+        events = trace_topic.events(world, table, key)
     records = [e.pop("record") for e in events]
     needles = [e.pop("needle") for e in events]
     notes = []
@@ -122,102 +120,6 @@ def _whole(table: Traced, key: Any) -> int:
                         next_step=f"workbench trace {table.name} 1") from None
 
 
-# --- source and topic ------------------------------------------------------------------------------------------------
-
-def _events(world: World, table: Traced, key: int) -> List[Dict[str, Any]]:
-    """The messages of a key but its tombstones, taken apart: `record` is what the message says, `needle` the bytes by
-    which its landed file is known."""
-    reading = _Reading(world, table)
-    found = topics.read(world, table.topic, only=lambda raw: raw is not None and reading.key(raw) == key)
-    events: List[Dict[str, Any]] = []
-    before: Optional[Dict[str, Any]] = None
-    for m in found.itertuples():
-        if m.value is None:
-            continue
-        value = m.value.encode("utf-8") if isinstance(m.value, str) else m.value
-        record, needle, schema, version = reading.value(value)
-        events.append({
-            "change": len(events) + 1, "made_at": _time(record.get("__source_ts_ms")),
-            "op": OPS.get(record.get("__op"), record.get("__op")), "what": what(before, record),
-            "lsn": record.get("__lsn"), "transaction": record.get("__source_txId", record.get("__txId")),
-            "partition": m.partition, "offset": m.offset, "in_topic_at": m.timestamp.to_pydatetime(),
-            "schema": schema, "version": version, "record": record, "needle": needle})
-        before = record
-    if not events:
-        raise LakeError(f"topic {table.topic} has no message of {table.key} {key}",
-                        where=f"{topics.count(world, table.topic):,} messages",
-                        expected=f"a {table.key} of {table.source}",
-                        next_step="is the row in the source, and the connector RUNNING? (connect.status)")
-    return events
-
-
-class _Reading:
-    """Keys and values of one topic as dicts, Avro or Connect's JSON; each schema is asked for once."""
-
-    def __init__(self, world: World, table: Traced):
-        self.world, self.table, self.avro = world, table, isinstance(table.sink, AvroSink)
-        self._readers: Dict[str, Any] = {}
-        self._versions: Optional[pandas.DataFrame] = None
-
-    def key(self, raw: bytes) -> Any:
-        """The key of a message, None where it is of another kind."""
-        try:
-            whole = self._avro(raw)[0] if self.avro else json.loads(raw)
-        except ValueError:
-            return None
-        whole = whole.get("payload", whole) if isinstance(whole, dict) else whole
-        return whole.get(self.table.key) if isinstance(whole, dict) else whole
-
-    def value(self, raw: bytes) -> Tuple[Dict[str, Any], bytes, Any, Any]:
-        """(record, bytes by which the landed file is known, schema id, version of the schema)."""
-        if not self.avro:
-            payload, line, reason = landing_write.unwrap(raw.decode("utf-8", "replace"), True)
-            if payload is None:
-                raise LakeError(f"a message of the row cannot be read: {reason}", where=self.table.topic)
-            return payload, line.encode("utf-8"), "inline", None
-        try:
-            record, found = self._avro(raw)
-        except ValueError as e:
-            raise LakeError(f"a message of the row cannot be read: {e}", where=self.table.topic) from e
-        return record, found.body, found.schema, self._version(found)
-
-    def _avro(self, raw: bytes) -> Tuple[Any, registry.Framed]:
-        found = registry.framed(self.world, raw)
-        if found is None:
-            raise ValueError(f"not in the wire format {self.world.registry.wire}")
-        if found.schema not in self._readers:
-            avsc = registry.schema(self.world, found.id, found.kind)
-            self._readers[found.schema] = avro.reader(schemas.exact(avsc))
-        return self._readers[found.schema](found.body), found
-
-    def _version(self, found: registry.Framed) -> Optional[str]:
-        if self._versions is None:
-            versions = registry.artifacts(self.world)
-            self._versions = versions[versions["artifact"] == f"{self.table.topic}-value"]
-        column = {registry.GLOBAL: "global_id"}.get(found.kind, "content_id")
-        same = self._versions[self._versions[column] == found.id]
-        return None if same.empty else str(same["version"].iloc[0])
-
-
-def what(before: Optional[Dict[str, Any]], record: Dict[str, Any]) -> str:
-    """What a change did, as text: `birth_year 1906 → 1907`."""
-    if record.get("__op") == "d":
-        return "row deleted"
-    if before is None or before.get("__op") == "d":
-        return "row inserted" if record.get("__op") == "c" else "row read"
-    own = [n for n in record if not n.startswith("__") and record[n] != before.get(n)]
-    return ", ".join(f"{n} {_short(before.get(n))} → {_short(record[n])}" for n in own) or "nothing"
-
-
-def _short(value: Any) -> str:
-    text = "null" if value is None else str(value)
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
-def _time(millis: Optional[int]) -> Optional[dt.datetime]:
-    return None if millis is None else dt.datetime.fromtimestamp(millis / 1000, dt.timezone.utc)
-
-
 # --- files and lake --------------------------------------------------------------------------------------------------
 
 def _landed(world: World, table: Traced, event: Dict[str, Any], record: Dict[str, Any], needle: bytes) -> str:
@@ -230,11 +132,6 @@ def _landed(world: World, table: Traced, event: Dict[str, Any], record: Dict[str
     first = {o[3]: o[4] for o in orders if o[:3] == (True, table.topic, partition) and o[3] <= event["offset"]}
     name = first[max(first)] if first else ""
     return f"{prefix}/{name}" if name and needle in files.read_bytes(f"{world.lake.landing}/{prefix}/{name}") else ""
-
-
-def names(lake: hudi.Table) -> Dict[str, str]:
-    """{short name: view}: `cow`, or `mor_ro` and `mor_rt`, and the catalog's names of them."""
-    return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in hudi.entries(lake)}
 
 
 def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
@@ -293,87 +190,3 @@ def _state(state: str, record: Dict[str, Any], lake: hudi.Table, here: set, last
     if based is None or version in based:
         return WAS
     return NOT_YET if last else NEVER
-
-
-# --- shown -----------------------------------------------------------------------------------------------------------
-
-def show(life: Biography) -> None:
-    """Print a biography: where the changes come from, where they went, and what the views show."""
-    from rich.console import Console
-
-    console = Console()
-    shown = life.changes.copy()
-    for column in ("made_at", "in_topic_at"):
-        shown[column] = shown[column].map(lambda t: "" if t is None else f"{t:%Y-%m-%d %H:%M:%S.%f}"[:-3])
-    shown["schema"] = [s if v is None else f"{s}, version {v}" for s, v in zip(shown["schema"], shown["version"])]
-    shown["place"] = [f"{p}:{o}" for p, o in zip(shown["partition"], shown["offset"])]
-    console.print(f"[b]{life.table.name} {life.key}[/b]  {len(shown)} changes; topic {life.table.topic}",
-                  highlight=False)
-    _print(console, shown, {"change": "", "made_at": "made at (UTC)", "op": "op", "what": "what", "lsn": "LSN",
-                            "transaction": "transaction"})
-    _print(console, shown, {"change": "", "place": "partition:offset", "in_topic_at": "in the topic at",
-                            "schema": "schema", "landed": "landed file"})
-    for lake in life.table.tables:
-        columns = {"change": "", f"{lake.type}_commit": f"commit of {lake.name}",
-                   f"{lake.type}_file_group": "file group", f"{lake.type}_file": "file"}
-        _print(console, shown, {**columns, **names(lake)})
-    if len(life.views):  # a line for each field: rows are wide, and there are few views
-        hidden = {"view", "_hoodie_commit_seqno", "_hoodie_record_key"}
-        fields = [c for c in life.views if c not in hidden]
-        across = life.views[fields].astype(object).T
-        across.insert(0, "field", fields)
-        _print(console, across, {"field": "shown now", **dict(enumerate(life.views["view"]))})
-    for note in life.notes:
-        console.print(note, markup=False, highlight=False)
-
-
-def _print(console: Any, frame: pandas.DataFrame, columns: Dict[str, str]) -> None:
-    import pandas
-    from rich.table import Table
-    from rich.text import Text
-
-    out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in columns.values():
-        out.add_column(title, overflow="fold")
-    for _, line in frame.iterrows():
-        cells = ("" if pandas.isna(v) else int(v) if isinstance(v, float) and v == int(v) else v
-                 for v in (line[c] for c in columns))
-        out.add_row(*[Text(str(cell)) for cell in cells])
-    console.print(out)
-    console.print()
-
-
-def draw(life: Biography) -> Figure:
-    """The timeline of a biography: a line per change through its stages. The distances in time are not to scale."""
-    import matplotlib.pyplot as plt
-
-    from . import show as charts
-
-    stages: Dict[str, List[Optional[dt.datetime]]] = {
-        "source": list(life.changes["made_at"]), f"topic {life.table.topic}": list(life.changes["in_topic_at"])}
-    for lake in life.table.tables:
-        stages[f"commit of {lake.name}"] = [_instant(i) for i in life.changes[f"{lake.type}_commit"]]
-    times = sorted({t for row in stages.values() for t in row if t})
-    at = {t: n for n, t in enumerate(times)}
-    with plt.rc_context(charts.style()):
-        figure, axes = plt.subplots(figsize=(11, 1.2 + 0.8 * len(stages)))
-        for number, (_, change) in enumerate(life.changes.iterrows()):
-            points = [(at[row[number]], -level) for level, row in enumerate(stages.values()) if row[number]]
-            colour = charts.PALETTE[number % len(charts.PALETTE)]
-            axes.plot(*zip(*points), marker="o", color=colour, label=f"{change['change']}  {change['what']}")
-            axes.annotate(str(change["change"]), points[0], textcoords="offset points", xytext=(0, 7), ha="center")
-        axes.set_yticks([-n for n in range(len(stages))], list(stages))
-        axes.set_xticks(range(len(times)), [f"{t:%H:%M:%S}" for t in times], rotation=90, fontsize=8)
-        axes.set_ylim(0.6 - len(stages), 0.6)
-        axes.set_title(f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)")
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-        figure.tight_layout()
-    plt.close(figure)
-    return figure
-
-
-def _instant(text: str) -> Optional[dt.datetime]:
-    """The time of an instant: Hudi's clock is the machine's local time (hoodie.table.timeline.timezone, LOCAL)."""
-    if not text:
-        return None
-    return dt.datetime.strptime(f"{text:0<17}000", "%Y%m%d%H%M%S%f").astimezone(dt.timezone.utc)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequence
 
 from . import files
+from .catalog import entries
 from .hudi import Topic
 from .ingest import progress_in
 from .landing_write import folder_of
@@ -19,6 +20,11 @@ from .timeline import Done, completed
 if TYPE_CHECKING:
     from .hudi import Table
     from .params import World
+
+
+def names(lake: Table) -> Dict[str, str]:
+    """{short name: view}: `cow`, or `mor_ro` and `mor_rt`, and the catalog's names of them."""
+    return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in entries(lake)}
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,11 @@
-"""Avro messages byte by byte, and a museum in a database of its own with its connector, for the lake's tests."""
+"""Schemas in the registry, and a museum in a database of its own with its connector, for the lake's tests."""
 import contextlib
 import dataclasses
-import io
 import json
 from types import SimpleNamespace
 
-import fastavro
 import requests
 from workbench import connect, sources, stack, topics
-
-__all__ = ["number", "text", "record", "framed", "register", "museum"]
-
-
-def number(n):
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, "long", n)
-    return out.getvalue()
-
-
-def text(t):
-    return number(len(t.encode())) + t.encode()
-
-
-def record(name, **fields):
-    return {"type": "record", "name": name, "namespace": "t", "fields": [
-        {"name": n, "type": kind} for n, kind in fields.items()]}
-
-
-def framed(id, body, size=8):
-    return b"\0" + id.to_bytes(size, "big") + body
 
 
 def register(world, avsc, artifact):

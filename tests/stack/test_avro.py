@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import avro_help
 import pytest
 import requests
-from avro_help import framed, number, record, text
+from avro_bytes import framed, number, record, text
 from confluent_kafka import Consumer, Producer, TopicPartition
 from lake_help import new_table, new_topic
 from workbench import changes, check, connect, hudi, process, registry, sources, stack, topics

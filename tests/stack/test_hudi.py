@@ -258,7 +258,7 @@ def test_landed_lines_that_are_broken(world, spark, lake):
 
 
 def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, spark, lake):
-    from workbench.changes import landed_topic_id
+    from workbench.landing import landed_topic_id
 
     it = lake()
     file = params.local_path(world.lake.landing) / it.topic / "t-0-0.json"

@@ -4,9 +4,10 @@ import json
 from dataclasses import asdict
 from types import SimpleNamespace
 
+import avro_bytes
 import avro_help
 import pytest
-from avro_help import framed, number, record
+from avro_bytes import framed, number, record
 from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import avro, check, connect, hudi, landing, params, process, registry, sources, stack, topics
@@ -150,11 +151,11 @@ V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="
 
 
 def v1(id, lsn, part="p"):
-    return number(id) + avro_help.text(part) + number(lsn)
+    return number(id) + avro_bytes.text(part) + number(lsn)
 
 
 def v2(id, lsn, extra):
-    return number(id) + number(1) + avro_help.text(extra) + avro_help.text("p") + number(lsn)
+    return number(id) + number(1) + avro_bytes.text(extra) + avro_bytes.text("p") + number(lsn)
 
 
 @pytest.fixture
@@ -211,8 +212,8 @@ def test_schemas_that_alternate_come_out_as_the_newest(bench, world):
 def test_files_that_cannot_be_read_are_dead_letters(bench, world):
     other = bench.register(record("Value", id="string", part="string", __lsn="int"))
     plain, ids = bench.register("string"), bench.register(V1)
-    bench.send(framed(ids.glob, v1(1, 1)), framed(other.glob, avro_help.text("a") + avro_help.text("p") + b"\2"),
-               framed(plain.glob, avro_help.text("x")), framed(ids.glob, v1(5, 1)))
+    bench.send(framed(ids.glob, v1(1, 1)), framed(other.glob, avro_bytes.text("a") + avro_bytes.text("p") + b"\2"),
+               framed(plain.glob, avro_bytes.text("x")), framed(ids.glob, v1(5, 1)))
     assert bench.land().objects == 4
     bench.register({**V1, "doc": "the newest"})
     folder = params.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"

@@ -49,10 +49,7 @@ def traced(lab, spark):
     go("UPDATE artists SET birth_year = 1907 WHERE artist_id = 299")
     go("UPDATE artists SET name = 'Bakker' WHERE artist_id = 299",
        "UPDATE artists SET nationality = 'German' WHERE artist_id = 299", messages=2)
-    hudi.register(spark, made[1])
-    for op in ("schedule", "run"):
-        spark.sql(f"CALL run_compaction(op => '{op}', table => '{next(iter(hudi.entries(made[1])))[:-3]}_rt', "
-                  "options => 'hoodie.compact.inline.max.delta.commits=1')").collect()
+    hudi.compact(spark, made[1])
     go("UPDATE artists SET birth_year = 1905 WHERE artist_id = 299")
     yield trace.Traced("artists", "public.artists", "artist_id", TOPIC, parse(sink), tuple(made)), go, transactions
     landing.drop(lab, sink)

@@ -84,10 +84,7 @@ def test_the_two_views_of_a_merge_on_read_table(world, spark):
     assert "'hoodie.query.as.ro.table' = 'true'" in shown.replace('"', "'")
     go(change(1, 3, "gone elsewhere", part="q"))
     assert len(view("ro")) == 3 and len(view("rt")) == 2, "until compaction, one row for each partition"
-    for op in ("schedule", "run"):
-        spark.sql(f"CALL run_compaction(op => '{op}', table => '{table.database}.people_rt', "
-                  "options => 'hoodie.compact.inline.max.delta.commits=1')").collect()
-    hudi.register(spark, table)
+    hudi.compact(spark, table)
     assert view("ro") == view("rt") == [(1, "q", "gone elsewhere"), (2, "p", "stays")]
     assert hudi.properties(table)["hoodie.table.version"] == "6"
     hudi.drop(spark, world, table)

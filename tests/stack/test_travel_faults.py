@@ -3,9 +3,10 @@ import os
 import re
 from types import SimpleNamespace
 
+import avro_bytes
 import avro_help
 import pytest
-from avro_help import framed, number, record
+from avro_bytes import framed, number, record
 from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
 from workbench import hudi, params, registry, sources, topics
 from workbench.errors import LakeError
@@ -105,7 +106,7 @@ def test_the_limit_of_hudi_rs_a_delete_and_a_move_in_one_commit(lake, spark):
     assert it.now() == [(0, "p", "x"), (2, "q", "x"), (3, "p", "x")]
     with pytest.raises(LakeError, match="(?s)hudi-rs cannot read .*mixes ordering types.*hudi.read"):
         independent(it.table)
-    compact(spark, it.table, "schedule", "run")
+    hudi.compact(spark, it.table)
     assert independent(it.table) == it.now()
 
 
@@ -130,7 +131,7 @@ def test_an_avro_record_without_a_key(world, spark):
     ids = avro_help.register(world, record("Value", id=["null", "int"], part="string", __lsn="int"), f"{topic}-value")
     try:
         for key, id in ((b"k", b"\0"), (None, b"\2" + number(7))):
-            topics.produce(world, topic, key, framed(ids.glob, id + avro_help.text("p") + number(1)))
+            topics.produce(world, topic, key, framed(ids.glob, id + avro_bytes.text("p") + number(1)))
         done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table)
         assert (done.upserts, done.dead_letters) == (1, 1), "a message needs no key, a record does"
         letter, = hudi.dead_letters(spark, world, table).collect()
@@ -220,13 +221,6 @@ def test_spark_killed_while_it_writes_a_log(lake, world, spark):
     assert {r[2] for r in it.at("loaded")} == {"one"} and not pending(it.table, "deltacommit", "deltacommit")
 
 
-def compact(spark, table, *ops):
-    entry = hudi.register(spark, table)
-    for op in ops:
-        spark.sql(f"CALL run_compaction(op => '{op}', table => '{entry}', "
-                  "options => 'hoodie.compact.inline.max.delta.commits=1')").collect()
-
-
 def optimised(world, table):
     found = session(world).read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(table.base)
     return sorted(((r.id, r.part, r.text) for r in found.collect()), key=str)
@@ -236,8 +230,8 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     it = lake()
     it.go("loaded", *[change(n, 1, "one", part="pq"[n % 2]) for n in range(MANY)])
     it.go("updated", *[change(n, 2, "two", part="pq"[n % 2], op="u") for n in range(MANY)])
-    compact(session(world), it.table, "schedule")
-    raised = killed_while(lambda: compact(session(world), it.table, "run"),
+    hudi.schedule_compaction(session(world), it.table)
+    raised = killed_while(lambda: hudi.run_compaction(session(world), it.table),
                           lambda: pending(it.table, "compaction", "commit"), "a compaction is under way")
     assert raised and pending(it.table, "compaction", "commit")
     assert everywhere(it, world) == {"two"} and {r[2] for r in it.at("loaded")} == {"one"}
@@ -247,11 +241,11 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     assert {r[2] for r in it.now()} == {"two", "three"} and len(it.now()) == MANY
     with pytest.raises(LakeError, match="(?s)is pending: hudi-rs does not see.*run_compaction"):
         independent(it.table)  # it would say "two" everywhere
-    compact(session(world), it.table, "run")
+    hudi.run_compaction(session(world), it.table)
     assert not pending(it.table, "compaction", "commit") and everywhere(it, world) == {"two", "three"}
     assert {r[2] for r in optimised(world, it.table)} == {"two"} and len(optimised(world, it.table)) == MANY
     assert {r[2] for r in it.at("updated")} == {"two"} and {r[2] for r in it.at("loaded")} == {"one"}
-    compact(session(world), it.table, "schedule", "run")
+    hudi.compact(session(world), it.table)
     assert optimised(world, it.table) == it.now() and len(it.now()) == MANY
 
 
@@ -265,7 +259,7 @@ def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark):
     for lsn in range(2, 6):
         send(world, it.topic, *[change(n, lsn, str(lsn), op="u") for n in range(count)])
         try:
-            compact(session(world), it.table, "schedule", "run")
+            hudi.compact(session(world), it.table)
         except Exception as e:  # noqa: BLE001 - Spark's; what counts is the table
             refused.append(str(e))
     wait_until(lambda: stream.counts().messages == 4 * count or not stream.active, "the ingest", timeout=120)
@@ -276,7 +270,7 @@ def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark):
         assert re.search("hudi|hoodie|instant", why, re.I) and not is_gone(why), why
     assert not (refused and ended), f"both writers were refused: the compaction {refused}, the ingest {ended}"
     it.go("after", change(count, 1, "new"))
-    compact(session(world), it.table, "schedule", "run")
+    hudi.compact(session(world), it.table)
     now = it.now()
     assert now == independent(it.table) == optimised(world, it.table)
     assert now == sorted([*((n, "p", "5") for n in range(count)), (count, "p", "new")], key=str)

@@ -1,13 +1,16 @@
 """Avro without Spark: records, container files, and the task that lands messages in them."""
 import datetime as dt
-import io
 import json
+import subprocess
+import sys
+import traceback
 from decimal import Decimal
 
-import fastavro
 import pandas
 import pytest
-from workbench import avro, changes, decode_landed, landing_avro
+from avro_bytes import number, text
+from pyspark import cloudpickle
+from workbench import avro, batch, changes, decode_landed, landing_avro
 from workbench.errors import LakeError
 
 ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
@@ -17,16 +20,6 @@ ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
     {"name": "tags", "type": {"type": "array", "items": "string"}},
     {"name": "more", "type": {"type": "map", "values": "double"}},
     {"name": "next", "type": ["null", "Value"]}]}
-
-
-def number(n):
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, "long", n)
-    return out.getvalue()
-
-
-def text(t):
-    return number(len(t.encode())) + t.encode()
 
 
 def row(id, after=b"\0"):
@@ -121,7 +114,13 @@ TEXTS = {"1": json.dumps(ROW), "2": json.dumps(OTHER), "3": "not JSON", "4": '"v
 @pytest.fixture
 def land(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(landing_avro, "_ask", lambda url, number: asked.append(url) or TEXTS.get(number))
+
+    def answer(url):
+        asked.append(url)
+        text = TEXTS.get(url.rpartition("/")[2])
+        return (404, b"") if text is None else (200, text.encode())
+
+    monkeypatch.setattr(landing_avro, "fetch", answer)
 
     def go(*messages, most=2):
         frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "value", "schema",
@@ -172,10 +171,49 @@ def test_poison_goes_to_the_dead_letters(land):
     assert all(letters[n].startswith(f"schema globalId {n} cannot be read") for n in (3, 4))
 
 
-def test_a_registry_that_does_not_answer_ends_the_batch(tmp_path):
-    with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/"):
-        landing_avro._ask("http://127.0.0.1:1/ids/7", "7")
-    assert landing_avro._ask("http://127.0.0.1:1/ids/7", str(2**63)) is None, "no id of the registry"
+def test_a_registry_that_does_not_answer_ends_the_batch(monkeypatch):
+    urls = {"globalId": "http://127.0.0.1:1/ids/{}"}
+    with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/ids/7: "):
+        landing_avro._known("globalId 7", urls, "unknown {}")
+    assert landing_avro._known(f"globalId {2**63}", urls, "no {}") == (f"no globalId {2**63}", None), "no id of its"
+    monkeypatch.setattr(landing_avro, "fetch", lambda url: (500, b"oops"))
+    with pytest.raises(ConnectionError, match="the schema registry answers 500 to http://127.0.0.1:1/ids/7"):
+        landing_avro._known("globalId 7", urls, "unknown {}")
+
+
+WORKER = """
+import pickle, sys
+sys.modules["workbench"] = None  # a worker elsewhere does not have it
+task, frame = pickle.load(sys.stdin.buffer)
+(counts,) = task(iter([frame]))
+print(dict(counts.iloc[0]))
+"""
+
+
+def test_the_task_travels_without_this_package(tmp_path, answering):
+    served = answering({"/ids/1": (200, json.dumps(ROW))})
+    task = landing_avro.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {"globalId": served.url + "/ids/{}"},
+                             "not Avro", "schema {} is unknown")
+    frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], dtype=object)
+    done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
+    assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
+    assert served.asked == ["/ids/1", "/ids/9"]
+    (file,) = (tmp_path / "out").rglob("*.avro")
+    assert [r["id"] for r in avro.opened(file.read_bytes()).records()] == [0, 1]
+
+
+def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
+    task = landing_avro.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {}, "", "")
+    with pytest.raises(ModuleNotFoundError) as e:
+        next(task(iter([])))
+    raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
+    seen = batch.cause("Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
+                       f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)")
+    assert seen == f"ModuleNotFoundError: {e.value}"[:400], "what a person is told"
+    assert "has no fastavro" in seen and "install it on every machine that runs executors" in seen
+    assert sys.executable in str(e.value)
+    assert not list(tmp_path.iterdir()), "nothing was written before"
 
 
 # --- the source ------------------------------------------------------------------------------------------------------

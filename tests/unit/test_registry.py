@@ -54,6 +54,28 @@ def test_an_id_in_the_headers_counts_whatever_the_bytes_are():
         assert registry.framed(WORLD, value, none).schema == "globalId 9"
 
 
+def test_what_the_registry_answers(answering):
+    starting = [(503, "starting"), (200, "1")]
+    served = answering({"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting})
+    world = with_registry(url=served.url + "/")
+    assert registry._get(world, "/a") == b"{}" and registry._get(world, "/b") is None
+    with pytest.raises(StackError, match="(?s)the schema registry answers 500: oops.*/c"):
+        registry._get(world, "/c")
+    assert registry._get(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
+
+
+def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert registry.fetch(answering({"/a": (200, "1")}).url + "/a") == (200, b"1")
+    with pytest.raises(ConnectionError, match="does not answer at http://registry.invalid/a: .*refused"):
+        registry.fetch("http://registry.invalid/a")  # by way of the proxy, where nobody listens
+    with pytest.raises(ConnectionError, match="does not answer at registry:80/a: unknown url type"):
+        registry.fetch("registry:80/a")
+
+
 @pytest.mark.parametrize("ask", [
     registry.artifacts, lambda w: registry.schema(w, 1), lambda w: registry.latest(w, "t-value"),
     lambda w: registry.find(w, 1, "ccompat"), lambda w: registry.peek(w, bytes(8) + b"\x01")])

@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench import params, run
+from workbench import params, run, run_record
 from workbench.errors import ParamsError, WorkbenchError
 
 HERE = Path(__file__).resolve().parents[2]
@@ -106,7 +106,7 @@ def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
 
 def test_masking_reaches_every_form(project, monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", 'can"ary<1>/x')
-    text = run._masked({"a": ['x can"ary<1>/x y'], "b": "can&quot;ary&lt;1&gt;/x", "c": "can%22ary%3C1%3E%2Fx",
+    text = run_record.masked({"a": ['x can"ary<1>/x y'], "b": "can&quot;ary&lt;1&gt;/x", "c": "can%22ary%3C1%3E%2Fx",
                         "d": 'can\\"ary<1>/x', 'can"ary<1>/x': 1})
     assert "ary" not in json.dumps(text)
 
@@ -149,7 +149,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     with pytest.raises(ParamsError, match="had other parameters"):
         quietly(resume=True, parameters={"scale": 4})
     flag.touch()
-    monkeypatch.setattr(run, "_commit", lambda: "abc1234")
+    monkeypatch.setattr(run_record, "commit", lambda: "abc1234")
     capsys.readouterr()
     again = run.run(resume=True)
     assert "of commit unknown, this is abc1234" in capsys.readouterr().out
@@ -171,15 +171,15 @@ def earlier(project, name, status, commit="abc1234"):
 
 
 def test_only_a_run_that_did_not_pass_is_resumed(project, monkeypatch):
-    monkeypatch.setattr(run, "_commit", lambda: "abc1234")
+    monkeypatch.setattr(run_record, "commit", lambda: "abc1234")
     paths, said = [write(project, "10_outbox/11_a.ipynb")], []
-    assert run._earlier(paths, "local", {}, said.append) is None and "no run of these notebooks" in said[0]
+    assert run_record.earlier(paths, "local", {}, said.append) is None and "no run of these notebooks" in said[0]
     broken = earlier(project, "1-local", "failed")
     earlier(project, "2-local", "passed")
     said.clear()
-    assert run._earlier(paths, "local", {}, said.append)[0] == broken and said == []
-    monkeypatch.setattr(run, "_commit", lambda: "def5678")
-    run._earlier(paths, "local", {}, said.append)
+    assert run_record.earlier(paths, "local", {}, said.append)[0] == broken and said == []
+    monkeypatch.setattr(run_record, "commit", lambda: "def5678")
+    run_record.earlier(paths, "local", {}, said.append)
     assert "of commit abc1234, this is def5678" in said[0]
 
 

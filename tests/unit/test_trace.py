@@ -10,7 +10,7 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
-from workbench import hudi, sources, trace, trace_lake, trace_source
+from workbench import hudi, sources, trace, trace_lake, trace_show, trace_source, trace_topic
 from workbench.errors import LakeError, SourceError
 from workbench.landing_sinks import AvroSink, Sink
 
@@ -25,7 +25,7 @@ UTC = dt.timezone.utc
     ({"a": 1}, {"a": 1, "__op": "u"}, "nothing"), ({}, {"a": "x" * 50, "__op": "u"}, f"a null → {'x' * 39}…"),
 ])
 def test_what_a_change_did(before, record, says):
-    assert trace.what(before, record) == says
+    assert trace_topic.what(before, record) == says
 
 
 MOR = SimpleNamespace(ordering="v", deletes="hard")
@@ -42,9 +42,10 @@ def test_what_a_view_shows(state, op, here, last, based, shows):
 
 
 def test_an_instant_is_local_time():
-    found = trace._instant("20260101120000001")
+    found = trace_show._instant("20260101120000001")
     assert found == dt.datetime(2026, 1, 1, 12, 0, 0, 1000).astimezone() and found.tzinfo == UTC
-    assert trace._instant("20260101120000") == dt.datetime(2026, 1, 1, 12).astimezone() and trace._instant("") is None
+    assert trace_show._instant("20260101120000") == dt.datetime(2026, 1, 1, 12).astimezone()
+    assert trace_show._instant("") is None
 
 
 def test_unknown_tables_and_keys(monkeypatch):
@@ -82,7 +83,7 @@ def answer(monkeypatch):
     """Stands for the source: one row of artist 299, or an error; a trace of that artist with no lake."""
     record = {"artist_id": 299, "birth_year": 1905, "born": DAY, "left_out": "x", "__lsn": 7, "__op": "u"}
     event = {"transaction": None, "partition": 0, "offset": 1, "record": record, "needle": b""}
-    monkeypatch.setattr(trace, "_events", lambda *_: [{**event, "record": dict(record)}])
+    monkeypatch.setattr(trace_topic, "events", lambda *_: [{**event, "record": dict(record)}])
     monkeypatch.setattr(trace, "_landed", lambda *_: "")
     table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
 
@@ -273,3 +274,12 @@ def test_the_picture_has_a_line_for_each_change():
     (axes,) = figure.axes
     assert [len(line.get_xdata()) for line in axes.lines] == [3, 2], "the second change is not in the lake yet"
     assert [t.get_text() for t in axes.get_yticklabels()] == ["source", "topic m.artists", "commit of t"]
+
+
+def test_no_two_changes_of_the_picture_look_alike():
+    two = life()
+    changes = pandas.concat([two.changes[:1]] * 30, ignore_index=True).assign(change=range(1, 31))
+    figure = trace.draw(dataclasses.replace(two, changes=changes))
+    looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines]
+    assert len(set(looks)) == 30 and len({colour for colour, *_ in looks[:7]}) == 7
+    assert figure.get_suptitle().startswith("artists 7: ") and figure._suptitle.get_ha() == "left"

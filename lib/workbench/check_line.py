@@ -1,0 +1,89 @@
+"""The line that a check shows, in a notebook and elsewhere; a red one raises."""
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import html
+import time
+from typing import Any, Iterator, List, Sequence
+
+import pandas as pd
+
+from .errors import CheckFailed
+
+_quiet: contextvars.ContextVar = contextvars.ContextVar("quiet", default=False)
+MIME = "application/vnd.workbench.check+json"
+SHOWN = 5  # differing rows that are named; the others are counted
+
+
+def settle(ok: bool, what: str, left: str, right: str, left_label: str, right_label: str, detail: str,
+           began: float) -> None:
+    """Show the line; raise CheckFailed when it is a red one."""
+    seconds = round(time.perf_counter() - began, 3)
+    _display({"ok": ok, "what": what, "left": left, "right": right, "left_label": left_label,
+              "right_label": right_label, "detail": detail, "seconds": seconds})
+    if not ok:
+        raise CheckFailed(f"check failed: {what}", where=detail.replace("\n", "\n            "),
+                          expected=f"{right_label} {right}, but {left_label} {left}")
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """No check shows its line meanwhile."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
+def _display(line: dict) -> None:
+    if _quiet.get():
+        return
+    try:
+        from IPython import get_ipython
+        from IPython.display import display
+    except ImportError:  # the library works without a notebook
+        get_ipython = lambda: None  # noqa: E731
+    if get_ipython() is None:
+        print(as_text(line))
+    else:
+        display({MIME: line, "text/html": as_html(line), "text/plain": as_text(line)}, raw=True)
+
+
+def as_text(line: dict) -> str:
+    """The line of a check as plain text."""
+    detail = "".join(f"\n    {row}" for row in line["detail"].splitlines())
+    return (f"{'✔' if line['ok'] else '✘'} {line['what']}: {line['left_label']} {line['left']} · "
+            f"{line['right_label']} {line['right']}{detail}")
+
+
+def as_html(line: dict) -> str:
+    """The line of a check as HTML that stands in a light and in a dark notebook."""
+    e = {k: html.escape(str(v)) for k, v in line.items()}
+    mark, colour = ("✔", "#1a9850") if line["ok"] else ("✘", "#d73027")
+    detail = f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>" if line["detail"] else ""
+    return (
+        f"<div style='border-left:4px solid {colour};background:{colour}14;padding:.35em .7em;margin:.2em 0'>"
+        f"<b style='color:{colour}'>{mark}</b> {e['what']} <span style='opacity:.75;margin-left:.6em'>"
+        f"{e['left_label']} <b>{e['left']}</b> · {e['right_label']} <b>{e['right']}</b></span>{detail}</div>"
+    )
+
+
+def size(frame: pd.DataFrame, found: Sequence[str] = ()) -> str:
+    """A frame as one side of a line: its rows and columns, and how many differences were found."""
+    counts = [(len(frame), "row"), (frame.shape[1], "column"), (len(found), "difference")]
+    rows, columns, differences = (f"{n:,} {noun}{'s'[n == 1:]}" for n, noun in counts)
+    return f"{rows} × {columns}" + (f", {differences}" if found else "")
+
+
+def count(values: Any) -> str:
+    """A collection as one side of a line: how many it holds."""
+    noun = "entries" if isinstance(values, dict) else "values"
+    return f"{len(values):,} {noun}"
+
+
+def lines(found: List[str]) -> str:
+    """Differences as the detail of a line: the first ones, and how many more."""
+    more = [f"… and {len(found) - SHOWN:,} more"] if len(found) > SHOWN else []
+    return "\n".join(found[:SHOWN] + more)

@@ -1,0 +1,101 @@
+"""A trace for people to look at: as text, and as a picture."""
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+from .trace_lake import names
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from .trace import Biography
+
+LINES, MARKS = ("-", "--", ":"), "os^D"  # three and four: together they are used up after 12 rounds of colours
+
+
+def show(life: Biography) -> None:
+    """Print a biography: where the changes come from, where they went, and what the views show."""
+    from rich.console import Console
+
+    console = Console()
+    shown = life.changes.copy()
+    for column in ("made_at", "in_topic_at"):
+        shown[column] = shown[column].map(lambda t: "" if t is None else f"{t:%Y-%m-%d %H:%M:%S.%f}"[:-3])
+    shown["schema"] = [s if v is None else f"{s}, version {v}" for s, v in zip(shown["schema"], shown["version"])]
+    shown["place"] = [f"{p}:{o}" for p, o in zip(shown["partition"], shown["offset"])]
+    console.print(f"[b]{life.table.name} {life.key}[/b]  {len(shown)} changes; topic {life.table.topic}",
+                  highlight=False)
+    _print(console, shown, {"change": "", "made_at": "made at (UTC)", "op": "op", "what": "what", "lsn": "LSN",
+                            "transaction": "transaction"})
+    _print(console, shown, {"change": "", "place": "partition:offset", "in_topic_at": "in the topic at",
+                            "schema": "schema", "landed": "landed file"})
+    for lake in life.table.tables:
+        columns = {"change": "", f"{lake.type}_commit": f"commit of {lake.name}",
+                   f"{lake.type}_file_group": "file group", f"{lake.type}_file": "file"}
+        _print(console, shown, {**columns, **names(lake)})
+    if len(life.views):  # a line for each field: rows are wide, and there are few views
+        hidden = {"view", "_hoodie_commit_seqno", "_hoodie_record_key"}
+        fields = [c for c in life.views if c not in hidden]
+        across = life.views[fields].astype(object).T
+        across.insert(0, "field", fields)
+        _print(console, across, {"field": "shown now", **dict(enumerate(life.views["view"]))})
+    for note in life.notes:
+        console.print(note, markup=False, highlight=False)
+
+
+def _print(console: Any, frame: pandas.DataFrame, columns: Dict[str, str]) -> None:
+    import pandas
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in columns.values():
+        out.add_column(title, overflow="fold")
+    for _, line in frame.iterrows():
+        cells = ("" if pandas.isna(v) else int(v) if isinstance(v, float) and v == int(v) else v
+                 for v in (line[c] for c in columns))
+        out.add_row(*[Text(str(cell)) for cell in cells])
+    console.print(out)
+    console.print()
+
+
+def draw(life: Biography) -> Figure:
+    """The timeline of a biography: a line per change through its stages. The distances in time are not to scale."""
+    import matplotlib.pyplot as plt
+
+    from . import show as charts
+
+    stages: Dict[str, List[Optional[dt.datetime]]] = {
+        "source": list(life.changes["made_at"]), f"topic {life.table.topic}": list(life.changes["in_topic_at"])}
+    for lake in life.table.tables:
+        stages[f"commit of {lake.name}"] = [_instant(i) for i in life.changes[f"{lake.type}_commit"]]
+    times = sorted({t for row in stages.values() for t in row if t})
+    at = {t: n for n, t in enumerate(times)}
+    colours = [*charts.PALETTE, charts.INK]
+    with plt.rc_context(charts.style()):
+        height = max(1.2 + 0.8 * len(stages), 0.8 + 0.24 * len(life.changes))  # the legend has a line for each change
+        figure, axes = plt.subplots(figsize=(11, height))
+        for number, (_, change) in enumerate(life.changes.iterrows()):
+            points = [(at[row[number]], -level) for level, row in enumerate(stages.values()) if row[number]]
+            again, colour = divmod(number, len(colours))  # where the colours are used up: other lines and marks
+            axes.plot(*zip(*points), color=colours[colour], linestyle=LINES[again % len(LINES)],
+                      marker=MARKS[again % len(MARKS)], label=f"{change['change']}  {change['what']}")
+            axes.annotate(str(change["change"]), points[0], textcoords="offset points", xytext=(0, 7), ha="center")
+        axes.set_yticks([-n for n in range(len(stages))], list(stages))
+        axes.set_xticks(range(len(times)), [f"{t:%H:%M:%S}" for t in times], rotation=90, fontsize=8)
+        axes.set_ylim(0.6 - len(stages), 0.6)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+        figure.suptitle(f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)", x=0.03,
+                        ha="left", fontsize=15, weight="bold")
+        figure.tight_layout(rect=(0, 0, 1, 1))
+    plt.close(figure)
+    return figure
+
+
+def _instant(text: str) -> Optional[dt.datetime]:
+    """The time of an instant: Hudi's clock is the machine's local time (hoodie.table.timeline.timezone, LOCAL)."""
+    if not text:
+        return None
+    return dt.datetime.strptime(f"{text:0<17}000", "%Y%m%d%H%M%S%f").astimezone(dt.timezone.utc)

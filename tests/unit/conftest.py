@@ -1,0 +1,39 @@
+"""What several unit tests need."""
+import http.server
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+
+@pytest.fixture
+def answering():
+    """A maker of an HTTP server on loopback: {path: (status, text), or a list of those, one for each time}.
+
+    Everything else is a 404. Returns its `url` and the paths that were `asked`."""
+    made = []
+
+    def make(answers):
+        asked = []
+
+        class Answer(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked.append(self.path)
+                found = answers.get(self.path, (404, ""))
+                status, text = found.pop(0) if isinstance(found, list) else found
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(text.encode("utf-8"))
+
+            def log_message(self, *args):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        threading.Thread(target=server.serve_forever, args=[0.02], daemon=True).start()
+        made.append(server)
+        return SimpleNamespace(url=f"http://127.0.0.1:{server.server_port}", asked=asked)
+
+    yield make
+    for server in made:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,87 @@
+"""Hudi's procedures: what is called, with which options, and values that stay values. A fake session notes the SQL."""
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+import sqlglot
+from workbench import catalog, hudi
+from workbench.errors import LakeError
+
+
+class Spark:
+    """Stands for a session whose catalog is empty."""
+
+    def __init__(self):
+        self.asked = []
+        self.catalog = SimpleNamespace(tableExists=lambda name: False)
+
+    def sql(self, text):
+        self.asked.append(text)
+        return SimpleNamespace(collect=list, toPandas=pd.DataFrame)
+
+
+def table(tmp_path, **fields):
+    return hudi.Table(**{"name": "t", "base": f"file:{tmp_path}", "key": ("id",), "ordering": "__lsn", "type": "mor",
+                         **fields})
+
+
+@pytest.fixture
+def written(tmp_path):
+    (tmp_path / ".hoodie").mkdir()
+    (tmp_path / ".hoodie" / "20260101120000001.deltacommit").write_text("{}")
+    return tmp_path
+
+
+def calls(spark):
+    """[(op, table, {option: value})] of the compactions that were called."""
+    found = []
+    for text in (t for t in spark.asked if t.startswith("CALL ")):
+        given = dict(part.split(" => ") for part in text[len("CALL run_compaction("):-1].split(", "))
+        options = dict(option.split("=") for option in given["options"].strip("'").split(","))
+        found.append((given["op"].strip("'"), given["table"].strip("'"), options))
+    return found
+
+
+def test_a_compaction_is_planned_and_run_and_its_files_are_seen(written):
+    for compact, operations in ((hudi.compact, ["schedule", "run"]), (hudi.schedule_compaction, ["schedule"]),
+                                (hudi.run_compaction, ["run"])):
+        spark = Spark()
+        compact(spark, table(written, catalog="people"))
+        assert [(op, entry) for op, entry, _ in calls(spark)] == [(op, "datalake.people_rt") for op in operations]
+        assert spark.asked[-2:] == ["REFRESH TABLE `datalake`.`people_ro`", "REFRESH TABLE `datalake`.`people_rt`"]
+
+
+def test_a_compaction_writes_base_files_as_the_table_does(written):
+    def options(**fields):
+        spark = Spark()
+        hudi.compact(spark, table(written, **fields))
+        return calls(spark)[-1][2]
+
+    assert options().items() >= {**hudi.NO_BLOOM_FILTER, "hoodie.parquet.compression.codec": "snappy",
+                                 "hoodie.compact.inline.max.delta.commits": "1"}.items()
+    assert options(index="BLOOM")["hoodie.parquet.bloom.filter.enabled"] == "true"
+    assert options(extra={"hoodie.parquet.compression.codec": "zstd"})["hoodie.parquet.compression.codec"] == "zstd"
+
+
+def test_what_cannot_be_compacted(tmp_path):
+    with pytest.raises(LakeError, match="(?s)table t is Copy-on-Write, it has no logs.*type \"mor\""):
+        hudi.compact(Spark(), table(tmp_path, type="cow"))
+    with pytest.raises(LakeError, match="(?s)no completed commit to compact.*ingest something"):
+        hudi.compact(Spark(), table(tmp_path))
+
+
+@pytest.mark.parametrize("value", ["plain", "it's", "''", "\\", "\\' OR 1 => 1, x => '", "a\nb", "100%_", '"`é', ""])
+def test_a_hostile_text_stays_one_text(value):
+    read = sqlglot.parse_one(catalog.literal(value), read="spark")
+    assert isinstance(read, sqlglot.exp.Literal) and read.is_string and read.this == value
+
+
+def test_values_of_a_call():
+    spark = Spark()
+    hudi.call(spark, "run_clean", table="d.t_rt", retained=1, dry=True)
+    assert spark.asked == ["CALL run_clean(table => 'd.t_rt', retained => 1, dry => true)"]
+    for arguments in ({"limit": None}, {"limit": 1.5}, {"limit": ["x"]}, {"a => 1, b": 2}):
+        with pytest.raises(LakeError, match="(?s)is of type.*expected|is not a name"):
+            hudi.call(spark, "show_commits", **arguments)
+    with pytest.raises(LakeError, match="is not a name"):
+        hudi.call(spark, "show_commits() --")
