@@ -18,8 +18,8 @@ os.environ["WORKBENCH_PORT_BASE"] = str(FIRST_PORT + PORTS * int(WORKER[2:] or 0
 
 
 def pytest_xdist_auto_num_workers(config):
-    """`-n auto`: as many stacks side by side as processors and memory (6 GiB each, and room for the rest) carry."""
-    return max(1, min(os.cpu_count() or 1, psutil.virtual_memory().total // (8 * GIB)))
+    """`-n auto`: two stacks side by side where two processors and 16 GiB (of which a system shows a bit less) are."""
+    return 2 if (os.cpu_count() or 1) >= 2 and psutil.virtual_memory().total >= 15 * GIB else 1
 
 
 @pytest.fixture(scope="session")
@@ -29,13 +29,14 @@ def world():
 
     artifacts.install()
     loaded = params.load("local")
-    stack.down()
-    shutil.rmtree(params.state_dir(), ignore_errors=True)
-    stack.down_with(os.getpid(), remove=True)
-    stack.up(loaded)
-    yield loaded
-    stack.down()
-    shutil.rmtree(params.state_dir(), ignore_errors=True)
+    with stack.only_run():
+        stack.down()
+        shutil.rmtree(params.state_dir(), ignore_errors=True)
+        stack.down_with(os.getpid(), remove=True)
+        stack.up(loaded)
+        yield loaded
+        stack.down()
+        shutil.rmtree(params.state_dir(), ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

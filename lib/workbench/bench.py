@@ -248,6 +248,15 @@ def main() -> None:
     os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")
     artifacts.install()
     world, lines = load_world(), []
+    with stack.only_run():
+        measure(chosen, world, lines)
+    show(lines)
+    print("java_compiler: full (params/local.yaml has quick, for small data)")
+    print(f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors")
+
+
+def measure(chosen: List[str], world: World, lines: List[Line]) -> None:
+    """Start the stack, add the lines of these measures, and leave nothing behind."""
     stack.down()
     shutil.rmtree(state_dir(), ignore_errors=True)
     stack.down_with(os.getpid(), remove=True)
@@ -264,9 +273,6 @@ def main() -> None:
     finally:
         stack.down()
         shutil.rmtree(state_dir(), ignore_errors=True)
-    show(lines)
-    print("java_compiler: full (params/local.yaml has quick, for small data)")
-    print(f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors")
 
 
 if __name__ == "__main__":

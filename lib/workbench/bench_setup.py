@@ -35,7 +35,7 @@ def demo(*_: Any) -> List[Line]:
         shutil.rmtree(folder, ignore_errors=True)
     home.mkdir(parents=True)
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-    kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "PIP_", "HTTP", "http", "REQUESTS_")
+    kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "PIP_INDEX_URL", "HTTP", "http", "REQUESTS_")
     env: Dict[str, str] = {k: v for k, v in os.environ.items() if k.startswith(kept)}
     env.update(HOME=str(home), WORKBENCH_PORT_BASE=str(int(os.environ["WORKBENCH_PORT_BASE"]) + 100))
     lines = []

@@ -176,6 +176,10 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
     running = stack.running()
     if running:
         raise WorkbenchError(f"{', '.join(running)} still run{'s' * (len(running) == 1)}", next_step="workbench down")
+    others = stack.instances_running() - {params.instance()}
+    if others:  # runs/ is everybody's, and with --all so is what they work in
+        raise WorkbenchError(f"services of {', '.join(sorted(others))} still run in this checkout",
+                             next_step="WORKBENCH_INSTANCE=<each of them> workbench down")
     folders = [params.VAR if everything else params.state_dir(), params.ROOT / "runs"]
     folders = [f for f in folders if f.is_dir()]
     for folder in folders:

@@ -47,6 +47,7 @@ FIRST_LOAD = {
 FIRST_LOAD_MERGED = {**FIRST_LOAD, "hoodie.combine.before.insert": "true",
                      "hoodie.datasource.write.row.writer.enable": "false"}
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
+BUCKETS = "_workbench_buckets"
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,11 @@ class Job:
         if self._reader is None:
             self._held.enter_context(self._alone())
             self._reader = changes.reader(self.spark, self.world, self.source, self.table.name, self.batch)
-        all_progress = progress_in(last_commit(self.table))
+        newest = last_commit(self.table)
+        if not self.replay:  # what a commit lacks stays lacking, however often the ingest is run after it
+            self._complete(newest)
+        self._same_buckets(newest)
+        all_progress = progress_in(newest)
         last = all_progress.get(self.source.id, {})
         number = last.get("batch", -1) + 1
         if not self._tidied:
@@ -122,16 +127,27 @@ class Job:
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,
                             next_step="look for options in `extra` of the table that change its commits, "
                                       "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again")
-        refused = write_errors(written)
-        if refused:
-            raise LakeError(f"Hudi made a commit without {refused} of its rows, which it could not write",
-                            where=self.where, next_step="the log of the spark service says why (write errors); mend "
-                                                        "that, then hudi.ingest(…, replay=True)")
+        self._complete(written)
         if self.replay:
             self._keep_letters(since, number + 1)
         self.replay = False
         self.done = self.done.plus(counts, time.monotonic() - began)
         return True
+
+    def _complete(self, commit: Dict[str, Any]) -> None:
+        refused = write_errors(commit)
+        if refused:
+            raise LakeError(f"Hudi made a commit without {refused} of its rows, which it could not write",
+                            where=self.where, next_step="the log of the spark service says why (write errors); mend "
+                                                        "that, then hudi.ingest(…, replay=True)")
+
+    def _same_buckets(self, commit: Dict[str, Any]) -> None:
+        """With another number of buckets a key is looked for in another file, not found, and inserted once more."""
+        was = commit.get("extraMetadata", {}).get(BUCKETS, self.table.buckets)
+        if self.table.index == "BUCKET" and int(was) != self.table.buckets:
+            raise LakeError(f"table {self.table.name} has {was} buckets in a partition, not {self.table.buckets}",
+                            where=self.where, expected=f"buckets={was}",
+                            next_step="write it as it was made, or drop it and ingest it anew")
 
     def close(self) -> None:
         """Give back the table, and what it holds of Kafka."""
@@ -173,6 +189,8 @@ class Job:
             written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
             first = {} if not new else FIRST_LOAD if once else FIRST_LOAD_MERGED
             options = {**table.options(), **first, PROGRESS: json.dumps(reached)}
+            if table.index == "BUCKET":
+                options[BUCKETS] = str(table.buckets)
             written.write.format("hudi").options(**options).mode("append").save(table.base)
         finally:
             if not batch.few:

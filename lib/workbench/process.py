@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import psutil
 
+from . import params
 from .errors import StackError, WorkbenchError
 from .params import World, state_dir
 from .wait import wait_until
@@ -66,9 +67,13 @@ def _pid_file(name: str) -> Path:
 
 
 def _noted(name: str) -> Dict[str, Any]:
-    """Return what our pid file says; a pid that no process has where there is none or it is damaged (a full disk)."""
+    return _read(_pid_file(name))
+
+
+def _read(pid_file: Path) -> Dict[str, Any]:
+    """Return what a pid file says; a pid that no process has where there is none or it is damaged (a full disk)."""
     try:
-        noted = json.loads(_pid_file(name).read_text())
+        noted = json.loads(pid_file.read_text())
         return {**noted, "pid": int(noted["pid"]), "born": float(noted["born"])}
     except (OSError, ValueError, TypeError, KeyError):
         return {"pid": -1, "born": -1}
@@ -98,7 +103,15 @@ def outdated(service: Service, world: World) -> bool:
 
 def own(name: str) -> Optional[psutil.Process]:
     """Return the process that our pid file names, if it still is that process and not a later one with its number."""
-    noted = _noted(name)
+    return _living(_noted(name))
+
+
+def instances() -> Set[str]:
+    """Names of the instances in this checkout of which a service is running."""
+    return {f.parents[1].name for f in params.VAR.glob("*/run/*.json") if _living(_read(f))}
+
+
+def _living(noted: Dict[str, Any]) -> Optional[psutil.Process]:
     try:
         process = psutil.Process(int(noted["pid"]))
         return process if _born(process) == noted["born"] and process.status() != psutil.STATUS_ZOMBIE else None

@@ -78,8 +78,9 @@ def _parse(text: str) -> Any:
         raise LakeError(f"the query is not Athena SQL: {_first(e)}", where=text.strip()[:200]) from None
     if len(trees) != 1:
         raise LakeError(f"{len(trees)} statements where one is expected", where=text.strip()[:200])
-    if isinstance(trees[0], exp.Command):
-        raise LakeError("this statement cannot be translated to Spark", where=text.strip()[:200], expected="a query")
+    if not isinstance(trees[0], (exp.Query, exp.Describe)):
+        raise LakeError("this statement is no query", where=text.strip()[:200], expected="SELECT … or DESCRIBE …",
+                        next_step="a statement that changes something is for spark.sql, in Spark's own dialect")
     return trees[0]
 
 

@@ -40,7 +40,8 @@ NO_CLUSTER_SETTINGS = Path(__file__).parent / "hadoop"
 def server_conf(world: World) -> Dict[str, str]:
     """Return the configuration of the embedded Spark Connect server: everything on loopback, sized for a laptop."""
     jars = ",".join(map(str, artifacts.jars("spark")))
-    class_path = f"{NO_CLUSTER_SETTINGS}:{jars.replace(',', ':')}"
+    one_machine = world.spark.master.startswith("local") or world.spark.workers > 0
+    class_path = ":".join([*([str(NO_CLUSTER_SETTINGS)] if one_machine else []), *jars.split(",")])
     table_version = str(artifacts.versions()["hudi_table_version"])
     java = " ".join(["-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", *COMPILERS[world.stack.java_compiler]])
     conf = {

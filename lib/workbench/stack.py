@@ -14,11 +14,11 @@ import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable, ContextManager, Iterator, List, Optional
+from typing import Callable, ContextManager, Iterator, List, Optional, Set
 
 import psutil
 
-from . import process, secrets, services
+from . import params, process, secrets, services
 from .errors import StackError, nearest
 from .params import World, flatten, host_port, state_dir
 from .process import Status
@@ -130,6 +130,21 @@ def status(world: World) -> List[Status]:
 def running() -> List[str]:
     """Names of the services of this instance that have a living process."""
     return [n for n in SERVICES if process.own(n)]
+
+
+def instances_running() -> Set[str]:
+    """Names of the instances in this checkout, this one or another, of which a service is running."""
+    return process.instances()
+
+
+def only_run() -> ContextManager[None]:
+    """Hold this instance for one test or benchmark run, which begins and ends by removing all of it.
+
+    Raises (when it is entered): StackError: another run has it; names its process.
+    """
+    return alone(state_dir().with_suffix(".lock"), lambda pid: StackError(
+        f"another run uses the instance {params.instance()}", where=f"process {pid}",
+        next_step="wait until it is done"))
 
 
 def log(name: str) -> Path:

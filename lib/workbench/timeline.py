@@ -93,7 +93,7 @@ def check_readable(table: Table, instant: str) -> bool:
             itself would answer with what is left.
     """
     done = completed(table)
-    if done and instant < done[0].instant and _archived(table):
+    if done and instant < done[0].instant and archived(table):
         raise LakeError(f"the commits of {instant} were archived", where=f"{table.base}/.hoodie/archived",
                         expected=f"an instant from {done[0].instant} on",
                         next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
@@ -205,7 +205,7 @@ def _data_files(table: Table) -> Set[str]:
     return {i.path[len(root):] for i in found if i.is_file and not i.path[len(root):].startswith(".hoodie/")}
 
 
-def _archived(table: Table) -> bool:
+def archived(table: Table) -> bool:
     return any(i.is_file for i in files.entries(f"{table.base}/.hoodie/archived", recursive=True))
 
 

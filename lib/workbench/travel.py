@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .timeline import check_readable, resolve
+from .errors import LakeError
+from .timeline import archived, check_readable, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -40,6 +41,10 @@ def between(spark: SparkSession, world: World, table: Table, begin: str = "", en
 
 def _incremental(spark: SparkSession, world: World, table: Table, begin: str, end: str) -> DataFrameReader:
     bounds = {"begin": begin, "end": end}
+    if not begin and archived(table):  # Hudi reads the active timeline, and says nothing of what it leaves out
+        raise LakeError(f"the first commits of {table.name} were archived, an increment from the beginning lacks them",
+                        where=f"{table.base}/.hoodie/archived", expected="a begin",
+                        next_step="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits")
     for side, when in bounds.items():
         if when:
             bounds[side] = resolve(world, table, when)

@@ -61,7 +61,8 @@ def test_the_whole_series_passes_and_leaves_nothing(world):
     assert museum.topics_left(world) == museum.tables_left(world) == sources.own_slots(world, museum.DATABASE) == []
 
 
-@pytest.mark.parametrize("name", ["15_dashboard", pytest.param("14_changes", marks=pytest.mark.drill)])
+@pytest.mark.drill  # 15 runs alone in every run of the tests, by nbval
+@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "10_outbox").glob("*.ipynb"))])
 def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
     outbox.clear(world, "11_source_database")
     for _ in range(2):
@@ -80,6 +81,7 @@ def nbval(*paths):
 
 
 def test_reference_tables_are_what_the_notebooks_print_today(world, tmp_path):
+    """The notebooks run here alone, on what is left after the teardown, and 15 a second time."""
     kept = [p for p in NOTEBOOKS.rglob("*.ipynb") if "NBVAL_CHECK_OUTPUT" in p.read_text(encoding="utf-8")]
     holds = {"15_dashboard": "RICSU", "56_time_travel": "Gerhard M. Bakker"}
     assert {p.stem for p in kept} == set(holds)

@@ -365,6 +365,8 @@ def test_a_row_that_hudi_cannot_write_is_not_lost_without_a_word(bench, spark, m
             with pytest.raises(LakeError, match="(?s)commit without 1 of its rows.*replay=True"):
                 bench.go()
             spark.conf.set(key, was)
+            with pytest.raises(LakeError, match="commit without 1 of its rows"):
+                bench.go()  # nothing is new, and the row still lacks
             assert bench.go(replay=True).upserts == 2
         else:
             assert was == mode and bench.go().upserts == 2

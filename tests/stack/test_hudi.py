@@ -30,8 +30,8 @@ def lake(world, spark):
         topics.delete(world, topic)
 
 
-@pytest.mark.parametrize("kind, index", [("cow", "SIMPLE"), ("mor", "SIMPLE"), ("mor", "BUCKET")])
-def test_the_greater_ordering_value_wins_whenever_it_comes(lake, kind, index):
+@pytest.mark.parametrize("kind, index", [("cow", "SIMPLE"), ("mor", "SIMPLE"), ("cow", "BUCKET"), ("mor", "BUCKET")])
+def test_the_greater_ordering_value_wins_whenever_it_comes(lake, world, spark, kind, index):
     it = lake(type=kind, index=index)
     first = it.go(change(1, 10), change(2, 10), change(3, 10), change(1, 12, "late in the same batch"), change(1, 11))
     assert (first.messages, first.upserts, first.deletes) == (5, 5, 0)
@@ -41,6 +41,10 @@ def test_the_greater_ordering_value_wins_whenever_it_comes(lake, kind, index):
     it.go(change(3, 30, "again"))
     assert it.rows()[-1] == (3, "p", "again", 30)
     assert hudi.properties(it.table)["hoodie.table.version"] == "6"
+    if index == "BUCKET":
+        more = dataclasses.replace(it.table, buckets=5)
+        with pytest.raises(LakeError, match="(?s)has 2 buckets in a partition, not 5.*buckets=2"):
+            hudi.ingest(spark, world, hudi.Topic(it.topic), more, schema=SCHEMA)
 
 
 def test_a_second_run_makes_no_commit_and_a_replay_changes_nothing(lake, world, spark):
@@ -290,7 +294,7 @@ def test_continuous_stops_between_batches(lake, spark):
 
 
 def test_why_data_skipping_stays_off(world, spark):
-    """Hudi 1.0 with column statistics answers wrong after an upsert (facts: `like 'm%'` gave 0 rows of many)."""
+    """Hudi 1.0 with column statistics answers wrong after an upsert: `like 'm%'` finds 0 rows of many."""
     table = new_table(world, partition=())
     options = {**table.options(), "hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"}
     for prefix in ("a", "m"):

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 from lake_help import SCHEMA, change, new_table, new_topic, send
-from workbench import hudi, topics
+from workbench import files, hudi, topics
 from workbench.errors import LakeError
 
 KINDS = ["cow", "mor"]
@@ -105,5 +105,9 @@ def test_an_instant_that_was_cleaned(world, spark):
         hudi.as_of(spark, world, table, "v0")
     with pytest.raises(LakeError, match="cleaned away"):
         hudi.between(spark, world, table, "v0", "v1")
+    assert rows(hudi.between(spark, world, table)) == [(1, "p", "version 2")]
+    files.write_text(f"{table.base}/.hoodie/archived/.commits_.archive.1_1-0-1", "what Hudi leaves when it archives")
+    with pytest.raises(LakeError, match="(?s)first commits of .* were archived.*as_of"):
+        hudi.between(spark, world, table)
     hudi.drop(spark, world, table)
     topics.delete(world, topic)

@@ -125,9 +125,12 @@ def folders(tmp_path, monkeypatch):
 
 
 def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, folders):
-    module(monkeypatch, "stack", running=lambda: ["kafka"])
+    module(monkeypatch, "stack", running=lambda: ["kafka"], instances_running=set)
     assert isinstance(call("clean", "--yes").exception, cli.WorkbenchError)
-    module(monkeypatch, "stack", running=lambda: [])
+    module(monkeypatch, "stack", running=list, instances_running=lambda: {params.instance(), "bench"})
+    refused = call("clean", "--yes", "--all").exception
+    assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
+    module(monkeypatch, "stack", running=list, instances_running=set)
     assert call("clean", input="\n").exit_code == 1 and (folders / "var" / params.instance() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
     assert not (folders / "var" / params.instance()).exists() and not (folders / "runs").exists()

@@ -36,6 +36,13 @@ def test_options_can_be_overridden_and_say_what_matters():
     assert table(index="BLOOM").options()["hoodie.parquet.bloom.filter.enabled"] == "true"
     assert table(index="BUCKET", buckets=5).options()["hoodie.bucket.index.num.buckets"] == "5"
     assert "hoodie.bucket.index.num.buckets" not in table().options()
+    assert "hoodie.cleaner.parallelism" not in options and options["hoodie.global.index.reconcile.parallelism"] == "2"
+
+
+@pytest.mark.parametrize("count", [0, "2", True])
+def test_buckets_are_a_number(count):
+    with pytest.raises(LakeError, match=f"buckets of table t is {count!r}"):
+        table(buckets=count)
 
 
 def test_no_table_is_said_so(tmp_path):

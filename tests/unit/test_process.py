@@ -170,6 +170,26 @@ def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
     assert process.stop(web) and process.holder(web.port(WORLD)) is None
 
 
+def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatch):
+    """A process that ends gives back its memory, and with it the environment, before it closes its ports."""
+    process.start(make(), WORLD)
+    seen = process.own("web")
+    process._pid_file("web").unlink()
+    found = iter([[seen]])
+    monkeypatch.setattr(process, "_rest_of", lambda name: next(found, []))
+    slowly = threading.Timer(0.5, os.kill, (seen.pid, signal.SIGKILL))
+    monkeypatch.setattr(psutil.Process, "kill", lambda p: slowly.is_alive() or slowly.start())
+    assert process._sweep("web") and gone(seen.pid)
+
+
+def test_instances_with_a_living_service_are_told(make, tmp_path):
+    assert process.instances() == set()
+    process.start(make(), WORLD)
+    (tmp_path / "dead" / "run").mkdir(parents=True)
+    (tmp_path / "dead" / "run" / "web.json").write_text('{"pid": 1, "born": -5}')
+    assert process.instances() == {params.instance()}
+
+
 def test_a_pid_file_whose_number_somebody_else_has_now_is_not_ours(make):
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:

@@ -15,6 +15,8 @@ from workbench.spark import is_gone, unreachable
     ("SELECT date_add('day', d, date '1970-01-01') AS d FROM t",
      "SELECT DATE_ADD(CAST('1970-01-01' AS DATE), d) AS d FROM t"),
     ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = :b"),
+    ("SELECT a FROM t UNION ALL SELECT b FROM u", "SELECT a FROM t UNION ALL SELECT b FROM u"),
+    ("WITH t AS (SELECT 1 AS a) SELECT a FROM t", "WITH t AS (SELECT 1 AS a) SELECT a FROM t"),
 ])
 def test_translations(athena, spark):
     assert query.translate(athena) == spark
@@ -26,6 +28,8 @@ def test_translations(athena, spark):
     ("SELECT c FROM t CROSS JOIN UNNEST(a) WITH ORDINALITY AS u(c, n)", "WITH ORDINALITY"),
     ("SELECT c FROM t LEFT JOIN UNNEST(a) AS u(c) ON true", "LEFT JOIN UNNEST"),
     ("SELECT c FROM t CROSS JOIN UNNEST(a, b) AS u(c, d)", "UNNEST of several arrays"), ("", "0 statements"),
+    ("DROP TABLE datalake.cdc_events", "no query"), ("DELETE FROM t WHERE a = 1", "no query"),
+    ("UPDATE t SET a = 1", "no query"), ("INSERT INTO t SELECT 1", "no query"), ("CREATE TABLE t (a INT)", "no query"),
 ])
 def test_what_cannot_be_translated_is_an_error(text, says):
     with pytest.raises(LakeError, match=f"(?i){says}"):

@@ -234,7 +234,7 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
 
 
 def test_overhead(project):
-    """One kernel costs about a second; of a notebook of some seconds that is little (the bound is the issue's)."""
+    """One kernel costs about a second; of a notebook of some seconds that is little."""
     write(project, "10_outbox/11_a.ipynb", *[textwrap.dedent("""
         import threading
         _ = threading.Event().wait(0.4)""")] * 20)
