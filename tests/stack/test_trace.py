@@ -1,5 +1,4 @@
 """One row followed from the source's log to the views, on real parts: every link against who knows it best."""
-import time
 
 import avro_help
 import pytest
@@ -148,18 +147,14 @@ def test_json_by_way_of_landed_files(world, spark):
         topics.delete(world, topic)
 
 
-def test_it_takes_less_than_five_seconds_in_a_large_topic(lab, traced):
-    """100,000 messages of other rows before it: as many as the museum at scale 1 has artworks, about."""
+def test_a_row_is_found_among_many_others(lab, traced):
+    """More messages than one fetch brings; how long it takes in the whole museum, `make bench` says."""
     table, *_ = traced
     from confluent_kafka import Producer
 
     producer = Producer(topics.settings(lab, **{"queue.buffering.max.messages": 200_000}))
     other = topics.read(lab, TOPIC, limit=1).iloc[0]
-    for _ in range(100_000):
+    for _ in range(20_000):
         producer.produce(TOPIC, key=other["key"], value=other["value"])
     assert producer.flush(60) == 0
-    begun = time.monotonic()
     assert len(trace.row(lab, table, 299).changes) == 5
-    took = time.monotonic() - begun
-    print(f"trace: {took:.2f} s")
-    assert took < 5
