@@ -121,8 +121,10 @@ def test_the_museum_twice_in_a_row(world):
         assert result.status == "passed", failures(result)
 
 
-def test_straight_from_the_topic(world):
-    result = run.run(["13_hudi_ingest"], "local", {"source": "topic"}, progress=False)
+@pytest.mark.parametrize("name, source", [
+    ("13_hudi_ingest", "topic"), pytest.param("53_hudi_ingest", "landed", marks=pytest.mark.drill)])
+def test_from_the_other_source(world, name, source):
+    result = run.run([name], "local", {"source": source}, progress=False)
     assert result.status == "passed", failures(result)
 
 

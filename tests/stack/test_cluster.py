@@ -136,10 +136,11 @@ def test_down_leaves_nothing(cluster, spark):
 
 
 @pytest.mark.drill
-def test_the_walkthrough_on_the_cluster(cluster, tmp_path, monkeypatch):
+@pytest.mark.parametrize("track", ["10_outbox", "50_time_travel"])
+def test_a_walkthrough_on_the_cluster(cluster, tmp_path, monkeypatch, track):
     """Last, on the instance that the test before took down: the notebooks start what they need, workers included."""
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
-    result = run.run(["10_outbox"], "cluster", progress=False)
+    result = run.run([track], "cluster", progress=False)
     assert result.status == "passed", [(n["path"], n["error"]) for n in result.notebooks if n["status"] != "passed"]
     record = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))
     checks = [c for n in record["notebooks"] for c in n["checks"]]
