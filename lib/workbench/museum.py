@@ -38,6 +38,7 @@ from .museum_flow import (
     events,
     execute,
     follow,
+    imaging,
     rows,
     scratch,
     skipping,
@@ -58,7 +59,7 @@ __all__ = [
     "BAKKER", "CONNECTOR", "DATABASE", "ENVELOPE", "KEY", "LIFE", "LOADED", "PARTITION",
     "PICADOR", "PUBLICATION", "SINK", "STEPS", "TABLES", "UPDATES", "at", "begin", "change", "clear",
     "config", "connectors_left", "count", "delete", "deploy", "envelope", "envelope_topic", "events", "execute",
-    "follow", "made", "need", "rows", "scratch", "skipping", "source", "table", "tables", "tables_left",
+    "follow", "imaging", "made", "need", "rows", "scratch", "skipping", "source", "table", "tables", "tables_left",
     "topic", "topics_left", "undo_changes", "views",
 ]
 
@@ -123,7 +124,7 @@ def _drop_connectors(world: World) -> None:
 
 def tables_left(world: World) -> List[hudi.Table]:
     """The tables of this walkthrough that have files in the lake, those of its experiments included."""
-    return [t for t in (*tables(world), scratch(world), skipping(world)) if files.entries(t.base)]
+    return [t for t in (*tables(world), scratch(world), skipping(world), imaging(world)) if files.entries(t.base)]
 
 
 def connectors_left(world: World) -> List[str]:

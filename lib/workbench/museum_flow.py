@@ -89,6 +89,12 @@ def skipping(world: World) -> hudi.Table:
         "hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"})
 
 
+def imaging(world: World) -> hudi.Table:
+    """A table that keeps the row before and after each change, for Hudi's own change query; notebook 57 asks it."""
+    return hudi.table(world, "moma_imaging", key=("id",), ordering="__lsn", database=SCRATCH, extra={
+        "hoodie.table.cdc.enabled": "true", "hoodie.table.cdc.supplemental.logging.mode": "data_before_after"})
+
+
 def config(world: World) -> Dict[str, str]:
     """The source connector's configuration."""
     return connect.config(world, CONNECTOR)
