@@ -276,6 +276,19 @@ def test_the_picture_has_a_line_for_each_change():
     assert [t.get_text() for t in axes.get_yticklabels()] == ["source", "topic m.artists", "commit of t"]
 
 
+def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
+    source, topic, cow, mor = (0, 0), (1, -1), (3, -2), (2, -3)
+    path = trace_show._path([source, topic, cow, mor])
+    assert path[:3] == [source, topic, cow] and path[4:] == [topic, mor] and path[3][0] != path[3][0], "a gap"
+    assert trace_show._path([source, topic, None, mor]) == [source, topic, mor]
+    assert trace_show._path([source, topic, None, None]) == [source, topic]
+    assert trace_show._path([None, topic, cow, None]) == [topic, cow]
+
+
+def test_labels_of_times_stand_apart():
+    assert trace_show._apart([0, 1, 4, 5, 9], 4) == [0, 4, 9]
+
+
 def test_no_two_changes_of_the_picture_look_alike():
     two = life()
     changes = pandas.concat([two.changes[:1]] * 30, ignore_index=True).assign(change=range(1, 31))
