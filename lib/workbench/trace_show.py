@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .trace_lake import names
 
@@ -82,11 +82,12 @@ def draw(life: Biography) -> Figure:
         figure, axes = plt.subplots(figsize=(11, 1.4 + 0.75 * len(stages) + key))
         starts = []
         for number, (_, change) in enumerate(life.changes.iterrows()):
-            path = _path([(at[row[number]], -level) if row[number] else None
-                          for level, row in enumerate(stages.values())])
+            path, marks = _path([(at[row[number]], -level) if row[number] else None
+                                 for level, row in enumerate(stages.values())])
             again, colour = divmod(number, len(colours))  # where the colours are used up: other lines and marks
             axes.plot(*zip(*path), color=colours[colour], linestyle=LINES[again % len(LINES)],
-                      marker=MARKS[again % len(MARKS)], label=f"{change['change']}  {change['what']}")
+                      marker=MARKS[again % len(MARKS)], markevery=marks,
+                      label=f"{change['change']}  {change['what']}")
             axes.annotate(str(change["change"]), path[0], textcoords="offset points", xytext=(0, 7), ha="center")
             starts.append(path[0][0])
         axes.set_yticks([-n for n in range(len(stages))], list(stages))
@@ -102,14 +103,20 @@ def draw(life: Biography) -> Figure:
     return figure
 
 
-def _path(points: List[Optional[tuple]]) -> List[tuple]:
-    """The points of a line: source, topic, first table; then, with a gap before it, topic and table again for every
-    other table, for each of them is made from the topic."""
+def _path(points: List[Optional[tuple]]) -> Tuple[List[tuple], List[int]]:
+    """The points of a line and which of them bear a mark: source, topic, first table; then, with a gap before it, topic
+    and table again for every other table, for each of them is made from the topic. A line bends before it comes down
+    to a table, so that no table looks like a station on the way to another."""
     source, topic, *tables = points
     path = [p for p in (source, topic) if p]
+    marks = list(range(len(path)))
     for number, table in enumerate(p for p in tables if p):
-        path += [(math.nan, math.nan), topic, table] if number and topic else [table]
-    return path
+        if topic:
+            path += [(math.nan, math.nan), topic] if number else []
+            path.append((table[0], topic[1] - 0.5))
+        marks.append(len(path))
+        path.append(table)
+    return path, marks
 
 
 def _apart(places: List[int], least: float) -> List[int]:
