@@ -79,8 +79,8 @@ def size(frame: pd.DataFrame, found: Sequence[str] = ()) -> str:
 
 def count(values: Any) -> str:
     """A collection as one side of a line: how many it holds."""
-    noun = "entries" if isinstance(values, dict) else "values"
-    return f"{len(values):,} {noun}"
+    one, more = ("entry", "entries") if isinstance(values, dict) else ("value", "values")
+    return f"{len(values):,} {one if len(values) == 1 else more}"
 
 
 def lines(found: List[str]) -> str:

@@ -47,7 +47,7 @@ def commits(tables: Mapping[str, pd.DataFrame], labels: Optional[Mapping[str, Ma
         axes[0, 0].legend(handles, [o.lower().replace("_", " ") for o in seen], loc="upper right", ncols=len(seen),
                           bbox_to_anchor=(1, 1.16))
         fig.suptitle(title, x=0.03, ha="left", fontsize=15, weight="bold")
-        fig.text(0.03, 0.012, "height of a bar: bytes written, on a logarithmic scale", fontsize=9, color="#6B7280")
+        fig.text(0.03, 0.012, "height of a bar: bytes written, on a logarithmic scale", fontsize=11, color=INK)
         fig.tight_layout(rect=(0, 0.03, 1, 0.98))
     plt.close(fig)  # a cell shows the figure that it returns; left open it would show twice
     return fig

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+import math
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from .trace_lake import names
 
@@ -62,7 +63,8 @@ def _print(console: Any, frame: pandas.DataFrame, columns: Dict[str, str]) -> No
 
 
 def draw(life: Biography) -> Figure:
-    """The timeline of a biography: a line per change through its stages. The distances in time are not to scale."""
+    """The timeline of a biography: a line per change, from the source to the topic and from there to each table. The
+    distances in time are not to scale."""
     import matplotlib.pyplot as plt
 
     from . import show as charts
@@ -74,24 +76,56 @@ def draw(life: Biography) -> Figure:
     times = sorted({t for row in stages.values() for t in row if t})
     at = {t: n for n, t in enumerate(times)}
     colours = [*charts.PALETTE, charts.INK]
+    lines = -(-len(life.changes) // 2)  # of the legend, which has two columns
     with plt.rc_context(charts.style()):
-        height = max(1.2 + 0.8 * len(stages), 0.8 + 0.24 * len(life.changes))  # the legend has a line for each change
-        figure, axes = plt.subplots(figsize=(11, height))
+        key = 0.25 * lines + 0.25  # inches
+        figure, axes = plt.subplots(figsize=(11, 1.4 + 0.75 * len(stages) + key))
+        starts = []
         for number, (_, change) in enumerate(life.changes.iterrows()):
-            points = [(at[row[number]], -level) for level, row in enumerate(stages.values()) if row[number]]
+            path, marks = _path([(at[row[number]], -level) if row[number] else None
+                                 for level, row in enumerate(stages.values())])
             again, colour = divmod(number, len(colours))  # where the colours are used up: other lines and marks
-            axes.plot(*zip(*points), color=colours[colour], linestyle=LINES[again % len(LINES)],
-                      marker=MARKS[again % len(MARKS)], label=f"{change['change']}  {change['what']}")
-            axes.annotate(str(change["change"]), points[0], textcoords="offset points", xytext=(0, 7), ha="center")
+            axes.plot(*zip(*path), color=colours[colour], linestyle=LINES[again % len(LINES)],
+                      marker=MARKS[again % len(MARKS)], markevery=marks,
+                      label=f"{change['change']}  {change['what']}")
+            axes.annotate(str(change["change"]), path[0], textcoords="offset points", xytext=(0, 7), ha="center")
+            starts.append(path[0][0])
         axes.set_yticks([-n for n in range(len(stages))], list(stages))
-        axes.set_xticks(range(len(times)), [f"{t:%H:%M:%S}" for t in times], rotation=90, fontsize=8)
+        ticks = _apart(sorted(set(starts)), len(times) / 10)
+        axes.set_xticks(ticks, [f"{times[n]:%H:%M:%S}" for n in ticks])
         axes.set_ylim(0.6 - len(stages), 0.6)
-        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
-        figure.suptitle(f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)", x=0.03,
+        figure.suptitle(f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)", x=0.01,
                         ha="left", fontsize=15, weight="bold")
-        figure.tight_layout(rect=(0, 0, 1, 1))
+        height = figure.get_figheight()
+        figure.legend(loc="lower left", ncols=2, bbox_to_anchor=(0, 0))
+        figure.tight_layout(rect=(0, key / height, 1, 1))
     plt.close(figure)
     return figure
+
+
+def _path(points: List[Optional[tuple]]) -> Tuple[List[tuple], List[int]]:
+    """The points of a line and which of them bear a mark: source, topic, first table; then, with a gap before it, topic
+    and table again for every other table, for each of them is made from the topic. A line bends before it comes down
+    to a table, so that no table looks like a station on the way to another."""
+    source, topic, *tables = points
+    path = [p for p in (source, topic) if p]
+    marks = list(range(len(path)))
+    for number, table in enumerate(p for p in tables if p):
+        if topic:
+            path += [(math.nan, math.nan), topic] if number else []
+            path.append((table[0], topic[1] - 0.5))
+        marks.append(len(path))
+        path.append(table)
+    return path, marks
+
+
+def _apart(places: List[int], least: float) -> List[int]:
+    """Those of the places that stand far enough apart for a label each."""
+    kept: List[int] = []
+    for place in places:
+        if not kept or place - kept[-1] >= least:
+            kept.append(place)
+    return kept
 
 
 def _instant(text: str) -> Optional[dt.datetime]:

@@ -217,6 +217,8 @@ def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):
     check.equal("folders", folders, set(folders), "files", "source")
     line, once = capsys.readouterr().out.splitlines()
     assert line == "✔ folders: files 829 values · source 829 values" and once.count("customer_id=00000") == 1
+    check.equal("file", {"x" * 61}, {"x" * 61})
+    assert capsys.readouterr().out.startswith("✔ file: lake 1 value · source 1 value\n")
     check.equal("items", [1, 2, 3], [1, 2, 3])  # a small one stands on both sides
     assert capsys.readouterr().out == "✔ items: lake [1, 2, 3] · source [1, 2, 3]\n"
 

@@ -272,8 +272,22 @@ def test_it_is_printed_line_by_line(capsys, monkeypatch):
 def test_the_picture_has_a_line_for_each_change():
     figure = trace.draw(life())
     (axes,) = figure.axes
-    assert [len(line.get_xdata()) for line in axes.lines] == [3, 2], "the second change is not in the lake yet"
+    assert [len(line.get_markevery()) for line in axes.lines] == [3, 2], "the second change is not in the lake yet"
     assert [t.get_text() for t in axes.get_yticklabels()] == ["source", "topic m.artists", "commit of t"]
+
+
+def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
+    source, topic, cow, mor = (0, 0), (1, -1), (3, -2), (2, -3)
+    path, marks = trace_show._path([source, topic, cow, mor])
+    assert [path[n] for n in marks] == [source, topic, cow, mor]
+    assert path[2] == (3, -1.5) and path[5:] == [topic, (2, -1.5), mor], "a bend before each table"
+    assert path[4][0] != path[4][0], "a gap: from one table nothing goes to the other"
+    assert trace_show._path([source, topic, None, None]) == ([source, topic], [0, 1])
+    assert trace_show._path([None, None, cow, None]) == ([cow], [0])
+
+
+def test_labels_of_times_stand_apart():
+    assert trace_show._apart([0, 1, 4, 5, 9], 4) == [0, 4, 9]
 
 
 def test_no_two_changes_of_the_picture_look_alike():
