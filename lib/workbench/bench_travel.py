@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .params import World
 
 SIZES, CHANGED, ROUNDS = (10_000, 100_000, 1_000_000), 1_000, 3
+# SIMPLE reads the keys of every file of the key's partition, so it grows with the table; BUCKET reads none. The
+# museum's own tables have GLOBAL_SIMPLE: a key is looked for in the files of all partitions, so that its row may move.
 INDEX = {"ours": "SIMPLE", "global": "GLOBAL_SIMPLE", "bucket": "BUCKET"}
 PARTITIONS = 7  # no divisor of a power of ten: the rows of one upsert lie in all of them
 
@@ -48,12 +50,10 @@ def cases(world: World, size: int) -> List[Case]:
                      "hoodie.datasource.write.partitionpath.field": "part",
                      "hoodie.datasource.write.precombine.field": "v"}
         made += [Case(size, kind, "ours", ours, ours.options()), Case(size, kind, "defaults", usual, mandatory)]
-    # as the museum's own tables are: a key is looked for in the files of all partitions, so that its row may move
-    moves = replace(ours, name=f"{ours.name}_global", base=f"{ours.base}_global", index="GLOBAL_SIMPLE")
-    # SIMPLE reads the keys of every file that may hold one, so it grows with the table; BUCKET reads none
-    bucket = replace(ours, name=f"{ours.name}_bucket", base=f"{ours.base}_bucket", index="BUCKET")
-    return [*made, Case(size, "mor", "global", moves, moves.options()),
-            Case(size, "mor", "bucket", bucket, bucket.options())]
+    for who in ("global", "bucket"):
+        other = replace(ours, name=f"{ours.name}_{who}", base=f"{ours.base}_{who}", index=INDEX[who])
+        made.append(Case(size, "mor", who, other, other.options()))
+    return made
 
 
 def measure(spark: SparkSession, world: World, size: int) -> Dict[Tuple[str, str], float]:
@@ -120,8 +120,9 @@ def traced(world: World, spark: SparkSession) -> List[Line]:
         museum.change(world, name, key, **changed)
         museum.follow(spark, world, *museum.tables(world, name))
         landing.run(spark, world, connect.config(world, museum.SINK))
-        took = [seconds(lambda n=name, k=key: trace.row(world, n, k)) for _ in range(3)]
-        found = trace.row(world, name, key).changes
+        lives: List[trace.Biography] = []
+        took = [seconds(lambda n=name, k=key, to=lives: to.append(trace.row(world, n, k))) for _ in range(3)]
+        found = lives[-1].changes
         if len(found) != 2 or not found["landed"].astype(bool).all():
             raise SystemExit(f"{name} {key} has not both its versions, landed: the measurement would mean nothing")
         lines.append(Line(f"trace of one of {loaded[museum.topic(name)]:,} {name}",

@@ -125,7 +125,8 @@ class Table:
             # for those who write to the table with writeStream: the default, true, drops a batch that failed
             "hoodie.datasource.write.streaming.ignore.failed.batch": "false",
             **SMALL_WRITES,
-            **({"hoodie.bucket.index.num.buckets": str(self.buckets)} if self.index == "BUCKET" else {}),
+            **({name: str(self.buckets) for name in ("hoodie.bucket.index.num.buckets", stream.BUCKETS)}
+               if self.index == "BUCKET" else {}),
             **({"hoodie.parquet.bloom.filter.enabled": "true"} if self.index.endswith("BLOOM") else NO_BLOOM_FILTER),
             **{f"hoodie.{name}.parallelism": str(self.parallelism) for name in PARALLELISM},
             **self.extra,

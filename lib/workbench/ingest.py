@@ -47,7 +47,7 @@ FIRST_LOAD = {
 FIRST_LOAD_MERGED = {**FIRST_LOAD, "hoodie.combine.before.insert": "true",
                      "hoodie.datasource.write.row.writer.enable": "false"}
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
-BUCKETS = "_workbench_buckets"
+BUCKETS = "_workbench_buckets"  # of a table with a BUCKET index, put there by its options
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,6 @@ class Job:
             written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
             first = {} if not new else FIRST_LOAD if once else FIRST_LOAD_MERGED
             options = {**table.options(), **first, PROGRESS: json.dumps(reached)}
-            if table.index == "BUCKET":
-                options[BUCKETS] = str(table.buckets)
             written.write.format("hudi").options(**options).mode("append").save(table.base)
         finally:
             if not batch.few:

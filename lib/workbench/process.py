@@ -114,7 +114,7 @@ def instances() -> Set[str]:
 def _living(noted: Dict[str, Any]) -> Optional[psutil.Process]:
     try:
         process = psutil.Process(int(noted["pid"]))
-        return process if _born(process) == noted["born"] and process.status() != psutil.STATUS_ZOMBIE else None
+        return process if _born(process) == noted["born"] and _alive(process) else None
     except (ValueError, psutil.Error):
         return None
 
@@ -239,7 +239,7 @@ def _rest_of(name: str) -> List[psutil.Process]:
     def ours(p: psutil.Process) -> bool:
         try:
             marked = p.environ().get(MARK) == mark or (p.name() == name and p.cwd() == folder)
-            return marked and p.status() != psutil.STATUS_ZOMBIE
+            return marked and _alive(p)
         except (psutil.Error, OSError):
             return False  # gone meanwhile, or another user's
 

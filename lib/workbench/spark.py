@@ -39,9 +39,9 @@ NO_CLUSTER_SETTINGS = Path(__file__).parent / "hadoop"
 
 def server_conf(world: World) -> Dict[str, str]:
     """Return the configuration of the embedded Spark Connect server: everything on loopback, sized for a laptop."""
-    jars = ",".join(map(str, artifacts.jars("spark")))
-    one_machine = world.spark.master.startswith("local") or world.spark.workers > 0
-    class_path = ":".join([*([str(NO_CLUSTER_SETTINGS)] if one_machine else []), *jars.split(",")])
+    jars = [str(jar) for jar in artifacts.jars("spark")]
+    local, own_workers = world.spark.master.startswith("local"), world.spark.workers > 0
+    class_path = ":".join([str(NO_CLUSTER_SETTINGS), *jars] if local or own_workers else jars)
     table_version = str(artifacts.versions()["hudi_table_version"])
     java = " ".join(["-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", *COMPILERS[world.stack.java_compiler]])
     conf = {
@@ -75,11 +75,10 @@ def server_conf(world: World) -> Dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **HUDI, **SESSION, "hoodie.write.table.version": table_version,
     }
-    if not world.spark.master.startswith("local"):
+    if not local:
         # where the workers are ours, executors get Hudi on their class path: through spark.jars another class loader
         # than Avro's loads it, and Avro makes no Hudi records of a log block ("GenericData$Record cannot be cast to …")
-        ours = world.spark.workers > 0
-        conf |= {"spark.executor.extraClassPath": class_path} if ours else {"spark.jars": jars}
+        conf |= {"spark.executor.extraClassPath": class_path} if own_workers else {"spark.jars": ",".join(jars)}
         conf |= {
             "spark.executor.memory": world.spark.executor_memory, "spark.executor.cores": "1",
             "spark.executor.extraJavaOptions": java,
