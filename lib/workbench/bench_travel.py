@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from . import connect, hudi, landing, load_moma, museum, sources, stack, trace
 from .bench_line import Line, say, seconds, write
-from .ingest import FIRST_LOAD
+from .ingest import first_load
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,8 @@ def measure(spark: SparkSession, world: World, size: int) -> Dict[Tuple[str, str
     took: Dict[Tuple[str, str], List[float]] = {(c.kind, c.who): [] for c in made}
     try:
         for case in made:
-            first = FIRST_LOAD if case.who != "defaults" else {"hoodie.datasource.write.operation": "bulk_insert"}
+            plain = {"hoodie.datasource.write.operation": "bulk_insert"}
+            first = plain if case.who == "defaults" else first_load(size, True)
             write(all_rows, case.table, {**case.options, **first})
         for number in range(ROUNDS + 1):
             changed = all_rows.where(f"id % {every} = {number}").selectExpr(

@@ -38,10 +38,13 @@ OUTCOMES = {decode.UPSERT: "upserts", decode.DELETE: "deletes", decode.TOMBSTONE
 # partition that it writes; a bulk insert a fixed number.
 FIRST_LOAD = {
     "hoodie.datasource.write.operation": "bulk_insert",
-    "hoodie.bulkinsert.sort.mode": "GLOBAL_SORT",
+    "hoodie.bulkinsert.sort.mode": "GLOBAL_SORT",  # one file in a partition
     "hoodie.combine.before.insert": "false",
     "hoodie.datasource.write.row.writer.enable": "true",
 }
+# Many rows stay with the task that has read them: a file of each task in a partition, and nothing travels between them.
+FIRST_LOAD_LARGE = {**FIRST_LOAD, "hoodie.bulkinsert.sort.mode": "PARTITION_SORT"}
+LARGE = 50_000
 # Of several versions of a key the newest is taken, and a delete writes nothing, as with an upsert: only Hudi's writer
 # of records does that, which takes twice as long as its writer of rows.
 FIRST_LOAD_MERGED = {**FIRST_LOAD, "hoodie.combine.before.insert": "true",
@@ -187,7 +190,7 @@ class Job:
             flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
             flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
             written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
-            first = {} if not new else FIRST_LOAD if once else FIRST_LOAD_MERGED
+            first = first_load(counts.get("upserts", 0), once) if new else {}
             options = {**table.options(), **first, PROGRESS: json.dumps(reached)}
             written.write.format("hudi").options(**options).mode("append").save(table.base)
         finally:
@@ -290,6 +293,11 @@ def _count_few(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
     keys = Counter(tuple(r["key"]) for r in found if r["outcome"] == decode.UPSERT)
     counts = Counter(OUTCOMES[r["outcome"]] for r in found)
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
+
+
+def first_load(rows: int, once: bool) -> Dict[str, str]:
+    """The Hudi options of the first commit of a table: for so many rows, `once` if no key comes twice or is deleted."""
+    return FIRST_LOAD_MERGED if not once else FIRST_LOAD_LARGE if rows >= LARGE else FIRST_LOAD
 
 
 def last_commit(table: Table) -> Dict[str, Any]:

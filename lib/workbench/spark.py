@@ -54,6 +54,8 @@ def server_conf(world: World) -> Dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": f"{java} -Dderby.system.home={state_dir() / 'data'}",
+        # what an ingest caches is parsed once, read twice and dropped: to compress its columns costs more than it saves
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.sql.shuffle.partitions": str(world.spark.parallelism),
         "spark.default.parallelism": str(world.spark.parallelism),
         # code that falls out of this cache is generated, and compiled by Java, anew for the next batch

@@ -226,6 +226,22 @@ def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, f
                        5: ("not UTF-8, the text is its base64", "eyJpZCI6IDYsICJ0ZXh0IjogIv/+In0=")}
 
 
+@pytest.mark.parametrize("index, large, files_of_a_partition", [("SIMPLE", 1, 2), ("SIMPLE", 101, 1), ("BUCKET", 1, 2)])
+def test_a_large_first_load_and_a_small_one_hold_the_same(lake, monkeypatch, index, large, files_of_a_partition):
+    """A large one is written by the tasks that have read it, a file each in a partition; a bucket has its own file."""
+    from workbench import changes, ingest
+
+    monkeypatch.setattr(ingest, "LARGE", large)
+    monkeypatch.setattr(changes, "FEW", 0)  # read by Spark, in two tasks
+    it = lake(index=index)
+    done = it.go(*[change(n, 1, part="pq"[n % 2]) for n in range(100)])
+    assert done.upserts == 100 and it.rows() == [(n, "pq"[n % 2], "x", 1) for n in range(100)]
+    base = [f for f in files.entries(it.table.base, recursive=True) if f.path.endswith(".parquet")]
+    assert len(base) == 2 * files_of_a_partition
+    it.go(change(1, 2, "new", part="q"), change(2, 3, op="d", part="p"))  # found where the load has put them
+    assert it.rows()[:3] == [(0, "p", "x", 1), (1, "q", "new", 2), (3, "q", "x", 1)] and len(it.rows()) == 99
+
+
 def test_large_messages_make_smaller_batches(lake, monkeypatch):
     from workbench import changes
 
