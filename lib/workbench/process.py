@@ -4,6 +4,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -64,6 +65,12 @@ def log_file(name: str) -> Path:
 
 def _pid_file(name: str) -> Path:
     return state_dir() / "run" / f"{name}.json"
+
+
+def _scratch(name: str) -> Path:
+    """The service's folder for temporary files. What a killed one leaves there (native libraries that Java unpacks,
+    Spark's and Hive's working folders) goes with the next start, or when the service is stopped."""
+    return state_dir() / "tmp" / name
 
 
 def _noted(name: str) -> Dict[str, Any]:
@@ -253,23 +260,26 @@ def _mark(name: str) -> str:
 def _spawn(service: Service, world: World) -> None:
     service.fresh(world)
     command = service.command(world)
-    log = log_file(service.name)
-    for folder in (log.parent, _pid_file(service.name).parent):
+    log, scratch = log_file(service.name), _scratch(service.name)
+    shutil.rmtree(scratch, ignore_errors=True)
+    for folder in (log.parent, _pid_file(service.name).parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
     if log.exists():
         log.replace(log.with_suffix(".log.1"))  # a restart must not hide why the last one died
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
+    # Java looks at no TMPDIR; every `java` that the service starts reads the second
+    temporary = {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"'}
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=state_dir(),
-            env={**inherited, **service.env(world), MARK: _mark(service.name)}, start_new_session=True,
+            env={**inherited, **temporary, **service.env(world), MARK: _mark(service.name)}, start_new_session=True,
         )
     began = psutil.Process(process.pid)
     noted = {"pid": process.pid, "born": _born(began), "started": began.create_time(), "port": service.port(world),
              "ports": ports(service, world), "told": _fingerprint(service, world)}
-    scratch = _pid_file(service.name).with_suffix(".new")
-    scratch.write_text(json.dumps(noted))
-    scratch.replace(_pid_file(service.name))
+    unfinished = _pid_file(service.name).with_suffix(".new")
+    unfinished.write_text(json.dumps(noted))
+    unfinished.replace(_pid_file(service.name))
 
 
 def stop(service: Service, *, patience: float = 15.0) -> bool:
@@ -286,6 +296,7 @@ def stop(service: Service, *, patience: float = 15.0) -> bool:
             psutil.wait_procs(left, timeout=5)
     swept = _sweep(service.name)
     _pid_file(service.name).unlink(missing_ok=True)
+    shutil.rmtree(_scratch(service.name), ignore_errors=True)
     return process is not None or swept
 
 

@@ -99,6 +99,12 @@ def test_the_status_table_and_the_memory_of_everything(world):
     assert sum(s.memory_mb or 0 for s in found.values()) << 20 > total / 2, "the table misses most of it"
 
 
+def test_what_java_unpacks_lies_in_the_folder_of_its_service(world):
+    """Not in the system's, where what a killed one leaves would stay."""
+    assert ANSWERS["spark"](world)
+    assert list((params.state_dir() / "tmp" / "spark").iterdir())
+
+
 @pytest.mark.parametrize("name", list(ANSWERS))
 def test_one_killed_is_started_again_by_need(world, name):
     killed = process.own(name)

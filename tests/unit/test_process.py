@@ -27,6 +27,8 @@ if "parent" in how:
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 if "dies" in how:
     print("first line"); print("the disk is full"); sys.exit(3)
+if "litters" in how:
+    import tempfile; tempfile.mkdtemp()
 if "mute" in how:
     signal.pause()
 http.server.HTTPServer(("127.0.0.1", port), http.server.SimpleHTTPRequestHandler).serve_forever()
@@ -83,6 +85,19 @@ def test_starts_once_then_is_reused_then_stops(make):
     assert process.start(web, WORLD) == "reused" and process.own("web").pid == seen.pid
     assert process.stop(web) and gone(seen.pid)
     assert process.status(web, WORLD).state == "stopped" and not process.stop(web)
+
+
+def test_temporary_files_go_when_it_stops_and_when_it_is_started_after_a_kill(make):
+    web = make("litters")
+    process.start(web, WORLD)
+    folder = params.state_dir() / "tmp" / "web"
+    (left,) = folder.iterdir()
+    process.own("web").kill()
+    wait_until(lambda: process.own("web") is None, "it to die", timeout=10)
+    process.start(web, WORLD)
+    assert not left.exists() and len(list(folder.iterdir())) == 1
+    process.stop(web)
+    assert not folder.exists()
 
 
 def test_a_stranger_on_the_port_is_named_and_left_alone(make):
