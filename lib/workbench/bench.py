@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from . import artifacts, bench_setup, bench_travel, connect, hudi, load, outbox, params, sources, stack, topics
 from .bench_line import Line, say, seconds, write
-from .ingest import PROGRESS, first_load
+from .ingest import PROGRESS, first_load, newest
 from .params import ROOT, World, state_dir
 from .spark import session
 from .timeline import completed
@@ -110,7 +110,7 @@ def freshness(world: World, spark: SparkSession, how: Optional[dict] = None, sho
     rows = many_rows(world, spark)
     hudi.drop(spark, world, table)
     reached = {topic.id: {"offsets": {str(p): n for p, n in topics.ends(world, topic.name).items()}, "batch": 0}}
-    write(rows, table, {**table.options(), **first_load(ROWS, True), PROGRESS: json.dumps(reached)})
+    write(rows, table, {**table.options(), **first_load(ROWS), PROGRESS: json.dumps(reached)})
     stream = hudi.ingest(spark, world, topic, table, schema=hudi.reader_schema("cdc_events"), until="continuous")
     ids = sources.frame(world, "SELECT order_id, ship_country FROM cdc_events ORDER BY order_id")
     random, between, waited = Random(SEED), threading.Event(), []
@@ -165,10 +165,10 @@ def upsert(world: World, spark: SparkSession) -> List[Line]:
     took: Dict[str, List[float]] = {name: [] for name in ("plain", "load", "merged", "ours", "shipped", "usual")}
     for _ in range(3):
         took["plain"].append(seconds(lambda: rows.write.mode("overwrite").partitionBy(*ours.partition).parquet(plain)))
-        for name, options in (("merged", first_load(ROWS, False)), ("load", first_load(ROWS, True))):
+        for name, loaded in (("merged", newest(rows, ours)), ("load", rows)):
             hudi.drop(spark, world, ours)
-            took[name].append(seconds(lambda o=options: write(rows, ours, {**ours.options(), **o})))
-    write(rows, shipped, {**shipped.options(), **first_load(ROWS, True)})
+            took[name].append(seconds(lambda r=loaded: write(r, ours, {**ours.options(), **first_load(ROWS)})))
+    write(rows, shipped, {**shipped.options(), **first_load(ROWS)})
     write(rows, usual, {**mandatory, "hoodie.datasource.write.operation": "bulk_insert"})
     every = ROWS // CHANGED
     for n in range(ROUNDS + 1):

@@ -63,7 +63,7 @@ def measure(spark: SparkSession, world: World, size: int) -> Dict[Tuple[str, str
     try:
         for case in made:
             plain = {"hoodie.datasource.write.operation": "bulk_insert"}
-            first = plain if case.who == "defaults" else first_load(size, True)
+            first = plain if case.who == "defaults" else first_load(size)
             write(all_rows, case.table, {**case.options, **first})
         for number in range(ROUNDS + 1):
             changed = all_rows.where(f"id % {every} = {number}").selectExpr(

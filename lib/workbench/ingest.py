@@ -45,10 +45,6 @@ FIRST_LOAD = {
 # Many rows stay with the task that has read them: a file of each task in a partition, and nothing travels between them.
 FIRST_LOAD_LARGE = {**FIRST_LOAD, "hoodie.bulkinsert.sort.mode": "PARTITION_SORT"}
 LARGE = 50_000
-# Of several versions of a key the newest is taken, and a delete writes nothing, as with an upsert: only Hudi's writer
-# of records does that, which takes twice as long as its writer of rows.
-FIRST_LOAD_MERGED = {**FIRST_LOAD, "hoodie.combine.before.insert": "true",
-                     "hoodie.datasource.write.row.writer.enable": "false"}
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
 BUCKETS = "_workbench_buckets"  # of a table with a BUCKET index, put there by its options
 
@@ -190,7 +186,9 @@ class Job:
             flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
             flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
             written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
-            first = first_load(counts.get("upserts", 0), once) if new else {}
+            if new and not once:
+                written = newest(written, table)
+            first = first_load(counts.get("upserts", 0)) if new else {}
             options = {**table.options(), **first, PROGRESS: json.dumps(reached)}
             written.write.format("hudi").options(**options).mode("append").save(table.base)
         finally:
@@ -295,9 +293,26 @@ def _count_few(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
 
 
-def first_load(rows: int, once: bool) -> Dict[str, str]:
-    """The Hudi options of the first commit of a table: for so many rows, `once` if no key comes twice or is deleted."""
-    return FIRST_LOAD_MERGED if not once else FIRST_LOAD_LARGE if rows >= LARGE else FIRST_LOAD
+def first_load(rows: int) -> Dict[str, str]:
+    """The Hudi options of the first commit of a table, for about so many rows, of each key one (see newest)."""
+    return FIRST_LOAD_LARGE if rows >= LARGE else FIRST_LOAD
+
+
+def newest(rows: DataFrame, table: Table) -> DataFrame:
+    """Of each key the row with the greatest ordering value, and none where that is a hard delete.
+
+    As in an upsert, a key that is in two partitions counts as two where the index is not a global one.
+
+    Hudi would do it too (hoodie.combine.before.insert), but then with its writer of records instead of that of rows,
+    which takes twice as long.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    fields = table.key if table.index.startswith("GLOBAL_") else dict.fromkeys((*table.key, *table.partition))
+    versions = Window.partitionBy(*fields).orderBy(F.col(table.ordering).desc())
+    last = rows.withColumn("_version", F.row_number().over(versions)).where("_version = 1").drop("_version")
+    return last.where(~F.col(decode.DELETED)) if decode.DELETED in rows.columns else last
 
 
 def last_commit(table: Table) -> Dict[str, Any]:

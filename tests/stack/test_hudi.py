@@ -242,6 +242,17 @@ def test_a_large_first_load_and_a_small_one_hold_the_same(lake, monkeypatch, ind
     assert it.rows()[:3] == [(0, "p", "x", 1), (1, "q", "new", 2), (3, "q", "x", 1)] and len(it.rows()) == 99
 
 
+@pytest.mark.parametrize("index, moved", [("SIMPLE", [(1, "p", "x", 1)]), ("GLOBAL_SIMPLE", [])])
+def test_a_first_load_of_several_versions_writes_the_newest(lake, index, moved):
+    """Once for each key, or for each partition that it was in where the index looks into one only."""
+    it = lake(index=index)
+    done = it.go(change(1, 1), change(1, 2, part="q"), change(2, 1), change(2, 2, op="d"), change(3, 3, "new"),
+                 change(3, 2, "older"), change(4, 2, op="d"), change(4, 3, "again"))
+    assert (done.upserts, done.deletes) == (6, 2)
+    assert it.rows() == [*moved, (1, "q", "x", 2), (3, "p", "new", 3), (4, "p", "again", 3)]
+    assert list(hudi.commits(it.table)["operation"]) == ["BULK_INSERT"]
+
+
 def test_large_messages_make_smaller_batches(lake, monkeypatch):
     from workbench import changes
 
