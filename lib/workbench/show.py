@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter
 
 from . import params
 from .errors import LakeError
+from .show_names import short_names as short_names
 
 # Okabe and Ito's palette, told apart with every colour blindness (jfly.uni-koeln.de/color), without its yellow
 PALETTE = ["#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9"]
