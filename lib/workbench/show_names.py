@@ -1,12 +1,17 @@
-"""Names that Hudi gives to files and partitions, as short as a page needs them. Use it through `show`."""
+"""Names and where they come from: Hudi's names of files and partitions, as short as a page needs them; the files of its
+timeline; and what a change event's fields are called once it is flattened. Use it through `show`."""
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, Dict
 
 import pandas as pd
 
+from . import files
 from .errors import LakeError, nearest
+
+if TYPE_CHECKING:
+    from .hudi import Table
 
 # A base file is <group>_<write token>_<instant>.parquet, a log .<group>_<instant>.log.<number>_<write token>, where the
 # group is a UUID with a number behind it and the token three numbers of Spark (Hudi's FSUtils, makeBaseFileName and
@@ -42,3 +47,40 @@ def _short(value: Any) -> Any:
         for pattern, short in RULES:
             value = pattern.sub(short, value)
     return value
+
+
+def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
+    """The files that the last actions left on a table's timeline, in the order in which they were written: instant,
+    step, what the file's name ends in. An action is requested (step 1), then inflight (2), then done (3)."""
+    found = (info.base_name.partition(".") for info in files.entries(f"{table.base}/.hoodie"))
+    steps = {"requested": 1, "inflight": 2}
+    rows = sorted((instant, steps.get(ends.rpartition(".")[2], 3), ends) for instant, _, ends in found
+                  if instant.isdigit())
+    newest = sorted({instant for instant, _, _ in rows})[-last:]
+    return pd.DataFrame([row for row in rows if row[0] in newest], columns=["instant", "step", "file ends in"])
+
+
+def flattened(event: Dict[str, Any], record: Dict[str, Any], added: str) -> pd.DataFrame:
+    """A change event of Debezium beside the flat record that its transform made of it: each field of the envelope with
+    its value, and the name and value in the record, empty where it was dropped. Fields of the record that come from
+    nowhere in the envelope are the last rows.
+
+    Args:
+        added: `add.fields` of the transform. A name without a point is looked for in the envelope, then in its `source`
+            (Debezium's documentation, "New Record State Extraction").
+    """
+    fields = {}
+    for name, value in event.items():
+        inner = value if isinstance(value, dict) else {}
+        fields.update({f"{name}.{k}": v for k, v in inner.items()} if inner else {name: value})
+    names = {f"after.{name}": name for name in event["after"]}
+    names.update({name if name in fields else f"source.{name}": "__" + name.replace(".", "_")
+                  for name in added.split(",")})
+    rows = [(path, _said(value), names.get(path, ""), _said(record.get(names[path])) if path in names else "")
+            for path, value in fields.items()]
+    rows += [("", "", name, _said(value)) for name, value in record.items() if name not in names.values()]
+    return pd.DataFrame(rows, columns=["envelope", "value", "flattened", "its value"])
+
+
+def _said(value: Any) -> str:
+    return "null" if value is None else str(value)
