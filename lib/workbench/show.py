@@ -17,6 +17,9 @@ from matplotlib.ticker import FuncFormatter
 
 from . import params
 from .errors import LakeError
+from .show_names import flattened as flattened
+from .show_names import short_names as short_names
+from .show_names import timeline_steps as timeline_steps
 
 # Okabe and Ito's palette, told apart with every colour blindness (jfly.uni-koeln.de/color), without its yellow
 PALETTE = ["#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9"]
@@ -106,8 +109,11 @@ def avro(name: str) -> HTML:
     return table(pd.DataFrame(rows, columns=["field", "type", "may be missing", "meaning"]), limit=len(rows))
 
 
-def tree(address: str, limit: int = 20) -> HTML:
+def tree(address: str, limit: int = 20, last: int = 0) -> HTML:
     """Show the files below a `file:` address (or a path), with sizes; hidden files and checksums are left out.
+
+    Args:
+        limit: how many files are shown from the beginning. last: and how many from the end.
 
     Raises:
         LakeError: the address is of another file system, or there is no such folder.
@@ -121,14 +127,18 @@ def tree(address: str, limit: int = 20) -> HTML:
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
     files = [p for p in files if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
     lines, before = [f"{folder.name}/"], ()
-    for path in files[:limit]:
+    end = max(limit, len(files) - last)
+    for number, path in enumerate(files):
+        if limit <= number < end:
+            if number == limit:
+                lines.append(f"  … and {end - limit:,} more")
+                before = ()
+            continue
         parts = path.relative_to(folder).parts
         shared = next((i for i, (a, b) in enumerate(zip(parts, before)) if a != b), min(len(parts), len(before)))
         lines += ["  " * (depth + 1) + parts[depth] + "/" for depth in range(shared, len(parts) - 1)]
         lines.append("  " * len(parts) + f"{parts[-1]}  ({size(path.stat().st_size)})")
         before = parts[:-1]
-    if len(files) > limit:
-        lines.append(f"  … and {len(files) - limit:,} more")
     total = sum(p.stat().st_size for p in files)
     lines.append(f"{len(files):,} file{'s'[len(files) == 1:]}, {size(total)}")
     return HTML(f"<pre style='line-height:1.35;font-family:monospace'>{html.escape(chr(10).join(lines))}</pre>")

@@ -35,6 +35,9 @@ def test_tree_lists_files_with_sizes(tmp_path):
     assert "  a=1/\n    b=2/\n      one.json  (1.5 kB)\n    b=3/\n      two.json" in shown
     assert "hidden" not in shown and "crc" not in shown and "3 files, 4.5 kB" in shown
     assert "… and 2 more" in show.tree(str(tmp_path), limit=1).data
+    both_ends = show.tree(str(tmp_path), limit=1, last=1).data
+    assert "one.json  (1.5 kB)\n  … and 1 more\n  a=2/\n    three.json  (1.5 kB)\n3 files" in both_ends
+    assert show.tree(str(tmp_path), limit=2, last=2).data == shown
     with pytest.raises(LakeError, match="no such folder"):
         show.tree(f"file:{tmp_path}/absent")
     with pytest.raises(LakeError, match="file: address"):
