@@ -55,7 +55,7 @@ def same_rows(
         found = ["both sides are the same object: this check could not have failed"]
     if not found and not len(source) and not allow_empty:
         found = ["both sides are empty: this check could not have failed (allow_empty=True where that is right)"]
-    line.settle(not found, what, line.size(lake, found), line.size(source), lake_label, source_label,
+    line.settle(not found, what, line.size(lake, found, tolerance), line.size(source), lake_label, source_label,
                 line.lines(found), began)
 
 
@@ -70,6 +70,8 @@ def equal(what: str, left: Any, right: Any, left_label: str = "lake", right_labe
     if max(map(len, sides)) > SHORT and all(isinstance(side, values.COLLECTIONS) for side in (left, right)):
         detail = f"both: {sides[0]}" if ok else values.apart(left, right, left_label, right_label)
         sides = [line.count(left), line.count(right)]
+    elif not ok and sides[0] == sides[1]:  # 441, "441" and {441} read alike
+        detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
     line.settle(ok, what, *sides, left_label, right_label, detail, began)
 
 
@@ -114,8 +116,8 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0) -> None:
     else:
         numbered = [f.reset_index(drop=True).assign(row=range(1, len(f) + 1)) for f in (truth, df)]
         found = values.differences(*numbered, ["row"], tolerance, sides=("seen", "reference"))
-    line.settle(not found, f"as in reference table {name}", line.size(df, found), line.size(truth), "seen", "reference",
-                line.lines(found), began)
+    line.settle(not found, f"as in reference table {name}", line.size(df, found, tolerance), line.size(truth), "seen",
+                "reference", line.lines(found), began)
 
 
 def eventually(what: str, condition: Callable[[], Any], timeout: float = 60, every: float = 0.2) -> Any:

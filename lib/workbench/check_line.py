@@ -5,7 +5,7 @@ import contextlib
 import contextvars
 import html
 import time
-from typing import Any, Iterator, List, Sequence
+from typing import Any, Iterator, List, Optional, Sequence
 
 import pandas as pd
 
@@ -70,11 +70,15 @@ def as_html(line: dict) -> str:
     )
 
 
-def size(frame: pd.DataFrame, found: Sequence[str] = ()) -> str:
-    """A frame as one side of a line: its rows and columns, and how many differences were found."""
-    counts = [(len(frame), "row"), (frame.shape[1], "column"), (len(found), "difference")]
+def size(frame: pd.DataFrame, found: Optional[Sequence[str]] = None, tolerance: float = 0) -> str:
+    """A frame as one side of a line: its rows and columns and, where it was compared, how many differences were found.
+    """
+    counts = [(len(frame), "row"), (frame.shape[1], "column"), (len(found or ()), "difference")]
     rows, columns, differences = (f"{n:,} {noun}{'s'[n == 1:]}" for n, noun in counts)
-    return f"{rows} × {columns}" + (f", {differences}" if found else "")
+    if found is None:
+        return f"{rows} × {columns}"
+    none = "no value differs" + (f" by more than {tolerance:g}" if tolerance else "")
+    return f"{rows} × {columns}, {differences if found else none}"
 
 
 def count(values: Any) -> str:

@@ -190,6 +190,9 @@ def text(value: Any) -> str:
         return str(value)
     if isinstance(value, COLLECTIONS) and not value:
         return "none"
+    if isinstance(value, (set, frozenset, dict)) and len(value) == 1:  # a single one needs no brackets
+        (only,) = value
+        return f"{text(only)}: {text(value[only])}" if isinstance(value, dict) else text(only)
     if isinstance(value, (set, frozenset)):  # sorted, so that two equal ones read alike
         value = "{" + ", ".join(sorted(map(repr, value))) + "}"
     if isinstance(value, pd.Timestamp) and value == value.normalize() and value.tz is None:

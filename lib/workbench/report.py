@@ -1,6 +1,7 @@
 """The report of a run: one HTML file that needs nothing else, for a desk, a phone, a printer or an attachment."""
 from __future__ import annotations
 
+import ast
 import datetime as dt
 import json
 import re
@@ -11,6 +12,7 @@ from .errors import WorkbenchError
 
 STATUS = {"passed": "passed", "failed": "failed", "stopped": "stopped", "skipped": "not run", "pending": "not run",
           "running": "not finished"}
+DRAWING = {"life", "commits", "costs", "pie_top", "scatter"}  # functions of draw and show that take a title
 
 
 def write(run_dir: Path) -> Path:
@@ -77,7 +79,8 @@ def told(cells: List[Any], name: str) -> Dict[str, str]:
 
 
 def _pictures(path: Path) -> List[dict]:
-    """The pictures of an executed notebook, each with the heading that it stands under (none if it was not run)."""
+    """The pictures of an executed notebook (none if it was not run), each with its own title or, where it has none that
+    can be read, the heading that it stands under."""
     found, section = [], ""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if path.is_file() else []:
         if cell["cell_type"] == "markdown":
@@ -85,8 +88,25 @@ def _pictures(path: Path) -> List[dict]:
         for output in cell.get("outputs", []):
             picture = "".join(output.get("data", {}).get("image/png", ""))
             if picture:
-                found.append({"src": "data:image/png;base64," + "".join(picture.split()), "caption": section})
+                caption = _title(output["data"], "".join(cell["source"])) or section
+                found.append({"src": "data:image/png;base64," + "".join(picture.split()), "caption": caption})
     return found
+
+
+def _title(data: Dict[str, Any], source: str) -> str:
+    """The title of a picture: what is shown of it as text, unless that is Python's name for a figure; else the text
+    that the cell's own code gives to draw or show as a title."""
+    text = "".join(data.get("text/plain", ""))
+    if text and not text.startswith("<"):
+        return text
+    try:
+        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    except SyntaxError:
+        return ""
+    drawn = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in DRAWING]
+    given = [*(a for c in drawn for a in c.args), *(k.value for c in drawn for k in c.keywords if k.arg == "title")]
+    texts = [a.value for a in given if isinstance(a, ast.Constant) and " " in str(a.value)]  # not a column's name
+    return texts[-1] if texts else ""
 
 
 def _sentence(markdown: str) -> str:

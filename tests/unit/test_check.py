@@ -37,7 +37,8 @@ def other(**columns):
 ])
 def test_same_rows_compares_by_value(lake, capsys):
     check.same_rows(ROWS, lake, "order_id", "orders")
-    assert capsys.readouterr().out.startswith("✔ orders: lake 3 rows × 5 columns · source 3 rows × 5 columns")
+    shown = "✔ orders: lake 3 rows × 5 columns, no value differs · source 3 rows × 5 columns"
+    assert capsys.readouterr().out.startswith(shown)
 
 
 @pytest.mark.parametrize("lake, names", [
@@ -113,6 +114,14 @@ def test_tolerance():
         check.same_rows(ROWS, other(freight=[32.40, 11.61, 8.53]), "order_id", tolerance=0.01)
 
 
+def test_the_line_tells_how_much_may_differ(capsys):
+    check.same_rows(ROWS, other(freight=[32.381, 11.61, 8.53]), "order_id", tolerance=0.01)
+    assert "no value differs by more than 0.01 ·" in capsys.readouterr().out
+    with pytest.raises(CheckFailed):
+        check.same_rows(ROWS, other(freight=[0, 11.61, 8.53]), "order_id", "orders")
+    assert "lake 3 rows × 5 columns, 1 difference · source" in capsys.readouterr().out
+
+
 def test_200_000_rows_within_two_seconds():
     n = 200_000
     source = pd.DataFrame({"id": np.arange(n), "name": [f"name {i}" for i in range(n)], "price": np.arange(n) / 7,
@@ -132,6 +141,19 @@ def test_equal():
         check.equal("orders", 828, 829)
     with pytest.raises(WorkbenchError, match="single values"):
         check.equal("orders", ROWS, ROWS)
+
+
+@pytest.mark.parametrize("value, said", [
+    ({441}, "441"), ({"20211230"}, "20211230"), ({""}, "''"), ({"r": 150}, "r: 150"), ({0, 1}, "{0, 1}"),
+    (set(), "none"), ([1], "[1]"), ({"ro": 1, "rt": 0}, "{'ro': 1, 'rt': 0}")])
+def test_a_collection_of_one_is_shown_without_brackets(value, said, capsys):
+    check.equal("keys", value, value)
+    assert f"lake {said} · source {said}" in capsys.readouterr().out
+
+
+def test_two_sides_that_read_alike_and_differ_say_how():
+    with pytest.raises(CheckFailed, match="lake: set, source: int"):
+        check.equal("keys", {441}, 441)
 
 
 def test_true_takes_only_a_bool():
@@ -224,11 +246,11 @@ def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):
 
 
 @pytest.mark.parametrize("left, right, says", [
-    ({f"order {n}" for n in range(20)}, {f"order {n}" for n in range(21)}, "only source: {'order 20'}"),
+    ({f"order {n}" for n in range(20)}, {f"order {n}" for n in range(21)}, "only source: order 20"),
     (list(range(40)), [*range(30), 99, *range(31, 40)], "first at place 31: lake 30, source 99"),
     (list(range(40)), list(range(39)), "first at place 40: lake 39, source nothing"),
     ({"table.type": "COPY_ON_WRITE", "key": "order_id" * 9}, {"table.type": "MERGE_ON_READ", "key": "order_id" * 9},
-     "only source: {('table.type', 'MERGE_ON_READ')}"),
+     "only source: ('table.type', 'MERGE_ON_READ')"),
 ])
 def test_what_differs_in_a_big_collection_is_named(left, right, says):
     with pytest.raises(CheckFailed) as e:

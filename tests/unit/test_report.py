@@ -58,10 +58,43 @@ def test_report_tells_status_checks_pictures_and_how_to_repeat(run_dir):
     assert '<a href="#notebook-2">Do 12_b</a>' in page and 'id="notebook-2"' in page
     assert "1 of 3" in page and "1 of 2" in page and "3 min 10 s" in page
     assert "<small>lake</small>829" in page and "<small>source</small>829" in page
-    assert f"data:image/png;base64,{PIXEL}" in page and "<figcaption>2. Who earns it?</figcaption>" in page
+    assert f"data:image/png;base64,{PIXEL}" in page and ">2. Who earns it? <a class=" in page
     assert "1 min 02 s" in page  # the two cells of the section together
     assert "make run ARGS=&#34;10_outbox --world local --param scale=3 --resume&#34;" in page
     assert "not run" in page and "1.0.2" in page and "abc1234" in page
+
+
+def test_failed_checks_are_open_and_passed_ones_folded_after_them(run_dir):
+    record = json.loads((run_dir / "run.json").read_text())
+    record["notebooks"][1]["checks"].insert(0, {**CHECK, "what": "a green one"})
+    (run_dir / "run.json").write_text(json.dumps(record))
+    page = report.write(run_dir).read_text()
+    first, second = page[page.index('id="notebook-1"'):].split('id="notebook-2"')
+    assert "<details><summary>1 of 1 checks passed</summary>" in first and 'class="red"' not in first
+    folded = second.index("<details><summary>1 of 2 checks passed</summary>")
+    assert second.index('class="red"') < folded < second.index("a green one")
+    assert "details::details-content { content-visibility: visible" in page  # on paper nothing is folded
+
+
+@pytest.mark.parametrize("source, text, caption", [
+    ("fig", "<Figure size 8x6 with 1 Axes>", "2. Who earns it?"),
+    ("fig", "Twice the bytes", "Twice the bytes"),
+    ('draw.life(past.set_index("t"), lane, "Artist <299>")', "<Figure size 8x6>", "Artist &lt;299&gt;"),
+    ('show.scatter(dots, x="a b", title="Two groups")', "", "Two groups"),
+    ('show.table(rows, "a table"); fig', "", "2. Who earns it?"),
+    ('draw.life(past, "t")', "", "2. Who earns it?"),
+    ("not Python", "", "2. Who earns it?"),
+])
+def test_a_picture_has_its_own_title_and_a_full_size(run_dir, source, text, caption):
+    path = run_dir / "notebooks" / "10_outbox" / "11_a.ipynb"
+    book = json.loads(path.read_text())
+    book["cells"][-1]["source"] = source
+    book["cells"][-1]["outputs"][0]["data"]["text/plain"] = text
+    path.write_text(json.dumps(book))
+    page = report.write(run_dir).read_text()
+    assert f'alt="{caption}"></a><figcaption id="notebook-1-picture-1-caption">{caption} ' in page
+    assert '<figure id="notebook-1-picture-1"><a href="#notebook-1-picture-1"><img src="data:' in page
+    assert "figure:target img { width: auto" in page and page.count(PIXEL) == 1
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
