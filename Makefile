@@ -42,16 +42,16 @@ doctor: $(STAMP) ## check this machine, every problem with its fix
 
 test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install
-	@$(BIN)/workbench test --pytest "$(ARGS)"
+	@$(BIN)/workbench test --pytest '$(ARGS)'
 
 drill: $(STAMP) ## the longest tests: on a cluster, on the original dump, notebooks alone and twice, Spark killed while it lands
 	@$(BIN)/workbench install
-	@$(BIN)/workbench test notebooks stack --pytest "-m drill $(ARGS)"
+	@$(BIN)/workbench test notebooks stack --pytest '-m drill $(ARGS)'
 
 bench: $(STAMP) ## speed, as ratios measured side by side
 	@$(BIN)/python -m workbench.bench $(ARGS)
 
-down: $(STAMP) ## stop every service of this checkout
+down: $(STAMP) ## stop every service
 	@$(BIN)/workbench down
 
 clean: $(STAMP) ## remove service data, lake and runs (not the downloads)

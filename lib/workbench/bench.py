@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
 from . import artifacts, bench_setup, bench_travel, connect, hudi, load, outbox, params, sources, stack, topics
 from .bench_line import Line, say, seconds, write
+from .decode import DELETED
 from .ingest import PROGRESS, first_load, newest
 from .params import ROOT, World, state_dir
+from .run_record import commit
 from .spark import session
 from .timeline import completed
 from .wait import wait_until
@@ -155,6 +157,10 @@ def upsert(world: World, spark: SparkSession) -> List[Line]:
     from pyspark.sql import functions as F
 
     rows = many_rows(world, spark).withColumn("__lsn", F.lit(1).cast("long"))
+    stays, goes = F.lit(False).alias(DELETED), F.lit(True).alias(DELETED)
+    newer, gone = (rows.where(f"order_id % 100 = {n}").withColumn("__lsn", F.lit(2).cast("long")) for n in (0, 1))
+    deleted = gone.count()
+    versions = rows.select("*", stays).union(newer.select("*", stays)).union(gone.select("*", goes))
     ours = outbox.table(world, name="bench_ours", index="SIMPLE")
     shipped = outbox.table(world, name="bench_shipped")
     usual = outbox.table(world, name="bench_defaults")
@@ -165,9 +171,10 @@ def upsert(world: World, spark: SparkSession) -> List[Line]:
     took: Dict[str, List[float]] = {name: [] for name in ("plain", "load", "merged", "ours", "shipped", "usual")}
     for _ in range(3):
         took["plain"].append(seconds(lambda: rows.write.mode("overwrite").partitionBy(*ours.partition).parquet(plain)))
-        for name, loaded in (("merged", newest(rows, ours)), ("load", rows)):
+        for name, loaded in (("merged", newest(versions, ours)), ("load", rows)):
             hudi.drop(spark, world, ours)
             took[name].append(seconds(lambda r=loaded: write(r, ours, {**ours.options(), **first_load(ROWS)})))
+            _holds(spark, ours, ROWS - (deleted if name == "merged" else 0))
     write(rows, shipped, {**shipped.options(), **first_load(ROWS)})
     write(rows, usual, {**mandatory, "hoodie.datasource.write.operation": "bulk_insert"})
     every = ROWS // CHANGED
@@ -178,6 +185,8 @@ def upsert(world: World, spark: SparkSession) -> List[Line]:
                 ("usual", lambda c=changed: write(c, usual, mandatory))]
         for name, work in each if n % 2 else each[::-1]:
             took[name].append(seconds(work))
+    for table in (ours, shipped, usual):
+        _holds(spark, table, ROWS)
     m = {name: statistics.median(v[1:]) for name, v in took.items()}  # the first of each warms up
     defaults, parquet = f"Hudi defaults: {m['usual']:.2f} s", f"plain Parquet: {m['plain']:.2f} s"
     what = f"upsert of {CHANGED:,} rows into {ROWS:,}, warm"
@@ -186,16 +195,26 @@ def upsert(world: World, spark: SparkSession) -> List[Line]:
                  f"{m['shipped']:.2f} s", defaults, m["shipped"] / m["usual"], "×", 0.6),
             Line(f"bulk insert of {ROWS:,} rows, each key once", f"{m['load']:.2f} s", parquet,
                  m["load"] / m["plain"], "×", 3),
-            Line("the same where keys come several times or with deletes", f"{m['merged']:.2f} s", parquet,
+            Line("the same, where 1 % of the keys come again and 1 % are deleted", f"{m['merged']:.2f} s", parquet,
                  m["merged"] / m["plain"], "×", 3)]
+
+
+def _holds(spark: SparkSession, table: hudi.Table, rows: int) -> None:
+    """Raise SystemExit where the table does not hold so many rows, each key once."""
+    from pyspark.sql import functions as F
+
+    found = hudi.read(spark, table).agg(F.count("*"), F.count_distinct(*table.key)).first()
+    if tuple(found) != (rows, rows):
+        raise SystemExit(f"{table.name} holds {found[0]:,} rows and {found[1]:,} keys, not {rows:,}: the measurement "
+                         "would mean nothing")
 
 
 def through(world: World, spark: SparkSession) -> List[Line]:
     """Connector applied → every row of the source in Hudi."""
     took = snapshot(world, spark)
     both = took["to topic"] + took["to Hudi"]
-    parts = (f"{took['cdc_events']:,} rows, services warm (last 3 of {CAPTURES}): to topic {took['to topic']:.1f} s, "
-             f"on to Hudi {took['to Hudi']:.1f} s")
+    parts = (f"{took['cdc_events']:,} rows, services warm (the last 3 of {CAPTURES}): "
+             f"to topic {took['to topic']:.1f} s, on to Hudi {took['to Hudi']:.1f} s")
     return [Line(f"snapshot through to Hudi, scale {SCALE}", parts, f"just started: {took['cold']:.1f} s",
                  took["cdc_events"] / both, "rows/s", 10_000, more_is_better=True)]
 
@@ -210,15 +229,16 @@ def second(world: World, spark: SparkSession) -> List[Line]:
 
 
 def runner(*_: Any) -> List[Line]:
-    """The runner's own time over that of the cells, from the newest run that passed."""
+    """The runner's own time over that of the cells, from the newest run of this commit that passed."""
+    now = commit()
     for path in sorted((ROOT / "runs").glob("*/run.json"), reverse=True):
         run = json.loads(path.read_text(encoding="utf-8"))
-        if run.get("status") == "passed" and run.get("cell_seconds"):
+        if run.get("status") == "passed" and run.get("cell_seconds") and run.get("commit") == now:
             books = [n for n in run["notebooks"] if n.get("cell_seconds")]
             cells, all_of_it = (sum(n[k] for n in books) for k in ("cell_seconds", "seconds"))
             return [Line(f"runner over the cells' own time ({path.parent.name}, {len(books)} notebooks)",
                          f"{all_of_it:.1f} s", f"cells: {cells:.1f} s", 100 * (all_of_it / cells - 1), "%", 25)]
-    say("runner: no passed run in runs/, do `make demo` first")
+    say(f"runner: runs/ has no passed run of this commit ({now}), do `make demo` first")
     return []
 
 

@@ -39,6 +39,11 @@ def register(spark: SparkSession, table: Table) -> str:
     return next(entry for entry, kind in entries(table).items() if kind == "snapshot")
 
 
+def registered(spark: SparkSession, table: Table) -> bool:
+    """Whether the catalog has the table's entries (the last that `register` makes)."""
+    return bool(spark.catalog.tableExists(list(entries(table))[-1]))
+
+
 def refresh(spark: SparkSession, table: Table) -> None:
     """Let Spark forget which files the table's entries had."""
     for entry in entries(table):

@@ -9,11 +9,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Set
 
 import typer
 
-from . import params
+from . import params, process
 from .errors import WorkbenchError, nearest
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -160,11 +160,13 @@ def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …")
 
 @app.command()
 def down() -> None:
-    """Stop every service of this checkout."""
+    """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in this checkout."""
     from . import stack
 
     if not stack.down(_say):
         _say("nothing was running")
+    for other in sorted(stack.instances_running() - {params.instance()}):
+        _say(f"services of instance {other} still run: WORKBENCH_INSTANCE={other} workbench down")
 
 
 @app.command()
@@ -206,7 +208,21 @@ def test(
     side_by_side = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
     folders = [f"tests/{kind}" for kind in TESTS if kind in (kinds or TESTS)]
     command = [sys.executable, "-m", "pytest", "-q", *side_by_side, *folders, *shlex.split(options)]
-    raise typer.Exit(subprocess.call(command, cwd=params.ROOT))
+    before = _changed_files()
+    code = subprocess.call(command, cwd=params.ROOT)
+    left = [f"process {p.pid} of {name}" for p, name in process.marked(f"{params.VAR}/test")]
+    left += [f"changed or new file: {line}" for line in sorted(_changed_files() - before)]
+    if left:
+        _say("the tests left something behind (or somebody changed a file meanwhile):")
+    for line in left:
+        _say(f"  {line}")
+    raise typer.Exit(code or bool(left))
+
+
+def _changed_files() -> Set[str]:
+    """What git says is changed or new in this checkout; nothing where there is no git."""
+    done = subprocess.run(["git", "-C", str(params.ROOT), "status", "--porcelain"], capture_output=True, text=True)
+    return set(done.stdout.splitlines())
 
 
 @app.command()

@@ -25,6 +25,7 @@ DYNAMIC_KEYS = re.compile(
     r"|schema-resolver|check-period-ms|retry-count|retry-backoff-ms|cache-latest|fault-tolerant-refresh)"
 )
 SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
+REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
 # Keys that older Debezium versions had, and what took their place.
 RENAMED = {
@@ -75,6 +76,11 @@ def plugins(world: World) -> List[Dict[str, str]]:
     return _call(world, "GET", "/connector-plugins")
 
 
+def _refers(key: str, value: str) -> bool:
+    """Whether a secret is named instead of written out; a JAAS line holds a reference among other words."""
+    return bool(REFERENCE.search(value) if "jaas" in key.lower() else REFERENCE.fullmatch(value))
+
+
 def validate(world: World, config: Dict[str, str], name: str = "") -> None:
     """Let the plugin itself judge a configuration, without deploying it.
 
@@ -86,7 +92,7 @@ def validate(world: World, config: Dict[str, str], name: str = "") -> None:
     """
     name = name or config.get("name") or "to-be-validated"
     wanted = _plugin(world, config, name)
-    literal = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and "${" not in v]
+    literal = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
     if literal:  # before anything is sent: Connect would store and log it
         raise ConnectorError(
             f"connector {name!r} is refused: '{literal[0]}' holds a secret as plain text",

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from pathlib import Path
 from typing import Any, ContextManager, List, Optional, Tuple
@@ -58,11 +59,16 @@ def remove(address: str) -> None:
 
 
 def write_text(address: str, text: str) -> None:
-    """Write a small file; the folder is made where it is missing."""
+    """Write a small file, all of it or nothing; the folder is made where it is missing."""
     system, path = open_address(address)
-    system.create_dir(path.rpartition("/")[0], recursive=True)
-    with system.open_output_stream(path, compression=None) as f:
+    folder, _, name = path.rpartition("/")
+    system.create_dir(folder, recursive=True)
+    # S3 shows an object when it is complete; on a disk a kill, or a full one, leaves the file that was there
+    unfinished = f"{folder}/.{name}.{os.getpid()}" if address.startswith("file:") else path
+    with system.open_output_stream(unfinished, compression=None) as f:
         f.write(text.encode("utf-8"))
+    if unfinished != path:
+        os.replace(unfinished, path)
 
 
 def alone(address: str, what: str, next_step: str) -> ContextManager[None]:

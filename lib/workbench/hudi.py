@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 from . import files
 from . import ingest as stream
 from .batch import read_dead_letters
-from .catalog import entries, identifier, register
+from .catalog import entries, identifier, register, registered
 from .changes import Landed, Topic
 from .errors import LakeError, nearest
 from .ingest import Ingested, Stream, dead_letters_path
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from .params import World
 
 __all__ = ["Table", "Topic", "Landed", "Ingested", "Stream", "table", "ingest", "read", "entries", "register",
-           "commits", "mark", "marks", "as_of", "between", "compact", "schedule_compaction", "run_compaction", "call",
-           "properties", "drop", "dead_letters", "read_independent"]
+           "registered", "commits", "mark", "marks", "as_of", "between", "compact", "schedule_compaction",
+           "run_compaction", "call", "properties", "drop", "dead_letters", "read_independent"]
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 DELETES = ("hard", "soft")
 INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET")
@@ -229,12 +229,16 @@ def check_version(table: Table) -> None:
 
 
 def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
-    """Start clean: remove the catalog entry, the files, the checkpoints and the dead letters of the table."""
-    if spark is not None:
-        for entry in entries(table):
-            spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
-    for place in (table.base, f"{world.lake.checkpoints}/{table.name}", dead_letters_path(world, table.name)):
-        files.remove(place)
+    """Start clean: remove the catalog entry, the files, the checkpoints and the dead letters of the table.
+
+    Raises: LakeError: an ingest into it is going on, whose next commit would name files that are no more.
+    """
+    with stream.alone(world, table):
+        if spark is not None:
+            for entry in entries(table):
+                spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
+        for place in (table.base, f"{world.lake.checkpoints}/{table.name}", dead_letters_path(world, table.name)):
+            files.remove(place)
 
 
 def dead_letters(spark: SparkSession, world: World, table: Union[Table, str]) -> DataFrame:

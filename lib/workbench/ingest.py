@@ -98,7 +98,7 @@ class Job:
         """Do one batch; False when there is nothing new. Raises LakeError when it could not be written."""
         began = time.monotonic()
         if self._reader is None:
-            self._held.enter_context(self._alone())
+            self._held.enter_context(alone(self.world, self.table))
             self._reader = changes.reader(self.spark, self.world, self.source, self.table.name, self.batch)
         newest = last_commit(self.table)
         if not self.replay:  # what a commit lacks stays lacking, however often the ingest is run after it
@@ -155,12 +155,6 @@ class Job:
             self._reader = None
         self._held.close()
 
-    def _alone(self) -> ContextManager[None]:
-        """Two jobs that write one table would read the same progress, and each roll the other's commit back."""
-        return files.alone(f"{self.world.lake.checkpoints}/{self.table.name}",
-                           f"ingest into {self.table.database}.{self.table.name}",
-                           "wait until it is done; a continuous one ends with stop()")
-
     def _write(self, batch: changes.Batch, reached: dict, number: int) -> Dict[str, int]:
         from pyspark.sql import functions as F
 
@@ -189,7 +183,7 @@ class Job:
             if new and not once:
                 written = newest(written, table)
             first = first_load(counts.get("upserts", 0)) if new else {}
-            options = {**table.options(), **first, PROGRESS: json.dumps(reached)}
+            options = {**table.options(), **first, **table.extra, PROGRESS: json.dumps(reached)}
             written.write.format("hudi").options(**options).mode("append").save(table.base)
         finally:
             if not batch.few:
@@ -291,6 +285,15 @@ def _count_few(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
     keys = Counter(tuple(r["key"]) for r in found if r["outcome"] == decode.UPSERT)
     counts = Counter(OUTCOMES[r["outcome"]] for r in found)
     return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
+
+
+def alone(world: World, table: Table) -> ContextManager[None]:
+    """Hold a table: two jobs that write one would read the same progress, and each roll the other's commit back.
+
+    Raises (when it is entered): LakeError: an ingest into it is going on; names its process.
+    """
+    return files.alone(f"{world.lake.checkpoints}/{table.name}", f"ingest into {table.database}.{table.name}",
+                       "wait until it is done; a continuous one ends with stop()")
 
 
 def first_load(rows: int) -> Dict[str, str]:

@@ -156,8 +156,7 @@ def at(changes: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
     Args:
         changes: events() of it, as pandas. position: as sources.wal_position gives it, `16/B374D848`.
     """
-    high, _, low = position.partition("/")  # pg_lsn: two 32-bit halves; Debezium writes one number
-    so_far = changes[(changes["__lsn"] < (int(high, 16) << 32) + int(low, 16)) | (changes["__op"] == "r")]
+    so_far = changes[(changes["__lsn"] < sources.lsn(position)) | (changes["__op"] == "r")]
     return so_far.sort_values("__lsn").groupby(KEY[name], as_index=False).tail(1)
 
 
@@ -252,12 +251,11 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "to
 
     def one(into: hudi.Table) -> hudi.Ingested:
         name = next(n for n in TABLES if into.key == (KEY[n],))
-        new = not hudi.exists(into)
         done = hudi.ingest(spark, world, source(name, kind), into)
+        if not hudi.registered(spark, into):  # also where an earlier try wrote it and got no further
+            hudi.register(spark, into)
         if label:
             hudi.mark(world, into, label, position)
-        if new:
-            hudi.register(spark, into)
         return done
 
     with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores

@@ -214,7 +214,7 @@ def settle(world: World) -> None:
 
     A watermark: one row is written unchanged, and its event is waited for; all earlier ones stand before it in the log.
     """
-    mark = _lsn(sources.wal_position(world))
+    mark = sources.lsn(sources.wal_position(world))
     sources.execute(world, """
         UPDATE cdc_events SET order_id = order_id WHERE order_id = (SELECT min(order_id) FROM cdc_events)""")
 
@@ -225,12 +225,6 @@ def settle(world: World) -> None:
 
     wait_until(arrived, f"topic {topic(world)} to reach the source's position", timeout=60, every=0.2,
                failed=lambda: connect.failure(world, CONNECTOR))
-
-
-def _lsn(text: str) -> int:
-    """PostgreSQL's `16/B374D848` as the number that Debezium writes (pg_lsn: two 32-bit halves)."""
-    high, _, low = text.partition("/")
-    return (int(high, 16) << 32) + int(low, 16)
 
 
 def undo_changes(world: World) -> None:

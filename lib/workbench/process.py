@@ -253,6 +253,19 @@ def _rest_of(name: str) -> List[psutil.Process]:
     return [p for p in psutil.process_iter() if ours(p)]
 
 
+def marked(start: str) -> List[Tuple[psutil.Process, str]]:
+    """Living processes with a mark that begins so, and their marks: `<folder of the instance>:<service>`."""
+    found = []
+    for p in psutil.process_iter():
+        try:
+            mark = p.environ().get(MARK, "")
+        except (psutil.Error, OSError):
+            continue  # gone meanwhile, or another user's
+        if mark.startswith(start) and _alive(p):
+            found.append((p, mark))
+    return found
+
+
 def _mark(name: str) -> str:
     return f"{state_dir()}:{name}"
 
@@ -267,8 +280,9 @@ def _spawn(service: Service, world: World) -> None:
     if log.exists():
         log.replace(log.with_suffix(".log.1"))  # a restart must not hide why the last one died
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
-    # Java looks at no TMPDIR; every `java` that the service starts reads the second
-    temporary = {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"'}
+    # Java looks at no TMPDIR; every `java` that the service starts reads the second, and Spark goes by the third
+    temporary = {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
+                 "SPARK_LOCAL_DIRS": str(scratch)}
     with log.open("ab") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=state_dir(),

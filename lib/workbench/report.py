@@ -1,7 +1,6 @@
 """The report of a run: one HTML file that needs nothing else, for a desk, a phone, a printer or an attachment."""
 from __future__ import annotations
 
-import ast
 import datetime as dt
 import json
 import re
@@ -12,7 +11,6 @@ from .errors import WorkbenchError
 
 STATUS = {"passed": "passed", "failed": "failed", "stopped": "stopped", "skipped": "not run", "pending": "not run",
           "running": "not finished"}
-DRAWING = {"life", "commits", "costs", "pie_top", "scatter"}  # functions of draw and show that take a title
 
 
 def write(run_dir: Path) -> Path:
@@ -88,25 +86,15 @@ def _pictures(path: Path) -> List[dict]:
         for output in cell.get("outputs", []):
             picture = "".join(output.get("data", {}).get("image/png", ""))
             if picture:
-                caption = _title(output["data"], "".join(cell["source"])) or section
+                caption = _title(output["data"]) or section
                 found.append({"src": "data:image/png;base64," + "".join(picture.split()), "caption": caption})
     return found
 
 
-def _title(data: Dict[str, Any], source: str) -> str:
-    """The title of a picture: what is shown of it as text, unless that is Python's name for a figure; else the text
-    that the cell's own code gives to draw or show as a title."""
+def _title(data: Dict[str, Any]) -> str:
+    """The title of a picture, which `show` puts beside it as text; none where that is Python's name for a figure."""
     text = "".join(data.get("text/plain", ""))
-    if text and not text.startswith("<"):
-        return text
-    try:
-        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    except SyntaxError:
-        return ""
-    drawn = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr in DRAWING]
-    given = [*(a for c in drawn for a in c.args), *(k.value for c in drawn for k in c.keywords if k.arg == "title")]
-    texts = [a.value for a in given if isinstance(a, ast.Constant) and " " in str(a.value)]  # not a column's name
-    return texts[-1] if texts else ""
+    return "" if text.startswith("<") else text
 
 
 def _sentence(markdown: str) -> str:

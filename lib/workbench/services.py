@@ -237,7 +237,7 @@ def _spark_env(world: World) -> Dict[str, str]:
             "PYSPARK_PYTHON": sys.executable,
             # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that tells it
             "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
-            "SPARK_WORKER_DIR": str(_data("spark_work")), "SPARK_LOCAL_DIRS": str(_data("spark_local"))}
+            "SPARK_WORKER_DIR": str(_data("spark_work"))}
 
 
 def _spark_command(world: World) -> List[str]:

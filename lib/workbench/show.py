@@ -43,15 +43,22 @@ def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
 
 def frames(on: Any = None) -> None:
     """Let a notebook show every frame as `table` does: a wide one scrolls in its own box, whole numbers are whole, and
-    what is missing is empty. The rows' names are shown where they have a meaning. Importing this module does it.
+    what is missing is empty. The rows' names are shown where they have a meaning. A picture bears its title as text
+    beside it, which the report takes for a caption. Importing this module does both.
 
     Args:
         on: the IPython shell; the running one by default. Outside of IPython nothing happens.
     """
     shell = on or get_ipython()
     if shell is not None:
-        formatter = shell.display_formatter.formatters["text/html"]
-        formatter.for_type(pd.DataFrame, _frame)
+        formatters = shell.display_formatter.formatters
+        formatters["text/html"].for_type(pd.DataFrame, _frame)
+        formatters["text/plain"].for_type(Figure, lambda figure, printer, _: printer.text(_title(figure)))
+
+
+def _title(figure: Figure) -> str:
+    titles = [figure.get_suptitle(), *(axes.get_title(where) for axes in figure.axes for where in ("left", "center"))]
+    return next((" ".join(title.split()) for title in titles if title), repr(figure))
 
 
 def _frame(df: pd.DataFrame) -> str:

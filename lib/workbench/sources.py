@@ -247,3 +247,9 @@ def drop_slot(world: World, name: str, timeout: float = 20, database: Optional[s
 def wal_position(world: World, database: Optional[str] = None) -> str:
     """Return the log position (LSN) that the server has written up to; all its databases share one log."""
     return frame(world, "SELECT pg_current_wal_lsn()::text AS lsn", database=database)["lsn"][0]
+
+
+def lsn(text: str) -> int:
+    """PostgreSQL's `16/B374D848` as the number that Debezium writes (pg_lsn: two 32-bit halves)."""
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)

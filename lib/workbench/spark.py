@@ -43,7 +43,8 @@ def server_conf(world: World) -> Dict[str, str]:
     local, own_workers = world.spark.master.startswith("local"), world.spark.workers > 0
     class_path = ":".join([str(NO_CLUSTER_SETTINGS), *jars] if local or own_workers else jars)
     table_version = str(artifacts.versions()["hudi_table_version"])
-    java = " ".join(["-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", *COMPILERS[world.stack.java_compiler]])
+    java = " ".join(["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true",
+                     *COMPILERS[world.stack.java_compiler]])
     conf = {
         "spark.master": world.spark.master,
         "spark.app.name": "workbench",

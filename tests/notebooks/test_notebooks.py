@@ -182,6 +182,7 @@ def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
 
 
 def test_the_teardown_leaves_nothing(world):
+    assert museum.topics_left(world) and museum.tables_left(world), "the series has left nothing to tear down"
     result = run.run(["99_teardown"], "local", progress=False)
     assert result.status == "passed", failures(result)
     assert connect.names(world) == [] and len(sources.slots(world)) == 0

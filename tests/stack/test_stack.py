@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -12,7 +13,8 @@ import psutil
 import psycopg
 import pytest
 import requests
-from workbench import artifacts, params, process, sources, stack
+from workbench import artifacts, connect, params, process, sources, stack, topics
+from workbench.errors import WorkbenchError
 from workbench.process import MARK
 from workbench.spark import session
 from workbench.wait import wait_until
@@ -79,6 +81,10 @@ ANSWERS = {
 }
 
 
+ASKS = {  # what the next cell of a notebook may do first
+    "postgres": lambda world: sources.frame(world, "SELECT 1"), "kafka": topics.names, "connect": connect.names}
+
+
 def test_up_again_reuses_and_is_quick(world):
     before, lines, began = {n: process.own(n).pid for n in ANSWERS}, [], time.monotonic()
     found = stack.up(world, say=lines.append)
@@ -99,19 +105,32 @@ def test_the_status_table_and_the_memory_of_everything(world):
     assert sum(s.memory_mb or 0 for s in found.values()) << 20 > total / 2, "the table misses most of it"
 
 
-def test_what_java_unpacks_lies_in_the_folder_of_its_service(world):
-    """Not in the system's, where what a killed one leaves would stay."""
+def test_temporary_files_lie_in_the_folder_of_their_service(world):
+    """Not in the system's, where what a killed one leaves would stay: native libraries, and what Spark works in."""
     assert ANSWERS["spark"](world)
-    assert list((params.state_dir() / "tmp" / "spark").iterdir())
+    used = {f.path for p in marked() for f in (*p.memory_maps(), *p.open_files())}
+    assert any(path.startswith(str(params.state_dir())) for path in used)
+    elsewhere = [path for path in used if path.startswith(f"{tempfile.gettempdir()}/")
+                 and not path.startswith(f"{params.ROOT}/")]
+    assert elsewhere == [], "of the system's folder"
+    assert {"blockmgr", "spark"} <= {p.name.partition("-")[0] for p in scratch("spark")}
+
+
+def scratch(name):
+    return set((params.state_dir() / "tmp" / name).iterdir())
 
 
 @pytest.mark.parametrize("name", list(ANSWERS))
 def test_one_killed_is_started_again_by_need(world, name):
-    killed = process.own(name)
+    killed, left = process.own(name), scratch(name)
     killed.kill()
     wait_until(lambda: process.own(name) is None, "it to die", timeout=10)
     assert {s.name: s.state for s in stack.status(world)}[name] in ("died", "stranger")
+    if name in ASKS:  # a session asks for Spark by itself
+        with pytest.raises(WorkbenchError, match="workbench up"):
+            ASKS[name](world)
     stack.need(world, name)
+    assert not left & scratch(name)
     assert process.own(name).pid != killed.pid and ANSWERS[name](world)
 
 

@@ -165,11 +165,12 @@ def test_keys_by_pattern_pass(monkeypatch):
     connect.validate(WORLD, {**GOOD, **{k: v for k, v in connect.config(WORLD, "moma_source").items() if "apic" in k}})
 
 
-def test_literal_secret_is_refused_and_never_sent(monkeypatch):
+@pytest.mark.parametrize("secret", ["canary-7", "${canary-7", "${x}canary-7", "${file:a:b}canary-7"])
+def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     fake = FakePlugin()
     monkeypatch.setattr(connect_rest, "_call", fake)
     with pytest.raises(ConnectorError) as e:
-        connect.validate(WORLD, {**GOOD, "database.password": "canary-7"})
+        connect.validate(WORLD, {**GOOD, "database.password": secret})
     assert "database.password" in str(e.value) and "canary-7" not in str(e.value)
     assert all(method == "GET" for method, _ in fake.sent)
 

@@ -76,19 +76,12 @@ def test_failed_checks_are_open_and_passed_ones_folded_after_them(run_dir):
     assert "details::details-content { content-visibility: visible" in page  # on paper nothing is folded
 
 
-@pytest.mark.parametrize("source, text, caption", [
-    ("fig", "<Figure size 8x6 with 1 Axes>", "2. Who earns it?"),
-    ("fig", "Twice the bytes", "Twice the bytes"),
-    ('draw.life(past.set_index("t"), lane, "Artist <299>")', "<Figure size 8x6>", "Artist &lt;299&gt;"),
-    ('show.scatter(dots, x="a b", title="Two groups")', "", "Two groups"),
-    ('show.table(rows, "a table"); fig', "", "2. Who earns it?"),
-    ('draw.life(past, "t")', "", "2. Who earns it?"),
-    ("not Python", "", "2. Who earns it?"),
-])
-def test_a_picture_has_its_own_title_and_a_full_size(run_dir, source, text, caption):
+@pytest.mark.parametrize("text, caption", [
+    ("<Figure size 8x6 with 1 Axes>", "2. Who earns it?"), ("Artist <299>", "Artist &lt;299&gt;"),
+    ("", "2. Who earns it?")])
+def test_a_picture_has_its_own_title_and_a_full_size(run_dir, text, caption):
     path = run_dir / "notebooks" / "10_outbox" / "11_a.ipynb"
     book = json.loads(path.read_text())
-    book["cells"][-1]["source"] = source
     book["cells"][-1]["outputs"][0]["data"]["text/plain"] = text
     path.write_text(json.dumps(book))
     page = report.write(run_dir).read_text()

@@ -104,6 +104,23 @@ def test_a_notebook_shows_every_frame_like_a_table():
     assert cells(shown(frame.set_axis(pd.Index(["VINET", "TOMSP"], name="customer")))) == ["VINET", "1", "TOMSP", ""]
 
 
+def test_a_picture_bears_its_title_as_text():
+    from matplotlib.figure import Figure
+
+    shell, figure = InteractiveShell(), Figure()
+    show.frames(shell)
+
+    def shown():
+        return shell.display_formatter.format(figure)[0]["text/plain"]
+
+    assert shown() == "<Figure size 640x480 with 0 Axes>"
+    axes = figure.subplots()
+    axes.set_title("Twice\nthe bytes", loc="left")
+    assert shown() == "Twice the bytes"
+    figure.suptitle("Of both tables")
+    assert shown() == "Of both tables"
+
+
 def test_avro_fields_with_their_meaning():
     rows = cells(show.avro("cdc_events").data)
     fields = dict(zip(rows[::4], zip(rows[1::4], rows[2::4], rows[3::4])))
