@@ -139,6 +139,21 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
     assert "nothing to remove" in call("clean").output
 
 
+def test_tests_that_leave_something_behind_are_red(monkeypatch, folders):
+    def pytest_then(make=lambda: None):
+        monkeypatch.setattr(cli.subprocess, "call", lambda *a, **k: make() or 0)
+        return call("test", "unit")
+
+    subprocess.run(["git", "init", "-q", folders], check=True)
+    assert pytest_then().exit_code == 0
+    new = pytest_then(lambda: (folders / "litter.txt").write_text("x") and None)
+    assert new.exit_code == 1 and "changed or new file: ?? litter.txt" in new.output
+    assert pytest_then().exit_code == 0, "it was there before"
+    monkeypatch.setattr(cli.process, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
+    left = pytest_then()
+    assert left.exit_code == 1 and f"process 7 of {params.VAR}/test-gw0:kafka" in left.output.replace("\n", "")
+
+
 def test_lab_listens_on_loopback_with_a_token_that_is_not_in_argv(monkeypatch, folders):
     seen = {}
     monkeypatch.setattr("os.execve", lambda program, argv, env: seen.update(argv=argv, env=env))

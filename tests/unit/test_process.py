@@ -100,6 +100,16 @@ def test_temporary_files_go_when_it_stops_and_when_it_is_started_after_a_kill(ma
     assert not folder.exists()
 
 
+def test_what_bears_our_mark_is_found_until_it_ends(make):
+    web = make("parent")
+    process.start(web, WORLD)
+    found = process.marked(str(params.state_dir()))
+    assert {p.pid for p, _ in found} >= {process.own("web").pid} and len(found) == 2, "its child too"
+    assert {mark for _, mark in found} == {f"{params.state_dir()}:web"}
+    process.stop(web)
+    assert process.marked(str(params.state_dir())) == []
+
+
 def test_a_stranger_on_the_port_is_named_and_left_alone(make):
     web = make()
     with socket.socket() as taken:
