@@ -69,6 +69,10 @@ def test_a_batch_that_ended_between_writing_and_commit_is_done_again(lake, world
     for f in timeline.glob(f"*{last}.commit*"):  # rows and dead letters are on disk, the commit is not
         if not f.name.endswith(("requested", "requested.crc")):
             f.unlink()
+    for written in timeline.parent.rglob(f"*_{last}.parquet"):  # by the markers that it had is rolled back
+        marker = timeline / ".temp" / last / written.relative_to(timeline.parent)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.with_name(f"{marker.name}.marker.{'MERGE' if before else 'CREATE'}").touch()
     assert len(hudi.commits(it.table)) == before
     if before:
         assert [r[0] for r in it.rows()] == [1]
@@ -77,6 +81,7 @@ def test_a_batch_that_ended_between_writing_and_commit_is_done_again(lake, world
     assert [r[0] for r in it.rows()] == [1, 2, 3][1 - before:]
     assert hudi.dead_letters(spark, world, it.table).count() == 1
     assert len(hudi.read_independent(it.table)) == 2 + before
+    assert not list(timeline.parent.rglob(f"*_{last}.parquet"))
 
 
 def test_a_topic_made_anew_is_not_taken_for_the_old_one(lake, world, spark):
