@@ -26,8 +26,9 @@ ENVELOPE = "moma_source_envelope"  # shows the raw change event, before it is fl
 SINK = "moma_sink"
 LOADED = "after_load"  # the label of every table's first commit
 SCRATCH = "moma_scratch"  # notebook 55's, whose deletes are hard
-# A Spark job compacts when it is told to; it is said all the same, for compaction is to be seen in the notebooks.
-NO_COMPACTION = {"hoodie.compact.inline": "false"}
+# Both are called in the notebooks, to be seen. A Spark job compacts when it is told to; it is said all the same. It
+# cleans after each commit, and keeps the files of ten: too few for tables that are there to be asked for their past.
+WHEN_TOLD = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
 
 # What S5 does to artwork 128447, and to artist 299 between the instants t0 to t5 (None: the row is deleted)
@@ -63,7 +64,7 @@ def table(world: World, name: str, kind: str, /, **more: object) -> hudi.Table:
     _known(name)
     fields = dict(name=f"moma_{name}_{kind}", base=f"{world.lake.tables}/moma/{name}_{kind}", database=f"moma_{kind}",
                   catalog=name, key=(KEY[name],), partition=(PARTITION[name],), ordering="__lsn", type=kind,
-                  index="GLOBAL_SIMPLE", deletes="soft", extra=NO_COMPACTION if kind == "mor" else {})
+                  index="GLOBAL_SIMPLE", deletes="soft", extra=WHEN_TOLD)
     return hudi.table(world, **{**fields, **more})
 
 
