@@ -1,0 +1,27 @@
+"""Small files of the lake: written whole or not at all."""
+import pytest
+from workbench import files
+
+
+def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):
+    address = f"file:{tmp_path}/checkpoints/marks.json"
+    files.write_text(address, "old")
+    opened = files.open_address(address)[0]
+
+    class Full:
+        """A disk that is full after the file was opened."""
+
+        def __getattr__(self, name):
+            return getattr(opened, name)
+
+        def open_output_stream(self, path, **how):
+            opened.open_output_stream(path, **how).close()
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "open_address", lambda a: (Full(), a.removeprefix("file:")))
+        with pytest.raises(OSError, match="No space"):
+            files.write_text(address, "new")
+    assert files.read_text(address) == "old"
+    files.write_text(address, "new")
+    assert files.read_text(address) == "new" and [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["marks.json"]
