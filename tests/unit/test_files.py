@@ -24,4 +24,5 @@ def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):
             files.write_text(address, "new")
     assert files.read_text(address) == "old"
     files.write_text(address, "new")
-    assert files.read_text(address) == "new" and [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["marks.json"]
+    assert files.read_text(address) == "new"
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["marks.json"]
