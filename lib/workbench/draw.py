@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from .errors import LakeError
-from .show import GREY, INK, PALETTE, size, style
+from .show import GREY, INK, PALETTE, Picture, size, style
 
 COLOURS = {"BULK_INSERT": GREY, "UPSERT": PALETTE[3], "COMPACT": PALETTE[1], "CLUSTER": PALETTE[2]}
 
@@ -27,7 +27,8 @@ def commits(tables: Mapping[str, pd.DataFrame], labels: Optional[Mapping[str, Ma
     width = max(len(frame) for frame in tables.values())
     top = max(frame["bytes"].max() for frame in tables.values())
     with plt.rc_context(style()):
-        fig, axes = plt.subplots(len(tables), 1, figsize=(11, 0.8 + 2.7 * len(tables)), squeeze=False)
+        fig, axes = plt.subplots(len(tables), 1, FigureClass=Picture, figsize=(11, 0.8 + 2.7 * len(tables)),
+                                 squeeze=False)
         for ax, (name, frame) in zip(axes[:, 0], tables.items()):
             operations = frame["operation"].fillna("")
             colours = [COLOURS.get(o, PALETTE[4]) for o in operations]
@@ -68,7 +69,7 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Figur
     if missing or not len(values):
         raise LakeError(f"there is no column {missing[0]!r}" if missing else "there are no instants to draw")
     with plt.rc_context(style()):
-        fig, ax = plt.subplots(figsize=(11, 1.3 + 0.62 * len(columns)))
+        fig, ax = plt.subplots(FigureClass=Picture, figsize=(11, 1.3 + 0.62 * len(columns)))
         for lane, column in enumerate(columns):
             for number, (start, stop, value) in enumerate(_bands(list(values[column]))):
                 none = value == "null"
@@ -108,7 +109,8 @@ def costs(frame: pd.DataFrame, units: Dict[str, str], title: str = "", *, groups
     colours = [next((PALETTE[(3, 1, 2)[n % 3]] for n, end in enumerate(groups) if str(name).endswith(end)), PALETTE[3])
                for name in frame.index]
     with plt.rc_context(style()):
-        fig, axes = plt.subplots(1, len(units), figsize=(11, 1.4 + 0.5 * len(frame)), sharey=True, squeeze=False)
+        fig, axes = plt.subplots(1, len(units), FigureClass=Picture, figsize=(11, 1.4 + 0.5 * len(frame)), sharey=True,
+                                 squeeze=False)
         for ax, (column, name) in zip(axes[0], units.items()):
             values = frame[column].astype(float)
             ax.barh(range(len(frame)), values, color=colours, height=0.6)

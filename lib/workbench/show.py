@@ -27,6 +27,14 @@ GREY, INK = "#B8BEC6", "#22262B"
 WIDE = 120  # characters of a cell that are shown
 
 
+class Picture(Figure):
+    """A figure whose text is its title: a notebook keeps it beside the picture, the report takes it for a caption."""
+
+    def __repr__(self) -> str:
+        titles = [self.get_suptitle(), *(axes.get_title(where) for axes in self.axes for where in ("left", "center"))]
+        return next((" ".join(title.split()) for title in titles if title), super().__repr__())
+
+
 def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
     """Show an object, or a text holding JSON, indented; folded it is one line to click on."""
     if isinstance(obj, (str, bytes)):
@@ -43,22 +51,15 @@ def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
 
 def frames(on: Any = None) -> None:
     """Let a notebook show every frame as `table` does: a wide one scrolls in its own box, whole numbers are whole, and
-    what is missing is empty. The rows' names are shown where they have a meaning. A picture bears its title as text
-    beside it, which the report takes for a caption. Importing this module does both.
+    what is missing is empty. The rows' names are shown where they have a meaning. Importing this module does it.
 
     Args:
         on: the IPython shell; the running one by default. Outside of IPython nothing happens.
     """
     shell = on or get_ipython()
     if shell is not None:
-        formatters = shell.display_formatter.formatters
-        formatters["text/html"].for_type(pd.DataFrame, _frame)
-        formatters["text/plain"].for_type(Figure, lambda figure, printer, _: printer.text(_title(figure)))
-
-
-def _title(figure: Figure) -> str:
-    titles = [figure.get_suptitle(), *(axes.get_title(where) for axes in figure.axes for where in ("left", "center"))]
-    return next((" ".join(title.split()) for title in titles if title), repr(figure))
+        formatter = shell.display_formatter.formatters["text/html"]
+        formatter.for_type(pd.DataFrame, _frame)
 
 
 def _frame(df: pd.DataFrame) -> str:
@@ -190,7 +191,7 @@ def pie_top(series: pd.Series, top: int = 20, title: str = "", *, highlight: int
     fade = [plt.cm.Blues(0.62 - 0.42 * i / max(1, top - highlight - 1)) for i in range(max(0, len(first) - highlight))]
     colours = (PALETTE[:highlight] + fade)[: len(first)] + ["#DDE1E6"] * bool(len(rest))
     with plt.rc_context(style()):
-        fig, (ax, side) = plt.subplots(1, 2, figsize=(11, 6.2), width_ratios=[1.5, 1])
+        fig, (ax, side) = plt.subplots(1, 2, FigureClass=Picture, figsize=(11, 6.2), width_ratios=[1.5, 1])
         wedges, _ = ax.pie(slices, colors=colours, startangle=90, counterclock=False, radius=1.0,
                            wedgeprops={"width": 0.38, "edgecolor": "white", "linewidth": 1.2})
         fig.tight_layout(rect=(0, 0, 1, 0.97))
@@ -251,7 +252,7 @@ def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Optional[dict] 
     named = {n for names in groups.values() for n in names}
     others = [n for n in frame.index if n not in named]
     with plt.rc_context(style()):
-        fig, ax = plt.subplots(figsize=(11, 6.2))
+        fig, ax = plt.subplots(FigureClass=Picture, figsize=(11, 6.2))
         ax.scatter(frame.loc[others, x], frame.loc[others, y], area[others], color=GREY, alpha=0.55, lw=0,
                    label="other customers" if not groups else f"{len(others)} others")
         texts = []

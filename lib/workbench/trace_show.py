@@ -79,7 +79,7 @@ def draw(life: Biography) -> Figure:
     lines = -(-len(life.changes) // 2)  # of the legend, which has two columns
     with plt.rc_context(charts.style()):
         key = 0.25 * lines + 0.25  # inches
-        figure, axes = plt.subplots(figsize=(11, 1.4 + 0.75 * len(stages) + key))
+        figure, axes = plt.subplots(FigureClass=charts.Picture, figsize=(11, 1.4 + 0.75 * len(stages) + key))
         starts = []
         for number, (_, change) in enumerate(life.changes.iterrows()):
             path, marks = _path([(at[row[number]], -level) if row[number] else None

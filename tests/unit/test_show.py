@@ -1,9 +1,11 @@
 """Display helpers: what they show is complete, and text from data stays text."""
 import re
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import select_figure_formats
 from matplotlib.figure import Figure
 from workbench import show
 from workbench.errors import LakeError
@@ -105,20 +107,21 @@ def test_a_notebook_shows_every_frame_like_a_table():
 
 
 def test_a_picture_bears_its_title_as_text():
-    from matplotlib.figure import Figure
-
-    shell, figure = InteractiveShell(), Figure()
+    """In a notebook, also after matplotlib has set up its own way of showing figures there."""
+    shell, figure = InteractiveShell(), plt.figure(FigureClass=show.Picture)
     show.frames(shell)
+    select_figure_formats(shell, {"png"})
 
     def shown():
         return shell.display_formatter.format(figure)[0]["text/plain"]
 
-    assert shown() == "<Figure size 640x480 with 0 Axes>"
+    assert shown() == "<Picture size 640x480 with 0 Axes>"
     axes = figure.subplots()
     axes.set_title("Twice\nthe bytes", loc="left")
     assert shown() == "Twice the bytes"
     figure.suptitle("Of both tables")
     assert shown() == "Of both tables"
+    plt.close(figure)
 
 
 def test_avro_fields_with_their_meaning():
