@@ -27,7 +27,9 @@ SCRIPT = """
 NATIONS = ("American", "German", "Spanish/Basque", "Fran\u00e7ais", None)
 # nothing is cleaned or archived, or the first labels could not be read any more
 KEPT = {"hoodie.cleaner.commits.retained": "60", "hoodie.keep.min.commits": "70", "hoodie.keep.max.commits": "80"}
-COMPACTED = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "3"}
+# Into a small file Hudi packs what is new, and then writes the base file anew instead of a log: there would be none
+COMPACTED = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "3",
+             "hoodie.parquet.small.file.limit": "0"}
 
 
 @pytest.fixture(scope="module")
