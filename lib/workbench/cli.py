@@ -9,11 +9,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional, Set
+from typing import Dict, List, Optional
 
 import typer
 
-from . import params, process
+from . import params
 from .errors import WorkbenchError, nearest
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -202,27 +202,23 @@ def test(
     options: str = typer.Option("", "--pytest", help='More options for pytest, such as "-k hudi --durations=20".'),
 ) -> None:
     """Run the tests, on as many stacks side by side as this machine carries (see tests/conftest.py)."""
+    from . import process, run_record
+
     for kind in kinds or []:
         if kind not in TESTS:
             raise typer.BadParameter(f"{kind!r}: {nearest(kind, TESTS)}", param_hint="kinds")
     side_by_side = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
     folders = [f"tests/{kind}" for kind in TESTS if kind in (kinds or TESTS)]
     command = [sys.executable, "-m", "pytest", "-q", *side_by_side, *folders, *shlex.split(options)]
-    before = _changed_files()
+    before = run_record.changed_files()
     code = subprocess.call(command, cwd=params.ROOT)
     left = [f"process {p.pid} of {name}" for p, name in process.marked(f"{params.VAR}/test")]
-    left += [f"changed or new file: {line}" for line in sorted(_changed_files() - before)]
+    left += [f"changed or new file: {line}" for line in sorted(run_record.changed_files() - before)]
     if left:
         _say("the tests left something behind (or somebody changed a file meanwhile):")
     for line in left:
         _say(f"  {line}")
     raise typer.Exit(code or bool(left))
-
-
-def _changed_files() -> Set[str]:
-    """What git says is changed or new in this checkout; nothing where there is no git."""
-    done = subprocess.run(["git", "-C", str(params.ROOT), "status", "--porcelain"], capture_output=True, text=True)
-    return set(done.stdout.splitlines())
 
 
 @app.command()

@@ -243,27 +243,26 @@ def _rest_of(name: str) -> List[psutil.Process]:
     they are known by their name and by working in our data folder."""
     mark, folder = _mark(name), str(state_dir() / "data" / name)
 
-    def ours(p: psutil.Process) -> bool:
+    def backend(p: psutil.Process) -> bool:
         try:
-            marked = p.environ().get(MARK) == mark or (p.name() == name and p.cwd() == folder)
-            return marked and _alive(p)
+            return p.name() == name and p.cwd() == folder
         except (psutil.Error, OSError):
             return False  # gone meanwhile, or another user's
 
-    return [p for p in psutil.process_iter() if ours(p)]
+    return [p for p in psutil.process_iter() if (_mark_of(p) == mark or backend(p)) and _alive(p)]
 
 
 def marked(start: str) -> List[Tuple[psutil.Process, str]]:
     """Living processes with a mark that begins so, and their marks: `<folder of the instance>:<service>`."""
-    found = []
-    for p in psutil.process_iter():
-        try:
-            mark = p.environ().get(MARK, "")
-        except (psutil.Error, OSError):
-            continue  # gone meanwhile, or another user's
-        if mark.startswith(start) and _alive(p):
-            found.append((p, mark))
-    return found
+    found = ((p, _mark_of(p)) for p in psutil.process_iter())
+    return [(p, mark) for p, mark in found if mark.startswith(start) and _alive(p)]
+
+
+def _mark_of(process: psutil.Process) -> str:
+    try:
+        return process.environ().get(MARK, "")
+    except (psutil.Error, OSError):
+        return ""  # gone meanwhile, or another user's
 
 
 def _mark(name: str) -> str:

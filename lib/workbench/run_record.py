@@ -12,7 +12,7 @@ import re
 import subprocess
 import urllib.parse
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Set
 
 import yaml
 
@@ -108,13 +108,22 @@ def masked(value: Any) -> Any:
 
 def commit() -> Optional[str]:
     """The commit of this checkout, and whether something was changed since; None where git does not say."""
-    git = ["git", "-C", str(params.ROOT)]
+    head = _git("rev-parse", "--short", "HEAD").strip()
+    return head + (" with local changes" if changed_files() else "") if head else None
+
+
+def changed_files() -> Set[str]:
+    """What is changed or new in this checkout, as `git status --porcelain` puts it; none where git does not say."""
+    return set(_git("status", "--porcelain").splitlines())
+
+
+def _git(*words: str) -> str:
+    """What git answers in this checkout; nothing where there is no git, or where it fails."""
     try:
-        head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, timeout=10)
-        dirty = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, timeout=10).stdout
+        done = subprocess.run(["git", "-C", str(params.ROOT), *words], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return head.stdout.strip() + (" with local changes" if dirty else "") if head.returncode == 0 else None
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 def name(path: Path) -> str:

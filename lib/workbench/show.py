@@ -49,6 +49,11 @@ def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
     return HTML(_table(df, caption, limit, index=False))
 
 
+def row(df: pd.DataFrame, caption: str = "") -> HTML:
+    """Show the first row of a frame with a line for each of its columns."""
+    return table(df.head(1).T.reset_index().set_axis(["column", "value"], axis=1), caption, limit=len(df.columns))
+
+
 def frames(on: Any = None) -> None:
     """Let a notebook show every frame as `table` does: a wide one scrolls in its own box, whole numbers are whole, and
     what is missing is empty. The rows' names are shown where they have a meaning. Importing this module does it.
@@ -135,12 +140,11 @@ def tree(address: str, limit: int = 20, last: int = 0) -> HTML:
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
     files = [p for p in files if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
     lines, before = [f"{folder.name}/"], ()
-    end = max(limit, len(files) - last)
-    for number, path in enumerate(files):
-        if limit <= number < end:
-            if number == limit:
-                lines.append(f"  … and {end - limit:,} more")
-                before = ()
+    hidden = files[limit:max(limit, len(files) - last)]
+    for path in [*files[:limit], *([None] if hidden else []), *files[limit + len(hidden):]]:
+        if path is None:
+            lines.append(f"  … and {len(hidden):,} more")
+            before = ()
             continue
         parts = path.relative_to(folder).parts
         shared = next((i for i, (a, b) in enumerate(zip(parts, before)) if a != b), min(len(parts), len(before)))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict
 
 import pandas as pd
 
-from . import files
 from .errors import LakeError, nearest
+from .timeline import written
 
 if TYPE_CHECKING:
     from .hudi import Table
@@ -52,10 +52,8 @@ def _short(value: Any) -> Any:
 def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
     """The files that the last actions left on a table's timeline, in the order in which they were written: instant,
     step, what the file's name ends in. An action is requested (step 1), then inflight (2), then done (3)."""
-    found = (info.base_name.partition(".") for info in files.entries(f"{table.base}/.hoodie"))
     steps = {"requested": 1, "inflight": 2}
-    rows = sorted((instant, steps.get(ends.rpartition(".")[2], 3), ends) for instant, _, ends in found
-                  if instant.isdigit())
+    rows = sorted((instant, steps.get(ends.rpartition(".")[2], 3), ends) for instant, ends, _ in written(table))
     newest = sorted({instant for instant, _, _ in rows})[-last:]
     return pd.DataFrame([row for row in rows if row[0] in newest], columns=["instant", "step", "file ends in"])
 

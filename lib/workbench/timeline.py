@@ -13,7 +13,7 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import files
 from .errors import LakeError, nearest
@@ -140,14 +140,22 @@ class Done:
         return json.loads(files.read_text(f"{self.base}/.hoodie/{self.name}") or "{}")
 
 
+def written(table: Table) -> Iterator[Tuple[str, str, Any]]:
+    """The files of the active timeline, in no order: instant, what the name ends in (`commit`, `compaction.requested`,
+    …), pyarrow's FileInfo."""
+    for info in files.entries(f"{table.base}/.hoodie"):
+        instant, _, action = info.base_name.partition(".")
+        if instant.isdigit():
+            yield instant, action, info
+
+
 def completed(table: Table, *actions: str) -> List[Done]:
     """The completed actions of the active timeline, oldest first: those that write, or the ones named."""
     found, asked = [], {}
-    for info in files.entries(f"{table.base}/.hoodie"):
-        instant, _, action = info.base_name.partition(".")
-        if instant.isdigit() and action.endswith("requested"):
+    for instant, action, info in written(table):
+        if action.endswith("requested"):
             asked[instant] = info.mtime
-        elif instant.isdigit() and action in (actions or WRITES):
+        elif action in (actions or WRITES):
             found.append((instant, action, info))
     return [Done(instant, action, info.base_name, table.base,
                   (info.mtime - asked[instant]).total_seconds() if instant in asked else None)
@@ -156,8 +164,8 @@ def completed(table: Table, *actions: str) -> List[Done]:
 
 def pending_compactions(table: Table) -> List[str]:
     """Instants of compactions that were scheduled and are not done, oldest first."""
-    found = (i.base_name.partition(".") for i in files.entries(f"{table.base}/.hoodie"))
-    asked = {instant for instant, _, action in found if action in ("compaction.requested", "compaction.inflight")}
+    asked = {instant for instant, action, _ in written(table)
+             if action in ("compaction.requested", "compaction.inflight")}
     return sorted(asked - {done.instant for done in completed(table, "commit")})
 
 

@@ -8,7 +8,6 @@ import psutil
 import pytest
 import requests
 from workbench import params, process, secrets, services, sources, stack
-from workbench.process import MARK
 from workbench.spark import session
 from workbench.wait import wait_until
 
@@ -21,10 +20,7 @@ def family():
     for name in stack.running():
         leader = process.own(name)
         found.update({p.pid: p for p in [leader, *leader.children(recursive=True)]})
-    for p in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if p.environ().get(MARK, "").startswith(f"{params.state_dir()}:"):
-                found[p.pid] = p
+    found.update({p.pid: p for p, _ in process.marked(f"{params.state_dir()}:")})
     return list(found.values())
 
 

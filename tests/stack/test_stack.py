@@ -15,7 +15,6 @@ import pytest
 import requests
 from workbench import artifacts, connect, params, process, sources, stack, topics
 from workbench.errors import WorkbenchError
-from workbench.process import MARK
 from workbench.spark import session
 from workbench.wait import wait_until
 
@@ -52,14 +51,12 @@ def beside(world):
 
 def marked():
     """Processes that belong to this instance, by the mark they carry or by the files they work in."""
-    found = []
+    found = {p.pid: p for p, _ in process.marked(f"{params.state_dir()}:")}
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            ours = p.environ().get(MARK, "").startswith(f"{params.state_dir()}:")
-            inside = p.cwd().startswith(f"{params.state_dir()}/")
-            if (ours or inside) and p.status() != psutil.STATUS_ZOMBIE:
-                found.append(p)
-    return found
+            if p.cwd().startswith(f"{params.state_dir()}/") and p.status() != psutil.STATUS_ZOMBIE:
+                found[p.pid] = p
+    return list(found.values())
 
 
 def leaders():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import workbench
 from typer.testing import CliRunner
-from workbench import cli, params
+from workbench import cli, params, process
 from workbench.errors import StackError, WorkbenchError
 
 ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
@@ -149,7 +149,10 @@ def test_tests_that_leave_something_behind_are_red(monkeypatch, folders):
     new = pytest_then(lambda: (folders / "litter.txt").write_text("x") and None)
     assert new.exit_code == 1 and "changed or new file: ?? litter.txt" in new.output
     assert pytest_then().exit_code == 0, "it was there before"
-    monkeypatch.setattr(cli.process, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert pytest_then().exit_code == 0, "a machine without git"
+    monkeypatch.setattr(process, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
     left = pytest_then()
     assert left.exit_code == 1 and f"process 7 of {params.VAR}/test-gw0:kafka" in left.output.replace("\n", "")
 

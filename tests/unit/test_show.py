@@ -124,6 +124,11 @@ def test_a_picture_bears_its_title_as_text():
     plt.close(figure)
 
 
+def test_a_row_is_shown_whole_a_line_for_each_column():
+    frame = pd.DataFrame([{f"c{n}": n for n in range(25)}, dict.fromkeys((f"c{n}" for n in range(25)), -1)])
+    assert cells(show.row(frame, "one").data) == [x for n in range(25) for x in (f"c{n}", str(n))]
+
+
 def test_avro_fields_with_their_meaning():
     rows = cells(show.avro("cdc_events").data)
     fields = dict(zip(rows[::4], zip(rows[1::4], rows[2::4], rows[3::4])))
