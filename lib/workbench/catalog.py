@@ -1,7 +1,7 @@
 """A Hudi table's entries in the catalog, and how names and values stand in a statement that takes no parameters."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, Union
+from typing import TYPE_CHECKING, Dict, List, Union
 
 from . import files
 from .errors import LakeError
@@ -19,6 +19,12 @@ def entries(table: Table) -> Dict[str, str]:
     and logs). The names are those that Hudi's Hive sync gives."""
     name = f"{table.database}.{table.catalog or table.name}"
     return {f"{name}_ro": "read_optimized", f"{name}_rt": "snapshot"} if table.type == "mor" else {name: "snapshot"}
+
+
+def all_entries(table: Table) -> List[str]:
+    """Every name that the catalog may have for the table: its entries, and those that Hudi's own sync adds after
+    UPDATE, DELETE, MERGE or INSERT in SQL, under the name that stands in the table's properties (Hudi 1.0.2)."""
+    return sorted({*entries(table), *(f"{table.database}.{table.name}{view}" for view in ("", "_ro", "_rt"))})
 
 
 def register(spark: SparkSession, table: Table) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 from . import files
 from . import ingest as stream
 from .batch import read_dead_letters
-from .catalog import entries, identifier, register, registered
+from .catalog import all_entries, entries, identifier, register, registered
 from .changes import Landed, Topic
 from .errors import LakeError, nearest
 from .ingest import Ingested, Stream, dead_letters_path
@@ -229,13 +229,13 @@ def check_version(table: Table) -> None:
 
 
 def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
-    """Start clean: remove the catalog entry, the files, the checkpoints and the dead letters of the table.
+    """Start clean: remove the catalog entries, the files, the checkpoints and the dead letters of the table.
 
     Raises: LakeError: an ingest into it is going on, whose next commit would name files that are no more.
     """
     with stream.alone(world, table):
         if spark is not None:
-            for entry in entries(table):
+            for entry in all_entries(table):
                 spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
         for place in (table.base, f"{world.lake.checkpoints}/{table.name}", dead_letters_path(world, table.name)):
             files.remove(place)

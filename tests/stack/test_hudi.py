@@ -201,6 +201,21 @@ def test_the_catalog_finds_it_and_start_clean_removes_it(lake, world, spark):
     assert it.go().upserts == 1  # from the beginning again
 
 
+@pytest.mark.parametrize("kind, entry", [("cow", "things"), ("mor", "things_rt")])
+def test_what_sql_put_into_the_catalog_goes_with_the_table(lake, world, spark, kind, entry):
+    it = lake(type=kind, database="sql_left", catalog="things")
+    it.go(change(1, 1))
+    hudi.register(spark, it.table)
+    try:
+        spark.sql(f"UPDATE sql_left.{entry} SET text = 'by hand'")
+        names = {row["tableName"] for row in spark.sql("SHOW TABLES IN sql_left").collect()}
+        assert it.table.name in names, "Hudi's SQL leaves the catalog alone now: all_entries is not needed any more"
+        hudi.drop(spark, world, it.table)
+        assert spark.sql("SHOW TABLES IN sql_left").collect() == []
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS sql_left CASCADE")
+
+
 def test_a_batch_that_fails_stops_the_run_and_the_next_one_does_it_again(lake, world, spark):
     it = lake()
     send(world, it.topic, change(1, 1))
