@@ -17,7 +17,7 @@ from .changes import Landed, Topic
 from .errors import LakeError, nearest
 from .ingest import Ingested, Stream, dead_letters_path
 from .procedures import call, compact, run_compaction, schedule_compaction
-from .timeline import commits, completed, mark, marks, pending_compactions
+from .timeline import check_readable, commits, completed, mark, marks, pending_compactions, resolve
 from .travel import as_of, between, reader
 
 if TYPE_CHECKING:
@@ -237,7 +237,8 @@ def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
         if spark is not None:
             for entry in all_entries(table):
                 spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
-        for place in (table.base, f"{world.lake.checkpoints}/{table.name}", dead_letters_path(world, table.name)):
+        # labels first: they are of no other table, also when the rest is not reached
+        for place in (f"{world.lake.checkpoints}/{table.name}", dead_letters_path(world, table.name), table.base):
             files.remove(place)
 
 
@@ -247,25 +248,29 @@ def dead_letters(spark: SparkSession, world: World, table: Union[Table, str]) ->
     return read_dead_letters(spark, dead_letters_path(world, table if isinstance(table, str) else table.name))
 
 
-def read_independent(table: Table, *, instant: str = "", optimized: bool = False,
+def read_independent(table: Table, *, as_of: Optional[Tuple[World, str]] = None, optimized: bool = False,
                      where: Optional[Mapping[str, Any]] = None) -> pandas.DataFrame:
     """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java.
 
     Args:
-        instant: as of then, instead of now. optimized: base files only, what a `…_ro` view shows.
+        as_of: the world and a label or instant in it, instead of now.
+        optimized: base files only, what a `…_ro` view shows.
         where: {field: value} that the rows have; the value is not null.
 
     Raises:
-        LakeError: a compaction is pending, and was followed by commits: hudi-rs (0.5.0) does not see what they wrote.
-            Or it cannot read the table: of a "mor" table, a log by one commit that deleted a record and moved another
-            out of the same file, because Hudi puts both into one block and gives the second an ordering value of its
-            own type. Compaction cures both.
+        LakeError: as `hudi.as_of` does. Or a compaction is pending, and was followed by commits: hudi-rs (0.5.0) does
+            not see what they wrote. Or it cannot read the table: of a "mor" table, a log by one commit that deleted a
+            record and moved another out of the same file, because Hudi puts both into one block and gives the second
+            an ordering value of its own type. Compaction cures both.
     """
     import pandas
     import pyarrow
     import pyarrow.compute
     from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
+    instant = resolve(as_of[0], table, as_of[1]) if as_of else ""
+    if instant and not check_readable(table, instant):
+        return pandas.DataFrame()
     first = next(iter(pending_compactions(table)), None)
     if first and not optimized and any(first < c.instant <= (instant or c.instant) for c in completed(table)):
         raise LakeError(f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",

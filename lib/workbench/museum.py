@@ -70,10 +70,14 @@ def _has_source(world: World) -> bool:
 
 
 def _has_connector(world: World) -> bool:
-    if CONNECTOR not in connect.names(world) or not {topic(n) for n in TABLES} <= set(topics.names(world)):
+    if CONNECTOR not in connect.names(world) or not _has_topics(world):
         return False
     connect.wait_running(world, CONNECTOR)
     return all(topics.count(world, topic(n)) for n in TABLES)
+
+
+def _has_topics(world: World) -> bool:
+    return {topic(n) for n in TABLES} <= set(topics.names(world))
 
 
 def _has_tables(world: World) -> bool:
@@ -97,15 +101,16 @@ need, made = STEPS.need, STEPS.made
 def clear(world: World, step: str) -> None:
     """Remove what `step` and the steps after it make; what is not there is no error.
 
-    Without its lake tables nobody needs the changed rows any more: they are set back in the source, and the topics
-    begin again with a snapshot of it, which is what notebook 53 loads.
+    Without its lake tables nobody needs the changed rows any more: they are set back in the source, as the topics have
+    them, and the topics begin again with a snapshot of it, which is what notebook 53 loads.
     """
     later = STEPS.later(step)
+    sources.create_database(world, DATABASE)
+    # not whether the connector runs: one that failed is what somebody may want to clear away
+    stays = "51_source_database" not in later and made(world, "51_source_database") and _has_topics(world)
+    changed = stays and undo_changes(session(world), world)
     for left in tables_left(world):
         hudi.drop(session(world), world, left)
-    sources.create_database(world, DATABASE)
-    stays = "51_source_database" not in later and made(world, "51_source_database") and made(world, "52_connectors")
-    changed = stays and undo_changes(session(world), world)
     if changed or "52_connectors" in later:
         _drop_connectors(world)
     if changed and "52_connectors" not in later:

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from . import changes, connect, decode_avro, generate_moma, hudi, landing, load_moma, query, sources, topics
 from .errors import LakeError, SourceError, nearest
+from .ingest import last_commit, progress_in
 from .params import World
 
 if TYPE_CHECKING:
@@ -236,23 +237,29 @@ def execute(world: World, name: str, statement: Any, values: Any = None, *, mess
     return changed
 
 
-def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "topic", label: str = ""
+def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "", label: str = ""
            ) -> Dict[str, hudi.Ingested]:
     """Ingest what is new into these tables (all four where none is given), side by side.
 
     Args:
-        kind: where the changes are read (see `source`); what is new in the topics is landed first for "landed".
+        kind: where the changes are read (see `source`): by default where the table's last ingest has read them, or the
+            topic. What is new in the topics is landed first for "landed".
         label: put on the last commit of each, with the source's position.
     Returns: {table: counts}.
+    Raises: LakeError: a message could not be decoded; the museum's database writes none that cannot.
     """
     position = sources.wal_position(world, DATABASE)
     into = into or tuple(tables(world))
-    if kind == "landed":
+    kinds = {t.name: kind or _kind(t) for t in into}
+    if "landed" in kinds.values():
         landing.run(spark, world, connect.config(world, SINK))
 
     def one(into: hudi.Table) -> hudi.Ingested:
-        name = next(n for n in TABLES if into.key == (KEY[n],))
-        done = hudi.ingest(spark, world, source(name, kind), into)
+        done = hudi.ingest(spark, world, source(_name(into), kinds[into.name]), into)
+        if done.dead_letters:
+            raise LakeError(f"{done.dead_letters} messages could not be decoded", where=f"table {into.name}",
+                            next_step="hudi.dead_letters(spark, world, table) has them, each with its reason; mend "
+                                      "that, then hudi.ingest(…, replay=True)")
         if not hudi.registered(spark, into):  # also where an earlier try wrote it and got no further
             hudi.register(spark, into)
         if label:
@@ -261,3 +268,13 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "to
 
     with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores
         return dict(zip((t.name for t in into), pool.map(one, into)))
+
+
+def _name(table: hudi.Table) -> str:
+    """Which of the museum's tables a lake table holds."""
+    return next(n for n in TABLES if table.key == (KEY[n],))
+
+
+def _kind(table: hudi.Table) -> str:
+    read = progress_in(last_commit(table))
+    return "landed" if source(_name(table), "landed").id in read else "topic"

@@ -69,15 +69,19 @@ def resolve(world: World, table: Table, when: str) -> str:
     """The instant of a label, or of an instant given as digits.
 
     Raises:
-        LakeError: no such label; or the table was not written any more by then: what a read gave would change with the
-            next commit.
+        LakeError: no such label; a label whose commit was rolled back; or the table was not written any more by then:
+            what a read gave would change with the next commit.
     """
     found = {m.label: m.instant for m in _marks(world, table)}
     if when not in found and not INSTANT.fullmatch(when):
         raise LakeError(f"table {table.name} has no instant labelled {when!r}", where=_place(world, table),
                         expected=nearest(when, found), next_step="hudi.mark(world, table, label) sets one")
-    instant = found.get(when, when)
-    last = next((c.instant for c in reversed(completed(table))), "")
+    instant, done = found.get(when, when), [c.instant for c in completed(table)]
+    if when in found and instant not in done and not (done and instant < done[0] and archived(table)):
+        raise LakeError(f"the commit {instant} that {when!r} names is not on the timeline of {table.name} any more",
+                        where=f"{table.base}/.hoodie", expected=f"one of the {len(done)} that are",
+                        next_step="it was rolled back, or the table was made anew; hudi.mark sets the label again")
+    last = done[-1] if done else ""
     if instant > last:
         raise LakeError(f"table {table.name} was written last at {last or 'no instant'}, {instant} is later",
                         where=table.base, expected=f"an instant up to {last}",
@@ -103,7 +107,8 @@ def check_readable(table: Table, instant: str) -> bool:
         whole = (c.instant for c in done if not _gone(done, c.instant, there))
         raise LakeError(f"{len(gone)} of the files that {instant} needs were cleaned away", where=gone[0],
                         expected=f"an instant from {next(whole, 'none')} on",
-                        next_step="keep more file versions: hoodie.cleaner.commits.retained")
+                        next_step="keep more: hoodie.cleaner.commits.retained or hoodie.cleaner.fileversions.retained, "
+                                  "by the cleaner's policy; or set a savepoint")
     return any(c.instant <= instant for c in done)
 
 

@@ -80,7 +80,7 @@ def row(world: World, table: Any, key: Any) -> Biography:
             was (time travel finds it), not yet (before compaction), never (a later change came with the same commit).
         views: for each view the rows it has of this key now, read by hudi-rs (by Spark while a compaction is pending).
             A read-optimised view has two where a record moved and was not compacted yet.
-        notes: why the last change has no transaction, where it has none.
+        notes: why changes have no transaction, where they have none.
 
     Raises:
         LakeError: there is no such table, or no message of such a key. WorkbenchError: no topic. StackError: a service
@@ -100,10 +100,7 @@ def row(world: World, table: Any, key: Any) -> Biography:
         events = trace_topic.events(world, table, key)
     records = [e.pop("record") for e in events]
     needles = [e.pop("needle") for e in events]
-    notes = []
-    if events[-1]["transaction"] is None and records[-1].get("__op") != "d":
-        events[-1]["transaction"], note = trace_source.transaction(world, table, key, records[-1])
-        notes += [note] if note else []
+    notes = trace_source.complete(world, table, key, events, records)
     for event, record, needle in zip(events, records, needles):
         event["landed"] = _landed(world, table, event, record, needle)
     seen = shown.result()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import sources
 from .errors import SourceError
@@ -14,6 +14,20 @@ if TYPE_CHECKING:
 
 EPOCH = dt.datetime(1970, 1, 1)
 SO = "so no transaction is known"
+
+
+def complete(world: World, table: Any, key: int, events: List[Dict[str, Any]], records: List[Dict[str, Any]]
+             ) -> List[str]:
+    """Put the transaction of the last change where its event does not say it, and return why others have none."""
+    notes = []
+    if events[-1]["transaction"] is None and records[-1].get("__op") == "d":
+        notes.append(f"a deleted row has no xmin, {SO} of its deletion")
+    elif events[-1]["transaction"] is None:
+        events[-1]["transaction"], note = transaction(world, table, key, records[-1])
+        notes += [note] if note else []
+    if any(e["transaction"] is None for e in events[:-1]):
+        notes.append("the events do not say their transactions, and PostgreSQL that of a row's last change only (xmin)")
+    return notes
 
 
 def transaction(world: World, table: Any, key: int, record: Dict[str, Any]) -> Tuple[Optional[int], str]:

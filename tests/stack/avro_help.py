@@ -19,7 +19,8 @@ def register(world, avsc, artifact):
 
 @contextlib.contextmanager
 def museum(world, name, script, tables=("artists", "artworks")):
-    """The world with a museum in database `name`, made by an SQL script, and its connector `name` RUNNING."""
+    """The world with a museum in database `name`, made by an SQL script, and its connector `name` RUNNING; afterwards
+    every connector whose name begins so is deleted."""
     stack.need(world, "apicurio")
     lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=name))
     sources.create_database(lab)
@@ -27,11 +28,13 @@ def museum(world, name, script, tables=("artists", "artworks")):
     full = [f"public.{t}" for t in tables]
     sources.grant_replication(lab, full)
     sources.create_publication(lab, "moma_publication", full)
-    connect.apply(lab, name, connect.config(lab, "moma_source", moma_database=name, slot_prefix=name))
     try:
+        connect.apply(lab, name, connect.config(lab, "moma_source", moma_database=name, slot_prefix=name))
         yield lab
     finally:
-        connect.delete(lab, name)
+        for each in connect.names(lab):
+            if each.startswith(name):
+                connect.delete(lab, each)
         for slot in sources.slots(lab)["slot_name"]:
             sources.drop_slot(lab, slot)
         topics.delete(lab, *(t for t in topics.names(lab) if name in t))

@@ -38,22 +38,9 @@ COLUMNS = "artwork_id, title, classification, price, acquired, seen, changed"
 @pytest.fixture(scope="module")
 def lab(world):
     """The world with the museum in a database of its own, and its connector RUNNING."""
-    stack.need(world, "apicurio")
-    lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=NAME))
-    sources.create_database(lab)
-    sources.execute(lab, TABLES)
-    sources.grant_replication(lab, ["public.artists", "public.artworks"])
-    sources.create_publication(lab, "moma_publication", ["public.artists", "public.artworks"])
-    config = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=NAME)
-    connect.apply(lab, SOURCE, config)
-    topics.wait_count(lab, ARTWORKS, 2, connector=SOURCE)
-    yield lab
-    for name in (SOURCE, ENVELOPE):
-        connect.delete(lab, name)
-    for slot in sources.slots(lab)["slot_name"]:
-        sources.drop_slot(lab, slot)
-    topics.delete(lab, *(t for t in topics.names(lab) if NAME in t))
-    sources.execute(lab, f"DROP DATABASE {NAME} WITH (FORCE)", database="postgres")
+    with avro_help.museum(world, NAME, TABLES) as lab:
+        topics.wait_count(lab, ARTWORKS, 2, connector=SOURCE)
+        yield lab
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_five_instants_in_the_past_as_everybody_reads_them(lab, world, spark):
             for mark in hudi.marks(world, table).itertuples():
                 readers = {"Spark": hudi.as_of(spark, world, table, mark.label).toPandas}
                 if table is not hard:
-                    readers["hudi-rs"] = partial(hudi.read_independent, table, instant=mark.instant)
+                    readers["hudi-rs"] = partial(hudi.read_independent, table, as_of=(world, mark.label))
                 for who, read in readers.items():
                     same(truth[mark.label], read(), f"{name}, {mark.label}, {who}")
                     compared.append((name, mark.label, who))

@@ -1,9 +1,10 @@
 """A table's past on real Kafka and Spark: as of labels, increments, both views of a Merge-on-Read table."""
+import os
 from types import SimpleNamespace
 
 import pytest
 from lake_help import SCHEMA, change, new_table, new_topic, send
-from workbench import files, hudi, topics
+from workbench import files, hudi, params, topics
 from workbench.errors import LakeError
 
 KINDS = ["cow", "mor"]
@@ -50,6 +51,24 @@ def test_before_the_first_commit_and_after_the_last(past, world, spark):
         hudi.as_of(spark, world, past.table, "20990101000000000")
     with pytest.raises(LakeError, match="(?s)no instant labelled 'lodaed'.*did you mean 'loaded'"):
         hudi.as_of(spark, world, past.table, "lodaed")
+
+
+def test_the_time_of_the_request_orders_commits_not_that_of_completion(past, world, spark):
+    """Hudi 1.0.2 takes a file's modification time for the completion time of a commit in table version 6."""
+    first = hudi.commits(past.table)["instant"].iloc[0]
+    files_of_it = list((params.local_path(past.table.base) / ".hoodie").glob(f"{first}.*commit"))
+    was, = [f.stat().st_mtime for f in files_of_it]
+    os.utime(files_of_it[0], (was + 3600,) * 2)  # as if it had ended after all others
+    try:
+        marks = hudi.marks(world, past.table)
+        assert list(marks["label"]) == [label for label, _ in HISTORY]
+        assert [r[2] for r in rows(hudi.as_of(spark, world, past.table, "loaded"))] == ["one", "two", "three"]
+        assert rows(hudi.as_of(spark, world, past.table, "deleted")) == rows(hudi.read(spark, past.table)) == NOW
+        assert rows(hudi.between(spark, world, past.table, "updated", "moved")) == [
+            (1, "q", "one, moved"), (4, "p", "four")]
+        assert rows(hudi.between(spark, world, past.table, "loaded")) == [(1, "q", "one, moved"), (4, "p", "four")]
+    finally:
+        os.utime(files_of_it[0], (was,) * 2)
 
 
 def test_increments_begin_is_exclusive_and_end_inclusive(past, world, spark):

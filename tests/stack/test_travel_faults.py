@@ -8,7 +8,7 @@ import avro_help
 import pytest
 from avro_bytes import framed, number, record
 from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
-from workbench import hudi, params, registry, sources, topics
+from workbench import hudi, params, readcost, registry, sources, topics
 from workbench.errors import LakeError
 from workbench.spark import is_gone, session
 from workbench.wait import wait_until
@@ -75,7 +75,7 @@ def test_deleted_and_inserted_again(lake, world, spark, kind):
         [(1, "p", "one"), (2, "p", "x")], [(2, "p", "x")], [(1, "q", "back"), (2, "p", "x")],
         [(1, "r", "back twice"), (2, "p", "x")]]
     for mark in hudi.marks(world, it.table).itertuples():
-        assert independent(it.table, instant=mark.instant) == it.at(mark.label), mark.label
+        assert independent(it.table, as_of=(world, mark.label)) == it.at(mark.label), mark.label
     assert rows(hudi.between(spark, world, it.table, "gone", "again")) == [(1, "q", "back")]
 
 
@@ -197,6 +197,10 @@ def pending(table, action, done):
     return begun - {n.split(".")[0] for n in names if n.endswith(f".{done}")}
 
 
+def data_files(table):
+    return set(readcost.data_files(table)["file"])
+
+
 MANY = 1_000
 
 
@@ -209,11 +213,14 @@ def everywhere(it, world):
 
 def test_spark_killed_while_it_writes_a_log(lake, world, spark):
     it = lake()
-    it.go("loaded", *[change(n, 1, "one") for n in range(MANY)])
-    send(world, it.topic, *[change(n, 2, "two", op="u") for n in range(MANY)])
+    parts = [f"p{n % 20}" for n in range(MANY)]  # a log in each: when the first is there, most are still to come
+    it.go("loaded", *[change(n, 1, "one", part=p) for n, p in enumerate(parts)])
+    send(world, it.topic, *[change(n, 2, "two", part=p, op="u") for n, p in enumerate(parts)])
+    before = data_files(it.table)
     raised = killed_while(
         lambda: hudi.ingest(session(world), world, hudi.Topic(it.topic), it.table, schema=SCHEMA),
-        lambda: pending(it.table, "deltacommit", "deltacommit"), "a commit is under way")
+        lambda: data_files(it.table) - before, "a log is there, its commit is not")
+    assert pending(it.table, "deltacommit", "deltacommit"), "it was committed before the kill: nothing is tested"
     assert raised and isinstance(raised[0], LakeError), raised
     assert everywhere(it, world) == {"one"} and it.at("loaded") == it.now(), "nothing of it shows"
     done = it.go("after")
@@ -231,8 +238,9 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     it.go("loaded", *[change(n, 1, "one", part="pq"[n % 2]) for n in range(MANY)])
     it.go("updated", *[change(n, 2, "two", part="pq"[n % 2], op="u") for n in range(MANY)])
     hudi.schedule_compaction(session(world), it.table)
+    before = data_files(it.table)
     raised = killed_while(lambda: hudi.run_compaction(session(world), it.table),
-                          lambda: pending(it.table, "compaction", "commit"), "a compaction is under way")
+                          lambda: data_files(it.table) - before, "a new base file is there, the commit is not")
     assert raised and pending(it.table, "compaction", "commit")
     assert everywhere(it, world) == {"two"} and {r[2] for r in it.at("loaded")} == {"one"}
     assert {r[2] for r in optimised(world, it.table)} == {"one"}, "half a compaction shows nowhere"

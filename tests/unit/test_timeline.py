@@ -72,6 +72,41 @@ def test_an_unknown_label_names_the_nearest(world, table):
     assert timeline.resolve(world, table, "after_update_1") == timeline.resolve(world, table, T3) == T3
 
 
+def test_a_label_whose_commit_was_rolled_back_is_refused(world, table):
+    """The last commit of all, and one that others followed; an instant between two commits may be anything."""
+    hudi.mark(world, table, "wrong")
+    done = folder(table) / f".hoodie/{T3}.commit"
+    kept = done.read_text()
+    done.unlink()
+    for _ in range(2):
+        with pytest.raises(LakeError, match=f"(?s){T3} that 'wrong' names is not on the timeline.*rolled back"):
+            timeline.resolve(world, table, "wrong")
+        write(table, LATER, "commit", "p=a/f_0-3-3_x.parquet")
+    assert timeline.resolve(world, table, T3) == T3
+    archive = folder(table) / ".hoodie/archived/x"
+    archive.parent.mkdir()
+    archive.write_text("")
+    with pytest.raises(LakeError, match="not on the timeline"):  # younger than what was archived
+        timeline.resolve(world, table, "wrong")
+    for name in (T1, T2):
+        (folder(table) / f".hoodie/{name}.deltacommit").unlink()
+    assert timeline.resolve(world, table, "wrong") == T3, "archived: check_readable says so"
+    done.write_text(kept)
+    assert timeline.resolve(world, table, "wrong") == T3
+
+
+def test_the_independent_reader_keeps_to_the_same_rules(world, table):
+    hudi.mark(world, table, "last")
+    with pytest.raises(LakeError, match="is later"):
+        hudi.read_independent(table, as_of=(world, LATER))
+    with pytest.raises(LakeError, match="no instant labelled 'lost'"):
+        hudi.read_independent(table, as_of=(world, "lost"))
+    assert hudi.read_independent(table, as_of=(world, "20250101000000000")).empty
+    (folder(table) / base(T1)).unlink()
+    with pytest.raises(LakeError, match="cleaned away"):
+        hudi.read_independent(table, as_of=(world, T1))
+
+
 def test_an_instant_that_is_still_to_come_is_refused(world, table):
     with pytest.raises(LakeError, match=f"written last at {T3}, {LATER} is later"):
         timeline.resolve(world, table, LATER)

@@ -118,6 +118,15 @@ def test_the_transaction_of_another_state_of_the_row_is_not_taken(answer):
     assert answer(None) == (None, ("the source has no such row any more, so no transaction is known",))
 
 
+def test_transactions_that_nobody_says_are_noted():
+    events, gone = [{"transaction": None}, {"transaction": None}], [{"__op": "r"}, {"__op": "d"}]
+    assert trace_source.complete(None, None, 1, events, gone) == [
+        "a deleted row has no xmin, so no transaction is known of its deletion",
+        "the events do not say their transactions, and PostgreSQL that of a row's last change only (xmin)"]
+    said = [{"transaction": 1}, {"transaction": 2}]
+    assert trace_source.complete(None, None, 1, said, gone) == []
+
+
 def test_a_source_that_is_not_reached_is_noted(answer):
     found, notes = answer(ROW, SourceError("cannot connect to PostgreSQL", where="admin@host:1/moma"))
     assert (found, notes) == (None, ("the source was not reached: cannot connect to PostgreSQL (admin@host:1/moma), "
