@@ -213,6 +213,24 @@ def test_the_raw_envelope_with_ids_in_headers(lab, spark, table, path):
     assert (seen["wire"], seen["record"]["after"]["price"]) == ("headers", Decimal("12345678.90"))
 
 
+@pytest.mark.parametrize("wire", ["apicurio", "confluent"])
+def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table, wire):
+    """As params/local.yaml says it is to be set; in the world's own format its messages are dead letters."""
+    four = {f"{side}.converter.apicurio.registry.{key}": value for side in ("key", "value")
+            for key, value in (("as-confluent", "true"), ("use-id", "contentId"))}
+    name, topic = NAME + "_four", f"{NAME}_four.public.artworks"
+    if name not in connect.names(lab):
+        config = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=name)
+        connect.apply(lab, name, {**config, "topic.prefix": name, **four})
+    topics.wait_count(lab, topic, 2, connector=name)
+    other = dataclasses.replace(lab, registry=dataclasses.replace(lab.registry, wire=wire))
+    source, it = hudi.Topic(topic, format="avro"), table(**artworks())
+    assert hudi.ingest(spark, lab, source, table(**artworks())).dead_letters == 2
+    done = hudi.ingest(spark, other, source, it)
+    assert (done.upserts, done.dead_letters) == (2, 0)
+    assert {r.title for r in hudi.read(spark, it).collect()} == {"Picador", None}
+
+
 def _first(world, topic):
     consumer = Consumer({**topics.settings(world), "group.id": "avro_test", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition(topic, 0, 0)])

@@ -3,13 +3,14 @@
 What needs services is in the checks of the notebooks.
 """
 import csv
+import json
 
 import pandas as pd
 import pytest
 import sqlglot
 from sqlglot import exp
-from workbench import generate_moma, museum, museum_flow, params, query
-from workbench.errors import LakeError, SourceError
+from workbench import generate_moma, hudi, museum, museum_flow, params, query
+from workbench.errors import ConnectorError, LakeError, SourceError
 
 REFERENCE = params.ROOT / "data" / "reference" / "S5"
 
@@ -126,3 +127,56 @@ def test_a_change_of_no_row_says_so(world, monkeypatch):
     monkeypatch.setattr(museum_flow.sources, "execute", lambda *_: 3)
     monkeypatch.setattr(museum_flow.topics, "wait_count", lambda *a, **__: waited.append(a[2]))
     assert museum.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [5 + 3 * 2]
+
+
+def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypatch):
+    def failed(*_):
+        raise ConnectorError("connector moma_source FAILED")
+
+    did = []
+    monkeypatch.setattr(museum.connect, "wait_running", failed)
+    monkeypatch.setattr(museum.connect, "names", lambda world: [museum.CONNECTOR])
+    monkeypatch.setattr(museum.topics, "names", lambda world: [museum.topic(n) for n in museum.TABLES])
+    monkeypatch.setattr(museum.sources, "create_database", lambda *_: None)
+    monkeypatch.setattr(museum.sources, "publications", lambda *_: pd.DataFrame({"publication": [museum.PUBLICATION]}))
+    monkeypatch.setattr(museum, "session", lambda world: None)
+    monkeypatch.setattr(museum, "undo_changes", lambda *_: did.append("source set back") or True)
+    monkeypatch.setattr(museum, "tables_left", lambda world: [museum.scratch(world)])
+    monkeypatch.setattr(museum.hudi, "drop", lambda *_: did.append("table dropped"))
+    monkeypatch.setattr(museum, "_drop_connectors", lambda world: did.append("connector dropped"))
+    museum.clear(world, "52_connectors")
+    assert did == ["source set back", "table dropped", "connector dropped"]
+
+
+@pytest.fixture
+def followed(monkeypatch):
+    """Follow one table of the museum's, whose last commit has read `before`; return what was read and landed."""
+    def follow(world, before, letters=0, **how):
+        seen = []
+        monkeypatch.setattr(museum_flow.sources, "wal_position", lambda *_: "0/0")
+        monkeypatch.setattr(museum_flow, "last_commit", lambda table: before and {
+            "extraMetadata": {"_workbench_progress": json.dumps({before: {}})}})
+        monkeypatch.setattr(museum_flow.landing, "run", lambda *_: seen.append("landed"))
+        monkeypatch.setattr(museum_flow.hudi, "registered", lambda *_: True)
+
+        def ingest(spark, world, source, table):
+            seen.append(source.id)
+            return hudi.Ingested(messages=letters, dead_letters=letters)
+
+        monkeypatch.setattr(museum_flow.hudi, "ingest", ingest)
+        museum.follow(None, world, museum.table(world, "artists", "cow"), **how)
+        return seen
+
+    return follow
+
+
+def test_a_table_is_followed_from_where_it_was_read(world, followed):
+    topic, landed = (museum.source("artists", kind).id for kind in ("topic", "landed"))
+    assert followed(world, {}) == followed(world, topic) == [topic]
+    assert followed(world, landed) == followed(world, topic, kind="landed") == ["landed", landed]
+    assert followed(world, landed, kind="topic") == [topic]
+
+
+def test_a_message_that_nobody_can_read_stops_the_museum(world, followed):
+    with pytest.raises(LakeError, match="(?s)2 messages could not be decoded.*moma_artists_cow.*dead_letters"):
+        followed(world, {}, letters=2)
