@@ -65,7 +65,7 @@ def as_html(line: dict) -> str:
     detail = f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>" if line["detail"] else ""
     return (
         f"<div style='border-left:4px solid {colour};background:{colour}14;padding:.35em .7em;margin:.2em 0'>"
-        f"<b style='color:{colour}'>{mark}</b> {e['what']} <span style='opacity:.75;margin-left:.6em'>"
+        f"<b style='color:{colour}'>{mark}</b> {e['what']}: <span style='opacity:.75;margin-left:.6em'>"
         f"{e['left_label']} <b>{e['left']}</b> · {e['right_label']} <b>{e['right']}</b></span>{detail}</div>"
     )
 

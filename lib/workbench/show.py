@@ -6,9 +6,12 @@ import json as jsons
 import math
 import re
 import textwrap
-from typing import Any, Optional, Sequence
+from itertools import chain, cycle, repeat
+from numbers import Integral, Number
+from typing import Any, List, Optional, Sequence, Tuple
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from IPython import get_ipython
 from IPython.display import HTML
@@ -25,6 +28,7 @@ from .show_names import timeline_steps as timeline_steps
 PALETTE = ["#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9"]
 GREY, INK = "#B8BEC6", "#22262B"
 WIDE = 120  # characters of a cell that are shown
+NULL = "\0null"  # in a table's cell; no text of a database has a zero character
 
 
 class Picture(Figure):
@@ -45,7 +49,12 @@ def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
 
 
 def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:
-    """Show the first `limit` rows of a frame without its index, and how many more there are."""
+    """Show the first `limit` rows of a frame without its index, and how many more there are.
+
+    Whole numbers are whole, null is grey, and a column of numbers stands to the right, its fractions with equally many
+    decimals. Whole numbers in a column of bytes (it has the word in its name) are in groups of three digits; of others
+    the name does not tell a count from a key, a year or an offset, which must have none.
+    """
     return HTML(_table(df, caption, limit, index=False))
 
 
@@ -55,8 +64,8 @@ def row(df: pd.DataFrame, caption: str = "") -> HTML:
 
 
 def frames(on: Any = None) -> None:
-    """Let a notebook show every frame as `table` does: a wide one scrolls in its own box, whole numbers are whole, and
-    what is missing is empty. The rows' names are shown where they have a meaning. Importing this module does it.
+    """Let a notebook show every frame as `table` does, a wide one scrolling in its own box. The rows' names are shown
+    where they have a meaning. Importing this module does it.
 
     Args:
         on: the IPython shell; the running one by default. Outside of IPython nothing happens.
@@ -74,15 +83,20 @@ def _frame(df: pd.DataFrame) -> str:
 
 
 def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
-    plain = df.head(limit).copy()
-    for at, (_, column) in enumerate(df.items()):
-        plain.isetitem(at, [_cell(value) for value in _whole(column).head(limit)])
+    plain, sides = df.head(limit).copy(), []
+    for at, (name, column) in enumerate(df.items()):
+        values, side = _column(str(name), list(_whole(column).head(limit)))
+        plain.isetitem(at, pd.Series(values, index=plain.index, dtype=object))
+        sides.append(side)
     with pd.option_context("display.max_colwidth", WIDE):
         # to_html escapes its cells: an HTML text in the data stays text
         body = plain.to_html(index=index, border=0, na_rep="", justify="left", max_cols=60, index_names=False)
     # text reads from the left; nbconvert's style puts everything to the right, and only the cell itself goes before it
-    for tag in ("td", "th"):
-        body = body.replace(f"<{tag}>", f"<{tag} style='text-align:left'>")
+    sides = sides if len(sides) <= 60 else ["left"]
+    heads = chain(["left"] * index * df.index.nlevels, sides if df.columns.nlevels == 1 else [], repeat("left"))
+    for tag, turns in (("td", cycle(sides)), ("th", heads)):
+        body = re.sub(f"<{tag}>", lambda m, tag=tag, turns=turns: f"<{tag} style='text-align:{next(turns)}'>", body)
+    body = body.replace(NULL, "<span style='color:#8A9099'>null</span>")
     more = f" – first {limit} of {len(df):,} rows" if len(df) > limit else "" if len(df) else " no rows"
     head = f"<div style='margin:.2em 0'><b>{html.escape(caption)}</b>{more}</div>" if caption or more else ""
     return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
@@ -96,10 +110,23 @@ def _whole(column: pd.Series) -> pd.Series:
     return column
 
 
+def _column(name: str, values: List[Any]) -> Tuple[List[Any], str]:
+    """A column's values as they are shown, and the side at which they stand."""
+    cells = [_cell(value) for value in values]
+    numbers = [v for v in values if isinstance(v, Number) and not isinstance(v, (bool, np.bool_)) and not pd.isna(v)]
+    if not numbers or len(numbers) + cells.count(NULL) < len(cells):
+        return cells, "left"
+    if "bytes" in re.findall("[a-z]+", name.lower()):
+        cells = [f"{value:,}" if isinstance(value, Integral) else cell for value, cell in zip(values, cells)]
+    most = max((len(c.partition(".")[2]) for c in cells if isinstance(c, str)), default=0)
+    return [f"{v:.{most}f}" if isinstance(v, float) and isinstance(c, str) and c != NULL else c
+            for v, c in zip(values, cells)], "right"
+
+
 def _cell(value: Any) -> Any:
-    """A cell's value as it is shown: None, NaN and NA as an empty one, what was parsed from JSON as JSON."""
+    """A cell's value as it is shown: None, NaN and NA as null, what was parsed from JSON as JSON."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
-        return ""
+        return NULL
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     if isinstance(value, (dict, list)):

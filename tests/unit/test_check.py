@@ -231,7 +231,7 @@ def test_notebook_shows_a_bundle_with_both_sides(monkeypatch):
     line = shown[0][check.MIME]
     assert json.loads(json.dumps(line)) == line
     assert (line["ok"], line["left"], line["right"], line["left_label"]) == (False, "828", "829", "lake")
-    assert "&lt;orders&gt;" in shown[0]["text/html"] and "✘" in shown[0]["text/plain"]
+    assert "&lt;orders&gt;: " in shown[0]["text/html"] and "✘" in shown[0]["text/plain"]
 
 
 def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):

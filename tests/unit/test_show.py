@@ -1,5 +1,6 @@
 """Display helpers: what they show is complete, and text from data stays text."""
 import re
+from decimal import Decimal
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -82,14 +83,45 @@ def cells(shown):
     return re.findall(r"<td[^>]*>(.*?)</td>", shown)
 
 
-def test_whole_numbers_are_whole_and_what_is_missing_is_empty():
+def sides(shown, tag="td"):
+    return re.findall(f"<{tag} style='text-align:(\\w+)'>", shown)
+
+
+GREY_NULL = "<span style='color:#8A9099'>null</span>"
+
+
+def test_whole_numbers_are_whole_and_what_is_missing_is_a_grey_null():
     frame = pd.DataFrame({
-        "order_id": pd.array([11075, None], dtype="Int64"), "shipped_date": [10392.0, None], "region": [None, "<b>"],
+        "order_id": pd.array([11075, None], dtype="Int64"), "shipped_date": [10392.0, None], "region": ["", "<b>"],
         "freight": [14.0, 110184.2], "lsn": [27189760, 27136440], "items": [None, [{"q": 1}]]})
     assert cells(show.table(frame).data) == [
-        "11075", "10392", "", "14.0", "27189760", "", "", "", "&lt;b&gt;", "110184.2", "27136440", '[{"q": 1}]']
+        "11075", "10392", "", "14.0", "27189760", GREY_NULL,
+        GREY_NULL, GREY_NULL, "&lt;b&gt;", "110184.2", "27136440", '[{"q": 1}]']
     assert "overflow-x:auto" in show.table(frame).data
     assert "no rows" in show.table(frame[:0]).data
+    assert cells(show.table(pd.DataFrame({"said": ["null", None]})).data) == ["null", GREY_NULL]
+
+
+def test_numbers_stand_to_the_right_with_their_heading_and_everything_else_to_the_left():
+    frame = pd.DataFrame({"year": [1906.0, None], "date": ["1906", "1907"], "flag": [True, False],
+                          "price": [Decimal("1.50"), None], "mixed": [1, "x"], "none": [None, None]})
+    right = ["right", "left", "left", "right", "left", "left"]
+    shown = show.table(frame).data
+    assert sides(shown) == right * 2 and sides(shown, "th") == right
+    named = show._frame(frame.set_axis(["a", "b"]))  # the rows' names read from the left
+    assert sides(named) == right * 2 and sides(named, "th") == ["left", *right, "left", "left"]
+    assert set(sides(show.row(frame).data)) == {"left"}
+
+
+def test_a_column_has_equally_many_decimals():
+    frame = pd.DataFrame({"seconds": [0.247, 0.39, None, 12.0], "ratio": [2.0, 15.0, 1.0, 1.0]})
+    assert cells(show.table(frame).data) == ["0.247", "2.0", "0.390", "15.0", GREY_NULL, "1.0", "12.000", "1.0"]
+
+
+def test_bytes_are_in_groups_of_three_and_keys_years_and_offsets_are_not():
+    frame = pd.DataFrame({"artwork_id": [128447], "year": [1906], "offset": [1530], "bytes": [313713],
+                          "total_bytes_written": pd.array([21217], dtype="Int64"), "kilobytes": [1234]})
+    assert cells(show.table(frame).data) == ["128447", "1906", "1530", "313,713", "21,217", "1234"]
 
 
 def test_a_notebook_shows_every_frame_like_a_table():
@@ -100,10 +132,11 @@ def test_a_notebook_shows_every_frame_like_a_table():
         return shell.display_formatter.format(frame)[0]["text/html"]
 
     frame = pd.DataFrame({"n": pd.array([1, None], dtype="Int64")})
-    assert cells(shown(frame)) == ["1", ""] and "overflow-x:auto" in shown(frame)
+    assert cells(shown(frame)) == ["1", GREY_NULL] and "overflow-x:auto" in shown(frame)
     assert ">VINET</th>" in shown(frame.set_axis(["VINET", "TOMSP"]))  # rows that have names keep them
     assert ">0</th>" not in shown(frame)
-    assert cells(shown(frame.set_axis(pd.Index(["VINET", "TOMSP"], name="customer")))) == ["VINET", "1", "TOMSP", ""]
+    customers = pd.Index(["VINET", "TOMSP"], name="customer")
+    assert cells(shown(frame.set_axis(customers))) == ["VINET", "1", "TOMSP", GREY_NULL]
 
 
 def test_a_picture_bears_its_title_as_text():
