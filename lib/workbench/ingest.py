@@ -24,7 +24,7 @@ from . import changes, decode, decode_avro, decode_landed, files
 from .batch import cause, counted
 from .errors import LakeError, WorkbenchError
 from .spark import is_gone
-from .timeline import completed
+from .timeline import completed, write_stats
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -331,8 +331,7 @@ def progress_in(commit: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
 
 def write_errors(commit: Dict[str, Any]) -> int:
     """How many rows a commit does not hold although they were given to Hudi."""
-    stats = (s for part in commit.get("partitionToWriteStats", {}).values() for s in part)
-    return sum(s.get("totalWriteErrors") or 0 for s in stats)
+    return sum(stat.get("totalWriteErrors") or 0 for _, stat in write_stats(commit))
 
 
 def dead_letters_path(world: World, name: str) -> str:

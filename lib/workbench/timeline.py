@@ -120,7 +120,7 @@ def commits(table: Table) -> pandas.DataFrame:
                "seconds"]
     rows = []
     for done in completed(table):
-        stats = [s for part in done.body.get("partitionToWriteStats", {}).values() for s in part]
+        stats = [stat for _, stat in write_stats(done.body)]
         inserted, updated, deleted, written, size = (
             sum(max(s.get(k) or 0, 0) for s in stats)
             for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes"))
@@ -143,6 +143,13 @@ class Done:
     def body(self) -> Dict[str, Any]:
         """The commit's metadata; in table version 6 that is JSON."""
         return json.loads(files.read_text(f"{self.base}/.hoodie/{self.name}") or "{}")
+
+
+def write_stats(body: Dict[str, Any]) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    """What the metadata of a commit says of each file that it wrote, with the file's partition."""
+    for partition, stats in body.get("partitionToWriteStats", {}).items():
+        for stat in stats:
+            yield partition, stat
 
 
 def written(table: Table) -> Iterator[Tuple[str, str, Any]]:
@@ -180,15 +187,14 @@ def _gone(done: List[Done], instant: str, there: Set[str]) -> Set[str]:
     gone = {path for group in groups.values() for path in group} - there
     # a file group whose version of then was written by a commit that was archived since: the next one names that commit
     for commit in (c for c in done if c.instant > instant):
-        for partition, stats in commit.body.get("partitionToWriteStats", {}).items():
-            for stat in stats:
-                group, before = (partition, stat["fileId"]), stat.get("prevCommit") or "null"
-                if group in groups or before == "null" or before > instant:
-                    groups.setdefault(group, set())
-                    continue
-                start, end = f"{partition}/{stat['fileId']}_", f"_{before}.parquet"
-                if not any(path.startswith(start) and path.endswith(end) for path in there):
-                    gone.add(f"{start}…{end}")
+        for partition, stat in write_stats(commit.body):
+            group, before = (partition, stat["fileId"]), stat.get("prevCommit") or "null"
+            if group in groups or before == "null" or before > instant:
+                groups.setdefault(group, set())
+                continue
+            start, end = f"{partition}/{stat['fileId']}_", f"_{before}.parquet"
+            if not any(path.startswith(start) and path.endswith(end) for path in there):
+                gone.add(f"{start}…{end}")
     return gone
 
 
@@ -200,15 +206,14 @@ def _groups(done: List[Done]) -> Dict[Tuple[str, str], Set[str]]:
         for partition, ids in (body.get("partitionToReplaceFileIds") or {}).items():
             for file_id in ids:
                 groups.pop((partition, file_id), None)
-        for partition, stats in body.get("partitionToWriteStats", {}).items():
-            for stat in stats:
-                path = stat.get("path")
-                if not path:
-                    continue
-                group = groups.setdefault((partition, stat["fileId"]), set())
-                if path.endswith(".parquet"):
-                    group.clear()  # a base file holds all that came before
-                group.add(path)
+        for partition, stat in write_stats(body):
+            path = stat.get("path")
+            if not path:
+                continue
+            group = groups.setdefault((partition, stat["fileId"]), set())
+            if path.endswith(".parquet"):
+                group.clear()  # a base file holds all that came before
+            group.add(path)
     return groups
 
 

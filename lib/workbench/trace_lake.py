@@ -15,7 +15,7 @@ from .catalog import entries
 from .hudi import Topic
 from .ingest import progress_in
 from .landing_write import folder_of
-from .timeline import Done, completed
+from .timeline import Done, completed, write_stats
 
 if TYPE_CHECKING:
     from .hudi import Table
@@ -125,7 +125,7 @@ class History:
 
     def in_base_files(self, groups: Collection[str]) -> List[Any]:
         """The versions of the record that the base files of these file groups have held, oldest first."""
-        stats = (s for done in self.done for part in done.body.get("partitionToWriteStats", {}).values() for s in part)
+        stats = (stat for done in self.done for _, stat in write_stats(done.body))
         paths = [s["path"] for s in stats if s["fileId"] in groups and (s["path"] or "").endswith(".parquet")]
         return [v for v in map(self.version, paths) if v is not None]
 
