@@ -5,6 +5,7 @@ divides integers to an integer where Spark gives a fraction, and a cast that fai
 """
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, List
 
 from .errors import LakeError, StackError, nearest
@@ -32,6 +33,8 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
     if kind != "spark":
         raise LakeError(f"queries of kind {kind!r} are not there yet", where=f"{where.file}: query.kind",
                         expected="spark", next_step="use the world `local` or `cluster`")
+    from pyspark.errors import AnalysisException
+
     session: Any = where
     if hasattr(where, "query"):
         from .spark import session as open_session
@@ -47,7 +50,7 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         raise _gone(why)
     try:
         for name in _tables(tree):  # a catalog table remembers its files: look anew, a stream may have committed
-            if session.catalog.tableExists(name):
+            with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
                 session.sql(f"REFRESH TABLE {name}")
         return session.sql(translated, args=values).toPandas() if values else session.sql(translated).toPandas()
     except LakeError:
