@@ -4,6 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # --world, --param …: make run ARGS="10_outbox --world cluster"
 ARGS ?=
+export ARGS
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo up status run lab doctor test drill bench down clean lock
@@ -42,11 +43,11 @@ doctor: $(STAMP) ## check this machine, every problem with its fix
 
 test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install
-	@$(BIN)/workbench test --pytest '$(ARGS)'
+	@$(BIN)/workbench test --pytest "$$ARGS"
 
 drill: $(STAMP) ## the longest tests: on a cluster, on the original dump, notebooks alone and twice, Spark killed while it lands
 	@$(BIN)/workbench install
-	@$(BIN)/workbench test notebooks stack --pytest '-m drill $(ARGS)'
+	@$(BIN)/workbench test notebooks stack --pytest "-m drill $$ARGS"
 
 bench: $(STAMP) ## speed, as ratios measured side by side
 	@$(BIN)/python -m workbench.bench $(ARGS)
