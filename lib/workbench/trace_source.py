@@ -21,12 +21,13 @@ def complete(world: World, table: Any, key: int, events: List[Dict[str, Any]], r
     """Put the transaction of the last change where its event does not say it, and return why others have none."""
     notes = []
     if events[-1]["transaction"] is None and records[-1].get("__op") == "d":
-        notes.append(f"a deleted row has no xmin, {SO} of its deletion")
+        notes.append(f"a deleted row is not there to be asked, {SO} of its deletion")
     elif events[-1]["transaction"] is None:
         events[-1]["transaction"], note = transaction(world, table, key, records[-1])
         notes += [note] if note else []
     if any(e["transaction"] is None for e in events[:-1]):
-        notes.append("the events do not say their transactions, and PostgreSQL that of a row's last change only (xmin)")
+        notes.append("the events carry no transaction, and PostgreSQL keeps that of a row's last change only "
+                     "(its hidden column xmin)")
     return notes
 
 

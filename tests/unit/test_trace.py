@@ -121,8 +121,9 @@ def test_the_transaction_of_another_state_of_the_row_is_not_taken(answer):
 def test_transactions_that_nobody_says_are_noted():
     events, gone = [{"transaction": None}, {"transaction": None}], [{"__op": "r"}, {"__op": "d"}]
     assert trace_source.complete(None, None, 1, events, gone) == [
-        "a deleted row has no xmin, so no transaction is known of its deletion",
-        "the events do not say their transactions, and PostgreSQL that of a row's last change only (xmin)"]
+        "a deleted row is not there to be asked, so no transaction is known of its deletion",
+        "the events carry no transaction, and PostgreSQL keeps that of a row's last change only "
+        "(its hidden column xmin)"]
     said = [{"transaction": 1}, {"transaction": 2}]
     assert trace_source.complete(None, None, 1, said, gone) == []
 
