@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple, Union
 
-from . import files
+from . import files, timeline
 from . import ingest as stream
 from .batch import read_dead_letters
 from .catalog import all_entries, entries, identifier, register, registered
@@ -206,17 +206,16 @@ def read(spark: SparkSession, table: Table) -> DataFrame:
 
 def properties(table: Table) -> Dict[str, str]:
     """What `.hoodie/hoodie.properties` of the table says. Raises LakeError when there is no table."""
-    text = files.read_text(f"{table.base}/.hoodie/hoodie.properties")
-    if text is None:
+    found = timeline.properties(table)
+    if not found:
         raise LakeError(f"there is no Hudi table {table.name}", where=table.base,
                         next_step="ingest something into it first (a run without any row makes no table)")
-    lines = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
-    return {name.strip(): value.strip() for name, _, value in lines}
+    return found
 
 
 def exists(table: Table) -> bool:
     """Whether something has been written to the table yet."""
-    return files.read_text(f"{table.base}/.hoodie/hoodie.properties") is not None
+    return bool(timeline.properties(table))
 
 
 def check_version(table: Table) -> None:

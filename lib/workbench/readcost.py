@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict
 
 import pandas
 
-from . import files, query
+from . import files, query, timeline
 from .errors import LakeError
 
 if TYPE_CHECKING:
@@ -62,8 +62,11 @@ def data_files(table: Table) -> pandas.DataFrame:
 
 
 def logs(table: Table) -> pandas.DataFrame:
-    """The log files that a reader of the real-time view has to merge now, as `data_files` gives them; those of file
-    groups that were compacted since are not among them."""
-    found = data_files(table)
-    newest = found.groupby(["partition", "group"])["instant"].transform("max")
-    return found[(found["kind"] == "log") & (found["instant"] == newest)].reset_index(drop=True)
+    """The log files that a reader of the real-time view has to merge now, as `data_files` gives them: of each file
+    group those of its newest base file, and, while a compaction is pending, those that wait for the next one."""
+    found, done = data_files(table), [c.instant for c in timeline.completed(table)]
+    # a base file counts when its commit is done; the commits of old ones may be archived
+    counts = (found["kind"] == "base") & (found["instant"].isin(done) | (found["instant"] < min(done, default="")))
+    groups = [found["partition"], found["group"]]
+    newest = found["instant"].where(counts, "").groupby(groups).transform("max")
+    return found[(found["kind"] == "log") & (found["instant"] >= newest)].reset_index(drop=True)

@@ -97,10 +97,7 @@ def check_readable(table: Table, instant: str) -> bool:
             itself would answer with what is left.
     """
     done = completed(table)
-    if done and instant < done[0].instant and archived(table):
-        raise LakeError(f"the commits of {instant} were archived", where=f"{table.base}/.hoodie/archived",
-                        expected=f"an instant from {done[0].instant} on",
-                        next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
+    check_active(table, instant, done)
     there = _data_files(table)
     gone = sorted(_gone(done, instant, there))
     if gone:
@@ -110,6 +107,14 @@ def check_readable(table: Table, instant: str) -> bool:
                         next_step="keep more: hoodie.cleaner.commits.retained or hoodie.cleaner.fileversions.retained, "
                                   "by the cleaner's policy; or set a savepoint")
     return any(c.instant <= instant for c in done)
+
+
+def check_active(table: Table, instant: str, done: List[Done]) -> None:
+    """Raise LakeError where the commits of an instant were archived: no reader looks at those. done: completed()."""
+    if done and instant < done[0].instant and archived(table):
+        raise LakeError(f"the commits of {instant} were archived", where=archive(table),
+                        expected=f"an instant from {done[0].instant} on",
+                        next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
 
 
 def commits(table: Table) -> pandas.DataFrame:
@@ -192,10 +197,25 @@ def _gone(done: List[Done], instant: str, there: Set[str]) -> Set[str]:
             if group in groups or before == "null" or before > instant:
                 groups.setdefault(group, set())
                 continue
-            start, end = f"{partition}/{stat['fileId']}_", f"_{before}.parquet"
-            if not any(path.startswith(start) and path.endswith(end) for path in there):
-                gone.add(f"{start}…{end}")
+            gone |= _missing(group, f"_{before}.parquet", there)
+        for group in _replaced(commit.body):  # the same of one that no commit has written since
+            if group not in groups:
+                gone |= _missing(group, ".parquet", there)
+            groups.setdefault(group, set())
     return gone
+
+
+def _missing(group: Tuple[str, str], end: str, there: Set[str]) -> Set[str]:
+    """What to say of a base file of this group, whose name ends so; nothing where it is there."""
+    start = "/".join(filter(None, group)) + "_"  # a table without partitions has one named ""
+    return set() if any(p.startswith(start) and p.endswith(end) for p in there) else {f"{start}…{end}"}
+
+
+def _replaced(body: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
+    """The file groups that a commit, a clustering say, has replaced by others: partition, file id."""
+    for partition, ids in (body.get("partitionToReplaceFileIds") or {}).items():
+        for file_id in ids:
+            yield partition, file_id
 
 
 def _groups(done: List[Done]) -> Dict[Tuple[str, str], Set[str]]:
@@ -203,9 +223,8 @@ def _groups(done: List[Done]) -> Dict[Tuple[str, str], Set[str]]:
     groups: Dict[Tuple[str, str], Set[str]] = {}
     for commit in done:
         body = commit.body
-        for partition, ids in (body.get("partitionToReplaceFileIds") or {}).items():
-            for file_id in ids:
-                groups.pop((partition, file_id), None)
+        for group in _replaced(body):
+            groups.pop(group, None)
         for partition, stat in write_stats(body):
             path = stat.get("path")
             if not path:
@@ -223,8 +242,21 @@ def _data_files(table: Table) -> Set[str]:
     return {i.path[len(root):] for i in found if i.is_file and not i.path[len(root):].startswith(".hoodie/")}
 
 
+def properties(table: Table) -> Dict[str, str]:
+    """What `.hoodie/hoodie.properties` of the table says; nothing where there is no table."""
+    text = files.read_text(f"{table.base}/.hoodie/hoodie.properties") or ""
+    lines = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def archive(table: Table) -> str:
+    """The folder into which Hudi puts old commits: the table says which; 1.0.2 makes tables with `history`."""
+    return f"{table.base}/.hoodie/{properties(table).get('hoodie.archivelog.folder') or 'archived'}"
+
+
 def archived(table: Table) -> bool:
-    return any(i.is_file for i in files.entries(f"{table.base}/.hoodie/archived", recursive=True))
+    """Whether commits of the table were archived."""
+    return any(i.is_file for i in files.entries(archive(table), recursive=True))
 
 
 def _place(world: World, table: Table) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .errors import LakeError
-from .timeline import archived, check_readable, resolve
+from .timeline import archive, archived, check_active, check_readable, completed, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -34,7 +34,11 @@ def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFra
 def between(spark: SparkSession, world: World, table: Table, begin: str = "", end: str = "") -> DataFrame:
     """Rows that were written after `begin` (exclusive; from the first on) up to `end` (inclusive; up to the last).
 
-    Of a row that was written several times in between, the last version is given. Raises as `as_of` does.
+    Of a row that was written several times in between, the last version is given.
+
+    Raises:
+        LakeError: as `as_of` does for `end`. Of `begin` no file is read, so they may have been cleaned away, but its
+            commits must not have been archived. `begin` is after `end`.
     """
     return _incremental(spark, world, table, begin, end).load(table.base)
 
@@ -43,12 +47,16 @@ def _incremental(spark: SparkSession, world: World, table: Table, begin: str, en
     bounds = {"begin": begin, "end": end}
     if not begin and archived(table):  # Hudi reads the active timeline, and says nothing of what it leaves out
         raise LakeError(f"the first commits of {table.name} were archived, an increment from the beginning lacks them",
-                        where=f"{table.base}/.hoodie/archived", expected="a begin",
+                        where=archive(table), expected="a begin",
                         next_step="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits")
-    for side, when in bounds.items():
-        if when:
-            bounds[side] = resolve(world, table, when)
-            check_readable(table, bounds[side])
+    bounds = {side: when and resolve(world, table, when) for side, when in bounds.items()}
+    if bounds["begin"]:
+        check_active(table, bounds["begin"], completed(table))
+    if bounds["end"]:
+        check_readable(table, bounds["end"])
+        if bounds["begin"] > bounds["end"]:
+            raise LakeError(f"an increment of {table.name} from {begin} to {end} ends before it begins",
+                            where=f"begin {bounds['begin']}, end {bounds['end']}", expected="the earlier one first")
     read = reader(spark).option("hoodie.datasource.query.type", "incremental")
     read = read.option("hoodie.datasource.read.begin.instanttime", bounds["begin"] or BEGINNING)
     return read.option("hoodie.datasource.read.end.instanttime", bounds["end"]) if bounds["end"] else read

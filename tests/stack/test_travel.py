@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from lake_help import SCHEMA, change, new_table, new_topic, send
-from workbench import files, hudi, params, topics
+from workbench import hudi, params, topics
 from workbench.errors import LakeError
 
 KINDS = ["cow", "mor"]
@@ -111,6 +111,33 @@ def test_the_two_views_of_a_merge_on_read_table(world, spark):
     topics.delete(world, topic)
 
 
+def test_an_instant_that_was_archived(world, spark):
+    """Hudi takes the first commits off the timeline: it would answer without them, and say nothing."""
+    topic = new_topic(world)
+    table = new_table(world, extra={"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3",
+                                    "hoodie.cleaner.commits.retained": "1"})
+    for n in range(6):
+        send(world, topic, change(n, n + 1, f"row {n}"))
+        hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
+        hudi.mark(world, table, f"v{n}")
+    first = hudi.marks(world, table).set_index("label").loc["v0", "instant"]
+    assert first < hudi.commits(table)["instant"].iloc[0], "nothing was archived: nothing is tested"
+    everything = [(n, "p", f"row {n}") for n in range(6)]
+    assert rows(hudi.read(spark, table)) == rows(hudi.as_of(spark, world, table, "v5")) == everything
+    for when in ("v0", first):
+        with pytest.raises(LakeError, match="(?s)were archived.*an instant from"):
+            hudi.as_of(spark, world, table, when)
+        with pytest.raises(LakeError, match="were archived"):
+            hudi.read_independent(table, as_of=(world, when))
+        with pytest.raises(LakeError, match="were archived"):
+            hudi.between(spark, world, table, when)
+    with pytest.raises(LakeError, match="(?s)first commits of .* were archived.*as_of"):
+        hudi.between(spark, world, table)
+    assert rows(hudi.between(spark, world, table, "v4")) == everything[5:]
+    hudi.drop(spark, world, table)
+    topics.delete(world, topic)
+
+
 def test_an_instant_that_was_cleaned(world, spark):
     topic = new_topic(world)
     table = new_table(world, extra={"hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
@@ -124,9 +151,7 @@ def test_an_instant_that_was_cleaned(world, spark):
         hudi.as_of(spark, world, table, "v0")
     with pytest.raises(LakeError, match="cleaned away"):
         hudi.between(spark, world, table, "v0", "v1")
-    assert rows(hudi.between(spark, world, table)) == [(1, "p", "version 2")]
-    files.write_text(f"{table.base}/.hoodie/archived/.commits_.archive.1_1-0-1", "what Hudi leaves when it archives")
-    with pytest.raises(LakeError, match="(?s)first commits of .* were archived.*as_of"):
-        hudi.between(spark, world, table)
+    for begin in ("", "v0"):  # of the begin nothing is read
+        assert rows(hudi.between(spark, world, table, begin)) == [(1, "p", "version 2")]
     hudi.drop(spark, world, table)
     topics.delete(world, topic)

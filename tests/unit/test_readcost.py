@@ -9,7 +9,8 @@ FILES = {  # the first group was compacted at …03, and got a log since; the se
     "p=a/f-0_0-9-9_20260101120000003.parquet": 120, "p=a/.f-0_20260101120000003.log.1_0-1-1": 12,
     "p=b/g-1_0-1-1_20260101120000001.parquet": 50,
     "p=a/.hoodie_partition_metadata": 5, "p=a/..f-0_20260101120000001.log.1_0-1-1.crc": 5,
-    ".hoodie/20260101120000001.commit": 5, ".hoodie/metadata/files/x-0_0-1-1_20260101120000001.parquet": 5,
+    ".hoodie/20260101120000001.deltacommit": 5, ".hoodie/20260101120000003.commit": 5,
+    ".hoodie/metadata/files/x-0_0-1-1_20260101120000001.parquet": 5,
 }
 
 
@@ -30,6 +31,22 @@ def test_data_files_are_told_apart(table):
 
 
 def test_only_logs_since_the_last_compaction_are_merged(table):
+    assert list(readcost.logs(table)["bytes"]) == [12]
+
+
+def test_while_a_compaction_is_pending_the_logs_on_both_sides_of_it_are_merged(table, tmp_path):
+    """Also when it was killed after it had written its base file: that one does not count without the commit."""
+    for name in ("p=a/f-0_0-12-12_20260101120000005.parquet", "p=a/.f-0_20260101120000005.log.1_0-1-1"):
+        (tmp_path / name).write_bytes(b"x" * 13)
+    (tmp_path / ".hoodie/20260101120000005.compaction.requested").touch()
+    assert list(readcost.logs(table)["bytes"]) == [12, 13]
+    (tmp_path / ".hoodie/20260101120000005.commit").touch()
+    assert list(readcost.logs(table)["bytes"]) == [13]
+
+
+def test_a_base_file_whose_commit_was_archived_counts(table, tmp_path):
+    (tmp_path / ".hoodie/20260101120000003.commit").rename(tmp_path / ".hoodie/20260101120000009.commit")
+    (tmp_path / ".hoodie/20260101120000001.deltacommit").unlink()
     assert list(readcost.logs(table)["bytes"]) == [12]
 
 

@@ -146,12 +146,40 @@ def test_what_an_archived_commit_wrote_and_was_cleaned_since_is_missed(table):
     assert timeline.check_readable(table, T2)
 
 
-def test_archived_commits_are_an_error(table):
-    archive = folder(table) / ".hoodie/archived/x"
+def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_file_is_missed(table):
+    write(table, LATER, "replacecommit", "p=a/new_0.parquet", partitionToReplaceFileIds={"p=a": ["f", "g-0"]})
+    with pytest.raises(LakeError, match="(?s)cleaned away.*p=a/g-0_….parquet.*from " + LATER):
+        timeline.check_readable(table, T3)
+    assert timeline.check_readable(table, LATER)
+    (folder(table) / "p=a/g-0_0-1-1_20250601000000000.parquet").write_text("x")
+    assert timeline.check_readable(table, T3)
+
+
+def test_of_a_table_without_partitions_the_same_files_are_found(table):
+    write(table, LATER, "commit", "h_0-2-2_x.parquet")
+    file = folder(table) / f".hoodie/{LATER}.commit"
+    stat = {"fileId": "h", "path": "h_0-2-2_x.parquet", "prevCommit": "20250601000000000"}
+    file.write_text(json.dumps({"partitionToWriteStats": {"": [stat]}}))
+    (folder(table) / "h_0-1-1_20250601000000000.parquet").write_text("x")
+    assert timeline.check_readable(table, T3)
+
+
+@pytest.mark.parametrize("name, told", [("archived", ""), ("history", "hoodie.archivelog.folder=history\n")])
+def test_archived_commits_are_an_error(world, table, name, told):
+    (folder(table) / ".hoodie/hoodie.properties").write_text(f"#made by\n{told}hoodie.table.name=t\n")
+    archive = folder(table) / ".hoodie" / name / "x"
     archive.parent.mkdir()
     archive.write_text("")
-    with pytest.raises(LakeError, match=f"(?s)were archived.*from {T1} on"):
+    with pytest.raises(LakeError, match=f"(?s)were archived.*/{name}.*from {T1} on"):
         timeline.check_readable(table, "20250101000000000")
+    with pytest.raises(LakeError, match="were archived"):
+        hudi.between(None, world, table, "20250101000000000", T3)
+
+
+def test_an_increment_that_ends_before_it_begins_is_refused(world, table):
+    hudi.mark(world, table, "late")
+    with pytest.raises(LakeError, match=f"(?s)from late to {T1} ends before it begins.*begin {T3}, end {T1}"):
+        hudi.between(None, world, table, "late", T1)
 
 
 def test_commits_tell_rows_bytes_and_order(table):
