@@ -96,7 +96,7 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Figur
 
 def _bands(values: Sequence[object]) -> list:
     """[(start, stop, text)] of runs of the same value; NaN, NaT and None are all `null`."""
-    texts = ["null" if pd.isna(v) else f"{v:.0f}" if isinstance(v, float) else str(v) for v in values]
+    texts = ["null" if pd.isna(v) else f"{v:.15g}" if isinstance(v, float) else str(v) for v in values]
     starts = [i for i, text in enumerate(texts) if not i or text != texts[i - 1]]
     return [(a, b, texts[a]) for a, b in zip(starts, [*starts[1:], len(texts)])]
 

@@ -8,11 +8,12 @@ after it make.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
 from psycopg import sql
 
 from . import connect, files, hudi, landing, load_moma, sources, topics
+from .errors import LakeError
 from .museum_flow import (
     BAKKER,
     CONNECTOR,
@@ -39,6 +40,7 @@ from .museum_flow import (
     execute,
     follow,
     imaging,
+    kind_of,
     rows,
     scratch,
     skipping,
@@ -53,7 +55,7 @@ from .spark import session
 from .steps import Steps
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = [
     "BAKKER", "CONNECTOR", "DATABASE", "ENVELOPE", "KEY", "LIFE", "LOADED", "PARTITION",
@@ -154,32 +156,61 @@ def begin(spark: SparkSession, world: World, name: str, *keys: int) -> bool:
         later = later.where(f"{KEY[name]} IN ({', '.join(str(int(k)) for k in keys)})")
     if not later.limit(1).collect():
         return False
+    kind = "landed" if "landed" in map(kind_of, tables(world)) else "topic"
     clear(world, "53_hudi_ingest")
-    follow(spark, world, label=LOADED)
+    follow(spark, world, kind=kind, label=LOADED)
     return True
 
 
 def undo_changes(spark: SparkSession, world: World) -> bool:
     """Take back in the source what was changed since the snapshot, whose rows the topics hold; return whether there was
-    anything."""
-    changed = False
-    for name in TABLES:
-        seen = events(spark, world, name).where("outcome IN ('upsert', 'delete')")
-        changed = _undo(world, name, seen) or changed
-    return changed
+    anything.
 
-
-def _undo(world: World, name: str, seen: DataFrame) -> bool:
-    key = KEY[name]
-    later = {r[0] for r in seen.where("`__op` <> 'r'").select(key).distinct().collect()}
-    if not later:
+    Raises: LakeError: the topics do not begin with the snapshot any more. Nothing was changed then.
+    """
+    changed = {name: first_events(name, _changed(spark, world, name)) for name in TABLES}
+    if not any(changed.values()):
         return False
-    columns = list(rows(world, name, "false"))
-    before = seen.where(f"`__op` = 'r' AND {key} IN ({', '.join(map(str, later))})").select(*columns).collect()
-    table, fields = sql.Identifier(name), sql.SQL(", ").join(map(sql.Identifier, columns))
+    columns = {name: list(rows(world, name, "false")) for name in TABLES}
     with sources.session(world, DATABASE) as c, c.transaction():
-        c.execute(sql.SQL("DELETE FROM {} WHERE {} = ANY(%s)").format(table, sql.Identifier(key)), [sorted(later)])
-        for row in before:
-            marks = sql.SQL(", ").join([sql.Placeholder()] * len(columns))
-            c.execute(sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(table, fields, marks), list(row))
+        for name, first in changed.items():
+            _set_back(c, name, columns[name], first)
     return True
+
+
+def _changed(spark: SparkSession, world: World, name: str) -> List[Any]:
+    """The events of the rows that were changed since the snapshot, all that the topic has of them."""
+    key = KEY[name]
+    if not topics.count(world, topic(name)):
+        raise LakeError(f"topic {topic(name)} is empty: nothing tells what was changed in the source",
+                        next_step="run 51_source_database, it loads the source anew")
+    seen = events(spark, world, name).where("outcome IN ('upsert', 'delete')")
+    later = {r[0] for r in seen.where("`__op` <> 'r'").select(key).distinct().collect()}
+    return seen.where(f"{key} IN ({', '.join(map(str, later))})").collect() if later else []
+
+
+def first_events(name: str, events: Sequence[Any]) -> Dict[int, Any]:
+    """{key: its first event} of these events of `artists` or `artworks`: what the snapshot read, or an insert.
+
+    Raises: LakeError: of some key the topic begins with neither, so it has forgotten messages.
+    """
+    first: Dict[int, Any] = {}
+    for event in sorted(events, key=lambda e: (e["__op"] != "r", e["__lsn"])):
+        first.setdefault(event[KEY[name]], event)
+    lost = sorted(key for key, event in first.items() if event["__op"] not in ("r", "c"))
+    if lost:
+        raise LakeError(f"topic {topic(name)} has no snapshot of {len(lost)} rows that were changed",
+                        where=f"{KEY[name]} {', '.join(map(str, lost[:5]))}", expected="its first message, too",
+                        next_step="run 51_source_database, it loads the source anew")
+    return first
+
+
+def _set_back(connection: Any, name: str, columns: List[str], first: Dict[int, Any]) -> None:
+    table, key = sql.Identifier(name), sql.Identifier(KEY[name])
+    fields = sql.SQL(", ").join(map(sql.Identifier, columns))
+    marks = sql.SQL(", ").join([sql.Placeholder()] * len(columns))
+    connection.execute(sql.SQL("DELETE FROM {} WHERE {} = ANY(%s)").format(table, key), [sorted(first)])
+    for event in first.values():
+        if event["__op"] == "r":
+            connection.execute(sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(table, fields, marks),
+                               [event[c] for c in columns])

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Dict, List
 import pandas
 from psycopg import sql
 
-from . import changes, connect, decode_avro, generate_moma, hudi, landing, load_moma, query, sources, topics
+from . import changes, connect, decode_avro, files, generate_moma, hudi, landing, load_moma, query, sources, topics
 from .errors import LakeError, SourceError, nearest
-from .ingest import last_commit, progress_in
+from .ingest import dead_letters_path, last_commit, progress_in
 from .params import World
 
 if TYPE_CHECKING:
@@ -245,22 +245,23 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
     """Ingest what is new into these tables (all four where none is given), side by side.
 
     Args:
-        kind: where the changes are read (see `source`): by default where the table's last ingest has read them, or the
-            topic. What is new in the topics is landed first for "landed".
+        kind: where the changes are read (see `source`): by default the landed files if the table was ever read from
+            there, else the topic. What is new in the topics is landed first for "landed".
         label: put on the last commit of each, with the source's position.
     Returns: {table: counts}.
     Raises: LakeError: a message could not be decoded; the museum's database writes none that cannot.
     """
     position = sources.wal_position(world, DATABASE)
     into = into or tuple(tables(world))
-    kinds = {t.name: kind or _kind(t) for t in into}
+    kinds = {t.name: kind or kind_of(t) for t in into}
     if "landed" in kinds.values():
         landing.run(spark, world, connect.config(world, SINK))
 
     def one(into: hudi.Table) -> hudi.Ingested:
         done = hudi.ingest(spark, world, source(_name(into), kinds[into.name]), into)
-        if done.dead_letters:
-            raise LakeError(f"{done.dead_letters} messages could not be decoded", where=f"table {into.name}",
+        letters = hudi.dead_letters(spark, world, into).count() if _letters(world, into) else 0
+        if letters:  # of this ingest or of one before
+            raise LakeError(f"{letters} messages could not be decoded", where=f"table {into.name}",
                             next_step="hudi.dead_letters(spark, world, table) has them, each with its reason; mend "
                                       "that, then hudi.ingest(…, replay=True)")
         if not hudi.registered(spark, into):  # also where an earlier try wrote it and got no further
@@ -273,11 +274,16 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
         return dict(zip((t.name for t in into), pool.map(one, into)))
 
 
+def _letters(world: World, table: hudi.Table) -> bool:
+    return any(i.is_file for i in files.entries(dead_letters_path(world, table.name), recursive=True))
+
+
 def _name(table: hudi.Table) -> str:
     """Which of the museum's tables a lake table holds."""
     return next(n for n in TABLES if table.key == (KEY[n],))
 
 
-def _kind(table: hudi.Table) -> str:
+def kind_of(table: hudi.Table) -> str:
+    """Where a table is read from: "landed" once it was, or "topic"."""
     read = progress_in(last_commit(table))
     return "landed" if source(_name(table), "landed").id in read else "topic"

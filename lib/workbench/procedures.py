@@ -3,8 +3,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Union
 
+from .batch import cause
 from .catalog import literal, refresh, register
 from .errors import LakeError
+from .spark import is_gone
 from .timeline import completed
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ def compact(spark: SparkSession, table: Table) -> None:
     The table's catalog entries are made where they are missing, and show the new files afterwards.
 
     Raises:
-        LakeError: the table is Copy-on-Write, or nothing was written to it yet.
+        LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused: beside an ingest that
+            goes on, one of the two may be refused, and is to be run again. The table is whole all the same.
     """
     _compaction(spark, table, "schedule", "run")
 
@@ -68,6 +71,12 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
                **{name: own[name] for name in BASE_FILE if name in own}}
     entry = register(spark, table)
     for operation in operations:
-        call(spark, "run_compaction", op=operation, table=entry,
-             options=",".join(f"{name}={value}" for name, value in options.items()))
+        try:
+            call(spark, "run_compaction", op=operation, table=entry,
+                 options=",".join(f"{name}={value}" for name, value in options.items()))
+        except Exception as e:
+            why = "Spark was restarted or is gone" if is_gone(e) else cause(str(e))
+            raise LakeError(f"a compaction of {table.name} failed when it was to {operation}: {why}", where=table.base,
+                            next_step="was something else writing to it? Stop that or wait for it, and run the "
+                                      "compaction again; of a half one nothing shows") from e
     refresh(spark, table)

@@ -130,6 +130,7 @@ def _kafka_properties(world: World) -> Path:
         "listeners": f"PLAINTEXT://{world.kafka.bootstrap},CONTROLLER://{controller}",
         "advertised.listeners": f"PLAINTEXT://{world.kafka.bootstrap}", "controller.listener.names": "CONTROLLER",
         "log.dirs": _data("kafka"), "num.partitions": 1, "auto.create.topics.enable": "true",  # as the reference has it
+        "log.retention.ms": -1,  # what a walkthrough made is set back from its topics, also after the default's 7 days
         "offsets.topic.replication.factor": 1, "offsets.topic.num.partitions": 1,
         "transaction.state.log.replication.factor": 1, "transaction.state.log.min.isr": 1,
         "transaction.state.log.num.partitions": 1, "share.coordinator.state.topic.replication.factor": 1,

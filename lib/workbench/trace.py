@@ -1,8 +1,9 @@
 """One row's biography: `workbench trace artists 299`, or `row(world, "artists", 299)`.
 
 Every change of the row, from the source's log to the views of the lake: LSN and transaction → topic, partition, offset
-→ schema → landed file → Hudi commit, file group, base or log file → what each view shows. It needs no Spark: the topic
-is read for the messages of one key, and the rest is looked up in names, timelines and single files (see trace_lake).
+→ schema → landed file → Hudi commit, file group, base or log file → what each view shows. The topic is read for
+the messages of one key, and the rest is looked up in names, timelines and single files (see trace_lake); Spark is
+asked only for views that hudi-rs cannot read.
 """
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ def row(world: World, table: Any, key: Any) -> Biography:
             in_topic_at, schema (its id; "inline" of JSON), version, landed (file below the landing); then for each lake
             table <kind>_commit, <kind>_file_group, <kind>_file; then for each view whether it shows this change: now,
             was (time travel finds it), not yet (before compaction), never (a later change came with the same commit).
-        views: for each view the rows it has of this key now, read by hudi-rs (by Spark while a compaction is pending).
+        views: for each view the rows it has of this key now, read by hudi-rs, by Spark where that cannot.
             A read-optimised view has two where a record moved and was not compacted yet.
         notes: why changes have no transaction, where they have none.
 

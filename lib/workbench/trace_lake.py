@@ -31,14 +31,9 @@ def names(lake: Table) -> Dict[str, str]:
 class Place:
     """Where a commit put a version of the record. `file` is below the table's folder."""
 
-    instant: str
     partition: str
     file_group: str
     file: str
-
-    @property
-    def kind(self) -> str:
-        return "base" if self.file.endswith(".parquet") else "log"
 
 
 @dataclass
@@ -97,7 +92,7 @@ class History:
         return None
 
     def _made(self, commit: Done, partition: str, stat: Dict[str, Any]) -> Place:
-        return Place(commit.instant, partition, stat["fileId"], stat["path"])
+        return Place(partition, stat["fileId"], stat["path"])
 
     def _holds(self, partition: str, stat: Dict[str, Any], version: Any, before: Optional[Place]) -> bool:
         path = stat["path"] or ""

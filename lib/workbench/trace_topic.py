@@ -1,4 +1,7 @@
-"""The messages of one row in its topic, each taken apart: what a trace begins with."""
+"""The messages of one row in its topic, each taken apart: what a trace begins with.
+
+Of Avro the schema's id is looked for in the message, as `registry.wire` says; one in a Kafka header is not found.
+"""
 from __future__ import annotations
 
 import datetime as dt
@@ -29,7 +32,8 @@ def events(world: World, table: Traced, key: int) -> List[Dict[str, Any]]:
         if m.value is None:
             continue
         value = m.value.encode("utf-8") if isinstance(m.value, str) else m.value
-        record, needle, schema, version = reading.value(value)
+        record, needle, schema, version = reading.value(
+            value, f"{table.topic}, partition {m.partition}, offset {m.offset}")
         events.append({
             "change": len(events) + 1, "made_at": _time(record.get("__source_ts_ms")),
             "op": OPS.get(record.get("__op"), record.get("__op")), "what": what(before, record),
@@ -54,7 +58,7 @@ class _Reading:
         self._versions: Optional[pandas.DataFrame] = None
 
     def key(self, raw: bytes) -> Any:
-        """The key of a message, None where it is of another kind."""
+        """The key of a message, None where it is of another kind, or of a schema that the registry does not know."""
         try:
             whole = self._avro(raw)[0] if self.avro else json.loads(raw)
         except ValueError:
@@ -62,17 +66,17 @@ class _Reading:
         whole = whole.get("payload", whole) if isinstance(whole, dict) else whole
         return whole.get(self.table.key) if isinstance(whole, dict) else whole
 
-    def value(self, raw: bytes) -> Tuple[Dict[str, Any], bytes, Any, Any]:
+    def value(self, raw: bytes, where: str) -> Tuple[Dict[str, Any], bytes, Any, Any]:
         """(record, bytes by which the landed file is known, schema id, version of the schema)."""
         if not self.avro:
             payload, line, reason = landing_write.unwrap(raw.decode("utf-8", "replace"), True)
             if payload is None:
-                raise LakeError(f"a message of the row cannot be read: {reason}", where=self.table.topic)
+                raise _unreadable(reason, where)
             return payload, line.encode("utf-8"), "inline", None
         try:
             record, found = self._avro(raw)
         except ValueError as e:
-            raise LakeError(f"a message of the row cannot be read: {e}", where=self.table.topic) from e
+            raise _unreadable(e, where) from e
         return record, found.body, found.schema, self._version(found)
 
     def _avro(self, raw: bytes) -> Tuple[Any, registry.Framed]:
@@ -80,8 +84,10 @@ class _Reading:
         if found is None:
             raise ValueError(f"not in the wire format {self.world.registry.wire}")
         if found.schema not in self._readers:
-            avsc = registry.schema(self.world, found.id, found.kind)
-            self._readers[found.schema] = avro.reader(schemas.exact(avsc))
+            avsc = registry.find(self.world, found.id, found.kind)
+            self._readers[found.schema] = avsc and avro.reader(schemas.exact(avsc))
+        if self._readers[found.schema] is None:
+            raise ValueError(f"the registry has no schema with {found.schema}")
         return self._readers[found.schema](found.body), found
 
     def _version(self, found: registry.Framed) -> Optional[str]:
@@ -91,6 +97,11 @@ class _Reading:
         column = {registry.GLOBAL: "global_id"}.get(found.kind, "content_id")
         same = self._versions[self._versions[column] == found.id]
         return None if same.empty else str(same["version"].iloc[0])
+
+
+def _unreadable(reason: Any, where: str) -> LakeError:
+    return LakeError(f"a message of the row cannot be read: {reason}", where=where,
+                     next_step="the ingest has put it aside: hudi.dead_letters(spark, world, table) has the reason")
 
 
 def what(before: Optional[Dict[str, Any]], record: Dict[str, Any]) -> str:

@@ -4,12 +4,13 @@ What needs services is in the checks of the notebooks.
 """
 import csv
 import json
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import sqlglot
 from sqlglot import exp
-from workbench import generate_moma, hudi, museum, museum_flow, params, query
+from workbench import files, generate_moma, hudi, museum, museum_flow, params, query
 from workbench.errors import ConnectorError, LakeError, SourceError
 
 REFERENCE = params.ROOT / "data" / "reference" / "S5"
@@ -149,6 +150,15 @@ def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypa
     assert did == ["source set back", "table dropped", "connector dropped"]
 
 
+def test_what_is_set_back_is_what_the_snapshot_had():
+    log = [dict(artist_id=k, __op=op, __lsn=lsn) for k, op, lsn in (
+        (1, "u", 9), (1, "r", 5), (2, "r", 5), (2, "d", 8), (3, "c", 7), (3, "u", 10))]
+    first = museum.first_events("artists", log)
+    assert {k: (e["__op"], e["__lsn"]) for k, e in first.items()} == {1: ("r", 5), 2: ("r", 5), 3: ("c", 7)}
+    with pytest.raises(LakeError, match="(?s)moma.public.artists has no snapshot of 1 rows.*artist_id 1\\b.*51_source"):
+        museum.first_events("artists", [e for e in log if (e["artist_id"], e["__op"]) != (1, "r")])
+
+
 @pytest.fixture
 def followed(monkeypatch):
     """Follow one table of the museum's, whose last commit has read `before`; return what was read and landed."""
@@ -162,9 +172,12 @@ def followed(monkeypatch):
 
         def ingest(spark, world, source, table):
             seen.append(source.id)
-            return hudi.Ingested(messages=letters, dead_letters=letters)
+            return hudi.Ingested()  # a later try: the letters lie there since an earlier one
 
         monkeypatch.setattr(museum_flow.hudi, "ingest", ingest)
+        monkeypatch.setattr(museum_flow.hudi, "dead_letters", lambda *_: SimpleNamespace(count=lambda: letters))
+        if letters:
+            files.write_text(f"{world.lake.dead_letters}/moma_artists_cow/00000000/part-0.json", "{}")
         museum.follow(None, world, museum.table(world, "artists", "cow"), **how)
         return seen
 

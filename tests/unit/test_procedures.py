@@ -63,6 +63,20 @@ def test_a_compaction_writes_base_files_as_the_table_does(written):
     assert options(extra={"hoodie.parquet.compression.codec": "zstd"})["hoodie.parquet.compression.codec"] == "zstd"
 
 
+def test_a_compaction_that_hudi_refuses(written):
+    spark = Spark()
+    answer = spark.sql
+
+    def sql(text):
+        if "'run'" in text:
+            raise RuntimeError("stack\nCaused by: HoodieException: earlier than the compaction")
+        return answer(text)
+
+    spark.sql = sql
+    with pytest.raises(LakeError, match="(?s)t failed when it was to run: HoodieException: earlier.*again"):
+        hudi.compact(spark, table(written))
+
+
 def test_what_cannot_be_compacted(tmp_path):
     with pytest.raises(LakeError, match="(?s)table t is Copy-on-Write, it has no logs.*type \"mor\""):
         hudi.compact(Spark(), table(tmp_path, type="cow"))
