@@ -68,7 +68,8 @@ __all__ = [
 
 def _has_source(world: World) -> bool:
     sources.create_database(world, DATABASE)  # nothing happens where it is there
-    return PUBLICATION in set(sources.publications(world, DATABASE)["publication"])
+    found = sources.publications(world, DATABASE).query("publication == @PUBLICATION")
+    return set(found["table"]) == {f"{load_moma.SCHEMA}.{name}" for name in TABLES}
 
 
 def _has_connector(world: World) -> bool:

@@ -140,7 +140,8 @@ def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypa
     monkeypatch.setattr(museum.connect, "names", lambda world: [museum.CONNECTOR])
     monkeypatch.setattr(museum.topics, "names", lambda world: [museum.topic(n) for n in museum.TABLES])
     monkeypatch.setattr(museum.sources, "create_database", lambda *_: None)
-    monkeypatch.setattr(museum.sources, "publications", lambda *_: pd.DataFrame({"publication": [museum.PUBLICATION]}))
+    monkeypatch.setattr(museum.sources, "publications", lambda *_: pd.DataFrame(
+        {"publication": museum.PUBLICATION, "table": ["public.artists", "public.artworks"]}))
     monkeypatch.setattr(museum, "session", lambda world: None)
     monkeypatch.setattr(museum, "undo_changes", lambda *_: did.append("source set back") or True)
     monkeypatch.setattr(museum, "tables_left", lambda world: [museum.scratch(world)])
