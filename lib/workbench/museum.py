@@ -41,6 +41,7 @@ from .museum_flow import (
     follow,
     imaging,
     kind_of,
+    land,
     rows,
     scratch,
     skipping,
@@ -61,7 +62,8 @@ __all__ = [
     "BAKKER", "CONNECTOR", "DATABASE", "ENVELOPE", "KEY", "LIFE", "LOADED", "PARTITION",
     "PICADOR", "PUBLICATION", "SINK", "STEPS", "TABLES", "UPDATES", "at", "begin", "change", "clear",
     "config", "connectors_left", "count", "delete", "deploy", "envelope", "envelope_topic", "events", "execute",
-    "follow", "imaging", "made", "need", "rows", "scratch", "skipping", "source", "table", "tables", "tables_left",
+    "first_events", "follow", "imaging", "kind_of", "land", "made", "need", "rows", "scratch", "skipping", "source",
+    "table", "tables", "tables_left",
     "topic", "topics_left", "undo_changes", "views",
 ]
 

@@ -240,6 +240,11 @@ def execute(world: World, name: str, statement: Any, values: Any = None, *, mess
     return changed
 
 
+def land(spark: SparkSession, world: World) -> None:
+    """Land what is new in the topics, as the sink's configuration says."""
+    landing.run(spark, world, connect.config(world, SINK))
+
+
 def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "", label: str = ""
            ) -> Dict[str, hudi.Ingested]:
     """Ingest what is new into these tables (all four where none is given), side by side.
@@ -255,7 +260,7 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
     into = into or tuple(tables(world))
     kinds = {t.name: kind or kind_of(t) for t in into}
     if "landed" in kinds.values():
-        landing.run(spark, world, connect.config(world, SINK))
+        land(spark, world)
 
     def one(into: hudi.Table) -> hudi.Ingested:
         done = hudi.ingest(spark, world, source(_name(into), kinds[into.name]), into)
