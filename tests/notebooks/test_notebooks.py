@@ -117,10 +117,17 @@ def test_the_museum_twice_in_a_row(world):
         assert result.status == "passed", failures(result)
 
 
-@pytest.mark.parametrize("name, source", [
-    ("13_hudi_ingest", "topic"), pytest.param("53_hudi_ingest", "landed", marks=pytest.mark.drill)])
-def test_from_the_other_source(world, name, source):
-    result = run.run([name], "local", {"source": source}, progress=False)
+@pytest.mark.drill
+def test_the_museum_out_of_landed_files(world):
+    """Chosen in 53; the next notebook keeps to it, also when it sets back what it has changed."""
+    for name, chosen in (("53_hudi_ingest", {"source": "landed"}), *[("54_updates_and_compaction", {})] * 2):
+        result = run.run([name], "local", chosen, progress=False)
+        assert result.status == "passed", failures(result)
+        assert {museum.kind_of(t) for t in museum.tables(world)} == {"landed"}
+
+
+def test_from_the_other_source(world):
+    result = run.run(["13_hudi_ingest"], "local", {"source": "topic"}, progress=False)
     assert result.status == "passed", failures(result)
 
 

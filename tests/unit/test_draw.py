@@ -37,6 +37,8 @@ def test_life_has_a_band_for_each_value():
     assert bars == [(0, 0, 2), (0, 2, 1), (0, 3, 1), (1, 0, 1), (1, 1, 2), (1, 3, 1)]
     shown, = texts(draw.life(VALUES.assign(name="long " * 40), ["name"]))
     assert shown.startswith("long long") and shown.endswith("…") and len(shown) < 100
+    near = pd.DataFrame({"price": [14.2, 14.4, 14.4]}, index=["t0", "t1", "t2"])
+    assert texts(draw.life(near, ["price"])) == ["14.2", "14.4"], "not rounded into one"
     with pytest.raises(LakeError, match="no column 'died'"):
         draw.life(VALUES, ["died"])
 

@@ -57,6 +57,18 @@ def test_unknown_tables_and_keys(monkeypatch):
         trace.row(None, "artists", "x")
 
 
+def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(trace_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind))
+    world = SimpleNamespace(registry=SimpleNamespace(wire="apicurio_legacy8"))
+    reading = trace_topic._Reading(world, trace.Traced("artists", "public.artists", "artist_id", "t",
+                                                         AvroSink("t", "b", 10), ()))
+    raw = b"\0" + (7).to_bytes(8, "big") + b"\x02"
+    assert reading.key(raw) is reading.key(raw) is None and asked == [(7, "globalId")]
+    with pytest.raises(LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"):
+        reading.value(raw, "t, partition 0, offset 3")
+
+
 # --- the source ------------------------------------------------------------------------------------------------------
 
 DAY, NOON = dt.date(1959, 4, 15), dt.datetime(2001, 2, 3, 12, 0, 0, 5000)
