@@ -241,8 +241,14 @@ def execute(world: World, name: str, statement: Any, values: Any = None, *, mess
 
 
 def land(spark: SparkSession, world: World) -> None:
-    """Land what is new in the topics, as the sink's configuration says."""
-    landing.run(spark, world, connect.config(world, SINK))
+    """Land what is new in the topics, as the sink's configuration says. Raises LakeError: some message could not be."""
+    config = connect.config(world, SINK)
+    landing.run(spark, world, config)
+    place = landing.dead_letters_path(world, landing.parse(config))
+    if _holds_files(place):
+        raise LakeError("messages could not be landed", where=place,
+                        next_step="landing.dead_letters(spark, world, config) has them, each with its reason; mend "
+                                  "that, then run 52_connectors: it lands all of them anew")
 
 
 def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "", label: str = ""
@@ -254,7 +260,7 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
             there, else the topic. What is new in the topics is landed first for "landed".
         label: put on the last commit of each, with the source's position.
     Returns: {table: counts}.
-    Raises: LakeError: a message could not be decoded; the museum's database writes none that cannot.
+    Raises: LakeError: a message could not be landed or decoded; the museum's database writes none that cannot.
     """
     position = sources.wal_position(world, DATABASE)
     into = into or tuple(tables(world))
@@ -264,7 +270,8 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
 
     def one(into: hudi.Table) -> hudi.Ingested:
         done = hudi.ingest(spark, world, source(_name(into), kinds[into.name]), into)
-        letters = hudi.dead_letters(spark, world, into).count() if _letters(world, into) else 0
+        place = dead_letters_path(world, into.name)
+        letters = hudi.dead_letters(spark, world, into).count() if _holds_files(place) else 0
         if letters:  # of this ingest or of one before
             raise LakeError(f"{letters} messages could not be decoded", where=f"table {into.name}",
                             next_step="hudi.dead_letters(spark, world, table) has them, each with its reason; mend "
@@ -279,8 +286,8 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
         return dict(zip((t.name for t in into), pool.map(one, into)))
 
 
-def _letters(world: World, table: hudi.Table) -> bool:
-    return any(i.is_file for i in files.entries(dead_letters_path(world, table.name), recursive=True))
+def _holds_files(place: str) -> bool:
+    return any(i.is_file for i in files.entries(place, recursive=True))
 
 
 def _name(table: hudi.Table) -> str:

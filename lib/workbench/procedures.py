@@ -69,14 +69,16 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
     own = table.options()
     options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
                **{name: own[name] for name in BASE_FILE if name in own}}
-    entry = register(spark, table)
-    for operation in operations:
-        try:
+    try:
+        entry = register(spark, table)
+        for operation in operations:
             call(spark, "run_compaction", op=operation, table=entry,
                  options=",".join(f"{name}={value}" for name, value in options.items()))
-        except Exception as e:
-            why = "Spark was restarted or is gone" if is_gone(e) else cause(str(e))
-            raise LakeError(f"a compaction of {table.name} failed when it was to {operation}: {why}", where=table.base,
-                            next_step="was something else writing to it? Stop that or wait for it, and run the "
-                                      "compaction again; of a half one nothing shows") from e
-    refresh(spark, table)
+        refresh(spark, table)
+    except LakeError:
+        raise
+    except Exception as e:
+        why = "Spark was restarted or is gone" if is_gone(e) else cause(str(e))
+        raise LakeError(f"a compaction of {table.name} failed: {why}", where=table.base,
+                        next_step="was something else writing to it? Stop that or wait for it, and run the compaction "
+                                  "again; one that did not finish changes nothing that a reader sees") from e

@@ -69,4 +69,6 @@ def logs(table: Table) -> pandas.DataFrame:
     counts = (found["kind"] == "base") & (found["instant"].isin(done) | (found["instant"] < min(done, default="")))
     groups = [found["partition"], found["group"]]
     newest = found["instant"].where(counts, "").groupby(groups).transform("max")
-    return found[(found["kind"] == "log") & (found["instant"] >= newest)].reset_index(drop=True)
+    clustered = {group for c in timeline.completed(table, "replacecommit") for group in timeline.replaced(c.body)}
+    stays = pandas.Series([group not in clustered for group in zip(*groups)], index=found.index, dtype=bool)
+    return found[stays & (found["kind"] == "log") & (found["instant"] >= newest)].reset_index(drop=True)

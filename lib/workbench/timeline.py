@@ -194,11 +194,10 @@ def _gone(done: List[Done], instant: str, there: Set[str]) -> Set[str]:
     for commit in (c for c in done if c.instant > instant):
         for partition, stat in write_stats(commit.body):
             group, before = (partition, stat["fileId"]), stat.get("prevCommit") or "null"
-            if group in groups or before == "null" or before > instant:
-                groups.setdefault(group, set())
-                continue
-            gone |= _missing(group, f"_{before}.parquet", there)
-        for group in _replaced(commit.body):  # the same of one that no commit has written since
+            if group not in groups and before != "null" and before <= instant:
+                gone |= _missing(group, f"_{before}.parquet", there)
+            groups.setdefault(group, set())
+        for group in replaced(commit.body):  # the same of one that no commit has written between
             if group not in groups:
                 gone |= _missing(group, ".parquet", there)
             groups.setdefault(group, set())
@@ -211,7 +210,7 @@ def _missing(group: Tuple[str, str], end: str, there: Set[str]) -> Set[str]:
     return set() if any(p.startswith(start) and p.endswith(end) for p in there) else {f"{start}…{end}"}
 
 
-def _replaced(body: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
+def replaced(body: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
     """The file groups that a commit, a clustering say, has replaced by others: partition, file id."""
     for partition, ids in (body.get("partitionToReplaceFileIds") or {}).items():
         for file_id in ids:
@@ -223,7 +222,7 @@ def _groups(done: List[Done]) -> Dict[Tuple[str, str], Set[str]]:
     groups: Dict[Tuple[str, str], Set[str]] = {}
     for commit in done:
         body = commit.body
-        for group in _replaced(body):
+        for group in replaced(body):
             groups.pop(group, None)
         for partition, stat in write_stats(body):
             path = stat.get("path")

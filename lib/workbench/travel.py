@@ -37,8 +37,8 @@ def between(spark: SparkSession, world: World, table: Table, begin: str = "", en
     Of a row that was written several times in between, the last version is given.
 
     Raises:
-        LakeError: as `as_of` does for `end`. Of `begin` no file is read, so they may have been cleaned away, but its
-            commits must not have been archived. `begin` is after `end`.
+        LakeError: an unknown label or an instant still to come, on either side; the files that `end` needs were cleaned
+            away (those of `begin` are not read); the commits of either were archived; `end` is before `begin`.
     """
     return _incremental(spark, world, table, begin, end).load(table.base)
 

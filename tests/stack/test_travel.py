@@ -138,10 +138,12 @@ def test_an_instant_that_was_archived(world, spark):
     topics.delete(world, topic)
 
 
-def test_an_instant_that_was_cleaned(world, spark):
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_instant_that_was_cleaned(world, spark, kind):
     topic = new_topic(world)
-    table = new_table(world, extra={"hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
-                                    "hoodie.cleaner.fileversions.retained": "1"})
+    table = new_table(world, type=kind, extra={
+        "hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1",
+        "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.cleaner.fileversions.retained": "1"})
     for n in range(3):
         send(world, topic, change(1, n + 1, f"version {n}"))
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)

@@ -3,6 +3,7 @@
 What needs services is in the checks of the notebooks.
 """
 import csv
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 import sqlglot
 from sqlglot import exp
-from workbench import files, generate_moma, hudi, museum, museum_flow, params, query
+from workbench import connect, files, generate_moma, hudi, landing, museum, museum_flow, params, query
 from workbench.errors import ConnectorError, LakeError, SourceError
 
 REFERENCE = params.ROOT / "data" / "reference" / "S5"
@@ -160,11 +161,49 @@ def test_what_is_set_back_is_what_the_snapshot_had():
         museum.first_events("artists", [e for e in log if (e["artist_id"], e["__op"]) != (1, "r")])
 
 
+def test_a_topic_that_has_forgotten_changes_nothing_in_the_source(world, monkeypatch):
+    """One table's changes could be taken back, the other's not: then neither is."""
+    logs = {"artists": [dict(artist_id=1, __op="r", __lsn=5)], "artworks": [dict(artwork_id=2, __op="u", __lsn=9)]}
+    monkeypatch.setattr(museum, "_changed", lambda spark, world, name: logs[name])
+    monkeypatch.setattr(museum.sources, "session", lambda *_: pytest.fail("the source was asked"))
+    with pytest.raises(LakeError, match="artworks has no snapshot"):
+        museum.undo_changes(None, world)
+    monkeypatch.undo()
+    monkeypatch.setattr(museum.topics, "count", lambda *_: 0)
+    with pytest.raises(LakeError, match="(?s)moma.public.artists is empty.*51_source_database"):
+        museum.undo_changes(None, world)
+
+
+@pytest.mark.parametrize("published, there", [
+    ([], False), (["public.artists"], False), (["public.artists", "public.artworks"], True)])
+def test_the_source_is_there_when_both_tables_are_published(world, monkeypatch, published, there):
+    monkeypatch.setattr(museum.sources, "create_database", lambda *_: None)
+    found = pd.DataFrame({"publication": [museum.PUBLICATION] * len(published), "table": published})
+    monkeypatch.setattr(museum.sources, "publications", lambda *_: found)
+    assert museum.made(world, "51_source_database") is there
+
+
+def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
+    did = []
+    changed = SimpleNamespace(where=lambda _: changed, limit=lambda _: changed, collect=lambda: [1])
+    monkeypatch.setattr(museum, "events", lambda *_: changed)
+    monkeypatch.setattr(museum, "clear", lambda world, step: did.append(step))
+    monkeypatch.setattr(museum, "follow", lambda spark, world, kind, label: did.append((kind, label)))
+    for kind in ("topic", "landed"):
+        monkeypatch.setattr(museum, "kind_of", lambda table, kind=kind: kind if table.type == "mor" else "topic")
+        assert museum.begin(None, world, "artists", 299)
+    assert did == ["53_hudi_ingest", ("topic", "after_load"), "53_hudi_ingest", ("landed", "after_load")]
+
+
 @pytest.fixture
-def followed(monkeypatch):
+def followed(monkeypatch, tmp_path):
     """Follow one table of the museum's, whose last commit has read `before`; return what was read and landed."""
-    def follow(world, before, letters=0, **how):
+    def follow(world, before, letters=0, unlanded=False, **how):
         seen = []
+        world = dataclasses.replace(world, lake=dataclasses.replace(world.lake, dead_letters=f"file:{tmp_path}"))
+        if unlanded:
+            sink = landing.parse(connect.config(world, museum.SINK))
+            files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
         monkeypatch.setattr(museum_flow.sources, "wal_position", lambda *_: "0/0")
         monkeypatch.setattr(museum_flow, "last_commit", lambda table: before and {
             "extraMetadata": {"_workbench_progress": json.dumps({before: {}})}})
@@ -178,7 +217,7 @@ def followed(monkeypatch):
         monkeypatch.setattr(museum_flow.hudi, "ingest", ingest)
         monkeypatch.setattr(museum_flow.hudi, "dead_letters", lambda *_: SimpleNamespace(count=lambda: letters))
         if letters:
-            files.write_text(f"{world.lake.dead_letters}/moma_artists_cow/00000000/part-0.json", "{}")
+            files.write_text(f"file:{tmp_path}/moma_artists_cow/topic-x/00000000/part-0.json", "{}")
         museum.follow(None, world, museum.table(world, "artists", "cow"), **how)
         return seen
 
@@ -195,3 +234,5 @@ def test_a_table_is_followed_from_where_it_was_read(world, followed):
 def test_a_message_that_nobody_can_read_stops_the_museum(world, followed):
     with pytest.raises(LakeError, match="(?s)2 messages could not be decoded.*moma_artists_cow.*dead_letters"):
         followed(world, {}, letters=2)
+    with pytest.raises(LakeError, match="(?s)could not be landed.*landing/topics.sink.*52_connectors"):
+        followed(world, {}, kind="landed", unlanded=True)

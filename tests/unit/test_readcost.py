@@ -44,6 +44,14 @@ def test_while_a_compaction_is_pending_the_logs_on_both_sides_of_it_are_merged(t
     assert list(readcost.logs(table)["bytes"]) == [13]
 
 
+def test_the_logs_of_a_file_group_that_was_clustered_are_merged_no_more(table, tmp_path):
+    done = tmp_path / ".hoodie/20260101120000006.replacecommit"
+    done.write_text('{"partitionToReplaceFileIds": {"p=b": ["g-1"]}}')
+    assert list(readcost.logs(table)["bytes"]) == [12]
+    done.write_text('{"partitionToReplaceFileIds": {"p=a": ["f-0"]}}')
+    assert readcost.logs(table).empty
+
+
 def test_a_base_file_whose_commit_was_archived_counts(table, tmp_path):
     (tmp_path / ".hoodie/20260101120000003.commit").rename(tmp_path / ".hoodie/20260101120000009.commit")
     (tmp_path / ".hoodie/20260101120000001.deltacommit").unlink()

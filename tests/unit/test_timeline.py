@@ -155,6 +155,18 @@ def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_
     assert timeline.check_readable(table, T3)
 
 
+def test_a_missing_file_is_named_once_by_its_name(table):
+    """Group g was written by an archived commit, again after T2, and replaced by a clustering after that."""
+    write(table, LATER, "deltacommit", "p=a/.g_x.log.1_0-1-1")
+    file = folder(table) / f".hoodie/{LATER}.deltacommit"
+    stats = json.loads(file.read_text())
+    stats["partitionToWriteStats"]["p=a"][0].update(fileId="g", prevCommit="20250601000000000")
+    file.write_text(json.dumps(stats))
+    write(table, LATER[:-1] + "9", "replacecommit", "p=a/new_0.parquet", partitionToReplaceFileIds={"p=a": ["g"]})
+    with pytest.raises(LakeError, match="(?s)1 of the files.*p=a/g_…_20250601000000000.parquet"):
+        timeline.check_readable(table, T3)
+
+
 def test_of_a_table_without_partitions_the_same_files_are_found(table):
     write(table, LATER, "commit", "h_0-2-2_x.parquet")
     file = folder(table) / f".hoodie/{LATER}.commit"
