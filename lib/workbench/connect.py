@@ -153,6 +153,11 @@ def wait_running(world: World, name: str, *, timeout: float = 60, settle: float 
     return _side(world).wait_running(world, name, timeout=timeout, settle=settle)
 
 
+def restart(world: World, name: str) -> None:
+    """Start again what has FAILED of a connector: itself, its tasks. It goes on where it was. See `wait_running`."""
+    _side(world).restart(world, name)
+
+
 def delete(world: World, name: str, *, forget_offsets: bool = True) -> None:
     """Delete a connector and wait until it is gone; one that is not there is fine.
 

@@ -281,6 +281,11 @@ def wait_running(world: World, name: str, *, timeout: float = 60, settle: float 
     )
 
 
+def restart(world: World, name: str) -> None:
+    """Start again what has FAILED of a connector, itself and its tasks (KIP-745); what runs is left alone."""
+    _call(world, "POST", f"/connectors/{quote(name, safe='')}/restart?includeTasks=true&onlyFailed=true")
+
+
 def delete(world: World, name: str, *, forget_offsets: bool = True) -> None:
     """Delete a connector and wait until it is gone; one that is not there is fine.
 

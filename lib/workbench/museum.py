@@ -8,12 +8,13 @@ after it make.
 """
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence
 
 from psycopg import sql
 
 from . import connect, files, hudi, landing, load_moma, sources, topics
-from .errors import LakeError
+from .errors import LakeError, WorkbenchError
 from .museum_flow import (
     BAKKER,
     CONNECTOR,
@@ -54,6 +55,7 @@ from .museum_flow import (
 from .params import ROOT, World
 from .spark import session
 from .steps import Steps
+from .wait import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +79,11 @@ def _has_source(world: World) -> bool:
 def _has_connector(world: World) -> bool:
     if CONNECTOR not in connect.names(world) or not _has_topics(world):
         return False
+    if connect.failure(world, CONNECTOR):
+        # it starts with Connect, the registry when a notebook needs it: what came in between has failed it
+        connect.restart(world, CONNECTOR)
+        with contextlib.suppress(WorkbenchError):  # wait_running says why
+            wait_until(lambda: not connect.failure(world, CONNECTOR), f"{CONNECTOR} to start again", timeout=10)
     connect.wait_running(world, CONNECTOR)
     return all(topics.count(world, topic(n)) for n in TABLES)
 

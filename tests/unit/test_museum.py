@@ -174,6 +174,34 @@ def test_a_topic_that_has_forgotten_changes_nothing_in_the_source(world, monkeyp
         museum.undo_changes(None, world)
 
 
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_connector_that_failed_without_the_registry_is_started_again(world, monkeypatch, stays):
+    """Once; what fails it again is told."""
+    did, why = [], ["registry away"]
+
+    def restart(world, name):
+        did.append(name)
+        why[:] = why if stays else []
+
+    def wait_running(world, name):
+        if why:
+            raise ConnectorError(why[0])
+
+    for name, answer in (("names", lambda _: [museum.CONNECTOR]), ("failure", lambda *_: why[0] if why else None),
+                         ("restart", restart), ("wait_running", wait_running)):
+        monkeypatch.setattr(museum.connect, name, answer)
+    monkeypatch.setattr(museum.topics, "names", lambda world: [museum.topic(n) for n in museum.TABLES])
+    monkeypatch.setattr(museum.topics, "count", lambda *_: 5)
+    monkeypatch.setattr(museum, "wait_until", lambda condition, *_, **__: condition() or (_ for _ in ()).throw(
+        ConnectorError("gave up")))
+    if stays:
+        with pytest.raises(ConnectorError, match="registry away"):
+            museum.made(world, "52_connectors")
+    else:
+        assert museum.made(world, "52_connectors")
+    assert did == [museum.CONNECTOR]
+
+
 @pytest.mark.parametrize("published, there", [
     ([], False), (["public.artists"], False), (["public.artists", "public.artworks"], True)])
 def test_the_source_is_there_when_both_tables_are_published(world, monkeypatch, published, there):
