@@ -65,8 +65,7 @@ __all__ = [
     "PICADOR", "PUBLICATION", "SINK", "STEPS", "TABLES", "UPDATES", "at", "begin", "change", "clear",
     "config", "connectors_left", "count", "delete", "deploy", "envelope", "envelope_topic", "events", "execute",
     "first_events", "follow", "imaging", "kind_of", "land", "made", "need", "rows", "scratch", "skipping", "source",
-    "table", "tables", "tables_left",
-    "topic", "topics_left", "undo_changes", "views",
+    "table", "tables", "tables_left", "topic", "topics_left", "undo_changes", "views",
 ]
 
 

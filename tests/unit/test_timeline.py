@@ -34,8 +34,10 @@ def folder(table):
     return Path(table.base[len("file:"):])
 
 
-def write(table, instant, action, path, **more):
-    stats = {"partitionToWriteStats": {"p=a": [{"fileId": "f", "path": path, "numInserts": 2, "totalWriteBytes": 10}]}}
+def write(table, instant, action, path, stat=None, partition="p=a", **more):
+    """A commit that wrote one file; `stat` has what differs in its metadata from a file of group f."""
+    stats = {"partitionToWriteStats": {partition: [
+        {"fileId": "f", "path": path, "numInserts": 2, "totalWriteBytes": 10, **(stat or {})}]}}
     for name, text in ((f".hoodie/{instant}.{action}.requested", ""), (path, "x"),
                        (f".hoodie/{instant}.{action}", json.dumps({**stats, **more}))):
         file = folder(table) / name
@@ -126,20 +128,14 @@ def test_what_was_cleaned_is_an_error_and_names_the_first_instant_that_is_whole(
 
 
 def test_replaced_files_are_not_needed_any_more(table):
-    write(table, LATER, "replacecommit", "p=a/g_0.parquet", partitionToReplaceFileIds={"p=a": ["f"]})
+    write(table, LATER, "replacecommit", "p=a/g_0.parquet", {"fileId": "g"}, partitionToReplaceFileIds={"p=a": ["f"]})
     (folder(table) / base(T3)).unlink()
-    stats = folder(table) / f".hoodie/{LATER}.replacecommit"
-    stats.write_text(stats.read_text().replace('"fileId": "f"', '"fileId": "g"'))
     assert timeline.check_readable(table, LATER)
 
 
 def test_what_an_archived_commit_wrote_and_was_cleaned_since_is_missed(table):
     """Group g was written by a commit that is in no timeline any more, and after T2 again: T2 needs that file."""
-    write(table, LATER, "commit", "p=a/g_0-2-2_x.parquet")
-    file = folder(table) / f".hoodie/{LATER}.commit"
-    stats = json.loads(file.read_text())
-    stats["partitionToWriteStats"]["p=a"][0].update(fileId="g", prevCommit="20250601000000000")
-    file.write_text(json.dumps(stats))
+    write(table, LATER, "commit", "p=a/g_0-2-2_x.parquet", {"fileId": "g", "prevCommit": "20250601000000000"})
     with pytest.raises(LakeError, match="(?s)cleaned away.*p=a/g_….*20250601000000000.parquet.*from " + LATER):
         timeline.check_readable(table, T2)
     (folder(table) / "p=a/g_0-1-1_20250601000000000.parquet").write_text("x")
@@ -157,21 +153,14 @@ def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_
 
 def test_a_missing_file_is_named_once_by_its_name(table):
     """Group g was written by an archived commit, again after T2, and replaced by a clustering after that."""
-    write(table, LATER, "deltacommit", "p=a/.g_x.log.1_0-1-1")
-    file = folder(table) / f".hoodie/{LATER}.deltacommit"
-    stats = json.loads(file.read_text())
-    stats["partitionToWriteStats"]["p=a"][0].update(fileId="g", prevCommit="20250601000000000")
-    file.write_text(json.dumps(stats))
+    write(table, LATER, "deltacommit", "p=a/.g_x.log.1_0-1-1", {"fileId": "g", "prevCommit": "20250601000000000"})
     write(table, LATER[:-1] + "9", "replacecommit", "p=a/new_0.parquet", partitionToReplaceFileIds={"p=a": ["g"]})
     with pytest.raises(LakeError, match="(?s)1 of the files.*p=a/g_…_20250601000000000.parquet"):
         timeline.check_readable(table, T3)
 
 
 def test_of_a_table_without_partitions_the_same_files_are_found(table):
-    write(table, LATER, "commit", "h_0-2-2_x.parquet")
-    file = folder(table) / f".hoodie/{LATER}.commit"
-    stat = {"fileId": "h", "path": "h_0-2-2_x.parquet", "prevCommit": "20250601000000000"}
-    file.write_text(json.dumps({"partitionToWriteStats": {"": [stat]}}))
+    write(table, LATER, "commit", "h_0-2-2_x.parquet", {"fileId": "h", "prevCommit": "20250601000000000"}, partition="")
     (folder(table) / "h_0-1-1_20250601000000000.parquet").write_text("x")
     assert timeline.check_readable(table, T3)
 
