@@ -58,6 +58,11 @@ def remove(address: str) -> None:
             return
 
 
+def holds_files(address: str) -> bool:
+    """Whether there is any file in a folder or below it."""
+    return any(i.is_file for i in entries(address, recursive=True))
+
+
 def write_text(address: str, text: str) -> None:
     """Write a small file, all of it or nothing; the folder is made where it is missing."""
     system, path = open_address(address)

@@ -245,7 +245,7 @@ def land(spark: SparkSession, world: World) -> None:
     config = connect.config(world, SINK)
     landing.run(spark, world, config)
     place = landing.dead_letters_path(world, landing.parse(config))
-    if _holds_files(place):
+    if files.holds_files(place):
         raise LakeError("messages could not be landed", where=place,
                         next_step="landing.dead_letters(spark, world, config) has them, each with its reason; mend "
                                   "that, then run 52_connectors: it lands all of them anew")
@@ -271,7 +271,7 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
     def one(into: hudi.Table) -> hudi.Ingested:
         done = hudi.ingest(spark, world, source(_name(into), kinds[into.name]), into)
         place = dead_letters_path(world, into.name)
-        letters = hudi.dead_letters(spark, world, into).count() if _holds_files(place) else 0
+        letters = hudi.dead_letters(spark, world, into).count() if files.holds_files(place) else 0
         if letters:  # of this ingest or of one before
             raise LakeError(f"{letters} messages could not be decoded", where=f"table {into.name}",
                             next_step="hudi.dead_letters(spark, world, table) has them, each with its reason; mend "
@@ -284,10 +284,6 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
 
     with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores
         return dict(zip((t.name for t in into), pool.map(one, into)))
-
-
-def _holds_files(place: str) -> bool:
-    return any(i.is_file for i in files.entries(place, recursive=True))
 
 
 def _name(table: hudi.Table) -> str:

@@ -64,11 +64,12 @@ def data_files(table: Table) -> pandas.DataFrame:
 def logs(table: Table) -> pandas.DataFrame:
     """The log files that a reader of the real-time view has to merge now, as `data_files` gives them: of each file
     group those of its newest base file, and, while a compaction is pending, those that wait for the next one."""
-    found, done = data_files(table), [c.instant for c in timeline.completed(table)]
+    found, commits = data_files(table), timeline.completed(table)
+    done = [c.instant for c in commits]
     # a base file counts when its commit is done; the commits of old ones may be archived
     counts = (found["kind"] == "base") & (found["instant"].isin(done) | (found["instant"] < min(done, default="")))
     groups = [found["partition"], found["group"]]
     newest = found["instant"].where(counts, "").groupby(groups).transform("max")
-    clustered = {group for c in timeline.completed(table, "replacecommit") for group in timeline.replaced(c.body)}
+    clustered = {group for c in commits if c.action == "replacecommit" for group in timeline.replaced(c.body)}
     stays = pandas.Series([group not in clustered for group in zip(*groups)], index=found.index, dtype=bool)
     return found[stays & (found["kind"] == "log") & (found["instant"] >= newest)].reset_index(drop=True)

@@ -255,7 +255,7 @@ def archive(table: Table) -> str:
 
 def archived(table: Table) -> bool:
     """Whether commits of the table were archived."""
-    return any(i.is_file for i in files.entries(archive(table), recursive=True))
+    return files.holds_files(archive(table))
 
 
 def _place(world: World, table: Table) -> str:
