@@ -34,7 +34,7 @@ RENAMED = {
     ".delete.handling.mode": ".delete.tombstone.handling.mode",
 }
 
-# What our embedded Connect has no plugin for, and who does that work there from the same JSON (README, "Worlds").
+# What our embedded Connect has no plugin for, and who does that work there from the same JSON (docs/differences.md).
 DONE_BY = {"s3": "landing", "jdbcsource": "polling", "jdbcsourceconnector": "polling"}
 
 LIKELY_CAUSES = [

@@ -71,7 +71,7 @@ def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, name):
     kill(name)
     if in_snapshot:
         # Debezium begins an interrupted snapshot again, and says nothing of rows it had read that are gone by then
-        # (README, "What is known not to work"). So here the delete comes after it.
+        # (docs/limits.md). So here the delete comes after it.
         stack.need(flow, "kafka", "connect")
         connect.wait_running(flow, outbox.CONNECTOR, timeout=60)
         outbox.settle(flow)
