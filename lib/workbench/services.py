@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -66,14 +67,22 @@ def _postgres_bin() -> Path:
 
 def _as_postgres(command: List[str]) -> List[str]:
     """PostgreSQL refuses to run as root. Root runs it as `nobody`, keeping just the right to pass through folders that
-    only root may enter (a checkout below /root)."""
+    only root may enter (a checkout below /root, our own state folder)."""
     if os.geteuid() != 0:
         return command
     if not shutil.which("setpriv"):
         raise StackError("PostgreSQL does not run as root, and setpriv is not here to change the user",
                          next_step="run as an ordinary user, or install util-linux")
-    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+dac_override",
-            "--ambient-caps=+dac_override", *command]
+    # access(2), by which initdb looks for its own binaries, takes the capabilities of everybody but root away, unless
+    # the kernel is told to leave them as they are when a user changes
+    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--securebits=+no_setuid_fixup",
+            f"--inh-caps=+{_passing()}", f"--ambient-caps=+{_passing()}", *command]
+
+
+def _passing() -> str:
+    """The capability to pass through any folder: to read everything, which a container may lack, else to write, too."""
+    held = re.search(r"^CapPrm:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)
+    return "dac_read_search" if held and int(held[1], 16) >> 2 & 1 else "dac_override"  # capability number 2
 
 
 def _postgres_fresh(world: World) -> None:
@@ -93,7 +102,9 @@ def _postgres_fresh(world: World) -> None:
     done = subprocess.run(_as_postgres(command), input=world.postgres.admin_password.reveal() + "\n",
                           capture_output=True, text=True, cwd="/")
     if done.returncode:
-        raise StackError("initdb failed", where=done.stderr.strip()[-500:])
+        raise StackError("initdb failed", where=done.stderr.strip()[-500:], next_step="" if os.geteuid() else
+                         "run as an ordinary user, or, as root, where setpriv may keep the capability "
+                         f"{_passing()} (a container: --cap-add={_passing().upper()})")
     scratch.rename(data)
 
 

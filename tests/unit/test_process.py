@@ -1,6 +1,7 @@
 """The state machine of one service, with a tiny web server as the service."""
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -344,6 +345,39 @@ def test_only_spark_restarts_between_local_and_cluster_and_nothing_is_written(wr
     same = {n for n in services.wanted(local)
             if process._fingerprint(services.SERVICES[n], local) == process._fingerprint(services.SERVICES[n], cluster)}
     assert same == {"postgres", "kafka", "connect"} and not params.state_dir().exists()
+
+
+# ---- PostgreSQL of root, below a folder that only root may enter
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up rights")
+def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(tmp_path, monkeypatch):
+    installed = services._postgres_bin().parents[1]
+    for folder in (installed, *installed.parent.glob(f"{installed.name}.libs")):
+        shutil.copytree(folder, tmp_path / "closed" / folder.name)
+    (tmp_path / "closed").chmod(0o700)
+    monkeypatch.setattr(params, "VAR", tmp_path / "closed" / "var")
+    monkeypatch.setattr(artifacts, "package", lambda name: tmp_path / "closed" / installed.name)
+    services.make_secrets()
+    services._postgres_fresh(params.load("local"))
+    mine, inside = tmp_path / "closed" / "mine", services._data("postgres") / "inside"
+    mine.write_text("mine")
+    ask = services._as_postgres([str(services._postgres_bin() / "postgres"), "--single", "-D",
+                                 str(services._data("postgres")), "postgres"])
+    asked = f"COPY (SELECT 'overwritten') TO '{mine}'\nCOPY (SELECT 'its own') TO '{inside}'\n"
+    done = subprocess.run(ask, input=asked, capture_output=True, text=True, cwd="/")
+    if services._passing() == "dac_read_search":  # a container may lack it
+        assert mine.read_text() == "mine" and f'could not open file "{mine}" for writing' in done.stderr, done.stderr
+    assert inside.read_text() == "its own\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up rights")
+def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setattr(services, "_passing", lambda: "no_such_right")
+    services.make_secrets()
+    with pytest.raises(StackError, match="initdb failed") as error:
+        services._postgres_fresh(params.load("local"))
+    assert "no_such_right" in error.value.where and "ordinary user" in error.value.next_step
 
 
 # ---- worlds whose services are not ours
