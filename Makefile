@@ -45,7 +45,7 @@ test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make dril
 	@$(BIN)/workbench install
 	@$(BIN)/workbench test --pytest "$$ARGS"
 
-drill: $(STAMP) ## the longest tests: on a cluster, on the original dump, notebooks alone and twice, Spark killed while it lands
+drill: $(STAMP) ## the longest tests: every check broken once, on a cluster, on the original dump, notebooks alone and twice, Spark killed while it lands
 	@$(BIN)/workbench install
 	@$(BIN)/workbench test notebooks stack --pytest "-m drill $$ARGS"
 

@@ -1,0 +1,17 @@
+"""Every check of every notebook is shown able to fail: the data behind it are changed, and it goes red and says where.
+
+How a break is written stands in breaking.py."""
+import breaks_museum
+import breaks_outbox
+import pytest
+from breaking import problems
+from workbench.params import ROOT
+
+BREAKS = {**breaks_outbox.BREAKS, **breaks_museum.BREAKS}
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("name", [p.stem for p in sorted((ROOT / "notebooks").rglob("*.ipynb"))])
+def test_every_check_of_a_notebook_can_fail(world, tmp_path, name):
+    found = problems(world, name, BREAKS[name], tmp_path)
+    assert not found, "\n".join(found)
