@@ -4,6 +4,10 @@ In a notebook the line is a MIME bundle; its JSON (`application/vnd.workbench.ch
   {ok, what, left, right, left_label, right_label, detail, seconds}
 Elsewhere the line is printed. A red line is shown first, then `errors.CheckFailed` is raised.
 
+What was published need not be so in data of your own. A check against it takes `own`, the folder that these came from
+(`load.loaded_from`, `load_moma.loaded_from`; empty of generated data): a difference is then shown, `ok` is null, and
+nothing is raised. Checks against the source take no such thing.
+
 Values are compared by what they say, not by how Python or Arrow holds them:
   numbers   int, float, Decimal and NumPy's alike; a float counts as its shortest text (14.4 is Decimal("14.4"));
             exact unless a tolerance is given; True is not 1
@@ -60,7 +64,7 @@ def same_rows(
 
 
 def equal(what: str, left: Any, right: Any, left_label: str = "lake", right_label: str = "source", *,
-          tolerance: float = 0) -> None:
+          tolerance: float = 0, own: str = "") -> None:
     """Check that two values say the same. Raises CheckFailed; WorkbenchError for frames (use `same_rows`)."""
     began = time.perf_counter()
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
@@ -72,10 +76,10 @@ def equal(what: str, left: Any, right: Any, left_label: str = "lake", right_labe
         sides = [line.count(left), line.count(right)]
     elif not ok and sides[0] == sides[1]:  # 441, "441" and {441} read alike
         detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
-    line.settle(ok, what, *sides, left_label, right_label, detail, began)
+    line.settle(ok, what, *sides, left_label, right_label, detail, began, own)
 
 
-def true(what: str, condition: Any, seen: Any = None, expected: str = "yes") -> None:
+def true(what: str, condition: Any, seen: Any = None, expected: str = "yes", *, own: str = "") -> None:
     """Check a condition that has no second side. Raises CheckFailed.
 
     Only a bool is taken: a function, a tuple or a non-empty list would count as true whatever it says.
@@ -89,10 +93,10 @@ def true(what: str, condition: Any, seen: Any = None, expected: str = "yes") -> 
         raise WorkbenchError(
             f"the condition is of type {type(condition).__name__}", where=what, expected="True or False")
     said = ("yes" if condition else "no") if seen is None else values.text(seen)
-    line.settle(bool(condition), what, said, expected, "seen", "expected", "", began)
+    line.settle(bool(condition), what, said, expected, "seen", "expected", "", began, own)
 
 
-def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0) -> None:
+def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "") -> None:
     """Compare a frame with data/reference/<name>.csv: same columns, same rows, in the same order.
 
     Raises:
@@ -117,7 +121,7 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0) -> None:
         numbered = [f.reset_index(drop=True).assign(row=range(1, len(f) + 1)) for f in (truth, df)]
         found = values.differences(*numbered, ["row"], tolerance, sides=("seen", "reference"))
     line.settle(not found, f"as in reference table {name}", line.size(df, found, tolerance), line.size(truth), "seen",
-                "reference", line.lines(found), began)
+                "reference", line.lines(found), began, own)
 
 
 def eventually(what: str, condition: Callable[[], Any], timeout: float = 60, every: float = 0.2) -> Any:

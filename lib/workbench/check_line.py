@@ -13,16 +13,19 @@ from .errors import CheckFailed
 
 _quiet: contextvars.ContextVar = contextvars.ContextVar("quiet", default=False)
 MIME = "application/vnd.workbench.check+json"
+STATES = {True: ("✔", "#1a9850"), False: ("✘", "#d73027"), None: ("≠", "#b8860b")}  # None: own data differ
 SHOWN = 5  # differing rows that are named; the others are counted
 
 
 def settle(ok: bool, what: str, left: str, right: str, left_label: str, right_label: str, detail: str,
-           began: float) -> None:
-    """Show the line; raise CheckFailed when it is a red one."""
+           began: float, own: str = "") -> None:
+    """Show the line; raise CheckFailed when it is a red one. Of `own` data a difference is shown only."""
     seconds = round(time.perf_counter() - began, 3)
-    _display({"ok": ok, "what": what, "left": left, "right": right, "left_label": left_label,
-              "right_label": right_label, "detail": detail, "seconds": seconds})
-    if not ok:
+    if own and not ok:
+        detail = "\n".join(filter(None, [f"shown, not judged: the data are your own, from {own}", detail]))
+    _display({"ok": None if own and not ok else ok, "what": what, "left": left, "right": right,
+              "left_label": left_label, "right_label": right_label, "detail": detail, "seconds": seconds})
+    if not (ok or own):
         raise CheckFailed(f"check failed: {what}", where=detail.replace("\n", "\n            "),
                           expected=f"{right_label} {right}, but {left_label} {left}")
 
@@ -54,14 +57,14 @@ def _display(line: dict) -> None:
 def as_text(line: dict) -> str:
     """The line of a check as plain text."""
     detail = "".join(f"\n    {row}" for row in line["detail"].splitlines())
-    return (f"{'✔' if line['ok'] else '✘'} {line['what']}: {line['left_label']} {line['left']} · "
+    return (f"{STATES[line['ok']][0]} {line['what']}: {line['left_label']} {line['left']} · "
             f"{line['right_label']} {line['right']}{detail}")
 
 
 def as_html(line: dict) -> str:
     """The line of a check as HTML that stands in a light and in a dark notebook."""
     e = {k: html.escape(str(v)) for k, v in line.items()}
-    mark, colour = ("✔", "#1a9850") if line["ok"] else ("✘", "#d73027")
+    mark, colour = STATES[line["ok"]]
     detail = f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>" if line["detail"] else ""
     return (
         f"<div style='border-left:4px solid {colour};background:{colour}14;padding:.35em .7em;margin:.2em 0'>"

@@ -19,6 +19,7 @@ DATA = ROOT / "data" / "northwind"
 SCHEMA = "datalake"  # S1
 # what the public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one transaction
 DUMP_STATEMENTS = r"(SET \w+|(CREATE|ALTER) TABLE|DROP TABLE IF EXISTS|INSERT INTO|CREATE (UNIQUE )?INDEX|COMMENT ON)\b"
+ORIGIN = "own data, loaded from "
 TOKENS = re.compile(
     r"""(?P<skip>--[^\n]*|/\*.*?\*/)           # comments; nested ones do not occur in our input
       | (?P<text>[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|(?P<tag>\$\w*\$).*?(?P=tag))
@@ -55,6 +56,7 @@ def load_northwind(world: World, *, scale: int = 1, from_dir: Optional[str] = No
             if dump:
                 run_script(c, dump, allowed=DUMP_STATEMENTS)
                 run_script(c, DATA / "02_public_dump.sql")
+                note_origin(c, "orders", dump.parent)
             else:
                 run_script(c, DATA / "01_northwind_ddl.sql")
                 for table in tables:
@@ -71,7 +73,7 @@ def load_northwind(world: World, *, scale: int = 1, from_dir: Optional[str] = No
 
 
 def _dump(folder: str) -> Path:
-    path = Path(folder).expanduser() / "northwind.sql"
+    path = Path(folder).expanduser().absolute() / "northwind.sql"
     if not path.is_file():
         raise SourceError("the public dump is not there", where=str(path), expected="a folder that holds northwind.sql",
                           next_step="correct the folder, or leave it out to load generated data")
@@ -104,7 +106,25 @@ def reset_northwind(world: World) -> None:
         c.execute(sql.SQL("ALTER DATABASE {} RESET search_path").format(sql.Identifier(world.postgres.database)))
 
 
+def loaded_from(world: World) -> str:
+    """Return the folder whose dump Northwind was loaded from; the empty text where its rows are generated."""
+    return origin(world, f"{SCHEMA}.orders")
+
+
 # --- what every loader needs -----------------------------------------------------------------------------------------
+
+def note_origin(c: psycopg.Connection, table: str, folder: Path) -> None:
+    """Write to a table where its rows come from. It goes with the table, and comes with the load's transaction."""
+    c.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(sql.Identifier(table), sql.Literal(ORIGIN + str(folder))))
+
+
+def origin(world: World, table: str, database: Optional[str] = None) -> str:
+    """Return the folder that note_origin wrote to a table; the empty text where it did not, or where there is no such
+    table."""
+    said = sources.frame(world, "SELECT obj_description(to_regclass(%s), 'pg_class') AS text", [table], database)
+    text = said.loc[0, "text"] or ""
+    return text[len(ORIGIN):] if text.startswith(ORIGIN) else ""
+
 
 def copy_rows(c: psycopg.Connection, table: generate.Table) -> None:
     """Stream the rows of a table into the database."""

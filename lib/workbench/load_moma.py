@@ -59,10 +59,17 @@ def load_moma(world: World, *, scale: float = 0.02, from_dir: Optional[str] = No
             load.run_script(c, DDL)
             for table in tables:
                 load.copy_rows(c, table)
+            if from_dir:
+                load.note_origin(c, TABLES[0], Path(from_dir).expanduser().absolute())
             counts = {t: c.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(t))).fetchone()[0]
                       for t in TABLES}
         say("tables loaded: " + ", ".join(f"{count:,} {table}" for table, count in counts.items()))
     return counts
+
+
+def loaded_from(world: World) -> str:
+    """Return the folder whose files the museum was loaded from; the empty text where its rows are generated."""
+    return load.origin(world, f"{SCHEMA}.{TABLES[0]}", DATABASE)
 
 
 def reset_moma(world: World) -> None:

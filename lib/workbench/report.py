@@ -38,7 +38,7 @@ def write(run_dir: Path) -> Path:
         run=record, folder=run_dir.name, status=STATUS[record["status"]],
         broken=[e for e in record["notebooks"] if e["error"]],
         passed=sum(e["status"] == "passed" for e in record["notebooks"]),
-        green=sum(c["ok"] for c in checks), red=sum(not c["ok"] for c in checks),
+        green=sum(c["ok"] is True for c in checks), differ=sum(c["ok"] is None for c in checks), all=len(checks),
         again=_again(record), resume=_again(record, "--resume"),
         longest=max((e["seconds"] for e in record["notebooks"]), default=0) or 1)
     target = run_dir / "report.html"

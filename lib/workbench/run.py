@@ -212,9 +212,9 @@ def _outcome(book: Any, at: int, why: str) -> dict:
             error = {"cell": i, "section": section, "source": cell.source, "name": "", "message": why, "traceback": ""}
     if why and error is None:  # no cell was started: the kernel did not come up
         error = {"cell": None, "section": "", "source": "", "name": "", "message": why, "traceback": ""}
-    failed = error or any(not c["ok"] for c in checks)  # a red check that was caught is still red
+    failed = error or any(c["ok"] is False for c in checks)  # a red check that was caught is still red
     if failed and error is None:
-        red = next(c for c in checks if not c["ok"])
+        red = next(c for c in checks if c["ok"] is False)
         error = {"cell": red["cell"], "section": red["section"], "source": book.cells[red["cell"]].source,
                  "name": "CheckFailed", "message": f"check failed: {red['what']}", "traceback": red["detail"]}
     return {"status": "failed" if failed else "passed", "cells": cells, "checks": checks, "error": error,
@@ -272,8 +272,8 @@ class _Lines:
         if self.bar:
             self.bar.remove_task(self.task)
         mark = {"passed": "✔"}.get(entry["status"], "✘")
-        green = sum(c["ok"] for c in entry["checks"])
-        self.say(f"{mark} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed",
-                 flush=True)
+        green, differ = (sum(c["ok"] is state for c in entry["checks"]) for state in (True, None))
+        self.say(f"{mark} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"
+                 + f", {differ} shown: own data differ" * bool(differ), flush=True)
         if entry["error"]:
             self.say(run_record.masked(f"    {entry['error']['name']} {entry['error']['message']}"), flush=True)

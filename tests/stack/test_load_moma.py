@@ -157,6 +157,19 @@ def test_published_files_give_what_generated_rows_give(empty, folder):
         check.same_rows(generated[name], frame(empty, f"SELECT * FROM {name}"), key=key, what=f"{name} of the files")
 
 
+def test_the_database_knows_where_its_rows_come_from(empty, folder, monkeypatch):
+    """So every notebook can ask, also one that runs alone, weeks later."""
+    assert load_moma.loaded_from(empty) == ""  # no tables
+    monkeypatch.chdir(folder.parent)
+    load_moma.load_moma(empty, from_dir=folder.name, confirm=yes, say=silent)
+    assert load_moma.loaded_from(empty) == str(folder)
+    load_moma.reset_moma(empty)
+    load_moma.load_moma(empty, scale=0.01, confirm=yes, say=silent)
+    assert load_moma.loaded_from(empty) == ""
+    execute(empty, "COMMENT ON TABLE artists IS 'somebody wrote this'")
+    assert load_moma.loaded_from(empty) == ""
+
+
 @pytest.mark.parametrize("change, says", [
     (lambda text: text + "\r\nx,1", "line"),
     (lambda text: text.replace(",128447,", ",63001,"), "ObjectID is 63001"),

@@ -141,6 +141,7 @@ def test_scale(empty):
 def test_public_dump(empty):
     counts = load.load_northwind(empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent)
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
+    assert load.loaded_from(empty) == os.path.abspath(os.environ["NORTHWIND_DIR"])
     assert sources.frame(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
     types = sources.frame(empty, """SELECT DISTINCT data_type FROM information_schema.columns
         WHERE column_name = 'order_id' AND table_schema = 'datalake' AND table_name IN ('orders', 'order_details')""")

@@ -234,6 +234,26 @@ def test_notebook_shows_a_bundle_with_both_sides(monkeypatch):
     assert "&lt;orders&gt;: " in shown[0]["text/html"] and "✘" in shown[0]["text/plain"]
 
 
+def test_own_data_that_differ_from_what_was_published_are_shown(reference_table, capsys, monkeypatch):
+    """Neither red nor green: nothing is raised, `ok` is null, and the line says why. What is equal stays green."""
+    for claim in (lambda own: check.equal("title", "Toro", "Picador", "source", "stated", own=own),
+                  lambda own: check.true("84 rows", False, "97", own=own),
+                  lambda own: check.reference("S1/orders", ROWS[:1], own=own)):
+        claim("/my/data")
+        shown = capsys.readouterr().out
+        assert shown.startswith("≠ ") and "shown, not judged: the data are your own, from /my/data" in shown
+        with pytest.raises(CheckFailed):
+            claim("")
+        assert capsys.readouterr().out.startswith("✘ ")
+    check.equal("title", "Picador", "Picador", own="/my/data")
+    assert capsys.readouterr().out == "✔ title: lake Picador · source Picador\n"
+    bundles = []
+    monkeypatch.setattr("IPython.get_ipython", lambda: object())
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: bundles.append(bundle))
+    check.equal("title", "Toro", "Picador", own="/my/data")
+    assert bundles[0][check.MIME]["ok"] is None and "≠" in bundles[0]["text/html"]
+
+
 def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):
     folders = {f"customer_id={n:05}" for n in range(829)}
     check.equal("folders", folders, set(folders), "files", "source")

@@ -76,6 +76,17 @@ def test_failed_checks_are_open_and_passed_ones_folded_after_them(run_dir):
     assert "details::details-content { content-visibility: visible" in page  # on paper nothing is folded
 
 
+def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(run_dir):
+    record = json.loads((run_dir / "run.json").read_text())
+    record["notebooks"][0]["checks"].append({**CHECK, "ok": None, "what": "as published", "detail": "shown only"})
+    (run_dir / "run.json").write_text(json.dumps(record))
+    page = report.write(run_dir).read_text()
+    assert "<b>1 of 3</b><span>checks passed</span>" in page and "<b>1</b><span>not as published: own data" in page
+    assert "1 of 2, 1 not as published</td>" in page
+    first = page[page.index('id="notebook-1"'):].split('id="notebook-2"')[0]
+    assert 'class="own"' in first and "≠" in first and "shown only" in first and 'class="red"' not in first
+
+
 @pytest.mark.parametrize("text, caption", [
     ("<Figure size 8x6 with 1 Axes>", "2. Who earns it?"), ("Artist <299>", "Artist &lt;299&gt;"),
     ("", "2. Who earns it?")])

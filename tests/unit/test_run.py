@@ -203,6 +203,14 @@ def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
     assert "kernel died" in result.report.read_text()
 
 
+def test_own_data_that_differ_leave_the_run_passed_and_are_counted_apart(project, capsys):
+    write(project, "10_outbox/11_a.ipynb", "from workbench import check",
+          "check.equal('rows', 828, 829, own='/my/data')\ncheck.equal('rows', 829, 829, own='/my/data')")
+    result = run.run()
+    assert result.status == "passed" and [c["ok"] for c in result.notebooks[0]["checks"]] == [None, True]
+    assert "1 of 2 checks passed, 1 shown: own data differ" in capsys.readouterr().out
+
+
 def test_a_red_check_that_the_notebook_caught_is_still_red(project):
     write(project, "10_outbox/11_a.ipynb",
           "from workbench import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass")
