@@ -54,7 +54,8 @@ def same_rows(
         CheckFailed: naming missing, extra, duplicate and differing rows (the first five, and how many more).
     """
     began = time.perf_counter()
-    found = values.differences(source, lake, [key] if isinstance(key, str) else list(key), tolerance)
+    keys = [key] if isinstance(key, str) else list(key)
+    found = values.differences(source, lake, keys, tolerance, sides=(lake_label, source_label))
     if not found and source is lake:
         found = ["both sides are the same object: this check could not have failed"]
     if not found and not len(source) and not allow_empty:
@@ -69,8 +70,9 @@ def equal(what: str, left: Any, right: Any, left_label: str = "lake", right_labe
     began = time.perf_counter()
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
         raise WorkbenchError("check.equal compares single values", where=what, next_step="use check.same_rows")
+    left, right = (side.tolist() if isinstance(side, np.ndarray) else side for side in (left, right))
     ok = values.same(left, right, tolerance)
-    sides, detail = [values.text(left), values.text(right)], ""
+    sides, detail = [(values.text if ok else values.quoted)(side) for side in (left, right)], ""
     if max(map(len, sides)) > SHORT and all(isinstance(side, values.COLLECTIONS) for side in (left, right)):
         detail = f"both: {sides[0]}" if ok else values.apart(left, right, left_label, right_label)
         sides = [line.count(left), line.count(right)]

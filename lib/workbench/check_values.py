@@ -17,22 +17,22 @@ SIMPLE = {str, int, float, bool, Decimal, dt.date, dt.datetime, bytes}  # equal 
 
 
 def differences(source: pd.DataFrame, lake: pd.DataFrame, key: List[str], tolerance: float,
-                sides: Tuple[str, str] = ("lake", "source")) -> List[str]:
-    """Return one sentence per difference."""
+                sides: Tuple[str, str]) -> List[str]:
+    """Return one sentence per difference; `sides` are what the lake's and the source's side are called in it."""
     ours, theirs = sides
-    found = [f"column {c}: only in the {theirs}" for c in source.columns if c not in lake.columns]
-    found += [f"column {c}: only in the {ours}" for c in lake.columns if c not in source.columns]
+    found = [f"column {c}: only in {theirs}" for c in source.columns if c not in lake.columns]
+    found += [f"column {c}: only in {ours}" for c in lake.columns if c not in source.columns]
     for side, frame in ((theirs, source), (ours, lake)):
-        found += [f"key column {k} is not in the {side}" for k in key if k not in frame.columns]
-        found += [f"column {c} stands twice in the {side}" for c in frame.columns[frame.columns.duplicated()]]
+        found += [f"key column {k} is not in {side}" for k in key if k not in frame.columns]
+        found += [f"column {c} stands twice in {side}" for c in frame.columns[frame.columns.duplicated()]]
     if found:
         return found
     source_keys, lake_keys = _keys(source, key), _keys(lake, key)
     for side, keys in ((theirs, source_keys), (ours, lake_keys)):
         counts = keys[keys.duplicated()].value_counts()
-        found += [f"{_named(key, k)}: {n + 1} rows in the {side}" for k, n in counts.items()]
-    found += [f"{_named(key, k)}: missing in the {ours}" for k in source_keys[~source_keys.isin(lake_keys)]]
-    found += [f"{_named(key, k)}: not in the {theirs}" for k in lake_keys[~lake_keys.isin(source_keys)]]
+        found += [f"{_named(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
+    found += [f"{_named(key, k)}: missing in {ours}" for k in source_keys[~source_keys.isin(lake_keys)]]
+    found += [f"{_named(key, k)}: not in {theirs}" for k in lake_keys[~lake_keys.isin(source_keys)]]
     left, right = lake[~lake_keys.duplicated()], source[~source_keys.duplicated()]
     left_keys, right_keys = lake_keys[~lake_keys.duplicated()], source_keys[~source_keys.duplicated()]
     at = left_keys.get_indexer(right_keys)
@@ -41,7 +41,7 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: List[str], tolera
         a, b = left[column], right[column]
         for i in _unequal(a, b, tolerance):
             found.append(f"{_named(key, names[i])}, {column}: "
-                         f"{ours} {text(a.iloc[i])}, {theirs} {text(b.iloc[i])}")
+                         f"{ours} {quoted(a.iloc[i])}, {theirs} {quoted(b.iloc[i])}")
     return found
 
 
@@ -165,29 +165,39 @@ def apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
             side if isinstance(side, (set, frozenset)) else None for side in (left, right)]
     if None not in sets:
         only = [(left_label, sets[0] - sets[1]), (right_label, sets[1] - sets[0])]
-        return "\n".join(f"only {label}: {text(values)}" for label, values in only if values)
+        return "\n".join(f"only {label}: {quoted(values)}" for label, values in only if values)
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         at = next((i for i, (x, y) in enumerate(zip(left, right)) if not same(x, y)), min(len(left), len(right)))
-        sides = [text(side[at]) if at < len(side) else "nothing" for side in (left, right)]
+        sides = [quoted(side[at]) if at < len(side) else "nothing" for side in (left, right)]
         return f"first at place {at + 1}: {left_label} {sides[0]}, {right_label} {sides[1]}"
-    return f"{left_label} {text(left)}\n{right_label} {text(right)}"
+    return f"{left_label} {quoted(left)}\n{right_label} {quoted(right)}"
 
 
 def _named(key: List[str], value: Any) -> str:
     values = value if len(key) > 1 else (value,)
-    return ", ".join(f"{k}={text(v)}" for k, v in zip(key, values))
+    return ", ".join(f"{k}={quoted(v)}" for k, v in zip(key, values))
 
 
-def text(value: Any) -> str:
+def quoted(value: Any) -> str:
+    """A value that differs, as short text: texts stand in quotes, so that a blank at their end is seen."""
+    if isinstance(value, str):
+        return _short(repr(value))
+    if isinstance(value, (set, frozenset, dict)) and len(value) == 1:
+        (only,) = value
+        return f"{quoted(only)}: {quoted(value[only])}" if isinstance(value, dict) else quoted(only)
+    return text(value)
+
+
+def text(value: Any) -> str:  # noqa: PLR0911 - a table of types
     """A value as short text."""
-    if value is pd.NA:  # neither equal to the empty text nor not
-        return str(value)
+    if isinstance(value, str) and not value:
+        return "''"
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
-    if isinstance(value, np.generic):
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    elif isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, int):
-        return str(value)
     if isinstance(value, COLLECTIONS) and not value:
         return "none"
     if isinstance(value, (set, frozenset, dict)) and len(value) == 1:  # a single one needs no brackets
@@ -197,5 +207,8 @@ def text(value: Any) -> str:
         value = "{" + ", ".join(sorted(map(repr, value))) + "}"
     if isinstance(value, pd.Timestamp) and value == value.normalize() and value.tz is None:
         value = value.date()
-    said = repr(value) if value in ("",) else str(value)
+    return _short(str(value))
+
+
+def _short(said: str) -> str:
     return said if len(said) <= 200 else said[:199] + "…"

@@ -42,25 +42,63 @@ def test_same_rows_compares_by_value(lake, capsys):
 
 
 @pytest.mark.parametrize("lake, names", [
-    (ROWS.iloc[:2], "order_id=11077: missing in the lake"),
-    (pd.concat([ROWS, other(order_id=[1, 2, 3])]), "order_id=1: not in the source"),
-    (pd.concat([ROWS, ROWS.iloc[:1]]), "order_id=10248: 2 rows in the lake"),
+    (ROWS.iloc[:2], "order_id=11077: missing in lake"),
+    (pd.concat([ROWS, other(order_id=[1, 2, 3])]), "order_id=1: not in source"),
+    (pd.concat([ROWS, ROWS.iloc[:1]]), "order_id=10248: 2 rows in lake"),
     (other(freight=[32.38, 11.61, 8.530001]), "order_id=11077, freight: lake 8.530001, source 8.53"),
-    (other(customer_id=["VINET", "tomsp", "RATTC"]), "order_id=10249, customer_id: lake tomsp, source TOMSP"),
+    (other(customer_id=["VINET", "tomsp", "RATTC"]), "order_id=10249, customer_id: lake 'tomsp', source 'TOMSP'"),
     (other(shipped_date=[dt.date(1996, 7, 16), dt.date(1996, 7, 10), dt.date(1998, 6, 15)]),
      "order_id=11077, shipped_date: lake 1998-06-15, source None"),
     (other(items=['[{"q": 12, "p": 14.5}]', "[]", None]), "order_id=10248, items"),
-    (other(items=['[{"q": 12, "p": 14.0}]', "", None]), "order_id=10249, items: lake '', source []"),
+    (other(items=['[{"q": 12, "p": 14.0}]', "", None]), "order_id=10249, items: lake '', source '[]'"),
     (other(freight=["32.38", "11.61", "8.53"]), "order_id=10248, freight"),
     (other(freight=[32.38, 11.61, np.nan]), "order_id=11077, freight: lake nan, source 8.53"),
-    (other(extra=1), "column extra: only in the lake"),
-    (ROWS.drop(columns="items"), "column items: only in the source"),
+    (other(extra=1), "column extra: only in lake"),
+    (ROWS.drop(columns="items"), "column items: only in source"),
 ])
 def test_same_rows_names_what_differs(lake, names, capsys):
     with pytest.raises(CheckFailed, match="check failed: orders") as e:
         check.same_rows(ROWS, lake, "order_id", "orders")
     assert names in str(e.value)
     assert capsys.readouterr().out.startswith("✘ orders")  # the red line comes before the exception
+
+
+@pytest.mark.parametrize("lake, names", [
+    (np.array(["a", "c"], dtype=object), "id=1, tags: files ['a', 'c'], table ['a', 'b']"),
+    (np.array([], dtype=object), "id=1, tags: files none, table ['a', 'b']"),
+    (["a", None], "id=1, tags: files ['a', None], table ['a', 'b']"),
+    (None, "id=1, tags: files None, table ['a', 'b']"),
+])
+def test_an_array_that_differs_is_named(lake, names):
+    rows = pd.DataFrame({"id": [1], "tags": [["a", "b"]]})
+    with pytest.raises(CheckFailed) as e:
+        check.same_rows(rows, rows.assign(tags=pd.Series([lake], dtype=object)), "id", lake_label="files",
+                        source_label="table")
+    assert names in str(e.value)
+
+
+def test_the_labels_given_stand_in_the_detail_too():
+    files, topic = ROWS.iloc[1:].assign(extra=1), ROWS.iloc[:2]
+    with pytest.raises(CheckFailed, match="column extra: only in files"):
+        check.same_rows(topic, files, "order_id", lake_label="files", source_label="topic")
+    with pytest.raises(CheckFailed) as e:
+        check.same_rows(topic, ROWS.iloc[1:], "order_id", lake_label="files", source_label="topic")
+    assert "order_id=10248: missing in files" in str(e.value) and "order_id=11077: not in topic" in str(e.value)
+
+
+def test_a_blank_at_the_end_is_seen():
+    with pytest.raises(CheckFailed) as e:
+        check.same_rows(ROWS, other(customer_id=["VINET ", "TOMSP", "RATTC"]), "order_id")
+    assert "lake 'VINET ', source 'VINET'" in str(e.value)
+    with pytest.raises(CheckFailed) as e:
+        check.same_rows(ROWS, other(customer_id=["VINET ", "TOMSP", "RATTC"]), "customer_id")
+    assert "customer_id='VINET ': not in source" in str(e.value)
+    for left, right, says in (("RICSU ", "RICSU", "source 'RICSU', but lake 'RICSU '"),
+                              ({"RICSU "}, {"RICSU"}, "source 'RICSU', but lake 'RICSU '"),
+                              ({"id": "RICSU "}, {"id": "RICSU"}, "source 'id': 'RICSU', but lake 'id': 'RICSU '")):
+        with pytest.raises(CheckFailed) as e:
+            check.equal("customer", left, right)
+        assert says in str(e.value)
 
 
 def test_a_missing_whole_number_is_named():
@@ -129,7 +167,7 @@ def test_200_000_rows_within_two_seconds():
     lake = source.sample(frac=1, random_state=1).reset_index(drop=True)
     lake.loc[lake.id == 137_000, "name"] = "other"
     began = time.perf_counter()
-    with pytest.raises(CheckFailed, match="id=137000, name: lake other, source name 137000"):
+    with pytest.raises(CheckFailed, match="id=137000, name: lake 'other', source 'name 137000'"):
         check.same_rows(source, lake, "id")
     assert time.perf_counter() - began < 2 * 3  # 2 s on a quiet machine; other tests may share this one
 
@@ -141,6 +179,21 @@ def test_equal():
         check.equal("orders", 828, 829)
     with pytest.raises(WorkbenchError, match="single values"):
         check.equal("orders", ROWS, ROWS)
+
+
+def test_arrays_are_values_like_lists(capsys):
+    check.equal("items", np.array([1, 2]), [1, 2])
+    assert capsys.readouterr().out == "✔ items: lake [1, 2] · source [1, 2]\n"
+    for left, right, says in ((np.array([1, 2]), [1, 3], "source [1, 3], but lake [1, 2]"),
+                              (np.array([1, 2]), 1, "source 1, but lake [1, 2]"),
+                              (np.arange(40), np.arange(39), "first at place 40: lake 39, source nothing")):
+        with pytest.raises(CheckFailed) as e:
+            check.equal("items", left, right)
+        assert says in str(e.value)
+    with pytest.raises(CheckFailed, match=r"but seen \[1, 2\]"):
+        check.true("one item", False, np.array([1, 2]))
+    with pytest.raises(CheckFailed, match=r"no failure, returned \[1, 2\]"):
+        check.expect_failure("refused", lambda: np.array([1, 2]))
 
 
 @pytest.mark.parametrize("value, said", [
@@ -181,7 +234,7 @@ def test_reference(reference_table):
         check.reference("S1/orders", other(freight=[32.38, 11.61, 8.54]))
     with pytest.raises(CheckFailed, match="row=1, order_id"):
         check.reference("S1/orders", ROWS.iloc[::-1])
-    with pytest.raises(CheckFailed, match="row=3: missing in the seen"):
+    with pytest.raises(CheckFailed, match="row=3: missing in seen"):
         check.reference("S1/orders", ROWS[:2])
     with pytest.raises(CheckFailed, match="columns: seen"):
         check.reference("S1/orders", ROWS[ROWS.columns[::-1]])
@@ -266,7 +319,7 @@ def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):
 
 
 @pytest.mark.parametrize("left, right, says", [
-    ({f"order {n}" for n in range(20)}, {f"order {n}" for n in range(21)}, "only source: order 20"),
+    ({f"order {n}" for n in range(20)}, {f"order {n}" for n in range(21)}, "only source: 'order 20'"),
     (list(range(40)), [*range(30), 99, *range(31, 40)], "first at place 31: lake 30, source 99"),
     (list(range(40)), list(range(39)), "first at place 40: lake 39, source nothing"),
     ({"table.type": "COPY_ON_WRITE", "key": "order_id" * 9}, {"table.type": "MERGE_ON_READ", "key": "order_id" * 9},
