@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 import time
 import uuid
@@ -182,7 +183,7 @@ class Job:
             written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
             if new and not once:
                 written = newest(written, table)
-            first = first_load(counts.get("upserts", 0)) if new else {}
+            first = first_load(counts.get("upserts", 0), written.schema) if new else {}
             options = {**table.options(), **first, **table.extra, PROGRESS: json.dumps(reached)}
             written.write.format("hudi").options(**options).mode("append").save(table.base)
         finally:
@@ -296,9 +297,17 @@ def alone(world: World, table: Table) -> ContextManager[None]:
                        "wait until it is done; a continuous one ends with stop()")
 
 
-def first_load(rows: int) -> Dict[str, str]:
-    """The Hudi options of the first commit of a table, for about so many rows, of each key one (see newest)."""
-    return FIRST_LOAD_LARGE if rows >= LARGE else FIRST_LOAD
+def first_load(rows: int, schema: Any = None) -> Dict[str, str]:
+    """The Hudi options of the first commit of a table, for about so many rows, of each key one (see newest).
+
+    Where its schema holds a list and a decimal of at most 18 digits, Hudi's writer of records writes it. That of rows
+    changes to Spark's old format for the sake of such a decimal, and no merge could read the lists in it (seen with
+    1.0.2: "Index -1 out of bounds").
+    """
+    text = schema.simpleString() if schema is not None else ""
+    small = any(int(digits) <= 18 for digits in re.findall(r"decimal\((\d+),", text))
+    by_records = {"hoodie.datasource.write.row.writer.enable": "false"} if small and "array<" in text else {}
+    return {**(FIRST_LOAD_LARGE if rows >= LARGE else FIRST_LOAD), **by_records}
 
 
 def newest(rows: DataFrame, table: Table) -> DataFrame:

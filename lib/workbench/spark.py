@@ -21,6 +21,9 @@ HUDI = {
     "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
     "spark.hadoop.hoodie.enable.data.skipping": "false",
+    # Lists of three levels. Avro's writer of Parquet, through which every merge and compaction goes, makes lists of two
+    # by default: they have no room for a null, and what Hudi's writer of rows has put there cannot be written again.
+    "spark.hadoop.parquet.avro.write-old-list-structure": "false",
 }
 SESSION = {
     "hoodie.write.auto.upgrade": "false",
