@@ -5,6 +5,7 @@ import datetime as dt
 import json
 import numbers
 import uuid
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Iterable, List, Tuple
@@ -61,8 +62,9 @@ def _hashable(value: Any) -> Any:
 def _unequal(a: pd.Series, b: pd.Series, tolerance: float) -> Iterable[int]:
     """Positions at which two aligned columns differ."""
     a, b = _widen(a), _widen(b)
-    if a.dtype.kind == b.dtype.kind == "M":
-        a, b = (pd.to_datetime(side, utc=True).dt.as_unit("ns").astype("int64") for side in (a, b))  # NaT is one number
+    if a.dtype.kind == b.dtype.kind == "M":  # NaT is one number
+        with suppress(pd.errors.OutOfBoundsDatetime):  # years that ns do not reach: one by one below
+            a, b = [pd.to_datetime(side, utc=True).dt.as_unit("ns").astype("int64") for side in (a, b)]
     kinds = str(a.dtype.kind) + str(b.dtype.kind)
     exact = kinds in ("ii", "uu", "ff", "bb") or (set(kinds) <= set("iuf") and _small(a) and _small(b))
     if exact and isinstance(a.dtype, np.dtype) and isinstance(b.dtype, np.dtype):

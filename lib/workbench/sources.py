@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple, Type
 
 import pandas
 import psycopg
 from psycopg import sql
+from psycopg.adapt import Loader
+from psycopg.types import datetime as of
 
 from . import secrets
 from .errors import ParamsError, SourceError
@@ -69,10 +71,13 @@ def frame(world: World, query: Any, params: Any = None, database: Optional[str] 
     """Return the rows of a query.
 
     Types are those that Spark's toPandas gives, so that both can be compared: whole numbers int64 (Int64 with NULLs),
-    numeric as exact Decimal, dates as datetime.date, timestamps as datetime64, jsonb as lists and dicts.
+    numeric as exact Decimal, dates as datetime.date, timestamps as datetime64, jsonb and arrays as lists and dicts.
+    Dates and times that Python does not have (infinity, before the year 1, 24:00) are PostgreSQL's text.
     Raises SourceError.
     """
     with session(world, database) as c:
+        for name, loader in OR_TEXT.items():
+            c.adapters.register_loader(name, loader)
         cursor = c.execute(query, params)
         if cursor.description is None:
             raise SourceError("the statement returns no rows", expected="a SELECT", next_step="use sources.execute")
@@ -80,22 +85,41 @@ def frame(world: World, query: Any, params: Any = None, database: Optional[str] 
     data = {}
     for i, column in enumerate(columns):
         values = pandas.Series([row[i] for row in rows], dtype=object)
-        data[i] = values.astype(_dtype(column.type_code, bool(values.isna().any())))
+        data[i] = values.astype(_dtype(column.type_code, values))
     out = pandas.DataFrame(data)
     out.columns = [column.name for column in columns]
     return out
 
 
-def _dtype(type_code: int, nulls: bool) -> str:
-    kind = psycopg.postgres.types.get(type_code)
-    name = kind.name if kind else ""
+def _or_text(loader: Type[Loader]) -> Type[Loader]:
+    """A loader of psycopg that gives the text of a value where it raises by itself, for one that Python has not."""
+    class OrText(loader):  # type: ignore[valid-type, misc]
+        def load(self, data: Any) -> Any:
+            try:
+                return super().load(data)
+            except psycopg.DataError:
+                return bytes(data).decode()
+
+    return OrText
+
+
+OR_TEXT = {"date": _or_text(of.DateLoader), "time": _or_text(of.TimeLoader), "timetz": _or_text(of.TimetzLoader),
+           "timestamp": _or_text(of.TimestampLoader), "timestamptz": _or_text(of.TimestamptzLoader)}
+
+
+def _dtype(type_code: int, values: pandas.Series) -> str:
+    kind, nulls = psycopg.postgres.types.get(type_code), bool(values.isna().any())
+    name = kind.name if kind and kind.oid == type_code else ""  # an array's type is found by its element's
     if name in ("int2", "int4", "int8", "oid"):
         return "Int64" if nulls else "int64"
     if name == "bool":
         return "boolean" if nulls else "bool"
     if name in ("float4", "float8"):
         return "float64"
-    return {"timestamp": "datetime64[ns]", "timestamptz": "datetime64[ns, UTC]"}.get(name, "object")
+    if name not in ("timestamp", "timestamptz") or any(isinstance(v, str) for v in values):
+        return "object"
+    unit = "ns" if all(1678 <= v.year <= 2261 for v in values if v is not None) else "us"  # what 64 bits of ns hold
+    return f"datetime64[{unit}{', UTC' if name == 'timestamptz' else ''}]"
 
 
 def identifier(name: str) -> sql.Identifier:

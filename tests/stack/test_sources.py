@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import pq, sql
 from workbench import check, generate, load, params, sources
-from workbench.errors import SourceError
+from workbench.errors import CheckFailed, SourceError
 from workbench.wait import wait_until
 
 CHANGES = load.DATA / "changes"
@@ -532,6 +532,27 @@ def test_frame_types(loaded):
     assert row.iloc[0, 6] == [1] and list(row.columns)[-1] == "a"
     assert list(sources.frame(loaded, "SELECT order_id, ship_city FROM orders WHERE false").columns) == [
         "order_id", "ship_city"]
+
+
+def test_frame_takes_what_python_has_no_value_for(world):
+    """Year 1 and 9999 in timestamps of microseconds; what Python's calendar or clock does not have, as text."""
+    df = sources.frame(world, """
+        SELECT * FROM (VALUES
+          (timestamp '0001-01-01', timestamptz '9999-12-31 23:59:59.999999+00', date 'infinity', timestamp 'infinity',
+           ARRAY[1, NULL], ARRAY[date '0044-03-15 BC', date '0001-01-01'], time '24:00', timestamp '2001-02-03'),
+          (timestamp '9999-12-31 23:59:59.999999', NULL, date '9999-12-31', timestamp '0044-03-15 BC',
+           NULL, NULL, time '10:00', NULL)) t (a, b, c, d, e, f, g, h)""", database="postgres")
+    assert [str(t) for t in df.dtypes] == ["datetime64[us]", "datetime64[us, UTC]", *["object"] * 5, "datetime64[ns]"]
+    last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)
+    assert [t.to_pydatetime() for t in df["a"]] == [datetime.datetime(1, 1, 1), last]
+    assert df["b"][0].to_pydatetime() == last.replace(tzinfo=datetime.timezone.utc)
+    assert list(df["c"]) == ["infinity", datetime.date(9999, 12, 31)]
+    assert list(df["d"]) == ["infinity", "0044-03-15 00:00:00 BC"]
+    assert list(df["e"]) == [[1, None], None] and df["f"][0] == ["0044-03-15 BC", datetime.date(1, 1, 1)]
+    assert list(df["g"]) == ["24:00:00", datetime.time(10)]
+    check.same_rows(df, df.copy(), key="g")
+    with pytest.raises(CheckFailed, match="lake 0001-01-02"):
+        check.same_rows(df, df.assign(a=[datetime.datetime(1, 1, 2), last]), key="g")
 
 
 def test_errors_are_readable(loaded):
