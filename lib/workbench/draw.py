@@ -21,7 +21,7 @@ def commits(tables: Mapping[str, pd.DataFrame], labels: Optional[Mapping[str, Ma
     Args:
         tables: {name: frame as hudi.commits returns it}.
         labels: {name: {instant: label}}; a commit without a label is named by its operation. The time below is that of
-            its instant, by the clock of the machine that writes (trace.draw has UTC).
+            its instant.
     """
     if not tables or not all(len(frame) for frame in tables.values()):
         raise LakeError("there are no commits to draw", expected="frames as hudi.commits returns them")
@@ -49,8 +49,8 @@ def commits(tables: Mapping[str, pd.DataFrame], labels: Optional[Mapping[str, Ma
         axes[0, 0].legend(handles, [o.lower().replace("_", " ") for o in seen], loc="upper right", ncols=len(seen),
                           bbox_to_anchor=(1, 1.16))
         fig.suptitle(title, x=0.03, ha="left", fontsize=15, weight="bold")
-        fig.text(0.03, 0.012, "height of a bar: bytes written, on a logarithmic scale; times: as in the instants, "
-                 "local to the machine that writes", fontsize=11, color=INK)
+        fig.text(0.03, 0.012, "height of a bar: bytes written, on a logarithmic scale; times: of the instants, in UTC",
+                 fontsize=11, color=INK)
         fig.tight_layout(rect=(0, 0.03, 1, 0.98))
     plt.close(fig)  # a cell shows the figure that it returns; left open it would show twice
     return fig

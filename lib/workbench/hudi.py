@@ -120,6 +120,7 @@ class Table:
             "hoodie.payload.ordering.field": self.ordering,
             "hoodie.payload.event.time.field": self.ordering,
             "hoodie.index.type": self.index,
+            "hoodie.table.timeline.timezone": "UTC",  # of a table that is made; by default the zone of who writes
             "hoodie.write.table.version": TABLE_VERSION,
             "hoodie.write.auto.upgrade": "false",
             # for those who write to the table with writeStream: the default, true, drops a batch that failed

@@ -25,7 +25,7 @@ from . import changes, decode, decode_avro, decode_landed, files
 from .batch import cause, counted
 from .errors import LakeError, WorkbenchError
 from .spark import is_gone
-from .timeline import completed, write_stats
+from .timeline import check_clock, completed, write_stats
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -116,6 +116,7 @@ class Job:
             batch = self._reader.next({} if self.replay else last, number)
             if batch is None:
                 return False
+            check_clock(self.table)
             reached = {**batch.reached, "batch": number, "since": since}
             counts = self._write(batch, {**all_progress, self.source.id: reached}, number)
         except WorkbenchError:

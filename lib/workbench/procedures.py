@@ -7,7 +7,7 @@ from .batch import cause
 from .catalog import literal, refresh, register
 from .errors import LakeError
 from .spark import is_gone
-from .timeline import completed
+from .timeline import check_clock, completed
 
 if TYPE_CHECKING:
     import pandas
@@ -66,6 +66,7 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
     if not completed(table):
         raise LakeError(f"table {table.name} has no completed commit to compact", where=table.base,
                         next_step="ingest something into it first")
+    check_clock(table)
     own = table.options()
     options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
                **{name: own[name] for name in BASE_FILE if name in own}}

@@ -18,8 +18,8 @@ from .errors import StackError
 from .params import COMPILERS, World, host_port, state_dir
 from .process import Service
 
-# short-lived, small services: the cheapest collector starts in half the time
-LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true"]
+# short-lived, small services: the cheapest collector starts in half the time. No clock here goes back: UTC everywhere
+LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Duser.timezone=UTC"]
 SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 LOG4J = """status = warn
@@ -114,6 +114,7 @@ def _postgres_command(world: World) -> List[str]:
         "wal_level": "logical", "max_wal_senders": 20, "max_replication_slots": 20, "shared_buffers": "128MB",
         "max_slot_wal_keep_size": "2GB",  # a forgotten slot must not fill the disk
         "wal_sender_timeout": "30s", "log_min_messages": "warning", "password_encryption": "scram-sha-256",
+        "timezone": "UTC", "log_timezone": "UTC",
     }
     args = [a for key, value in settings.items() for a in ("-c", f"{key}={value}")]
     return _as_postgres([str(_postgres_bin() / "postgres"), "-D", str(_data("postgres")), *args])

@@ -26,6 +26,7 @@ HUDI = {
     "spark.hadoop.parquet.avro.write-old-list-structure": "false",
 }
 SESSION = {
+    "spark.sql.session.timeZone": "UTC",
     "hoodie.write.auto.upgrade": "false",
     "hoodie.enable.data.skipping": "false",
     "hoodie.metadata.enable": "false",
@@ -46,7 +47,8 @@ def server_conf(world: World) -> Dict[str, str]:
     local, own_workers = world.spark.master.startswith("local"), world.spark.workers > 0
     class_path = ":".join([str(NO_CLUSTER_SETTINGS), *jars] if local or own_workers else jars)
     table_version = str(artifacts.versions()["hudi_table_version"])
-    java = " ".join(["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true",
+    # Hudi takes its instants from the clock of this Java, and orders commits by them
+    java = " ".join(["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Duser.timezone=UTC",
                      *COMPILERS[world.stack.java_compiler]])
     conf = {
         "spark.master": world.spark.master,
@@ -64,7 +66,6 @@ def server_conf(world: World) -> Dict[str, str]:
         "spark.default.parallelism": str(world.spark.parallelism),
         # code that falls out of this cache is generated, and compiled by Java, anew for the next batch
         "spark.sql.codegen.cache.maxEntries": "2000",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(local_path(world.lake.tables) or world.lake.tables),
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.javax.jdo.option.ConnectionURL":

@@ -4,12 +4,14 @@ A label names an instant together with the position that the source had then, so
 Labels lie beside the table's checkpoints and go with them (hudi.drop).
 
 Table version 6 has one clock: an instant is the time at which its action was *requested*, and it is what orders
-commits, time travel and incremental reads (Hudi's table versions from 8 on know the completion time as well).
+commits, time travel and incremental reads (Hudi's table versions from 8 on know the completion time as well). It is
+UTC: the Javas here run in UTC, and new tables say it (hoodie.table.timeline.timezone), for who else writes to them.
 """
 from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -115,6 +117,27 @@ def check_active(table: Table, instant: str, done: List[Done]) -> None:
         raise LakeError(f"the commits of {instant} were archived", where=archive(table),
                         expected=f"an instant from {done[0].instant} on",
                         next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
+
+
+def time_of(instant: str) -> dt.datetime:
+    """The time, in UTC, that the digits of an instant say."""
+    return dt.datetime.strptime(f"{instant:0<17}000", "%Y%m%d%H%M%S%f").replace(tzinfo=dt.timezone.utc)
+
+
+def check_clock(table: Table) -> None:
+    """Raise LakeError where the table has an instant that is still to come: what is written now would sort before it,
+    and its rows would not be seen."""
+    newest = max((instant for instant, _, _ in written(table)), default="")
+    now = dt.datetime.now(dt.timezone.utc)
+    ahead = time_of(newest) - now if newest else dt.timedelta(0)
+    if ahead > dt.timedelta(0):
+        how_far = str(dt.timedelta(seconds=math.ceil(ahead.total_seconds())))
+        raise LakeError(
+            f"the newest commit of {table.name} lies {how_far} (hours:minutes:seconds) ahead of this machine's clock",
+            where=f"instant {newest}, the clock says {now:%Y%m%d%H%M%S} (UTC); {table.base}",
+            expected="instants of the past: a commit that is made now would sort before it, and not be seen",
+            next_step="was the clock set back? Put it right. Was the table written in local time, east of Greenwich, "
+                      f"as this workbench once did? Wait {how_far}, or start clean: hudi.drop, then ingest anew")
 
 
 def commits(table: Table) -> pandas.DataFrame:

@@ -5,6 +5,7 @@ import datetime as dt
 import math
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
+from .timeline import time_of
 from .trace_lake import names
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def draw(life: Biography) -> Figure:
     stages: Dict[str, List[Optional[dt.datetime]]] = {
         "source": list(life.changes["made_at"]), f"topic {life.table.topic}": list(life.changes["in_topic_at"])}
     for lake in life.table.tables:
-        stages[f"commit of {lake.name}"] = [_instant(i) for i in life.changes[f"{lake.type}_commit"]]
+        stages[f"commit of {lake.name}"] = [time_of(i) if i else None for i in life.changes[f"{lake.type}_commit"]]
     times = sorted({t for row in stages.values() for t in row if t})
     at = {t: n for n, t in enumerate(times)}
     colours = [*charts.PALETTE, charts.INK]
@@ -126,10 +127,3 @@ def _apart(places: List[int], least: float) -> List[int]:
         if not kept or place - kept[-1] >= least:
             kept.append(place)
     return kept
-
-
-def _instant(text: str) -> Optional[dt.datetime]:
-    """The time of an instant: Hudi's clock is the machine's local time (hoodie.table.timeline.timezone, LOCAL)."""
-    if not text:
-        return None
-    return dt.datetime.strptime(f"{text:0<17}000", "%Y%m%d%H%M%S%f").astimezone(dt.timezone.utc)

@@ -17,5 +17,8 @@ def test_hadoops_cluster_settings_are_left_out_on_one_machine_only(monkeypatch, 
     own = f"{spark.NO_CLUSTER_SETTINGS}:" if blank else ""
     assert conf["spark.driver.extraClassPath"] == f"{own}/a.jar:/b.jar"
     assert conf.get("spark.executor.extraClassPath", conf["spark.driver.extraClassPath"]).startswith(own)
+    for side in ("driver", "executor"):  # Hudi's clock
+        options = conf.get(f"spark.{side}.extraJavaOptions", conf["spark.driver.extraJavaOptions"])
+        assert "-Duser.timezone=UTC" in options.split()
     assert {f.name for f in spark.NO_CLUSTER_SETTINGS.iterdir()} == {
         "hdfs-default.xml", "mapred-default.xml", "yarn-default.xml"}

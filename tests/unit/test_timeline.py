@@ -1,4 +1,5 @@
 """Labels, and what of the past can still be read: on timelines made by hand."""
+import datetime as dt
 import json
 from types import SimpleNamespace
 
@@ -198,3 +199,16 @@ def test_a_pending_compaction_hides_what_came_after_it_from_the_independent_read
         hudi.read_independent(table)
     (folder(table) / ".hoodie" / f"{T3[:-1]}4.commit").write_text("{}")
     assert timeline.pending_compactions(table) == []
+
+
+@pytest.mark.parametrize("ahead, says", [
+    (dt.timedelta(hours=5, minutes=45), "5:4[45]:"), (dt.timedelta(seconds=30), "0:00:")])
+def test_a_clock_that_was_set_back_is_named(table, ahead, says):
+    timeline.check_clock(table)
+    write(table, f"{dt.datetime.now(dt.timezone.utc) + ahead:%Y%m%d%H%M%S%f}"[:17], "deltacommit", "p=a/.f_2.log")
+    with pytest.raises(LakeError, match=f"(?s)newest commit of t lies {says}.* ahead of this machine.*set back"):
+        timeline.check_clock(table)
+
+
+def test_a_table_without_a_commit_has_no_clock_to_keep_to(tmp_path):
+    timeline.check_clock(hudi.Table(name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v"))
