@@ -23,7 +23,7 @@ def test_commits_show_bytes_rows_and_labels():
     assert texts(figure) == ["240.0 kB\n300 rows", "1.6 kB\n1 row", "240.0 kB\n300 rows"]
     assert ticks(figure.axes[0].xaxis) == ["bulk insert\n12:00:00", "u1\n12:01:02"]
     (foot,) = figure.texts[-1:]
-    assert "logarithmic" in foot.get_text() and "local to the machine" in foot.get_text()
+    assert "logarithmic" in foot.get_text() and "UTC" in foot.get_text()
     for nothing in ({}, {"CoW": COMMITS[:0]}):
         with pytest.raises(LakeError, match="no commits"):
             draw.commits(nothing)
