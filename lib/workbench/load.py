@@ -54,9 +54,7 @@ def load_northwind(world: World, *, scale: int = 1, from_dir: Optional[str] = No
         with c.transaction():
             _create_schema(c, p.database)
             if dump:
-                run_script(c, dump, allowed=DUMP_STATEMENTS)
-                run_script(c, DATA / "02_public_dump.sql")
-                note_origin(c, "orders", dump.parent)
+                _run_dump(c, dump)
             else:
                 run_script(c, DATA / "01_northwind_ddl.sql")
                 for table in tables:
@@ -70,6 +68,27 @@ def load_northwind(world: World, *, scale: int = 1, from_dir: Optional[str] = No
         say(f"scripts executed: {counts['orders']:,} orders, {counts['order_details']:,} details, "
             f"{counts['cdc_events']:,} outbox rows")
     return counts
+
+
+def look(world: World, *, scale: int = 1, from_dir: Optional[str] = None) -> None:
+    """Judge whole what load_northwind would load, before anything is removed for it. A dump is run in a schema of its
+    own, and rolled back. Raises SourceError as load_northwind does."""
+    if not from_dir:
+        generate.northwind(scale)
+        return
+    dump, trial = _dump(from_dir), sql.Identifier(f"{SCHEMA}_trial")
+    sources.create_database(world)
+    with sources.session(world) as c, c.transaction(force_rollback=True):
+        c.execute(sql.SQL("CREATE SCHEMA {}").format(trial))
+        c.execute(sql.SQL("SET LOCAL search_path TO {}").format(trial))
+        _run_dump(c, dump)
+        run_script(c, DATA / "03_cdc_events.sql")
+
+
+def _run_dump(c: psycopg.Connection, dump: Path) -> None:
+    run_script(c, dump, allowed=DUMP_STATEMENTS)
+    run_script(c, DATA / "02_public_dump.sql")
+    note_origin(c, "orders", dump.parent)
 
 
 def _dump(folder: str) -> Path:

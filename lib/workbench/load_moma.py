@@ -12,7 +12,7 @@ from datetime import date
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 from psycopg import sql
 
@@ -23,6 +23,9 @@ from .params import World
 
 DATABASE, SCHEMA = "moma", "public"  # S5
 TABLES = ("artists", "artworks")
+FOLLOWED = {"artists": set(generate_moma.NAMED), "artworks": {generate_moma.PICADOR}}  # S5's rows
+NAMED = 10  # so many bad values are named, and all counted
+MEND = "mend the file or fetch it again; nothing was changed"
 DDL = generate_moma.DATA / "01_moma_ddl.sql"
 
 
@@ -44,7 +47,7 @@ def load_moma(world: World, *, scale: float = 0.02, from_dir: Optional[str] = No
     what = f"the files in {from_dir}" if from_dir else f"generated data, scale {scale}"
     if not confirm(f"Create tables {' and '.join(TABLES)} ({what}) in {DATABASE} on {p.host}:{p.port}?"):
         return {}
-    tables = published(from_dir) if from_dir else generate_moma.moma(scale)
+    tables = look(scale=scale, from_dir=from_dir)
     sources.create_database(world, DATABASE)
     with sources.session(world, DATABASE) as c:
         say(f"connection created: {p.host}:{p.port}/{DATABASE}")
@@ -65,6 +68,42 @@ def load_moma(world: World, *, scale: float = 0.02, from_dir: Optional[str] = No
                       for t in TABLES}
         say("tables loaded: " + ", ".join(f"{count:,} {table}" for table, count in counts.items()))
     return counts
+
+
+def look(*, scale: float = 0.02, from_dir: Optional[str] = None) -> List[Table]:
+    """Judge whole what load_moma would load, before anything is removed for it: files are read to their end. Return the
+    tables. Raises: SourceError: the scale, a file, or its values, of which ten are named and all counted."""
+    if not from_dir:
+        return generate_moma.moma(scale)
+    tables, found = published(from_dir), []
+    for table in tables:
+        path, keys, before = _path(from_dir, table.name), set(), len(found)
+        try:
+            for row in _rows(path, table.name):
+                found.append(row) if isinstance(row, SourceError) else keys.add(row[0])
+        except SourceError as e:  # the rest of this file cannot be read
+            found.append(e)
+            continue
+        lacking = sorted(FOLLOWED[table.name] - keys)
+        if len(found) > before:
+            continue
+        if not keys:
+            found.append(SourceError("the file has a header and no rows", where=str(path), next_step=MEND))
+        elif lacking:
+            found.append(SourceError(f"the rows that the walkthrough follows are not there: {lacking}",
+                                     where=f"{path}, {COLUMNS[table.name][table.columns[0]][0]}", next_step=MEND))
+    if found:
+        raise found[0] if len(found) == 1 else _all(found)
+    return tables
+
+
+def _all(found: List[SourceError]) -> SourceError:
+    """Several bad values as one error."""
+    lines = [f"{e.where}: {e.what.partition(' is ')[2] or e.what}" for e in found[:NAMED]]
+    lines = [f"{line}, not {e.expected}" if e.expected else line for line, e in zip(lines, found)]
+    more = [f"… and {len(found) - NAMED:,} more"] if len(found) > NAMED else []
+    return SourceError(f"{len(found):,} values of the files cannot be loaded", next_step=MEND,
+                       where="\n            ".join([*lines, *more]))
 
 
 def loaded_from(world: World) -> str:
@@ -143,47 +182,73 @@ def published(folder: str) -> List[Table]:
             is there twice, a row is cut off, the text is not UTF-8. It names file, line, column and value.
     """
     tables = []
-    for table, file in (("artists", "Artists.csv"), ("artworks", "Artworks.csv")):
-        path = Path(folder).expanduser() / file
-        if not path.is_file():
-            raise SourceError("a published file is not there", where=str(path),
-                              expected="a folder that holds Artists.csv and Artworks.csv",
-                              next_step="correct the folder, or leave it out to load generated data")
+    for table in TABLES:
+        path = _path(folder, table)
         _places(_records(path), path, table)
-        tables.append(Table(table, tuple(COLUMNS[table]), partial(_rows, path, table)))
+        tables.append(Table(table, tuple(COLUMNS[table]), partial(_good_rows, path, table)))
     return tables
 
 
-def _rows(path: Path, table: str) -> Iterator[tuple]:
+def _path(folder: str, table: str) -> Path:
+    path = Path(folder).expanduser().absolute() / f"{table.capitalize()}.csv"
+    if path.is_file():
+        return path
+    packed = sorted(f.name for f in path.parent.glob(f"{path.name}.*"))
+    raise SourceError("a published file is not there", where=str(path),
+                      expected="a folder that holds Artists.csv and Artworks.csv",
+                      next_step=f"unpack {packed[0]}" if packed else
+                      "correct the folder, or leave it out to load generated data")
+
+
+def _good_rows(path: Path, table: str) -> Iterator[tuple]:
+    for row in _rows(path, table):
+        if isinstance(row, SourceError):
+            raise row
+        yield row
+
+
+def _rows(path: Path, table: str) -> Iterator[Union[tuple, SourceError]]:
+    """Yield the rows; in place of one that cannot be loaded, an error for each of its bad values."""
     records = _records(path)
     width, places = _places(records, path, table)
     seen: Dict[int, int] = {}
     for line, record in records:
         if len(record) != width:
-            raise _broken(path, line, "record", record, f"{width} values, not {len(record)}")
-        row = []
+            yield _broken(path, line, "record", record, f"{width} values, not {len(record)}")
+            continue
+        row, bad = [], False
         for column, place, read in places:
             try:
                 row.append(read(record[place]))
             except ValueError as e:
-                raise _broken(path, line, column, record[place], str(e)) from None
-        if row[0] in seen:
-            raise _broken(path, line, places[0][0], row[0], f"each one once; line {seen[row[0]]} has it, too")
-        seen[row[0]] = line
-        yield tuple(row)
+                bad = True
+                yield _broken(path, line, column, record[place], str(e))
+        if not bad and row[0] in seen:
+            bad = True
+            yield _broken(path, line, places[0][0], row[0], f"each one once; line {seen[row[0]]} has it, too")
+        if not bad:
+            seen[row[0]] = line
+            yield tuple(row)
 
 
 def _places(records: Iterator[Tuple[int, List[str]]], path: Path, table: str) -> Tuple[int, List[tuple]]:
     """Take the header; return how many columns it has, and name, place and reader of those that we want."""
     _, header = next(records, (1, []))
-    wanted = list(COLUMNS[table].values())
+    text, wanted = ",".join(header), list(COLUMNS[table].values())
+    where = f"{path}, line 1: {text[:80]}"
+    if not header:
+        raise SourceError("the file is empty", where=where, expected="a header", next_step=MEND)
+    if text.startswith("version https://git-lfs"):
+        raise SourceError("this is Git LFS's pointer to the file", where=where, next_step="fetch the file itself")
     for column, _ in wanted:
+        if header.count(column) > 1:
+            raise SourceError(f"column {column!r} is there {header.count(column)} times", where=where,
+                              expected="each column once", next_step=MEND)
         if column not in header:
-            pointer = ",".join(header).startswith("version https://git-lfs")
-            raise SourceError(f"column {column!r} is missing", where=f"{path}, line 1: {','.join(header)[:80]}",
-                              expected=nearest(column, header) if header else "a header",
-                              next_step="fetch the file itself: this is Git LFS's pointer to it" if pointer else
-                              "use the file as published; nothing was changed")
+            separator = next((s for s in (";", "\t", "|") if len(header) == 1 and s in text), "")
+            raise SourceError(f"column {column!r} is missing", where=where,
+                              expected=f"commas between the values, not {separator!r}" if separator else
+                              nearest(column, header), next_step="use the file as published; nothing was changed")
     return len(header), [(column, header.index(column), read) for column, read in wanted]
 
 
@@ -217,4 +282,4 @@ def _lines(f: BinaryIO, path: Path) -> Iterator[str]:
 
 def _broken(path: Path, line: int, column: str, value: object, expected: str) -> SourceError:
     return SourceError(f"{column} is {repr(value)[:100]}", where=f"{path}, line {line}, {column}", expected=expected,
-                       next_step="mend the file or fetch it again; nothing was changed")
+                       next_step=MEND)

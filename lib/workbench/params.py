@@ -285,3 +285,17 @@ def host_port(address: str) -> Tuple[str, int]:
     """Split `host:port` (also with a scheme before it) into both."""
     host, _, port = re.sub(r"^\w+://", "", address).split("/")[0].rpartition(":")
     return host, int(port)
+
+
+def choice(name: str, value: str, *choices: str) -> None:
+    """Raise ParamsError when the value of a notebook's parameter is none of its choices."""
+    if value not in choices:
+        raise ParamsError(f"parameter {name} is {value!r}", expected=nearest(str(value), choices),
+                          next_step="nothing was changed")
+
+
+def between(name: str, value: int, least: int, most: int) -> None:
+    """Raise ParamsError when the value of a notebook's parameter is no whole number from `least` to `most`."""
+    if type(value) is not int or not least <= value <= most:
+        raise ParamsError(f"parameter {name} is {value!r}", expected=f"a whole number from {least:,} to {most:,}",
+                          next_step="nothing was changed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -118,5 +119,5 @@ def _when(text: Any) -> str:
 
 def _again(record: dict, *more: str) -> str:
     """The command that repeats the run."""
-    given = (f"--param {k}={v}" for k, v in record["parameters"].items())
+    given = (f"--param {shlex.quote(f'{k}={v}')}" for k, v in record["parameters"].items())
     return f'make run ARGS="{" ".join([*record["targets"], "--world", record["world"], *given, *more])}"'

@@ -51,13 +51,15 @@ def run(
 
     Args:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path; none means all.
-        parameters: go to those selected notebooks that declare them; text is converted to the type declared.
+        parameters: go to those selected notebooks that declare them; text is converted to the type declared, and a
+            relative folder (`…_dir`) is taken from the current one.
         resume: go on with the newest run of the same world and notebooks that did not pass, at the first notebook
             that did not; where there is no such run, say so and run everything.
         timeout: seconds for one notebook.
 
     Raises:
-        ParamsError: unknown world, target or parameter; a notebook without a parameters cell that holds only literals.
+        ParamsError: unknown world, target or parameter; a value that is none of its choices; a notebook without a
+            parameters cell that holds only literals.
         WorkbenchError: another run of this instance is going on.
     """
     loaded = params.load(world)
@@ -123,6 +125,14 @@ def declared(book: Any, shown: str) -> Dict[str, Any]:
     return found
 
 
+def choices(book: Any) -> Dict[str, List[str]]:
+    """Return name → the values that the parameters cell allows: those that its comment names in the form of
+    `source = "landed"  # "landed": the files; "topic": straight from Kafka`."""
+    (cell,) = (c for c in book.cells if "parameters" in c.metadata.get("tags", []))
+    lines = re.findall(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", cell.source, re.M)
+    return {name: found for name, comment in lines if (found := re.findall(r'"([^"]+)":', comment))}
+
+
 def _given(books: Dict[Path, Any], parameters: Dict[str, Any]) -> Dict[str, Any]:
     """Check parameters against the notebooks, and return them in the declared types."""
     declarations = {run_record.name(p): declared(b, run_record.name(p)) for p, b in books.items()}
@@ -134,6 +144,9 @@ def _given(books: Dict[Path, Any], parameters: Dict[str, Any]) -> Dict[str, Any]
             raise ParamsError(f"no selected notebook declares the parameter {name!r}",
                               where=", ".join(declarations), expected=nearest(name, every) if every else "none")
         parameters[name] = _converted(name, value, every[name])
+        for book in books.values():
+            if name in choices(book):
+                params.choice(name, parameters[name], *choices(book)[name])
     return parameters
 
 
@@ -145,6 +158,8 @@ def _converted(name: str, value: Any, default: Any) -> Any:
     if default is not None and type(value) is not type(default):
         raise ParamsError(f"parameter {name} is {value!r} ({type(value).__name__})",
                           expected=f"a value of type {type(default).__name__}, such as {default!r}")
+    if name.endswith("_dir") and value:  # from where the user typed it; the kernel starts in the notebook's folder
+        return str(Path(value).expanduser().absolute())
     return value
 
 

@@ -6,7 +6,7 @@ import sys
 
 import nbformat
 import pytest
-from workbench import connect, execute, museum, outbox, params, run, secrets, sources, topics
+from workbench import connect, execute, load_moma, museum, outbox, params, run, secrets, sources, topics
 from workbench.params import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -129,6 +129,37 @@ def test_the_museum_out_of_landed_files(world):
 def test_from_the_other_source(world):
     result = run.run(["13_hudi_ingest"], "local", {"source": "topic"}, progress=False)
     assert result.status == "passed", failures(result)
+
+
+def what_is_there(world):
+    """Of both walkthroughs: connectors, topics, tables of the lake, rows of the source."""
+    rows = [museum.count(world, name) for name in museum.TABLES]
+    rows += list(sources.frame(world, "SELECT count(*) AS n FROM orders")["n"])
+    return [connect.names(world), topics.names(world), [t.name for t in museum.tables_left(world)],
+            outbox.tables_left(world), rows]
+
+
+@pytest.mark.parametrize("name, given", [
+    ("51_source_database", {"from_dir": "nowhere"}), ("51_source_database", {"from_dir": "files"}),
+    ("51_source_database", {"scale": 0.0}), ("53_hudi_ingest", {"source": "bogus"}),
+    ("11_source_database", {"from_dir": "nowhere"}), ("11_source_database", {"from_dir": "files"}),
+    ("11_source_database", {"scale": -1}), ("13_hudi_ingest", {"source": "bogus"}),
+])
+def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, name, given):
+    """Past the runner, as papermill or a person in JupyterLab would: the set-up cell looks before the next one clears.
+    """
+    before = what_is_there(world)
+    (tmp_path / "files").mkdir()
+    header = ",".join(column for column, _ in load_moma.COLUMNS["artists"].values())
+    (tmp_path / "files" / "Artists.csv").write_text(f"{header}\n1,Robert Arneson,American,male,c. 1930,1992\n")
+    header = ",".join(column for column, _ in load_moma.COLUMNS["artworks"].values())
+    (tmp_path / "files" / "Artworks.csv").write_text(f"{header}\n")
+    (tmp_path / "files" / "northwind.sql").write_text("CREATE TABLE orders (order_id smallint);\nSELECT 1;\n")
+    given = {k: str(tmp_path / v) if k == "from_dir" else v for k, v in given.items()}
+    (path,) = NOTEBOOKS.rglob(f"{name}.ipynb")
+    (seen,) = errors(nbformat.read(path, as_version=4), given, tmp_path)
+    assert any(text in seen for text in ("not there", "c. 1930", "scale is", "'bogus'", "should not hold")), seen
+    assert what_is_there(world) == before
 
 
 LEAK = """

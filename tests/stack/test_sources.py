@@ -241,6 +241,8 @@ def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
     load.reset_northwind(empty)
     write_dump(tmp_path)
     dump = (tmp_path / "northwind.sql").read_text(encoding="utf-8")
+    load.look(empty, from_dir=str(tmp_path))
+    assert not {"datalake", "datalake_trial"} & set(schemas(empty)), "looking leaves nothing"
     assert dump.count("INSERT INTO orders VALUES") == 830 and "(11075," in dump
     assert load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
     for name, query in queries.items():
@@ -262,9 +264,11 @@ MINIMAL = "CREATE TABLE orders (\n  order_id smallint PRIMARY KEY);\n"
 ])
 def test_broken_dump_rolls_back(empty, tmp_path, text, says):
     (tmp_path / "northwind.sql").write_text(text, encoding="utf-8")
-    with pytest.raises(SourceError, match=says):
-        load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
-    assert "datalake" not in schemas(empty)
+    for judge in (load.load_northwind, load.look):
+        more = {"confirm": yes, "say": silent} if judge is load.load_northwind else {}
+        with pytest.raises(SourceError, match=says):
+            judge(empty, from_dir=str(tmp_path), **more)
+        assert not {"datalake", "datalake_trial"} & set(schemas(empty))
 
 
 def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):

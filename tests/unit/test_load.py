@@ -38,6 +38,14 @@ def test_nothing_is_done_without_confirmation():
     assert len(asked) == 1 and "datalake" in asked[0]
 
 
+@pytest.mark.parametrize("scale", [0, -1, 1001, 1.0, "2", True])
+def test_a_scale_out_of_range_is_refused(scale):
+    with pytest.raises(SourceError, match="scale is"):
+        load.look(params.load("local"), scale=scale)
+
+
 def test_missing_dump(tmp_path):
+    with pytest.raises(SourceError, match="northwind.sql"):
+        load.look(params.load("local"), from_dir=str(tmp_path))
     with pytest.raises(SourceError, match="northwind.sql"):
         load.load_northwind(params.load("local"), from_dir=str(tmp_path), confirm=lambda q: True)

@@ -149,7 +149,10 @@ def test_broken_line_is_named(folder, tmp_path, end, says):
 
 
 @pytest.mark.parametrize("text, says", [
-    (b"", "a header"),
+    (b"", "the file is empty"), (b"\r\n\r\n", "the file is empty"),
+    (ARTWORKS.replace(",", ";").encode(), "commas between the values, not ';'"),
+    (ARTWORKS.replace(",", "\t").encode(), r"commas between the values, not '\\t'"),
+    (ARTWORKS.replace("Date,", "Date,Date,", 1).encode(), "'Date' is there 2 times"),
     (ARTWORKS.replace("Height (cm)", "height").encode(), r"column 'Height \(cm\)' is missing"),
     (b"version https://git-lfs.github.com/spec/v1\noid sha256:fc8c\nsize 52334926\n", "pointer"),
     (ARTWORKS.encode("utf-16"), "UTF-8"),
@@ -160,6 +163,59 @@ def test_broken_header_is_seen_before_anything_is_read(folder, tmp_path, text, s
     with pytest.raises(SourceError, match=says) as e:
         load_moma.published(there)
     assert "Artworks.csv, line 1" in e.value.where
+
+
+FOLLOWED = [artist(key) for key in (1, 299, 441, 4609)]
+
+
+def test_all_bad_values_are_named_at_once(folder):
+    works = [artwork(128447), artwork(2, DateAcquired="11-17-2009", ObjectID="x"), "cut off\r\n", artwork(128447),
+             artwork(5, ConstituentID="1;2")]
+    with pytest.raises(SourceError) as e:
+        load_moma.look(from_dir=folder([*FOLLOWED, artist(5, BeginDate="c. 1930")], works))
+    assert e.value.what == "6 values of the files cannot be loaded" and "nothing was changed" in e.value.next_step
+    for text in ("Artists.csv, line 6, BeginDate: 'c. 1930', not a whole number", "Artworks.csv, line 3, ObjectID: 'x'",
+                 "line 3, DateAcquired: '11-17-2009', not a date", "line 4, record", "line 5, ObjectID: 128447",
+                 "line 6, ConstituentID: '1;2'"):
+        assert text in e.value.where
+
+
+def test_ten_bad_values_are_named_and_all_are_counted(folder):
+    with pytest.raises(SourceError) as e:
+        load_moma.look(from_dir=folder(FOLLOWED, [artwork(n, DateAcquired="1941") for n in range(1, 1235)]))
+    assert e.value.what.startswith("1,234 values") and e.value.where.count("'1941'") == 10
+    assert e.value.where.endswith("… and 1,224 more") and "line 11," in e.value.where
+
+
+def test_what_is_judged_is_what_is_loaded(folder):
+    there = folder(FOLLOWED, [artwork(128447), artwork(2, Title="", Dimensions="one\ntwo")])
+    artists, works = load_moma.look(from_dir=there)
+    assert [row[0] for row in artists.rows()] == [1, 299, 441, 4609]
+    assert [row[2] for row in works.rows()] == ["Study for Head Bath", None]
+
+
+@pytest.mark.parametrize("artists, works, says", [
+    ((), [artwork(128447)], "Artists.csv.*a header and no rows|a header and no rows.*Artists.csv"),
+    (FOLLOWED, (), "a header and no rows.*Artworks.csv"),
+    (FOLLOWED[:2], [artwork(128447)], r"follows are not there: \[441, 4609\].*Artists.csv, ConstituentID"),
+    (FOLLOWED, [artwork(1)], r"\[128447\].*Artworks.csv, ObjectID"),
+])
+def test_files_without_the_rows_that_are_followed(folder, artists, works, says):
+    with pytest.raises(SourceError, match=f"(?s){says}"):
+        load_moma.look(from_dir=folder(artists, works))
+
+
+@pytest.mark.parametrize("scale", [0, -1, 0.009, 10.1, float("nan"), "1", True, None])
+def test_a_scale_out_of_range_is_refused(scale):
+    with pytest.raises(SourceError, match="scale is"):
+        load_moma.look(scale=scale)
+
+
+def test_a_packed_file_is_to_be_unpacked(folder, tmp_path):
+    there = folder()
+    (tmp_path / "Artworks.csv").rename(tmp_path / "Artworks.csv.xz")
+    with pytest.raises(SourceError, match="unpack Artworks.csv.xz"):
+        load_moma.look(from_dir=there)
 
 
 @pytest.mark.parametrize("name", ["Artists.csv", "Artworks.csv"])

@@ -1,5 +1,6 @@
 """Reads every notebook. A rule is a function from a notebook to sentences about what is wrong; each is seen to fail."""
 import ast
+import json
 import re
 import statistics
 
@@ -38,6 +39,18 @@ def tags(cell):
 
 def lines(cell):
     return sum(1 for line in cell.source.splitlines() if line.strip())
+
+
+def parameters_are_judged_first(book):
+    """In the cell after them, which removes nothing."""
+    at = next((i for i, c in enumerate(book.cells) if "parameters" in tags(c)), len(book.cells))
+    first = next((c.source for c in book.cells[at + 1:] if c.cell_type == "code"), "")
+    for name in re.findall(r"^(\w+) *=", book.cells[at].source, re.M) if at < len(book.cells) else []:
+        if not re.search(rf"[(=\s]{name}[,)]", first):
+            yield f"the cell after the parameters does not look at {name}"
+    for name, words in (run.choices(book) if at < len(book.cells) else {}).items():
+        if f'params.choice("{name}", {name}, {", ".join(json.dumps(w) for w in words)})' not in first:
+            yield f"the cell after the parameters does not hold {name} to its choices"
 
 
 def title_is_verb_and_noun(book):
@@ -124,8 +137,9 @@ def kernel_is_python3(book):
         yield "the kernelspec is not python3"
 
 
-RULES = [title_is_verb_and_noun, sections_are_there, parameters_are_literals, cells_are_short, something_is_checked,
-         no_literal_of_a_world, nothing_forbidden, code_is_python, outputs_are_stripped, kernel_is_python3]
+RULES = [title_is_verb_and_noun, sections_are_there, parameters_are_literals, parameters_are_judged_first,
+         cells_are_short, something_is_checked, no_literal_of_a_world, nothing_forbidden,
+         code_is_python, outputs_are_stripped, kernel_is_python3]
 FREE = {  # what a notebook of another kind need not have
     "00_start_here": {sections_are_there, something_is_checked}, "99_teardown": {sections_are_there},
 }
@@ -147,7 +161,7 @@ def good():
         new_markdown_cell("# Load the source database\n\nA database with 829 orders in it."),
         new_code_cell('world = "local"\nscale = 1', metadata={"tags": ["parameters"]}),
         new_markdown_cell("## 1. Load"),
-        new_code_cell("rows = sources.frame(world, 'select 1 as n -- 21:30')\nrows['n'] % 2"),
+        new_code_cell("look(scale=scale)\nrows = sources.frame(world, 'select 1 as n -- 21:30')\nrows['n'] % 2"),
         new_markdown_cell("## Check"),
         new_code_cell("check.equal('orders', 829, 829)"),
         new_markdown_cell("## Exercises\n\n1. …"), new_markdown_cell("## Next\n\n…"),
@@ -188,6 +202,8 @@ def tag(name):
     (parameters_are_literals, replace(1, 'world = "local"\nrows = 2 * 5'), "literals"),
     (parameters_are_literals, replace(1, "scale = 1"), "world"),
     (parameters_are_literals, replace(1, 'world = "local"\na = b = c = d = 1\n' + "e=1\nf=1\ng=1\nh=1"), "parameters"),
+    (parameters_are_judged_first, replace(3, "params.load(world)"), "does not look at scale"),
+    (parameters_are_judged_first, replace(1, 'world = "local"\nscale = "a"  # "a": one; "b": two'), "to its choices"),
     (cells_are_short, replace(3, "1\n" * 16), "longest"),
     (cells_are_short, lambda book: [replace(i, "1\n" * 5)(book) for i in (1, 3)], "median"),
     (something_is_checked, replace(5, "print(829)"), "no check"),

@@ -149,3 +149,13 @@ def test_addresses_split(address, parts):
 def test_only_file_addresses_are_local_paths():
     assert str(params.local_path("file:/a/b")) == str(params.local_path("file:///a/b")) == "/a/b"
     assert params.local_path("s3a://bucket/a") is None
+
+
+def test_values_of_parameters():
+    params.choice("source", "topic", "landed", "topic")
+    with pytest.raises(ParamsError, match="(?s)parameter source is 'Topic'.*did you mean 'topic'.*landed"):
+        params.choice("source", "Topic", "landed", "topic")
+    params.between("top", 1, 1, 50)
+    for value in (0, 51, -1, 1.0, "20", True, 10**30):
+        with pytest.raises(ParamsError, match="(?s)parameter top is .*from 1 to 50"):
+            params.between("top", value, 1, 50)

@@ -87,6 +87,12 @@ def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(run_dir):
     assert 'class="own"' in first and "≠" in first and "shown only" in first and 'class="red"' not in first
 
 
+def test_a_folder_with_a_blank_is_quoted_where_the_command_is_repeated(run_dir):
+    record = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps({**record, "parameters": {"from_dir": "/my data"}}))
+    assert "--param &#39;from_dir=/my data&#39; --resume" in report.write(run_dir).read_text()
+
+
 @pytest.mark.parametrize("text, caption", [
     ("<Figure size 8x6 with 1 Axes>", "2. Who earns it?"), ("Artist <299>", "Artist &lt;299&gt;"),
     ("", "2. Who earns it?")])

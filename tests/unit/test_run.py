@@ -90,6 +90,30 @@ def test_unknown_world_and_parameter(project):
     assert not (project / "runs").exists()
 
 
+CHOICES = 'world = "local"\nsource = "landed"  # "landed": the files in the lake; "topic": straight from Kafka'
+
+
+def test_a_value_that_is_none_of_the_choices_is_refused(project):
+    """The notebook states them in the comment, for people and for the runner."""
+    write(project, "10_outbox/11_a.ipynb", parameters=CHOICES + '\nname = "x"  # say "y", if you like\nfrom_dir = ""')
+    with pytest.raises(ParamsError, match="(?s)parameter source is 'topics'.*did you mean 'topic'.*landed"):
+        quietly(parameters={"source": "topics"})
+    books = {p: nbformat.read(p, as_version=4) for p in run.find()}
+    given = {"source": "topic", "name": "z"}
+    assert run._given(books, dict(given)) == given
+    assert not (project / "runs").exists()
+
+
+def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch, tmp_path):
+    """The kernel starts in the folder of the notebook."""
+    write(project, "10_outbox/11_a.ipynb", parameters='world = "local"\nfrom_dir = ""')
+    monkeypatch.chdir(tmp_path / "params")
+    books = {p: nbformat.read(p, as_version=4) for p in run.find()}
+    for typed, found in (("my data", f"{tmp_path}/params/my data"), ("/data", "/data"), ("", ""),
+                         ("~/data", os.path.expanduser("~/data"))):
+        assert run._given(books, {"from_dir": typed}) == {"from_dir": found}
+
+
 def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
     write(project, "10_outbox/11_a.ipynb")
     lock = params.state_dir() / "run.lock"
