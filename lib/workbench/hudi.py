@@ -160,7 +160,8 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
 
     Args:
         source: `Topic(name)` or `Landed(prefix)`, JSON both, or with `format="avro"`. The table's commits say how far
-            each has been read: a second run goes on from there.
+            each has been read: a second run goes on from there. A table that was written to, and has no such commit
+            (another tool made it, or the commit was archived), takes a `replay`.
         schema: reader schema, a StructType; without it that of data/schemas/<table name>.avsc, and for Avro the newest
             one that the registry has of the topic.
         until: "available" returns `Ingested` when all that is there has been written; "continuous" returns a running
@@ -170,7 +171,8 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
         pause: seconds between two looks at a source that had nothing new (continuous).
 
     Raises:
-        LakeError: a batch failed (nothing of it is visible; the next run does it again), or the table version changed.
+        LakeError: a batch failed (nothing of it is visible; the next run does it again), how far the source was read is
+            not known, or the table version changed.
         StackError: the registry does not answer. Nothing of the batch has been written then.
     """
     if until not in ("available", "continuous"):

@@ -19,13 +19,13 @@ import time
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 from . import changes, decode, decode_avro, decode_landed, files
 from .batch import cause, counted
 from .errors import LakeError, WorkbenchError
 from .spark import is_gone
-from .timeline import check_clock, completed, write_stats
+from .timeline import archived, check_clock, completed, write_stats
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,6 +47,7 @@ FIRST_LOAD = {
 FIRST_LOAD_LARGE = {**FIRST_LOAD, "hoodie.bulkinsert.sort.mode": "PARTITION_SORT"}
 LARGE = 50_000
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
+FORGOTTEN = "*"  # among the sources in a progress: what others had read before is not known
 BUCKETS = "_workbench_buckets"  # of a table with a BUCKET index, put there by its options
 
 
@@ -106,8 +107,13 @@ class Job:
             self._complete(newest)
         self._same_buckets(newest)
         all_progress = progress_in(newest)
+        if not newest and was_written(self.table):
+            all_progress = {FORGOTTEN: {"batch": -1}}
         last = all_progress.get(self.source.id, {})
-        number = last.get("batch", -1) + 1
+        if FORGOTTEN in all_progress and not last:
+            self._forgotten()
+        # the letters of batches that nobody knows of stay until the replay has written its own
+        number = last.get("batch", self._last_letters() if self.replay else -1) + 1
         if not self._tidied:
             self._keep_letters(last.get("since", 0), number)
             self._tidied = True
@@ -141,6 +147,16 @@ class Job:
             raise LakeError(f"Hudi made a commit without {refused} of its rows, which it could not write",
                             where=self.where, next_step="the log of the spark service says why (write errors); mend "
                                                         "that, then hudi.ingest(…, replay=True)")
+
+    def _forgotten(self) -> None:
+        """To start over in silence would write no row wrong, but take hours, and clear away the dead letters."""
+        if not self.replay:
+            raise LakeError(
+                f"table {self.table.name} was written to, and none of its commits says how far {self.source} was read",
+                where=self.where, expected="an ingest's own commit on the timeline, or a new table",
+                next_step="another tool made the table, or so many commits of others came since that Hudi has archived "
+                          "the ingest's. Read the source from its beginning: hudi.ingest(…, replay=True), where rows "
+                          "change only if the ordering field says so. Or start clean: hudi.drop")
 
     def _same_buckets(self, commit: Dict[str, Any]) -> None:
         """With another number of buckets a key is looked for in another file, not found, and inserted once more."""
@@ -217,9 +233,16 @@ class Job:
 
     def _keep_letters(self, first: int, stop: int) -> None:
         """Remove the dead letters of batches before the last replay, and of batches that were never committed."""
-        for info in files.entries(self._letters("")):
-            if info.base_name.isdigit() and not first <= int(info.base_name) < stop:
-                files.remove(self._letters("/" + info.base_name))
+        for name in self._letter_folders():
+            if not first <= int(name) < stop:
+                files.remove(self._letters("/" + name))
+
+    def _last_letters(self) -> int:
+        """The number of the last batch that has dead letters; -1 where none has."""
+        return max(map(int, self._letter_folders()), default=-1)
+
+    def _letter_folders(self) -> List[str]:
+        return [i.base_name for i in files.entries(self._letters("")) if i.base_name.isdigit()]
 
     def _letters(self, name: str) -> str:
         return f"{dead_letters_path(self.world, self.table.name)}/{self.source.id}{name}"
@@ -332,6 +355,11 @@ def last_commit(table: Table) -> Dict[str, Any]:
     """The metadata of the table's last commit by an ingest; compactions and other writers say no progress."""
     bodies = (done.body for done in reversed(completed(table)))
     return next((body for body in bodies if body.get("extraMetadata", {}).get(PROGRESS)), {})
+
+
+def was_written(table: Table) -> bool:
+    """Whether the table has commits, or had some that were archived."""
+    return bool(completed(table)) or archived(table)
 
 
 def progress_in(commit: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:

@@ -377,5 +377,34 @@ def test_a_table_that_was_written_otherwise_takes_changes_in(lake, spark):
     it = lake()
     rows = spark.createDataFrame([(1, "p", "x", "c", "false", 1), (2, "p", "x", "c", "false", 1)], SCHEMA)
     rows.write.format("hudi").options(**it.table.options()).mode("append").save(it.table.base)
-    assert it.go(change(1, 2, "new"), change(2, 2, op="d")).messages == 2
+    with pytest.raises(LakeError, match="(?s)none of its commits says how far .* was read.*replay=True"):
+        it.go(change(1, 2, "new"), change(2, 2, op="d"))
+    assert it.go(replay=True).messages == 2 and it.go() == hudi.Ingested()
     assert it.rows() == [(1, "p", "new", 2)]
+
+
+def test_progress_that_others_have_archived_is_not_started_over_in_silence(lake, world, spark):
+    it = lake(extra={"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3",
+                     "hoodie.cleaner.commits.retained": "1"})
+    it.go(change(1, 5), ("k", "{broken"))
+    other = spark.createDataFrame([(9, "p", "by another", "c", "false", 1, False)], f"{SCHEMA.simpleString()[7:-1]}, "
+                                  "_hoodie_is_deleted: boolean")
+    for _ in range(5):
+        other.write.format("hudi").options(**it.table.options()).mode("append").save(it.table.base)
+    done = list(hudi.commits(it.table)["instant"])
+
+    def letters():
+        return hudi.dead_letters(spark, world, it.table).count()
+
+    with pytest.raises(LakeError, match="(?s)none of its commits says how far .* was read.*replay=True.*hudi.drop"):
+        it.go(change(1, 6, "new"))
+    assert list(hudi.commits(it.table)["instant"]) == done and letters() == 1
+    bad = dataclasses.replace(it.table, extra={"hoodie.datasource.write.keygenerator.class": "no.such.Class"})
+    with pytest.raises(LakeError, match="a batch was not written"):
+        hudi.ingest(spark, world, hudi.Topic(it.topic), bad, schema=SCHEMA, replay=True)
+    assert letters() >= 1
+    assert it.go(replay=True).messages == 3 and letters() == 1
+    assert it.rows() == [(1, "p", "new", 6), (9, "p", "by another", 1)]
+    assert it.go(change(2, 1)).messages == 1 and letters() == 1
+    with pytest.raises(LakeError, match="none of its commits says how far .* was read"):  # of another source neither
+        hudi.ingest(spark, world, hudi.Landed("elsewhere"), it.table, schema=SCHEMA)
