@@ -27,6 +27,7 @@ FEW, FEW_BYTES = 2_000, 16 << 20
 SILENCE = 10  # seconds without a message that is known to be there
 COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
 FORMATS = ("json", "avro")
+FOLD = 50  # lists of landed files, after which one list holds what they say
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,7 @@ class _Landed:
         self.spark, self.world, self.source, self.most = spark, world, source, most
         self.folder = f"{world.lake.landing}/{source.prefix}"
         self.place = f"{world.lake.checkpoints}/{table}/{source.id}"
+        self._lists: Dict[str, List[str]] = {}  # what was read of them: a committed list does not change
 
     def next(self, mine: Dict[str, Any], number: int) -> Optional[Batch]:
         from pyspark.sql import functions as F
@@ -268,17 +270,20 @@ class _Landed:
                             next_step="start clean with hudi.drop, or read them from the beginning with "
                                       "hudi.ingest(…, replay=True)")
         # a list of files can be long, so the commit holds only the number of the last list that counts
-        seen = set()
-        for n in range(mine.get("first", number), number):
-            seen.update(json.loads(files.read_text(f"{self.place}/{n}.json") or "[]"))
+        first, folded = mine.get("first", number), mine.get("folded")
+        lists = [str(n) for n in range(first, number)] + ([folded] if folded else [])
+        seen = {path for name in lists for path in self._list(name)}
         root = files.open_address(self.folder)[1]
         there = {i.path: i for i in files.entries(self.folder, recursive=True)
                  if i.is_file and not is_scratch(i.path[len(root):])}
         new = sorted(there.keys() - seen, key=lambda p: reading_order(p, there[p].mtime_ns))[:self.most]
         if not new:
             return None
-        files.write_text(f"{self.place}/{number}.json", json.dumps(new))
-        reached = {"first": mine.get("first", number), "topic_id": now}
+        if number - first >= FOLD:  # or each run would open more of them than the one before
+            first, folded = number, f"before-{number}"
+            self._write(folded, sorted(seen))
+        self._write(str(number), new)
+        reached = {"first": first, "topic_id": now, **({"folded": folded} if folded else {})}
         scheme = self.folder.split(":")[0]
         addresses = [f"{scheme}:{'' if scheme == 'file' else '//'}{p}" for p in new]
         if self.source.format == "avro":
@@ -289,6 +294,15 @@ class _Landed:
             nothing.cast("string").alias("key"), F.col("value").alias("text"), nothing.cast("string").alias("topic"),
             nothing.cast("int").alias("partition"), nothing.cast("long").alias("offset"),
             F.input_file_name().alias("file")), reached)
+
+    def _list(self, name: str) -> List[str]:
+        if name not in self._lists:
+            self._lists[name] = json.loads(files.read_text(f"{self.place}/{name}.json") or "[]")
+        return self._lists[name]
+
+    def _write(self, name: str, paths: List[str]) -> None:
+        files.write_text(f"{self.place}/{name}.json", json.dumps(paths))
+        self._lists[name] = paths
 
     def close(self) -> None:
         pass

@@ -34,10 +34,11 @@ def settings(world: World, **more: Any) -> Dict[str, Any]:
     }
 
 
-def _partitions(world: World) -> Dict[str, List[int]]:
+def _partitions(world: World, admin: Any = None) -> Dict[str, List[int]]:
     """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
+    admin = admin or AdminClient(settings(world))
     try:
-        listed = AdminClient(settings(world)).list_topics(timeout=TIMEOUT)
+        listed = admin.list_topics(timeout=TIMEOUT)
     except KafkaException as e:
         raise StackError(
             f"Kafka does not answer: {e.args[0].str()}",
@@ -235,10 +236,11 @@ def produce(world: World, topic: str, key: Union[str, bytes, None], value: Union
 
 def delete(world: World, *topics: str) -> None:
     """Delete topics and wait until they are gone; those that do not exist are fine."""
-    there = [t for t in topics if t in _partitions(world)]
+    admin = AdminClient(settings(world))  # one connection for all questions
+    known = _partitions(world, admin)
+    there = [t for t in topics if t in known]
     if not there:
         return
-    admin = AdminClient(settings(world))
     for topic, future in admin.delete_topics(there, request_timeout=TIMEOUT).items():
         try:
             future.result(TIMEOUT + 5)
@@ -247,4 +249,4 @@ def delete(world: World, *topics: str) -> None:
                 raise WorkbenchError(
                     f"topic {topic!r} was not deleted: {e.args[0].str()}", where=world.kafka.bootstrap
                 ) from e
-    wait_until(lambda: not set(there) & set(_partitions(world)), f"topics {there} to be gone", timeout=30)
+    wait_until(lambda: not set(there) & set(_partitions(world, admin)), f"topics {there} to be gone", timeout=30)

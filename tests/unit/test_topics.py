@@ -1,6 +1,7 @@
 """What topics does without a broker: it says that there is none, and decodes."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 from workbench import params, topics
@@ -30,3 +31,23 @@ def test_text_where_utf8_bytes_where_not():
     assert topics._text(None) is None
     assert topics._text("Genève".encode()) == "Genève"
     assert topics._text(b"\xff\x00") == b"\xff\x00"
+
+
+def test_topics_are_deleted_over_one_connection(monkeypatch):
+    made, there = [], {"a": [], "b": [], "c": []}
+
+    class Admin:
+        def __init__(self, settings):
+            made.append(self)
+            self.asked = 0
+
+        def list_topics(self, timeout):
+            self.asked += 1
+            return SimpleNamespace(topics={name: SimpleNamespace(partitions=[0]) for name in there})
+
+        def delete_topics(self, names, request_timeout):
+            return {name: SimpleNamespace(result=lambda timeout, name=name: there.pop(name)) for name in names}
+
+    monkeypatch.setattr(topics, "AdminClient", Admin)
+    topics.delete(WORLD, "a", "b", "not there")
+    assert list(there) == ["c"] and len(made) == 1 and made[0].asked == 2

@@ -1,0 +1,43 @@
+"""Which landed files are new, and how many lists are opened to know it."""
+from types import SimpleNamespace
+
+import pytest
+from workbench import changes, files
+
+
+@pytest.fixture
+def landing(tmp_path, monkeypatch):
+    """A reader of landed files at a time, whose batches are lists of addresses; `opened` are the lists it read."""
+    lake = SimpleNamespace(landing=f"file:{tmp_path}/landing", checkpoints=f"file:{tmp_path}/checkpoints")
+    opened, read_text = [], files.read_text
+    monkeypatch.setattr(changes.decode_landed, "examine", lambda addresses: addresses)
+    monkeypatch.setattr(files, "read_text", lambda a: (opened.append(a) if "/checkpoints/t/" in a else None)
+                        or read_text(a))
+    (tmp_path / "landing" / "topic").mkdir(parents=True)
+
+    def reader():
+        source = changes.Landed("topic", format="avro")
+        return changes.reader(None, SimpleNamespace(lake=lake), source, "t", 1)
+
+    def land(number):
+        (tmp_path / "landing" / "topic" / f"topic+0+{number:010d}.avro").write_text("x")
+
+    return SimpleNamespace(reader=reader, land=land, opened=opened)
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_lists_are_opened_once_and_do_not_become_many(landing, anew):
+    """130 runs of one file each; or one run that goes on."""
+    mine, reader, most = {}, landing.reader(), 0
+    for number in range(130):
+        landing.land(number)
+        reader = landing.reader() if anew else reader
+        before = len(landing.opened)
+        batch = reader.next(mine, number)
+        assert [f[-9:-5] for f in batch.files] == [f"{number:04d}"]
+        most = max(most, len(landing.opened) - before)
+        mine = batch.reached
+    assert reader.next(mine, 130) is None
+    assert most <= (changes.FOLD + 1 if anew else 0)
+    reader = landing.reader()
+    assert reader.next({}, 130).files and reader.next({"first": 130}, 131).files  # a replay reads everything again
