@@ -186,7 +186,7 @@ import pickle, sys
 sys.modules["workbench"] = None  # a worker elsewhere does not have it
 task, frame = pickle.load(sys.stdin.buffer)
 (counts,) = task(iter([frame]))
-print(dict(counts.iloc[0]))
+print(counts.iloc[0].to_dict())
 """
 
 
