@@ -57,7 +57,7 @@ bench: $(STAMP) ## speed, as ratios measured side by side
 	@$(BIN)/python -m workbench.bench $(ARGS)
 
 down: $(STAMP) ## stop every service
-	@$(BIN)/workbench down
+	@$(BIN)/workbench down $(ARGS)
 
 clean: $(STAMP) ## remove service data, lake and runs (not the downloads)
 	@$(BIN)/workbench clean $(ARGS)

@@ -23,8 +23,8 @@ from . import artifacts, bench_setup, bench_travel, connect, hudi, load, outbox,
 from .bench_line import Line, say, seconds, write
 from .decode import DELETED
 from .ingest import PROGRESS, first_load, newest
-from .params import ROOT, World, state_dir
-from .run_record import commit
+from .params import World, state_dir
+from .run_record import commit, runs_dir
 from .spark import session
 from .timeline import completed
 from .wait import wait_until
@@ -230,14 +230,14 @@ def second(world: World, spark: SparkSession) -> List[Line]:
 def runner(*_: Any) -> List[Line]:
     """The runner's own time over that of the cells, from the newest run of this commit that passed."""
     now = commit()
-    for path in sorted((ROOT / "runs").glob("*/run.json"), reverse=True):
+    for path in sorted(runs_dir().glob("*/run.json"), reverse=True):
         run = json.loads(path.read_text(encoding="utf-8"))
         if run.get("status") == "passed" and run.get("cell_seconds") and run.get("commit") == now:
             books = [n for n in run["notebooks"] if n.get("cell_seconds")]
             cells, all_of_it = (sum(n[k] for n in books) for k in ("cell_seconds", "seconds"))
             return [Line(f"runner over the cells' own time ({path.parent.name}, {len(books)} notebooks)",
                          f"{all_of_it:.1f} s", f"cells: {cells:.1f} s", 100 * (all_of_it / cells - 1), "%", 25)]
-    say(f"runner: runs/ has no passed run of this commit ({now}), do `make demo` first")
+    say(f"runner: {runs_dir()} has no passed run of this commit ({now}), do `make demo` first")
     return []
 
 

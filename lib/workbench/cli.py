@@ -107,8 +107,9 @@ def run(
 def report(folder: Optional[Path] = typer.Argument(None, help="A folder of runs/; the newest by default.")) -> None:
     """Write the report of a run again, and print where it is."""
     from . import report as reports
+    from . import run_record
 
-    print(reports.write(folder or reports.newest(params.ROOT)))
+    print(reports.write(folder or reports.newest(run_record.runs_dir())))
 
 
 @app.command()
@@ -159,10 +160,12 @@ def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …")
 
 
 @app.command()
-def down() -> None:
-    """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in this checkout."""
-    from . import stack
+def down(yes: bool = YES) -> None:
+    """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in this checkout.
+    Asks first where a run is going on."""
+    from . import run_record, stack
 
+    _ask_under_a_run(run_record.going_on(), yes)
     if not stack.down(_say):
         _say("nothing was running")
     for other in sorted(stack.instances_running() - {params.instance()}):
@@ -172,8 +175,8 @@ def down() -> None:
 @app.command()
 def clean(everything: bool = typer.Option(False, "--all", help="The downloaded jars and binaries as well."),
           yes: bool = YES) -> None:
-    """Remove service data, lake, logs, secrets and runs of this checkout."""
-    from . import show, stack
+    """Remove service data, lake, logs, secrets and runs of this checkout. Asks first."""
+    from . import run_record, show, stack
 
     running = stack.running()
     if running:
@@ -182,8 +185,11 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
     if others:  # runs/ is everybody's, and with --all so is what they work in
         raise WorkbenchError(f"services of {', '.join(sorted(others))} still run in this checkout",
                              next_step="WORKBENCH_INSTANCE=<each of them> workbench down")
-    folders = [params.VAR if everything else params.state_dir(), params.ROOT / "runs"]
-    folders = [f for f in folders if f.is_dir()]
+    _ask_under_a_run(run_record.going_on(*params.VAR.glob("*/run.lock")), yes)
+    runs = [run_record.runs_dir()]
+    if runs != [params.ROOT / "runs"]:  # WORKBENCH_RUNS may name a folder that holds other things, too
+        runs = sorted(f.parent for f in runs[0].glob("*/run.json"))
+    folders = [f for f in (params.VAR if everything else params.state_dir(), *runs) if f.is_dir()]
     for folder in folders:
         total = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
         _say(f"{folder}  {show.size(total)}")
@@ -267,6 +273,14 @@ def lock() -> None:
 def help_(context: typer.Context) -> None:
     """Show this list."""
     print(context.parent.get_help())
+
+
+def _ask_under_a_run(pids: List[str], yes: bool) -> None:
+    """Stop here where a run is going on, unless a person says yes."""
+    if pids and not yes:
+        _say(f"a run is going on (process {', '.join(pids)}), and this ends it: wait until it is done, or say --yes",
+             "yellow")
+        typer.confirm("End it?", default=False, abort=True)
 
 
 def _run(targets: List[str], world: str, values: dict, resume: bool, timeout: float) -> int:

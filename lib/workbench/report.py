@@ -47,11 +47,11 @@ def write(run_dir: Path) -> Path:
     return target
 
 
-def newest(root: Path) -> Path:
-    """Return the newest run's folder below `root`. Raises WorkbenchError when there is none."""
-    runs = sorted(root.glob("runs/*/run.json"), key=lambda f: f.stat().st_mtime_ns)
+def newest(folder: Path) -> Path:
+    """Return the newest run's folder in `folder`. Raises WorkbenchError when there is none."""
+    runs = sorted(folder.glob("*/run.json"), key=lambda f: f.stat().st_mtime_ns)
     if not runs:
-        raise WorkbenchError("there is no run yet", where=str(root / "runs"), next_step="workbench run")
+        raise WorkbenchError("there is no run yet", where=str(folder), next_step="workbench run")
     return runs[-1].parent
 
 

@@ -242,7 +242,7 @@ def _plain(text: str) -> str:
 
 def _lock() -> ContextManager[None]:
     """This instance's run lock."""
-    path = params.state_dir() / "run.lock"
+    path = run_record.lock_file()
     return alone(path, lambda pid: WorkbenchError(
         "another run is going on", where=f"process {pid} holds {path}",
         next_step=f"wait until it is done, or stop it: kill {pid}"))

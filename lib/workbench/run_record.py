@@ -18,6 +18,7 @@ import yaml
 
 from . import params, report, secrets
 from .errors import ParamsError
+from .wait import holder
 
 PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", "psycopg", "matplotlib", "papermill"]
 
@@ -25,6 +26,16 @@ PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", 
 def runs_dir() -> Path:
     """Where runs are kept: runs/, or the folder that WORKBENCH_RUNS names (tests use their own)."""
     return Path(os.environ.get("WORKBENCH_RUNS") or params.ROOT / "runs")
+
+
+def lock_file() -> Path:
+    """What a run of this instance holds while it goes on."""
+    return params.state_dir() / "run.lock"
+
+
+def going_on(*locks: Path) -> List[str]:
+    """Pids of the runs that hold one of these lock files; of this instance's where none is named."""
+    return [pid for pid in map(holder, locks or [lock_file()]) if pid]
 
 
 def new(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> tuple:

@@ -324,7 +324,7 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
             _kafka_ready, fresh=_kafka_fresh, told=lambda w: [w.kafka.bootstrap, w.stack.java_compiler],
             also=lambda w: (_controller(w),)),
     Service("connect", lambda w: host_port(w.connect.url)[1], _connect_command,
-            lambda w: _http_ready(w.connect.url, "/connectors"), needs=("kafka",),
+            lambda w: _http_ready(w.connect.url, "/connectors"), needs=("postgres", "kafka"),
             told=lambda w: [w.kafka.bootstrap, w.stack.java_compiler]),
     Service("apicurio", lambda w: host_port(w.registry.url)[1], _apicurio_command,
             lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info"), env=_apicurio_env,
@@ -338,6 +338,7 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
     _worker(1),
     _worker(2),
     Service("spark", lambda w: host_port(w.spark.url)[1], _spark_command, _spark_ready, env=_spark_env,
+            needs=("spark_master", "spark_worker_1", "spark_worker_2"),
             told=_spark_told),
 )}
 

@@ -25,8 +25,6 @@ from .process import Status
 from .services import SERVICES
 from .wait import alone
 
-# Clients of Kafka and PostgreSQL stop before these
-WAVES = (("spark", "connect", "apicurio"), ("spark_worker_1", "spark_worker_2"), ("spark_master", "kafka", "postgres"))
 # What there is a back end for. Spark that exists is the notebook's own session: nothing to start or to reach.
 BACK_ENDS = {"kafka.security_protocol": ("PLAINTEXT", "SSL"), "connect.kind": ("rest",), "registry.kind": ("apicurio",),
              "spark.kind": ("connect", "existing"), "query.kind": ("spark",)}
@@ -94,7 +92,7 @@ def need(world: World, *names: str) -> None:
 
 
 def down(say: Callable[[str], None] = lambda text: None) -> List[str]:
-    """Stop every service of this instance, clients of Kafka and PostgreSQL first; return the names of those stopped."""
+    """Stop every service of this instance, each before what it needs; return the names of those stopped."""
     stopped: List[str] = []
     with _one_at_a_time():
         for name in _stop(list(SERVICES)):
@@ -105,8 +103,12 @@ def down(say: Callable[[str], None] = lambda text: None) -> List[str]:
 
 def _stop(names: List[str]) -> Iterator[str]:
     """Stop these services wave by wave, and yield the names of those that there was something of to stop."""
-    for wave in ([n for n in w if n in names] for w in WAVES):
-        with ThreadPoolExecutor(len(wave) or 1) as pool:
+    left = list(names)
+    while left:
+        needed = {need for n in left for need in SERVICES[n].needs}
+        wave = [n for n in left if n not in needed]
+        left = [n for n in left if n in needed]
+        with ThreadPoolExecutor(len(wave)) as pool:
             yield from (n for n, was in zip(wave, pool.map(lambda n: process.stop(SERVICES[n]), wave)) if was)
 
 
@@ -153,13 +155,13 @@ def log(name: str) -> Path:
 
 
 def _closure(world: World, names: List[str]) -> List[str]:
-    """The services named, each after what it needs; for Spark on workers of ours that is the master and those."""
-    ours = [n for n in services.wanted(world) if n.startswith("spark_")]
+    """The services named, each after those of this world that it needs."""
+    ours = services.wanted(world)
     out: List[str] = []
     for name in names:
         if name not in SERVICES:
             raise StackError(f"there is no service '{name}'", expected=nearest(name, SERVICES))
-        needs = ours if name == "spark" else SERVICES[name].needs
+        needs = [n for n in SERVICES[name].needs if n in ours]
         out += [n for n in (*needs, name) if n not in out]
     return out
 

@@ -73,3 +73,13 @@ def alone(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iter
         f.flush()
         yield
         f.truncate(0)
+
+
+def holder(lock: Path) -> str:
+    """Return the pid of the process that holds the lock file; the empty text where none does."""
+    with contextlib.suppress(FileNotFoundError), lock.open(encoding="utf-8") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return f.read().strip() or "unknown"
+    return ""

@@ -139,6 +139,54 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
     assert "nothing to remove" in call("clean").output
 
 
+@pytest.fixture
+def going_on(folders):
+    """A run that goes on, in a process of its own; returns its pid."""
+    lock = params.state_dir() / "run.lock"
+    code = f"import time; from pathlib import Path; from workbench.wait import alone\nwith alone(Path({str(lock)!r})):"
+    run = subprocess.Popen([sys.executable, "-c", f"{code}\n    print('holds', flush=True); time.sleep(600)"],
+                           stdout=subprocess.PIPE)
+    assert run.stdout.readline() == b"holds\n"
+    yield str(run.pid)
+    run.kill()
+    run.wait()
+
+
+def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
+    done = []
+    module(monkeypatch, "stack", running=list, instances_running=set, down=lambda say: done.append("down") or ["kafka"])
+    for verb in (["down"], ["clean"], ["clean", "--all"]):
+        for answer in ("\n", ""):  # no, and nobody there to answer
+            refused = call(*verb, input=answer)
+            assert refused.exit_code == 1 and f"a run is going on (process {going_on})" in refused.output
+            assert "--yes" in refused.output
+    assert done == [] and params.state_dir().exists() and (folders / "runs/one").exists()
+    assert call("down", input="y\n").exit_code == 0 and call("down", "--yes").exit_code == 0 and len(done) == 2
+    assert call("clean", "--yes").exit_code == 0 and not params.state_dir().exists()
+
+
+def test_a_run_that_is_gone_is_not_asked_about(monkeypatch, folders):
+    (params.state_dir() / "run.lock").write_text("7")  # what a killed one leaves
+    module(monkeypatch, "stack", instances_running=set, down=lambda say: ["kafka"])
+    assert call("down").exit_code == 0
+
+
+def test_clean_in_a_folder_that_was_named_takes_only_the_runs(monkeypatch, folders, tmp_path):
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "mine"))
+    for name in ("20261121-090000-local/run.json", "letters/a.txt"):
+        (tmp_path / "mine" / name).parent.mkdir(parents=True)
+        (tmp_path / "mine" / name).write_text("{}")
+    module(monkeypatch, "stack", running=list, instances_running=set)
+    assert call("clean", "--yes").exit_code == 0
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["letters"] and (folders / "runs/one").exists()
+
+
+def test_the_report_is_of_the_newest_run_where_runs_are_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
+    with pytest.raises(WorkbenchError, match=f"(?s)there is no run yet.*{tmp_path}"):
+        call("report", catch_exceptions=False)
+
+
 def test_tests_that_leave_something_behind_are_red(monkeypatch, folders):
     def pytest_then(make=lambda: None):
         monkeypatch.setattr(cli.subprocess, "call", lambda *a, **k: make() or 0)

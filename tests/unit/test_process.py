@@ -283,7 +283,6 @@ def test_every_port_that_it_listens_on_is_looked_at_before_it_starts(make):
 def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     web, world, lines = make(), params.load("local"), []
     monkeypatch.setattr(stack, "SERVICES", {"web": replace(web, told=lambda w: w.spark.master)})
-    monkeypatch.setattr(stack, "WAVES", (("web",),))
     stack.need(world, "web")
     first = process.own("web").pid
     stack.need(world, "web")
@@ -294,6 +293,24 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     assert second != first and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
     assert stack.up(world, ["web"], say=lines.append)[0].state == "up" and process.own("web").pid != second
     assert lines[0].startswith("web") and " restarted " in lines[0]
+
+
+def test_each_service_stops_before_what_it_needs(monkeypatch):
+    stopped = []
+    monkeypatch.setattr(process, "stop", lambda service: stopped.append(service.name) or True)
+    assert set(stack._stop(list(services.SERVICES))) == set(services.SERVICES)
+    before = [("connect", "kafka"), ("connect", "postgres"), ("spark", "spark_worker_1"), ("spark", "spark_master"),
+              ("spark_worker_1", "spark_master"), ("spark_worker_2", "spark_master")]
+    for first, second in before:
+        assert stopped.index(first) < stopped.index(second), stopped
+    assert list(stack._stop([])) == [] and list(stack._stop(["kafka"])) == ["kafka"]
+
+
+def test_a_service_comes_with_those_of_its_world_that_it_needs():
+    local, cluster = params.load("local"), params.load("cluster")
+    assert stack._closure(local, ["spark"]) == ["spark"]
+    assert stack._closure(cluster, ["spark"]) == ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
+    assert stack._closure(local, ["connect"]) == ["postgres", "kafka", "connect"]
 
 
 @pytest.fixture

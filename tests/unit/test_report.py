@@ -115,7 +115,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
 
 
 def test_newest(run_dir):
-    assert report.newest(run_dir.parents[1]) == run_dir
+    assert report.newest(run_dir.parent) == run_dir
 
 
 def test_title_and_promise():
