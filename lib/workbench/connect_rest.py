@@ -34,8 +34,12 @@ RENAMED = {
     ".delete.handling.mode": ".delete.tombstone.handling.mode",
 }
 
-# What our embedded Connect has no plugin for, and who does that work there from the same JSON (docs/differences.md).
-DONE_BY = {"s3": "landing", "jdbcsource": "polling", "jdbcsourceconnector": "polling"}
+# What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).
+INSTALL = "put the plugin's jars into a folder of the worker's plugin.path and restart it"
+WITHOUT_PLUGIN = {
+    "s3": "here `workbench.landing` does its work, from the same JSON: landing.run(spark, world, config)",
+    "jdbcsource": f"nothing here asks a database by query: capture its changes with Debezium, or {INSTALL}",
+}
 
 LIKELY_CAUSES = [
     (
@@ -131,14 +135,12 @@ def _plugin(world: World, config: Dict[str, str], name: str) -> str:
     if wanted in have:
         return wanted
     short = wanted.rsplit(".", 1)[-1].lower()
-    job = next((job for start, job in DONE_BY.items() if short.startswith(start)), "")
+    known = next((step for start, step in WITHOUT_PLUGIN.items() if short.startswith(start)), "")
     raise ConnectorError(
         f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
         where=f"connector {name!r} at {world.connect.url}",
-        expected="" if job else nearest(wanted, have),
-        next_step=f"here `workbench.{job}` does its work, from the same JSON: {job}.run(spark, world, config)"
-        if job
-        else "put the plugin's jars into a folder of the worker's plugin.path and restart it",
+        expected="" if known else nearest(wanted, have),
+        next_step=known or INSTALL,
     )
 
 

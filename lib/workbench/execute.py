@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterator, Optional
 
 import nbformat
 import papermill
+from jupyter_client.manager import AsyncKernelManager
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, NotebookExecutionManager, papermill_engines
 from papermill.execute import remove_error_markers
@@ -127,6 +128,16 @@ class _Manager(NotebookExecutionManager):
         super().cell_start(cell, cell_index, **kwargs)
 
 
+class _Kernel(AsyncKernelManager):
+    """Before it asks a kernel to shut down, jupyter_client interrupts it. One that is just reading a message then says
+    so in the terminal, as an error. Nothing here needs it: a busy kernel is killed."""
+
+    async def _async_interrupt_kernel(self) -> None:
+        pass
+
+    interrupt_kernel = _async_interrupt_kernel
+
+
 class _Client(PapermillNotebookClient):
     def papermill_execute_cells(self) -> None:
         try:
@@ -142,7 +153,8 @@ class _Engine(NBClientEngine):
         manager = _Manager(nb, progress_bar=False, autosave_cell_every=0)
         manager.watch, watch.book = watch, nb
         watch.client = _Client(
-            manager, kernel_name=kernel_name, log=logger, startup_timeout=60, timeout_func=watch.left,
+            manager, kernel_manager_class=_Kernel, kernel_name=kernel_name, log=logger, startup_timeout=60,
+            timeout_func=watch.left,
             config=Config(KernelManager={"transport_encryption": "auto"}))  # what cells say goes over loopback ports
         manager.notebook_start()
         try:

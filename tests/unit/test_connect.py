@@ -1,6 +1,7 @@
 """Connector configurations and judgements that need no Connect."""
 
 import dataclasses
+import importlib
 import json
 import re
 
@@ -186,3 +187,14 @@ def test_trace_is_cut_to_first_line_and_cause():
     line = connect_rest.first_line(trace)
     assert line == "a.B: stopped … Caused by: e.F: Publication autocreation is disabled"
     assert "sources.create_publication" in connect_rest._causes(line)
+
+
+@pytest.mark.parametrize("kind, says", [("io.confluent.connect.s3.S3SinkConnector", "landing.run"),
+                                        ("io.confluent.connect.jdbc.JdbcSourceConnector", "Debezium")])
+def test_what_to_do_about_a_plugin_that_is_not_there(monkeypatch, kind, says):
+    monkeypatch.setattr(connect_rest, "plugins", lambda world: [])
+    with pytest.raises(ConnectorError, match="has no plugin") as e:
+        connect_rest.validate(WORLD, {"connector.class": kind}, "one")
+    assert says in e.value.next_step
+    for module in re.findall(r"workbench\.(\w+)", e.value.next_step):
+        importlib.import_module(f"workbench.{module}")

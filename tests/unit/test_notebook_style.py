@@ -2,7 +2,11 @@
 import ast
 import json
 import re
+import shutil
 import statistics
+import subprocess
+import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -128,6 +132,8 @@ def outputs_are_stripped(book):
             yield f"cell {number} has stored output or a count, and no tag keep_output"
         if cell.cell_type == "code" and "keep_output" in tags(cell) and not cell.outputs:
             yield f"cell {number} is tagged keep_output and has no output"
+        if cell.cell_type == "code" and cell.outputs and cell.execution_count is None:  # nbval: "Unrun reference cell"
+            yield f"cell {number} has output and no count: .venv/bin/python .ci/strip_notebooks.py gives it one"
         if "raises-exception" in tags(cell):
             yield f"cell {number} is tagged raises-exception: the runner fails on it; use check.expect_failure"
 
@@ -225,6 +231,7 @@ def tag(name):
     (code_is_python, replace(3, "select 1"), "not Python"),
     (outputs_are_stripped, output, "stored output"),
     (outputs_are_stripped, tag("keep_output"), "has no output"),
+    (outputs_are_stripped, output, "no count"),
     (outputs_are_stripped, tag("raises-exception"), "expect_failure"),
     (kernel_is_python3, lambda book: book.metadata.kernelspec.update(name="pysparkkernel"), "python3"),
 ])
@@ -233,3 +240,14 @@ def test_each_rule_fails_on_a_bad_notebook(rule, change, says):
     change(book)
     wrong = list(rule(book))
     assert wrong and says in " ".join(wrong)
+
+
+def test_stripping_changes_no_notebook_as_committed_and_takes_what_a_run_leaves(tmp_path):
+    copies = [Path(shutil.copy(p, tmp_path / p.name)) for p in NOTEBOOKS]
+    before = {c: c.read_bytes() for c in copies}
+    ran = nbformat.read(copies[1], as_version=4)
+    for number, cell in enumerate(c for c in ran.cells if c.cell_type == "code"):
+        cell.execution_count, cell.outputs = number + 1, [nbformat.v4.new_output("stream", text="x")]
+    nbformat.write(ran, copies[1])
+    subprocess.run([sys.executable, params.ROOT / ".ci" / "strip_notebooks.py", *copies], check=True)
+    assert {c: c.read_bytes() for c in copies} == before

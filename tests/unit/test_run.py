@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from workbench import params, run, run_record
 from workbench.errors import ParamsError, WorkbenchError
@@ -136,6 +137,18 @@ def test_masking_reaches_every_form(project, monkeypatch):
 
 
 # ---- with kernels
+
+def test_no_kernel_is_interrupted_at_its_end(project, monkeypatch):
+    """It would be printed as an error, now and then: `[IPKernelApp] ERROR | KeyboardInterrupt caught in kernel.`"""
+    write(project, "20_other/21_c.ipynb", "1 + 1")
+    signals = []
+
+    async def signalled(self, number):
+        signals.append(number)
+
+    monkeypatch.setattr(AsyncKernelManager, "_async_signal_kernel", signalled)
+    assert quietly().status == "passed" and signals == []
+
 
 def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     canary = "canary-7f3a9c"
