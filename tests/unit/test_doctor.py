@@ -22,7 +22,7 @@ REACHED = {"Python", "packages", "system", "memory", "disk"}  # looked at in eve
 def world(tmp_path, monkeypatch):
     """A healthy machine: nothing of ours runs, ports are free, jars are intact; and no process may be started."""
     monkeypatch.setattr(params, "VAR", tmp_path)
-    monkeypatch.setenv("WORKBENCH_PORT_BASE", "27700")
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", "19700")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(artifacts, "verify", list)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(16 * 2**30))
@@ -52,13 +52,13 @@ def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda p: Usage(0, 0, 2**30))
     monkeypatch.setattr(artifacts, "verify", lambda: ["var/lib/kafka/a.jar is damaged", "var/lib/x.jar is missing"])
     monkeypatch.setattr(artifacts, "java_home", no_java)
-    monkeypatch.setattr(process, "holder", lambda port: "pid 7: nc -l" if port == 27701 else None)
+    monkeypatch.setattr(process, "holder", lambda port: "pid 7: nc -l" if port == 19701 else None)
     bad = {f.subject: f for f in doctor.problems(doctor.examine(world))}
-    assert set(bad) == {"Python", "packages", "memory", "disk", "Java", "jars", "port 27701 (kafka)"}
+    assert set(bad) == {"Python", "packages", "memory", "disk", "Java", "jars", "port 19701 (kafka)"}
     assert all(f.fix for f in bad.values())
     assert bad["Python"].seen == "3.9.1" and "pyspark 0.0.1, not 3.5.7" in bad["packages"].seen
     assert bad["memory"].seen.startswith("1.0 GiB") and bad["disk"].seen.startswith("1.0 GiB")
-    assert "kafka/a.jar is damaged" in bad["jars"].seen and bad["port 27701 (kafka)"].seen == "held by pid 7: nc -l"
+    assert "kafka/a.jar is damaged" in bad["jars"].seen and bad["port 19701 (kafka)"].seen == "held by pid 7: nc -l"
 
 
 @pytest.mark.parametrize(("version", "level"), [
@@ -123,11 +123,11 @@ def test_a_damaged_jar_is_found_on_disk(world, monkeypatch, tmp_path):
 
 def test_a_held_port_is_a_problem_and_our_own_service_is_not(world, monkeypatch):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 27700))
+        taken.bind(("127.0.0.1", 19700))
         taken.listen()
         found = seen(world, "port")
-        assert found.level == "problem" and found.subject == "port 27700 (postgres)" and str(os.getpid()) in found.seen
-        note_as_ours("postgres", 27700)
+        assert found.level == "problem" and found.subject == "port 19700 (postgres)" and str(os.getpid()) in found.seen
+        note_as_ours("postgres", 19700)
         assert seen(world, "port").level == "ok"
 
 
@@ -140,8 +140,8 @@ def note_as_ours(name, *ports):
 
 
 @pytest.mark.parametrize(("name", "port", "owner"), [
-    ("local", 27702, "kafka"), ("cluster", 27709, "spark_master"), ("cluster", 27710, "spark_master"),
-    ("cluster", 27711, "spark_worker_1"), ("cluster", 27712, "spark_worker_2"), ("local", 27704, "apicurio")])
+    ("local", 19702, "kafka"), ("cluster", 19709, "spark_master"), ("cluster", 19710, "spark_master"),
+    ("cluster", 19711, "spark_worker_1"), ("cluster", 19712, "spark_worker_2"), ("local", 19704, "apicurio")])
 def test_every_port_that_a_service_listens_on_is_looked_at(world, monkeypatch, name, port, owner):
     monkeypatch.setattr(process, "holder", lambda p: "pid 7: nc -l" if p == port else None)
     bad = doctor.problems(doctor.examine(params.load(name)))
@@ -150,8 +150,8 @@ def test_every_port_that_a_service_listens_on_is_looked_at(world, monkeypatch, n
 
 def test_the_port_of_a_service_that_runs_on_another_one_is_looked_at(world, monkeypatch):
     note_as_ours("postgres", 27600)
-    monkeypatch.setattr(process, "holder", lambda p: "pid 7: nc -l" if p == 27700 else None)
-    assert seen(world, "port").subject == "port 27700 (postgres)"
+    monkeypatch.setattr(process, "holder", lambda p: "pid 7: nc -l" if p == 19700 else None)
+    assert seen(world, "port").subject == "port 19700 (postgres)"
 
 
 def test_a_wrong_java_home_is_said_and_passed_over(world, monkeypatch, tmp_path):
