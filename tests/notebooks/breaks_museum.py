@@ -1,3 +1,260 @@
-"""What is broken behind the checks of notebooks 51 to 58; how a break is written stands in breaking.py."""
+"""What is broken behind the checks of notebooks 51 to 54 (of 55 to 58: breaks_travel.py); how a break is written stands
+in breaking.py."""
+from breaking import Break, Run
+from breaks_travel import LAKE, TRAVEL
 
-BREAKS: dict = {}
+SOURCE_DATABASE = [
+    Run(
+        Break("named = museum.rows(", """
+def source(statement):
+    sources.execute(world, statement, database=museum.DATABASE)
+
+source("DELETE FROM artists WHERE artist_id = 441")
+source("UPDATE artists SET name = 'Somebody' WHERE artist_id = 1")
+source("UPDATE artists SET nationality = 'French' WHERE artist_id = 4609")
+source("UPDATE artworks SET title = 'Toreador', classification = 'Drawing', artist_id = 1 WHERE artwork_id = 128447")
+""",
+              {"as in reference table S5/artists_named": ("row=1, name", "Somebody"),
+               "artists that we will follow": "source [1, 299, 4609]", "rows of both tables": "'artists': 149",
+               "nationality of artist 4609": "French", "title of artwork 128447": "Toreador",
+               "classification of artwork 128447": "Drawing", "artist of artwork 128447": "source 1 "}),
+        Break("a table without a key is not published",
+              'source("CREATE TABLE loans (artwork_id int PRIMARY KEY, lent_to text)")',
+              {"a table without a key is not published": "no failure"},
+              back='sources.drop_publication(world, "loans", museum.DATABASE)'),
+        Break("published = sources.publications(", """
+source(f"ALTER PUBLICATION {museum.PUBLICATION} DROP TABLE artworks")
+source("ALTER TABLE artists REPLICA IDENTITY FULL")""",
+              {"published tables": "database ['public.artists'] ", "rows of both are told apart by": "full row"}),
+        Break("the connector's user changes nothing",
+              'source(f"GRANT UPDATE ON artists TO {world.postgres.replication_user}")',
+              {"the connector's user changes nothing": "no failure"}),
+        harms="51_source_database"),
+]
+
+REGISTRY = """
+import requests
+
+api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
+extra = {"X-Registry-ArtifactId": "moma.public.extra-value", "X-Registry-ArtifactType": "AVRO"}
+requests.post(api, data='"string"', headers=extra, timeout=30).raise_for_status()"""
+# the topic forgets its first message of artist 1, so the next one, which the stream brought, is looked at instead
+LATER_MESSAGE = """
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+first = museum.events(spark, world, "artists").where("artist_id = 1").first()["offset"]
+connect.apply(world, museum.CONNECTOR, {
+    **config, "transforms.unwrap.add.fields": "op,table,db,schema,lsn,source.ts_ms"})
+connect.wait_running(world, museum.CONNECTOR)
+museum.change(world, "artists", 1, name="Somebody")
+kafka = AdminClient(topics.settings(world))
+for done in kafka.delete_records([TopicPartition(museum.topic("artists"), 0, first + 1)]).values():
+    done.result(10)"""
+NO_EVENTS = """
+from workbench.wait import wait_until
+
+def source(statement):
+    sources.execute(world, statement, database=museum.DATABASE)
+
+kafka.create_topics([NewTopic("moma.public.extra", 1, 1)])["moma.public.extra"].result(10)
+requests.put(f"{world.connect.url}/connectors/{museum.CONNECTOR}/pause", timeout=30).raise_for_status()
+wait_until(lambda: connect.status(world, museum.CONNECTOR)["state"] == "PAUSED", "the pause")
+source("UPDATE artists SET death_year = 1999 WHERE artist_id = 1")
+source("UPDATE artworks SET title = 'Unsent' WHERE artwork_id = 1")
+source("INSERT INTO artworks (artwork_id, title) VALUES (0, 'Unsent')")"""
+SPOILT_FILES = """
+from pyspark.sql import functions as F
+
+for name, key, column in (("artists", 2, "gender"), ("artworks", 3, "title")):
+    folder = f"{world.lake.landing}/topics/{museum.topic(name)}"
+    landed = spark.read.format("avro").load(folder)
+    kept = spark.createDataFrame(landed.collect(), landed.schema)
+    spoilt = F.when(F.col(museum.KEY[name]) == key, "Spoilt").otherwise(F.col(column))
+    kept.withColumn(column, spoilt).write.format("avro").mode("overwrite").save(folder)"""
+CONNECTORS = [
+    Run(
+        Break("the keys of Debezium 1.7 are refused", """
+import requests
+
+def unasked(world, name, config):
+    body = {"name": name, "config": config, "initial_state": "STOPPED"}
+    requests.post(f"{world.connect.url}/connectors", json=body, timeout=30).raise_for_status()
+
+asked, connect.apply = connect.apply, unasked""",
+              {"the keys of Debezium 1.7 are refused": "no failure", "nothing was deployed": "moma_source"},
+              back="connect.apply = asked\nconnect.delete(world, museum.CONNECTOR)"),
+        Break("artifacts = registry.artifacts(world)", REGISTRY,
+              {"artifacts of both topics": "moma.public.extra-value"},
+              back='requests.delete(f"{api}/moma.public.extra-value", timeout=30).raise_for_status()'),
+        Break('at = museum.events(spark, world, "artists")', LATER_MESSAGE,
+              {"fields of the message, in this order": "place 9: message __table, stated __db",
+               "metadata in the message of artist 1": "'u'", "name in the envelope and in the flat message": "Somebody",
+               "the message names the newest version of its schema": "registry "}),
+        Break("a message with an unknown schema id", "found, registry.find = registry.find, lambda *_: value_schema",
+              {"a message with an unknown schema id": "no failure"}, back="registry.find = found"),
+        Break('check.equal("topics"', NO_EVENTS,
+              {"topics": "moma.public.extra", "events of artists": "149 r, 1 u", "events of artworks": "1381 r",
+               "every value of artists": ("artist_id=1, death_year", "1999"),
+               "every value of artworks": ("artwork_id=0: missing", "artwork_id=1, title"),
+               "row in the message of artist 1": "1999", "states of the connector and its task": "PAUSED"},
+              back='topics.delete(world, "moma.public.extra")'),
+        Break('raw = spark.read.format("avro")', SPOILT_FILES,
+              {"landed files of artists": ("artist_id=2, gender", "Spoilt"),
+               "landed files of artworks": ("artwork_id=3, title", "Spoilt")}),
+        Break("the compatible API gives the same schema", """
+told, registry.subject = registry.subject, lambda *_: {"schema": '{"fields": []}', "version": 0}""",
+              {"the compatible API gives the same schema of artists": "0 fields, version 0",
+               "the compatible API gives the same schema of artworks": "0 fields, version 0"},
+              back="""
+registry.subject = told
+requests.delete(f"{api}/{museum.topic('artists')}-value", timeout=30).raise_for_status()  # with its second version"""),
+        harms="51_source_database"),
+]
+
+# artist 3 is the only Albanian: one file of one row
+DOUBLED_FILE = """
+import pathlib
+
+(path,) = pathlib.Path(files.open_address(artists_cow.base)[1]).glob("nationality=Albanian/*.parquet")
+other = path.name.replace(path.name.split("_")[0], "00000000-0000-0000-0000-000000000000-0")
+path.with_name(other).write_bytes(path.read_bytes())"""
+NULLS_IN_FILE = """
+import pyarrow.parquet
+
+held = pyarrow.parquet.read_table(path, partitioning=None)
+at = held.column_names.index("_hoodie_commit_seqno")
+nothing = pyarrow.field("_hoodie_commit_seqno", pyarrow.string()), pyarrow.nulls(held.num_rows, pyarrow.string())
+path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+pyarrow.parquet.write_table(held.set_column(at, *nothing), path)
+lake[artists_cow.name] = hudi.read(spark, artists_cow).toPandas()"""
+HUDI_INGEST = [
+    Run(
+        Break("catalog = {d: sorted(", 'spark.sql("CREATE TABLE moma_cow.extra (n int) USING parquet")',
+              {"tables in the catalog": "extra"}, back='spark.sql("DROP TABLE moma_cow.extra")'),
+        Break("first = query.sql(", LAKE + """
+museum.change(world, "artists", 1, nationality="French")
+museum.follow(spark, world)
+fewer = ", ".join(f"`{c}`" for c in spark.table("moma_mor.artists_ro").columns if c != "_hoodie_commit_seqno")
+spark.sql("DROP TABLE moma_mor.artists_rt")
+spark.sql(f"CREATE VIEW moma_mor.artists_rt AS SELECT {fewer} FROM moma_cow.artists")""",
+              {"row of artist 1": ("nationality=French", "'u'"), "Hudi's own fields": "_hoodie_record_key"},
+              back="""
+spark.sql("DROP VIEW moma_mor.artists_rt")
+hudi.register(spark, museum.table(world, "artists", "mor"))"""),
+        Break("second = museum.follow(", 'museum.change(world, "artists", 2, name="Somebody")',
+              {"messages of a second run": "ingest 2", "commits of each table": "'moma_artists_cow': 3"}),
+        Break("twice = hudi.read(",
+              'rows.write.format("hudi").options(**scratch.options()).mode("overwrite").save(scratch.base)',
+              {"careless bulk inserts are caught": "no failure"}),
+        Break("lake = {t.name: hudi.read(spark, t).toPandas()", """
+artists_cow, artists_mor, artworks_cow, artworks_mor = tables
+spoil(artists_cow, "artist_id = 7", nationality="Atlantean")
+spoil(artists_mor, "artist_id = 8", operation="delete")
+spoil(artists_mor, "artist_id = 9", name="Spoilt")
+spoil(artworks_cow, "artwork_id = 1", title="Spoilt")
+spoil(artworks_mor, "artwork_id = 1", title="Spoilt")""" + DOUBLED_FILE,
+              {"rows of each table": "'moma_artists_mor': 149",
+               "different keys of each table": "'moma_artists_cow': 151",
+               "moma_artists_cow by Spark = source": ("artist_id=3: 2 rows", "artist_id=7, nationality"),
+               "moma_artists_cow by hudi-rs = source": ("artist_id=3: 2 rows", "artist_id=7, nationality"),
+               "moma_artists_mor by Spark = source": ("artist_id=8: missing", "artist_id=9, name"),
+               "moma_artists_mor by hudi-rs = source": ("artist_id=8: missing", "artist_id=9, name"),
+               "moma_artworks_cow by Spark = source": ("artwork_id=1, title", "Spoilt"),
+               "moma_artworks_cow by hudi-rs = source": ("artwork_id=1, title", "Spoilt"),
+               "moma_artworks_mor by Spark = source": ("artwork_id=1, title", "Spoilt"),
+               "moma_artworks_mor by hudi-rs = source": ("artwork_id=1, title", "Spoilt"),
+               "partitions of all tables": "moma_artists_cow/nationality=Atlantean",
+               "base files, as published": "[1, 2, 1]"}),
+        Break("partition, stated = {}, {}", """
+spark.sql("DROP TABLE moma_mor.artworks_ro")
+spark.sql("CREATE TABLE moma_mor.artworks_ro (artwork_id int) USING parquet")
+spark.sql("DROP TABLE moma_mor.artists_ro")
+spark.sql(f"CREATE TABLE moma_mor.artists_ro USING hudi OPTIONS ('hoodie.query.as.ro.table' = 'false') "
+          f"LOCATION '{tables[1].base}'")""",
+              {"partition columns of each": "'moma_mor.artworks_ro': []",
+               "which view reads base files only": "'_ro': 'false'",
+               "rows in each view": ("'artists_rt': 149", "'artworks_ro': 0")}),
+        Break('fields = ["name", "dataType", "isPartition"]', """
+spark.sql("DROP TABLE moma_mor.artists_rt")
+other = ", ".join(f"`{c}`" for c in spark.table("moma_cow.artists").columns if c != "birth_year")
+spark.sql(f"CREATE VIEW moma_mor.artists_rt AS SELECT {other}, 'none' AS birth_year FROM moma_cow.artists")""",
+              {"as in reference table S5/artists_rt_columns": "row="}, back="""
+spark.sql("DROP VIEW moma_mor.artists_rt")
+hudi.register(spark, tables[1])"""),
+        Break('own = [c for c in first.columns', NULLS_IN_FILE,
+              {"rows that lack a field of Hudi's": "'moma_artists_cow': 1"}),
+        harms="53_hudi_ingest"),
+]
+
+# after each ingest somebody writes into the Copy-on-Write table what the source has never said
+SPOILS = LAKE + """
+ingest = museum.follow
+
+def follow(*asked, **more):
+    done = ingest(*asked, **more)
+    spoil(cow, "artwork_id = 128447", date="spoilt")
+    return done
+
+museum.follow = follow"""
+TRIGGERS = """
+from workbench import sources
+
+sources.execute(world, '''
+    CREATE FUNCTION other_date() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.date = '1961'; RETURN NEW; END $$;
+    CREATE FUNCTION another() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        UPDATE artworks SET title = 'Another' WHERE artwork_id = 1; RETURN NULL; END $$;
+    CREATE TRIGGER other_date BEFORE UPDATE ON artworks FOR EACH ROW WHEN (NEW.artwork_id = 128447)
+        EXECUTE FUNCTION other_date();
+    CREATE TRIGGER another AFTER UPDATE ON artworks FOR EACH ROW WHEN (NEW.artwork_id = 128447)
+        EXECUTE FUNCTION another()''', database=museum.DATABASE)
+patient = check.eventually
+check.eventually = lambda what, condition, timeout: patient(what, condition, 10)"""
+UPDATES = [
+    Run(
+        Break('history = [update("u1")]', SPOILS,
+              {**{f"after {label}, _rt and CoW = source": ("seen_in=moma_cow.artworks, date", "spoilt")
+                  for label in ("u1", "u2", "u3", "u4", "u5")},
+               "different rows in the three views, compacted": "lake 2",
+               "date in all views, compacted again": "spoilt",
+               "as in reference table S5/artwork_128447_u5": ("row=1, date", "spoilt"),
+               "moma_artworks_cow = source, row by row": ("artwork_id=128447, date", "spoilt"),
+               "MoR saves nothing when compacted after every update": "times as much"}),
+        Break('history += [update("u2")', "hudi.compact(spark, mor)",
+              {"files of _ro after u1 to u4": "2 values", "operation of the row in _ro": "'u'",
+               "files on disk after u3": "['base', 'log', 'base', 'log', 'log']"}),
+        Break("compacted = museum.views(", """
+museum.change(world, "artworks", museum.PICADOR, title="Toreador")
+museum.follow(spark, world, cow, mor)""",
+              {"as in reference table S5/artwork_128447_rt": "row=4, file: seen log",
+               "file of _ro and of _rt, compacted": ".parquet"}),
+        Break('u5 = museum.UPDATES["u5"]', TRIGGERS,
+              {"u5 is in the real-time view, uncalled": "not yet",
+               "messages that the running ingest brought": "ingest 2"},
+              back="""
+check.eventually = patient
+sources.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)"""),
+        Break("left = museum.follow(", 'museum.change(world, "artworks", museum.PICADOR, title="Matador")',
+              {"messages that it left for a later one": "ingest 1"}),
+        Break('truth = museum.rows(world, "artworks", "artwork_id = 128447")', """
+hudi.compact(spark, mor)
+fifth = museum.views(spark, "artworks", museum.PICADOR, *asked)""",
+              {"the read-optimised view is not the present": "no failure"}),
+        Break("last = museum.views(", """
+museum.change(world, "artworks", museum.PICADOR, title="Picador")
+museum.follow(spark, world, cow, mor)
+compact, hudi.compact = hudi.compact, hudi.schedule_compaction""",
+              {"kinds of file, compacted again": "'log'"}, back="hudi.compact = compact"),
+        Break('source_rows = museum.rows(world, "artworks")', 'spoil(mor, "artwork_id = 2", title="Spoilt")',
+              {"moma_artworks_mor = source, row by row": ("artwork_id=2, title", "Spoilt")}),
+        harms="53_hudi_ingest"),
+    Run(
+        Break('timelines = {"Copy-on-Write"', """
+museum.execute(world, "artworks", "UPDATE artworks SET cataloged_at = '2021-12-31 12:00'")
+museum.follow(spark, world, mor)""",
+              {"CoW wrote more bytes than MoR's logs": "0."}, also=("moma_artworks_cow = source, row by row",)),
+        harms="53_hudi_ingest"),
+]
+
+BREAKS = {"51_source_database": SOURCE_DATABASE, "52_connectors": CONNECTORS, "53_hudi_ingest": HUDI_INGEST,
+          "54_updates_and_compaction": UPDATES, **TRAVEL}
