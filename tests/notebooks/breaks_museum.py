@@ -88,7 +88,7 @@ asked, connect.apply = connect.apply, unasked""",
               {"artifacts of both topics": "moma.public.extra-value"},
               back='requests.delete(f"{api}/moma.public.extra-value", timeout=30).raise_for_status()'),
         Break('at = museum.events(spark, world, "artists")', LATER_MESSAGE,
-              {"fields of the message, in this order": "place 9: message __table, stated __db",
+              {"fields of the message, in this order": ("place 9", "__table", "__db"),
                "metadata in the message of artist 1": "'u'", "name in the envelope and in the flat message": "Somebody",
                "the message names the newest version of its schema": "registry "}),
         Break("a message with an unknown schema id", "found, registry.find = registry.find, lambda *_: value_schema",
@@ -226,7 +226,7 @@ UPDATES = [
         Break("compacted = museum.views(", """
 museum.change(world, "artworks", museum.PICADOR, title="Toreador")
 museum.follow(spark, world, cow, mor)""",
-              {"as in reference table S5/artwork_128447_rt": "row=4, file: seen log",
+              {"as in reference table S5/artwork_128447_rt": "row=4, file",
                "file of _ro and of _rt, compacted": ".parquet"}),
         Break('u5 = museum.UPDATES["u5"]', TRIGGERS,
               {"u5 is in the real-time view, uncalled": "not yet",
@@ -247,12 +247,13 @@ compact, hudi.compact = hudi.compact, hudi.schedule_compaction""",
               {"kinds of file, compacted again": "'log'"}, back="hudi.compact = compact"),
         Break('source_rows = museum.rows(world, "artworks")', 'spoil(mor, "artwork_id = 2", title="Spoilt")',
               {"moma_artworks_mor = source, row by row": ("artwork_id=2, title", "Spoilt")}),
-        harms="53_hudi_ingest"),
-    Run(
-        Break('timelines = {"Copy-on-Write"', """
+        # asked once more, with the logs of a whole table: in one run they cannot be larger than what CoW wrote
+        # and, with the compactions, smaller
+        Break('compactions = timelines["Merge-on-Read"]', """
 museum.execute(world, "artworks", "UPDATE artworks SET cataloged_at = '2021-12-31 12:00'")
-museum.follow(spark, world, mor)""",
-              {"CoW wrote more bytes than MoR's logs": "0."}, also=("moma_artworks_cow = source, row by row",)),
+ingest(spark, world, mor)
+ratio = written["Copy-on-Write"] / hudi.commits(mor).query("operation == 'UPSERT'")["bytes"].sum()""",
+              {"CoW wrote more bytes than MoR's logs": "0."}),
         harms="53_hudi_ingest"),
 ]
 

@@ -19,7 +19,7 @@ DELETES = [
     Run(
         Break('before = museum.rows(world, "artists", "artist_id = 441")',
               'museum.change(world, "artists", 441, name="Somebody Else")',
-              {"the old row that _ro still had": "source before Somebody Else",
+              {"the old row that _ro still had": "Somebody Else",
                "artist 441 as of `loaded` = source before": ("artist_id=441, name", "Somebody Else")}),
         Break("deleted = museum.views(", """
 museum.execute(world, "artists", "INSERT INTO artists VALUES (441, 'Somebody', 'Swiss', 'Male', 1921, 1999)")""",
@@ -32,7 +32,7 @@ museum.execute(world, "artists", "INSERT INTO artists VALUES (441, 'Somebody', '
         Break("source_count = museum.count(", LAKE + """
 for table in (cow, mor):
     spoil(table, "artist_id = 2", __deleted="true")""",
-              {"artists, without the deleted": "lake 148",
+              {"artists, without the deleted": "lake 149",
                "moma_artists_cow, without the deleted = source": "artist_id=2: missing",
                "moma_artists_mor, without the deleted = source": "artist_id=2: missing",
                "deleted in moma_artists_cow": "2", "deleted in moma_artists_mor": "2"}),
@@ -251,7 +251,7 @@ SERVICES = [
     Run(
         Break('write(few, "loaded")', 'museum.change(world, "artists", 1, name="Somebody")',
               {"three updates = source and what they set": ("artist_id=1, name", "Somebody")}),
-        Break('properties = call("show_table_properties"', PLACES, {"table version": "table 8"},
+        Break('properties = call("show_table_properties"', PLACES, {"table version": "8"},
               back="says.write_text(right)"),
         Break('blocks = call("show_logfile_metadata"', 'write(aged(4), "fourth")',
               {"rows in each log block": "blocks [4, 4, 4, 4]", "instants of the commits": "show_commits 4 values",
