@@ -11,7 +11,7 @@ from urllib.parse import quote
 import requests
 
 from .errors import ConnectorError, StackError, nearest
-from .params import World, host_port
+from .params import World
 from .wait import wait_until
 
 # Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and
@@ -329,21 +329,16 @@ def _call(world: World, method: str, path: str, body: Any = None, *, missing: An
 
     A 409 (the workers are rebalancing) or 503 (starting) is asked again until 60 s have gone.
     """
-    session = requests.Session()
-    host = host_port(world.connect.url)[0]
-    session.trust_env = host not in ("127.0.0.1", "localhost")  # a proxy of the environment never leads to loopback
-
     def ask() -> Optional[List[Any]]:
         try:
-            answer = session.request(method, world.connect.url.rstrip("/") + path, json=body, timeout=(5, 90))
+            answer = requests.request(method, world.connect.url.rstrip("/") + path, json=body, timeout=(5, 90))
         except requests.RequestException as e:
             return [e]
         return None if answer.status_code in (409, 503) else [answer]
 
-    with session:
-        answer = wait_until(
-            ask, f"Connect to answer {method} {path} (it is rebalancing)", timeout=60, every=0.3, error=ConnectorError
-        )[0]
+    answer = wait_until(
+        ask, f"Connect to answer {method} {path} (it is rebalancing)", timeout=60, every=0.3, error=ConnectorError
+    )[0]
     if isinstance(answer, requests.RequestException):
         raise StackError(
             f"Kafka Connect does not answer: {type(answer).__name__}",

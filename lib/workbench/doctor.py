@@ -1,6 +1,7 @@
 """Looks at the machine before any service starts, and names every problem at once, each with its fix."""
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -69,8 +70,21 @@ def _packages() -> List[Finding]:
         if have != version:
             wrong.append(f"{name} {have}, not {version}")
     if wrong:
-        return [Finding("problem", "packages", "; ".join(wrong), "run `make install`")]
+        other = "`unset PYTHONPATH`, then " if os.environ.get("PYTHONPATH") else ""
+        return [Finding("problem", "packages", "; ".join(wrong), f"{other}run `make install`")]
+    shadows = [shadow for shadow in map(_shadow, pinned) if shadow]
+    if shadows:
+        return [Finding("problem", "packages", "; ".join(shadows), "`unset PYTHONPATH`")]
     return [Finding("ok", "packages", ", ".join(f"{n} {v}" for n, v in pinned.items()))]
+
+
+def _shadow(name: str) -> str:
+    """Say which module would be imported in place of the one that an installed package brings; "" where it is that."""
+    module = name.replace("-", "_")
+    spec, installed = importlib.util.find_spec(module), metadata.distribution(name).locate_file(module)
+    found = Path(spec.origin).parent if spec and spec.origin else None
+    same = not found or not installed.is_dir() or found.resolve() == installed.resolve()
+    return "" if same else f"{name} would be imported from {found}, not from {installed}"
 
 
 def _platform() -> Finding:

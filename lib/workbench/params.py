@@ -25,6 +25,20 @@ ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents
 VAR = ROOT / "var"
 
 
+def _spare_loopback() -> None:
+    """Let no proxy that the environment names stand between us and our own services, for us and for all that we start.
+
+    What the user excepts stays so. gRPC reads lower case only, and knows no `*`, so it has a variable of its own."""
+    stated = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    hosts = [h for h in re.split(r"[\s,]+", stated) if h]
+    extended = ",".join(hosts + [h for h in ("127.0.0.1", "localhost") if h not in hosts])
+    plain = "*" if "*" in hosts else extended  # a star counts only where it stands alone
+    os.environ.update(no_proxy=plain, NO_PROXY=plain, no_grpc_proxy=extended)
+
+
+_spare_loopback()  # here, since every module that speaks with a service has imported this one before
+
+
 def instance() -> str:
     """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use their own)."""
     name = os.environ.get("WORKBENCH_INSTANCE", "main")
@@ -152,7 +166,7 @@ def worlds() -> list:
 
 
 def load(name: str) -> World:
-    """Load params/<name>.yaml.
+    """Load params/<name>.yaml. An embedded world takes the variables PG… out of this process's environment.
 
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not exist.
@@ -177,9 +191,18 @@ def load_file(path: Path) -> World:
         raise ParamsError("the params file holds no keys", where=shown, expected="the keys of params/local.yaml")
     base = _port_base(raw, shown)
     world = _build(World, _substitute(raw, shown, base), shown, "")
+    if world.stack.embedded:
+        _forget_postgres()
     return dataclasses.replace(
         world, file=shown, stack=dataclasses.replace(world.stack, port_base=base)
     )
+
+
+def _forget_postgres() -> None:
+    """Take libpq's variables (PGSSLMODE, PGSERVICE, PGOPTIONS …) out of our environment: set for a database elsewhere,
+    they would change or refuse every connection to the embedded one, and not all of them yield to what a call says."""
+    for name in [n for n in os.environ if n.startswith("PG")]:
+        os.environ.pop(name, None)
 
 
 def _port_base(raw: dict, shown: str) -> int:

@@ -21,8 +21,10 @@ from .params import World, state_dir
 from .wait import wait_until
 
 # Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
-# Sparks and Javas: a kernel with a Spark Connect session holds variables that keep a classic session from starting.
-OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PG")
+# Sparks, Javas and Pythons: a kernel with a Spark Connect session holds variables that keep a classic session from
+# starting, and a PYTHONPATH may lead to another pyspark than the pinned one.
+OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PG",
+              "PYTHONPATH", "PYTHONHOME")
 MARK = "WORKBENCH_SERVICE"  # in the environment of everything we start: whose process it is, also without a pid file
 
 

@@ -244,8 +244,7 @@ def _apicurio_command(world: World) -> List[str]:
 # --- Spark -----------------------------------------------------------------------------------------------------------
 
 def _spark_env(world: World) -> Dict[str, str]:
-    keep = {k: v for k, v in os.environ.items() if k == "PYTHONPATH"}
-    return {**keep, "JAVA_HOME": str(artifacts.java_home()), "SPARK_LOCAL_IP": "127.0.0.1",
+    return {"JAVA_HOME": str(artifacts.java_home()), "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONDONTWRITEBYTECODE": "1", "SPARK_HOME": str(artifacts.package("pyspark")),
             "PYSPARK_PYTHON": sys.executable,
             # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that tells it

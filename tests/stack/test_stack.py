@@ -198,6 +198,23 @@ def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, besid
         assert rows_of_one(world) == 1
 
 
+def test_a_proxy_and_settings_for_another_database_are_no_hindrance(beside):
+    """All that a terminal may have from elsewhere: a proxy (here a dead one) in every spelling, libpq's variables."""
+    proxies = {name: "http://127.0.0.1:9" for p in ("http", "https", "all", "grpc")
+               for name in (f"{p}_proxy", f"{p}_proxy".upper())}
+    others = {"PGSSLMODE": "require", "PGSERVICE": "cloud", "PGOPTIONS": "-c no_such=1", "PGHOSTADDR": "192.0.2.1"}
+    plain = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
+    work = UP + """
+from workbench import connect, sources
+from workbench.spark import session
+world = params.load("local")
+assert connect.names(world) == [] and sources.frame(world, "SELECT 1 AS n", database="postgres").n[0] == 1
+assert session(world).range(3).mapInPandas(lambda frames: frames, "id long").count() == 3
+"""
+    subprocess.run([sys.executable, "-c", work, *ANSWERS, "apicurio"], check=True, timeout=120,
+                   env={**plain, **proxies, **others})
+
+
 def test_a_killed_up_can_be_run_again(beside):
     # at moments spread over the first start: before, during and after initdb, with and without pid files
     for moment in (0.5, 0.9, 1.3, 2.5):

@@ -87,6 +87,20 @@ def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):
     assert found.level == "problem" and "arm64" in found.seen and "JAVA_HOME" in found.fix and "17" in found.fix
 
 
+@pytest.mark.parametrize(("files", "says"), [
+    (["pyspark/__init__.py"], "pyspark would be imported from {}/pyspark, not from"),
+    (["pyspark-3.4.0.dist-info/METADATA"], "pyspark 3.4.0, not 3.5.7"),
+])
+def test_another_pyspark_of_a_pythonpath_is_told(tmp_path, files, says):
+    for file in files:
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text("Name: pyspark\nVersion: 3.4.0\n" if "METADATA" in file else "")
+    look = "from workbench import doctor; (f,) = doctor._packages(); print(f.level, f.seen, f.fix)"
+    shown = subprocess.run([sys.executable, "-c", look], env={**os.environ, "PYTHONPATH": str(tmp_path)},
+                           capture_output=True, text=True, check=True).stdout
+    assert shown.startswith("problem") and says.format(tmp_path) in shown and "unset PYTHONPATH" in shown
+
+
 @pytest.mark.parametrize(("gib", "level"), [(2, "problem"), (4, "warning"), (8, "ok")])
 def test_memory(world, monkeypatch, gib, level):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(gib * 2**30))

@@ -1,5 +1,8 @@
 """Worlds load strictly: each error names the file, the key path and the nearest key."""
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -123,6 +126,30 @@ def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
     monkeypatch.setenv("WORKBENCH_PORT_BASE", base)
     with pytest.raises(ParamsError, match="environment variable WORKBENCH_PORT_BASE"):
         params.load("local")
+
+
+@pytest.mark.parametrize(("stated", "plain", "grpc"), [
+    ({}, "127.0.0.1,localhost", "127.0.0.1,localhost"),
+    ({"NO_PROXY": "corp.example, localhost"}, "corp.example,localhost,127.0.0.1", "corp.example,localhost,127.0.0.1"),
+    ({"no_proxy": "a", "NO_PROXY": "b"}, "a,127.0.0.1,localhost", "a,127.0.0.1,localhost"),
+    ({"no_proxy": "*"}, "*", "*,127.0.0.1,localhost"),
+])
+def test_no_proxy_leads_to_loopback(stated, plain, grpc):
+    """Looked at in a process of its own, since it is done once, when the module is imported."""
+    environment = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
+    show = ("import os, workbench.params as p; p._spare_loopback(); "  # twice is as once
+            "print(*(os.environ[n] for n in ('no_proxy', 'NO_PROXY', 'no_grpc_proxy')), sep='|')")
+    done = subprocess.run([sys.executable, "-c", show], env={**environment, **stated}, capture_output=True, text=True)
+    assert done.stdout.strip().split("|") == [plain, plain, grpc], done.stderr
+
+
+def test_the_variables_of_libpq_are_left_to_worlds_of_others_services(monkeypatch):
+    monkeypatch.setenv("PGSERVICE", "cloud")
+    monkeypatch.setenv("PGSSLMODE", "require")
+    params.load("aws")
+    assert os.environ["PGSERVICE"] == "cloud"
+    params.load("local")
+    assert [n for n in os.environ if n.startswith("PG")] == []
 
 
 def test_instances_have_folders_of_their_own(monkeypatch):

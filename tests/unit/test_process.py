@@ -240,6 +240,17 @@ def test_a_changed_clock_does_not_make_our_own_a_stranger(make):
     assert process.own("web") is not None and process.start(web, WORLD) == "reused"
 
 
+def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
+    """It may lead to another pyspark than the pinned one."""
+    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    web = make()
+    process.start(web, WORLD)
+    given = process.own("web").environ()
+    assert "PYTHONPATH" not in given and "PYTHONPATH" not in services._spark_env(params.load("local"))
+    assert "127.0.0.1" in given["no_proxy"] and given["http_proxy"], "a proxy is for others, never for loopback"
+
+
 # ---- one that was started for another world or on other ports
 
 def test_another_world_or_port_restarts_it_and_the_same_does_not(make):
