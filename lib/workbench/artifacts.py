@@ -24,7 +24,7 @@ from typing import Callable, Iterable, List, Optional
 import yaml
 
 from .errors import StackError
-from .params import ROOT, VAR
+from .params import ROOT, VAR, plain
 from .wait import alone
 
 LOCK = ROOT / "params" / "jars.lock"
@@ -94,7 +94,7 @@ def package(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     if not spec or not spec.origin:
         raise StackError(f"the Python package {name} is not installed", next_step="run `make install`")
-    return Path(spec.origin).parent
+    return plain(Path(spec.origin).parent)
 
 
 def java_version(home: Path) -> Optional[int]:
@@ -172,7 +172,7 @@ def _install(say: Callable[[str], None]) -> int:
 def verify() -> List[str]:
     """Return one sentence for each file that is missing or damaged; an empty list when all is well."""
     sick = (a for a in locked() if not a.intact())
-    return [f"{a.path.relative_to(ROOT)} is {'damaged' if a.path.exists() else 'missing'}" for a in sick]
+    return [f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}" for a in sick]
 
 
 def unpacked(name: str) -> Path:

@@ -333,8 +333,9 @@ def _findings(findings: list) -> None:
 
 
 def _relative(path: object) -> str:
-    with contextlib.suppress(ValueError):
-        return str(Path(str(path)).relative_to(params.ROOT)) if path else ""
+    for root in (params.ROOT, params.LINK):
+        with contextlib.suppress(ValueError):
+            return str(Path(str(path)).relative_to(root)) if path else ""
     return str(path)
 
 

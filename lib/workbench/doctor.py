@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from . import artifacts, process, services, stack
 from .errors import WorkbenchError
-from .params import ROOT, VAR, World
+from .params import ROOT, World
 
 MEMORY_GIB = 6  # what the whole stack may take (its parts add up to less)
 DISK_GIB = 3  # downloads 0.5, Python packages 1.2, service data and lake of the walkthroughs below 1
@@ -33,7 +33,7 @@ class Finding:
 
 def examine(world: World) -> List[Finding]:
     """Return a Finding for each thing looked at; no process is started and nothing is changed."""
-    found = [_python(), *_packages(), _platform(), _memory(), _disk(VAR)]
+    found = [_python(), *_packages(), _platform(), _memory(), _disk(ROOT / "var")]
     if world.stack.embedded:
         found += [_java(), _files(), *_ports(world), _root()]
     return found + _back_ends(world)

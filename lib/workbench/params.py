@@ -8,9 +8,11 @@ One params file is one world. Every file has the same keys. Values may hold
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import html
 import os
 import re
+import stat
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +24,43 @@ from .errors import ParamsError, nearest
 from .secrets import Secret
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[2])
-VAR = ROOT / "var"
+LINKS = Path("/tmp") / f"workbench-{os.geteuid()}"  # named by nothing that differs between two terminals
+
+
+def _link(folder: Path) -> Path:
+    """Return a path to `folder` that is of letters, digits and _ . / - only: the folder itself, or a link to it.
+
+    Spark splits its Java options at blanks, and Hudi makes no table at an address that holds one. The link lies in a
+    folder that only we can enter, under a name that each of our processes finds again. Where that cannot be had, the
+    folder itself is returned, and no embedded world is loaded (see `load_file`)."""
+    if _is_plain(folder):
+        return folder
+    link = LINKS / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    try:
+        LINKS.mkdir(mode=0o700, exist_ok=True)
+        seen = LINKS.lstat()  # another user may have made it before us
+        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+            return folder
+        if not link.is_symlink() or os.readlink(link) != str(folder):
+            scratch = link.with_suffix(f".{os.getpid()}")
+            scratch.symlink_to(folder)
+            scratch.replace(link)
+    except OSError:
+        return folder
+    return link
+
+
+def _is_plain(path: Path) -> bool:
+    return re.fullmatch(r"[\w./-]+", str(path), re.ASCII) is not None
+
+
+LINK = _link(ROOT)  # ROOT as services are given it; people are shown ROOT
+VAR = LINK / "var"
+
+
+def plain(path: Path) -> Path:
+    """Return a path below ROOT as services can take it; any other as it is."""
+    return LINK / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def _spare_loopback() -> None:
@@ -192,6 +230,11 @@ def load_file(path: Path) -> World:
     base = _port_base(raw, shown)
     world = _build(World, _substitute(raw, shown, base), shown, "")
     if world.stack.embedded:
+        if not _is_plain(LINK):
+            raise ParamsError(
+                "Spark and Hudi cannot work in this folder, and no link to it could be made", where=str(ROOT),
+                expected=f"a path of letters, digits and _ . / - only, or {LINKS} yours alone (mode 0700)",
+                next_step="move the checkout to such a path")
         _forget_postgres()
     return dataclasses.replace(
         world, file=shown, stack=dataclasses.replace(world.stack, port_base=base)
@@ -223,7 +266,7 @@ def _substitute(value: Any, shown: str, base: int, path: str = "") -> Any:
         return {k: _substitute(v, shown, base, f"{path}.{k}".lstrip(".")) for k, v in value.items()}
     if not isinstance(value, str):
         return value
-    known = {"state": str(state_dir()), "root": str(ROOT)}
+    known = {"state": str(state_dir()), "root": str(LINK)}
 
     def replace(m: re.Match[str]) -> str:
         kind, _, arg = m.group(1).partition(":")

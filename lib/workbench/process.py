@@ -243,7 +243,7 @@ def _alive(process: psutil.Process) -> bool:
 def _rest_of(name: str) -> List[psutil.Process]:
     """Processes that carry this service's mark. PostgreSQL's backends write their title over it (and leave the group):
     they are known by their name and by working in our data folder."""
-    mark, folder = _mark(name), str(state_dir() / "data" / name)
+    mark, folder = _mark(name), os.path.realpath(state_dir() / "data" / name)
 
     def backend(p: psutil.Process) -> bool:
         try:

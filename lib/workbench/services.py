@@ -15,7 +15,7 @@ from typing import Dict, List
 
 from . import artifacts, secrets
 from .errors import StackError
-from .params import COMPILERS, World, host_port, state_dir
+from .params import COMPILERS, World, host_port, plain, state_dir
 from .process import Service
 
 # short-lived, small services: the cheapest collector starts in half the time. No clock here goes back: UTC everywhere
@@ -246,7 +246,7 @@ def _apicurio_command(world: World) -> List[str]:
 def _spark_env(world: World) -> Dict[str, str]:
     return {"JAVA_HOME": str(artifacts.java_home()), "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONDONTWRITEBYTECODE": "1", "SPARK_HOME": str(artifacts.package("pyspark")),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": str(plain(Path(sys.executable))),
             # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that tells it
             "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
             "SPARK_WORKER_DIR": str(_data("spark_work"))}

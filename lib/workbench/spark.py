@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Union
 
 from . import artifacts
 from .errors import StackError
-from .params import COMPILERS, World, host_port, local_path, state_dir
+from .params import COMPILERS, World, host_port, local_path, plain, state_dir
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ SESSION = {
 # The settings of HDFS, MapReduce and YARN, some 2,000, that nothing on one machine asks for: Hudi sends all of Hadoop's
 # settings along with every task, and reads those files anew for every Parquet file that it looks up keys in. Without
 # them an upsert into 30 partitions takes a quarter less time. These empty files stand before Hadoop's.
-NO_CLUSTER_SETTINGS = Path(__file__).parent / "hadoop"
+NO_CLUSTER_SETTINGS = plain(Path(__file__).parent / "hadoop")
 
 
 def server_conf(world: World) -> Dict[str, str]:

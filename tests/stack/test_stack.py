@@ -198,21 +198,30 @@ def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, besid
         assert rows_of_one(world) == 1
 
 
-def test_a_proxy_and_settings_for_another_database_are_no_hindrance(beside):
-    """All that a terminal may have from elsewhere: a proxy (here a dead one) in every spelling, libpq's variables."""
+def test_neither_a_space_in_the_path_nor_what_a_terminal_brings_along_is_a_hindrance(beside, tmp_path):
+    """A checkout with a space in its path; a proxy (here a dead one) in every spelling; libpq's variables."""
+    root = tmp_path / "x y"
+    (root / "var").mkdir(parents=True)
+    for name in ("params", "var/lib"):
+        (root / name).symlink_to(params.ROOT / name)
     proxies = {name: "http://127.0.0.1:9" for p in ("http", "https", "all", "grpc")
                for name in (f"{p}_proxy", f"{p}_proxy".upper())}
     others = {"PGSSLMODE": "require", "PGSERVICE": "cloud", "PGOPTIONS": "-c no_such=1", "PGHOSTADDR": "192.0.2.1"}
     plain = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
-    work = UP + """
+    work = "import os; from workbench import stack; stack.down_with(os.getpid(), remove=True);" + UP + """
 from workbench import connect, sources
 from workbench.spark import session
 world = params.load("local")
 assert connect.names(world) == [] and sources.frame(world, "SELECT 1 AS n", database="postgres").n[0] == 1
-assert session(world).range(3).mapInPandas(lambda frames: frames, "id long").count() == 3
+spark = session(world)
+assert spark.range(3).mapInPandas(lambda frames: frames, "id long").count() == 3
+spark.sql("CREATE TABLE kept (id bigint, name string) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+spark.sql("INSERT INTO kept VALUES (1, 'one')")
+assert spark.table("kept").count() == 1 and (params.ROOT / "var" / params.instance() / "lake/hudi/kept").is_dir()
+stack.down()
 """
     subprocess.run([sys.executable, "-c", work, *ANSWERS, "apicurio"], check=True, timeout=120,
-                   env={**plain, **proxies, **others})
+                   env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)})
 
 
 def test_a_killed_up_can_be_run_again(beside):

@@ -161,6 +161,47 @@ def test_instances_have_folders_of_their_own(monkeypatch):
             params.load("local")
 
 
+@pytest.fixture
+def spaced(tmp_path, monkeypatch):
+    """A folder with a space in its path, and the place for links moved to where a test may spoil it."""
+    monkeypatch.setattr(params, "LINKS", tmp_path / "links")
+    (tmp_path / "x y").mkdir()
+    return tmp_path / "x y"
+
+
+def test_a_folder_with_a_space_is_reached_by_one_link_of_ours(spaced):
+    link = params._link(spaced)
+    assert " " not in str(link) and link.resolve() == spaced and params._link(spaced) == link
+    assert params.LINKS.stat().st_mode & 0o777 == 0o700
+    link.unlink()
+    link.symlink_to("/nowhere")
+    assert params._link(spaced).resolve() == spaced, "a stale one is made anew"
+    assert params._link(params.LINKS) == params.LINKS and len(list(params.LINKS.iterdir())) == 1
+
+
+def test_a_place_for_links_that_others_may_enter_or_that_leads_elsewhere_is_not_used(spaced, tmp_path):
+    params.LINKS.mkdir(mode=0o755)
+    assert params._link(spaced) == spaced
+    params.LINKS.rmdir()
+    (tmp_path / "trap").mkdir(mode=0o700)
+    params.LINKS.symlink_to(tmp_path / "trap")
+    assert params._link(spaced) == spaced and list((tmp_path / "trap").iterdir()) == []
+
+
+def test_a_folder_that_services_cannot_take_is_told(monkeypatch, spaced):
+    monkeypatch.setattr(params, "LINK", spaced)
+    with pytest.raises(ParamsError, match="cannot work in this folder") as error:
+        params.load("local")
+    assert "move the checkout" in error.value.next_step and params.load("aws").name == "aws"
+
+
+def test_services_get_paths_without_the_space(monkeypatch, spaced):
+    monkeypatch.setattr(params, "ROOT", spaced)
+    monkeypatch.setattr(params, "LINK", params._link(spaced))
+    assert params.plain(spaced / "a" / "b") == params.LINK / "a" / "b" and " " not in str(params.LINK)
+    assert str(params.plain(params.Path("/usr/bin"))) == "/usr/bin"
+
+
 def test_what_a_connect_worker_resolves_is_left_to_it():
     reference = params.load("local").connect.password_reference
     assert reference == f"${{file:{params.state_dir()}/secrets.properties:postgres.replication}}"
