@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 from urllib.parse import urlsplit
 
 from . import connect_rest
@@ -25,7 +25,8 @@ def config(world: World, name: str, **more: Any) -> Dict[str, str]:
         more: values for placeholders that the world does not know, or in place of the world's.
 
     Raises:
-        ConnectorError: no such file; not a flat JSON object; a placeholder nobody fills; an argument nobody uses.
+        ConnectorError: no such file; not a flat JSON object, or one with a key given twice; a placeholder nobody fills;
+            an argument nobody uses.
     """
     path, shown = FOLDER / f"{name}.json", f"params/connectors/{name}.json"
     files = sorted(p.stem for p in FOLDER.glob("*.json"))
@@ -34,7 +35,7 @@ def config(world: World, name: str, **more: Any) -> Dict[str, str]:
             f"there is no connector configuration {name!r}", where=shown, expected=nearest(name, files)
         )
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=lambda pairs: _once(pairs, shown))
     except ValueError as e:
         raise ConnectorError(f"not JSON: {e}", where=shown) from e
     if not isinstance(raw, dict) or not all(isinstance(v, str) for v in raw.values()):
@@ -62,6 +63,17 @@ def config(world: World, name: str, **more: Any) -> Dict[str, str]:
     for key in sorted(set(more) - used):
         raise ConnectorError(f"{shown} has no placeholder ${{{key}}}", where=shown, expected=nearest(key, used))
     return filled
+
+
+def _once(pairs: List[Tuple[str, Any]], shown: str) -> Dict[str, Any]:
+    """Return what `dict` would, but refuse a key that is given twice: JSON takes the last, and says nothing."""
+    found: Dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ConnectorError(f"key {key!r} is given twice", where=f"{shown}: {key}",
+                                 next_step="remove one of the two")
+        found[key] = value
+    return found
 
 
 def placeholders(world: World) -> Dict[str, str]:

@@ -222,7 +222,12 @@ def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
     shown = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _refuse_doubles(yaml.compose(text, Loader=yaml.SafeLoader), shown)
+        raw = yaml.safe_load(text)
+    except UnicodeDecodeError as e:
+        raise ParamsError("the params file is not UTF-8", where=f"{shown}: byte {e.start} is 0x{e.object[e.start]:02x}",
+                          next_step="save it as UTF-8") from None
     except yaml.YAMLError as e:
         raise ParamsError("the params file is not YAML", where=f"{shown}: {e}") from None
     if not isinstance(raw, dict):
@@ -241,6 +246,18 @@ def load_file(path: Path) -> World:
     )
 
 
+def _refuse_doubles(node: Optional[yaml.Node], shown: str, path: str = "") -> None:
+    """Raise ParamsError for a key that stands twice in one mapping: YAML takes the last, and says nothing."""
+    seen: set = set()
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else []:
+        name = f"{path}.{key.value}".lstrip(".")
+        if name in seen:
+            raise ParamsError(f"key '{name}' is given twice", where=f"{shown}: line {key.start_mark.line + 1}",
+                              next_step="remove one of the two")
+        seen.add(name)
+        _refuse_doubles(value, shown, name)
+
+
 def _forget_postgres() -> None:
     """Take libpq's variables (PGSSLMODE, PGSERVICE, PGOPTIONS …) out of our environment: set for a database elsewhere,
     they would change or refuse every connection to the embedded one, and not all of them yield to what a call says."""
@@ -254,7 +271,7 @@ def _port_base(raw: dict, shown: str) -> int:
     if not stated and not (isinstance(stack, dict) and type(stack.get("port_base")) is int):
         return 0  # missing or mistyped: _build says so
     text = stated or stack["port_base"]
-    base = int(text) if str(text).isdigit() else -1
+    base = int(text) if str(text).isdecimal() else -1  # isdigit is also true of ², which is no number for int
     if not 1024 <= base <= 65500:
         where = "the environment variable WORKBENCH_PORT_BASE" if stated else f"{shown}: stack.port_base"
         raise ParamsError(f"port base is {text!r}", where=where, expected="1024 to 65500")
@@ -272,7 +289,7 @@ def _substitute(value: Any, shown: str, base: int, path: str = "") -> Any:
         kind, _, arg = m.group(1).partition(":")
         if kind == "secret":
             return m.group(0)
-        if kind == "port" and arg.isdigit() and int(arg) < 40:
+        if kind == "port" and arg.isdecimal() and int(arg) < 40:
             return str(base + int(arg))
         if kind in known and not arg:
             return known[kind]
@@ -283,7 +300,7 @@ def _substitute(value: Any, shown: str, base: int, path: str = "") -> Any:
 
     # a doubled $ is an escape: the text is for a Connect worker, not for us
     new = re.sub(r"(?<!\$)\$\{([^}]*)\}", replace, value).replace("$${", "${")
-    return int(new) if new != value and new.isdigit() else new
+    return int(new) if new != value and new.isdecimal() else new
 
 
 def _build(cls: type, raw: Any, shown: str, path: str) -> Any:

@@ -82,6 +82,13 @@ def test_not_a_flat_object_of_texts(folder, text):
         connect.config(WORLD, "x")
 
 
+def test_a_key_given_twice_is_named(folder):
+    (folder / "x.json").write_text('{"tasks.max": "1", "topics": "a", "tasks.max": "2"}')
+    with pytest.raises(ConnectorError, match="'tasks.max' is given twice") as error:
+        connect.config(WORLD, "x")
+    assert "params/connectors/x.json" in error.value.where
+
+
 def test_values_are_filled_in_one_pass(folder):
     (folder / "x.json").write_text(json.dumps({"a": "${bucket}/${file:/f:k}"}))
     assert connect.config(WORLD, "x", bucket="${region}")["a"] == "${region}/${file:/f:k}"

@@ -44,6 +44,14 @@ def test_the_three_worlds_are_there():
     assert {"local", "cluster", "aws"} <= set(params.worlds()) and "versions" not in params.worlds()
 
 
+def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
+    path = write()
+    path.write_bytes(path.read_bytes().replace(b"everything on this machine", "caf\u00e9".encode("latin-1")))
+    with pytest.raises(ParamsError, match="not UTF-8") as error:
+        params.load_file(path)
+    assert "mine.yaml: byte" in error.value.where and "0xe9" in error.value.where
+
+
 STACK = "stack:\n  embedded: true\n  port_base: 21400\n  java_compiler: quick\n"
 
 
@@ -59,6 +67,9 @@ STACK = "stack:\n  embedded: true\n  port_base: 21400\n  java_compiler: quick\n"
     ("region: \"\"", "region:", ["region is empty", "type str"]),
     ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
     ("port_base: 21400", "port_base: 80", ["port base is 80", "stack.port_base", "1024 to 65500"]),
+    ("database: devdb", "database: a\n  database: b", ["key 'postgres.database' is given twice", "mine.yaml: line"]),
+    ("region: \"\"", "region: \"\"\nregion: eu", ["key 'region' is given twice"]),
+    ("port_base: 21400", "port_base: ²", ["stack.port_base is '²' (str)"]),
     (STACK, "stack: 5\n", ["stack is 5 (int)", "embedded, java_compiler, port_base"]),
     (STACK, "", ["missing key 'stack'", "type mapping"]),
     ("java_compiler: quick", "java_compiler: fast", ["stack.java_compiler is 'fast'", "full, quick"]),
@@ -121,7 +132,7 @@ def test_the_port_base_of_the_environment_moves_every_port(monkeypatch):
     assert len(ports) == 6 and "214" not in str(world)
 
 
-@pytest.mark.parametrize("base", ["x", "80", "-1", "70000"])
+@pytest.mark.parametrize("base", ["x", "80", "-1", "70000", "²"])
 def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
     monkeypatch.setenv("WORKBENCH_PORT_BASE", base)
     with pytest.raises(ParamsError, match="environment variable WORKBENCH_PORT_BASE"):
