@@ -24,7 +24,7 @@ from typing import Callable, Iterable, List, Optional
 import yaml
 
 from .errors import StackError
-from .params import ROOT, VAR, plain
+from .params import ROOT, VAR, closed, plain
 from .wait import alone
 
 LOCK = ROOT / "params" / "jars.lock"
@@ -133,7 +133,7 @@ def install(say: Callable[[str], None] = print) -> int:
         StackError: a file cannot be fetched or stored, or what came has another checksum than the lock (it is removed).
     """
     try:
-        with alone(VAR / "install.lock"):  # two `make` at once: the second finds the files of the first
+        with alone(closed(VAR) / "install.lock"):  # two `make` at once: the second finds the files of the first
             return _install(say)
     except OSError as e:
         raise StackError(f"the files could not be stored: {e.strerror or e}", where=str(e.filename or VAR),

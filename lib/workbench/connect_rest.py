@@ -25,6 +25,10 @@ DYNAMIC_KEYS = re.compile(
     r"|schema-resolver|check-period-ms|retry-count|retry-backoff-ms|cache-latest|fault-tolerant-refresh)"
 )
 SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
+# Looked for in what a value holds beside references: ://user:password@host, password=… (JDBC, JAAS), "password": "…"
+SECRET_INSIDE = re.compile(
+    r"://[^/@\s]*:[^/@\s]+@|(password|passwd|passphrase|pwd|secret|token|credentials?)[\w.-]*(\s*=|[\"']\s*:)\s*"
+    r"([\"'][^\"']|[^\"'\s&;,)])", re.I)
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
 # Keys that older Debezium versions had, and what took their place.
@@ -85,6 +89,13 @@ def _refers(key: str, value: str) -> bool:
     return bool(REFERENCE.search(value) if "jaas" in key.lower() else REFERENCE.fullmatch(value))
 
 
+def _literal_secrets(config: Dict[str, str]) -> List[str]:
+    """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or a list."""
+    whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
+    inside = [k for k, v in config.items() if SECRET_INSIDE.search(REFERENCE.sub("", v))]
+    return sorted({*whole, *inside})
+
+
 def validate(world: World, config: Dict[str, str], name: str = "") -> None:
     """Let the plugin itself judge a configuration, without deploying it.
 
@@ -96,7 +107,7 @@ def validate(world: World, config: Dict[str, str], name: str = "") -> None:
     """
     name = name or config.get("name") or "to-be-validated"
     wanted = _plugin(world, config, name)
-    literal = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
+    literal = _literal_secrets(config)
     if literal:  # before anything is sent: Connect would store and log it
         raise ConnectorError(
             f"connector {name!r} is refused: '{literal[0]}' holds a secret as plain text",

@@ -90,6 +90,17 @@ def state_dir() -> Path:
     return VAR / instance()
 
 
+def closed(folder: Path) -> Path:
+    """Make a folder that nobody else may enter, or mend one of ours that others may; return it.
+
+    For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs and notebooks too."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seen = folder.stat()
+    if seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
 # How Java compiles in the embedded services. Over notebooks 11 to 13 its full compiler takes nearly half of all the
 # processor's time and pays nothing back; services that handle 100,000 rows again and again work two or three times as
 # fast with it.

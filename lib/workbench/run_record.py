@@ -41,6 +41,8 @@ def going_on(*locks: Path) -> List[str]:
 def new(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> tuple:
     """Make the folder of a run; return it and what its record begins with."""
     stamp = dt.datetime.now().strftime("%Y%m%d-%H%M%S") + f"-{world.name}"
+    if not os.environ.get("WORKBENCH_RUNS"):  # whose rights are the user's own choice
+        params.closed(runs_dir())
     taken = len(list((runs_dir()).glob(f"{stamp}*")))
     folder = runs_dir() / (f"{stamp}-{taken + 1}" if taken else stamp)
     folder.mkdir(parents=True)

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Dict, List
 
-from . import artifacts, secrets
+from . import artifacts, params, secrets
 from .errors import StackError
 from .params import COMPILERS, World, host_port, plain, state_dir
 from .process import Service
@@ -349,5 +349,6 @@ def wanted(world: World) -> List[str]:
 
 
 def make_secrets() -> None:
-    """Make this instance's passwords at first start."""
+    """Make this instance's passwords at first start, in a folder that only we may enter."""
+    params.closed(params.VAR)
     secrets.ensure(SECRETS)

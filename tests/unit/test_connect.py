@@ -183,6 +183,43 @@ def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     assert all(method == "GET" for method, _ in fake.sent)
 
 
+REF = "${file:/var/x/secrets.properties:db.pw}"
+JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password='
+
+
+@pytest.mark.parametrize(("key", "value"), [
+    ("mongodb.connection.string", "mongodb://u:canary-7@h:27017/db"),
+    ("mongodb.connection.string", f"mongodb://u:{REF}canary-7@h"),
+    ("connection.url", "jdbc:postgresql://h/db?user=u&password=canary-7"),
+    ("connection.url", "jdbc:sqlserver://h;user=u;Password = canary-7;encrypt=true"),
+    ("connection.url", "jdbc:mysql://h/db?trustCertificateKeyStorePassword=canary-7"),
+    ("producer.override.sasl.jaas.config", f'{JAAS}"canary-7";'),
+    ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)}"canary-7";'),
+    ("producer.override.sasl.jaas.config", f"{JAAS}'canary-7';"),
+    ("driver.options", '{"user": "u", "password": "canary-7"}'),
+])
+def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, value):
+    fake = FakePlugin()
+    monkeypatch.setattr(connect_rest, "_call", fake)
+    with pytest.raises(ConnectorError, match="holds a secret as plain text") as e:
+        connect.validate(WORLD, {**GOOD, key: value})
+    assert key in str(e.value) and "canary-7" not in str(e.value) and all(method == "GET" for method, _ in fake.sent)
+
+
+@pytest.mark.parametrize("value", [
+    f"mongodb://u:{REF}@h", f"mongodb://{REF}:{REF}@h", "mongodb://h:27017,h2:27017/db", "http://h:80/a@b",
+    f"jdbc:postgresql://h/db?user=u&password={REF}&ssl=true", f'{JAAS}"{REF}";', "SELECT token, password FROM t",
+    "public.users.password:id", REF, "", "?password=",
+])
+def test_references_inside_a_value_and_what_is_no_secret_pass(value):
+    assert connect_rest._literal_secrets({"connection.url": value}) == []
+
+
+@pytest.mark.parametrize("file", sorted(connect.FOLDER.glob("*.json")), ids=lambda f: f.stem)
+def test_our_own_configurations_hold_no_secret(file):
+    assert connect_rest._literal_secrets(connect.config(WORLD, file.stem)) == []
+
+
 def test_missing_sink_plugin_names_the_job_that_does_its_work(monkeypatch):
     monkeypatch.setattr(connect_rest, "_call", FakePlugin())
     with pytest.raises(ConnectorError, match="workbench.landing"):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import yaml
-from workbench import params, secrets
+from workbench import params, run_record, secrets, services
 from workbench.errors import ParamsError
 
 LOCAL = (params.ROOT / "params" / "local.yaml").read_text(encoding="utf-8")
@@ -211,6 +211,31 @@ def test_services_get_paths_without_the_space(monkeypatch, spaced):
     monkeypatch.setattr(params, "LINK", params._link(spaced))
     assert params.plain(spaced / "a" / "b") == params.LINK / "a" / "b" and " " not in str(params.LINK)
     assert str(params.plain(params.Path("/usr/bin"))) == "/usr/bin"
+
+
+def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(tmp_path, monkeypatch):
+    def mode(folder):
+        return folder.stat().st_mode & 0o777
+
+    assert mode(params.closed(tmp_path / "a" / "new")) == 0o700
+    tmp_path.joinpath("old").mkdir(mode=0o755)
+    assert mode(params.closed(tmp_path / "old")) == 0o700
+    tmp_path.joinpath("theirs").mkdir(mode=0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert mode(params.closed(tmp_path / "theirs")) == 0o755
+
+
+def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stays(tmp_path, monkeypatch):
+    world = params.load("local")
+    monkeypatch.setattr(params, "ROOT", tmp_path)
+    monkeypatch.setattr(params, "VAR", tmp_path / "var")
+    for folder in ("var", "runs", "named"):
+        (tmp_path / folder).mkdir(mode=0o755)
+    services.make_secrets()
+    run_record.new({}, world, [], {})
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "named"))
+    run_record.new({}, world, [], {})
+    assert [oct((tmp_path / f).stat().st_mode)[-3:] for f in ("var", "runs", "named")] == ["700", "700", "755"]
 
 
 def test_what_a_connect_worker_resolves_is_left_to_it():
