@@ -99,6 +99,11 @@ def held() -> Set[int]:
     return {port for n in names if own(n) for port in _noted(n).get("ports") or [_noted(n).get("port")]}
 
 
+def listens(name: str) -> Optional[int]:
+    """The port that the living process of a service was started on; None where there is none."""
+    return _noted(name).get("port") if own(name) else None
+
+
 def _fingerprint(service: Service, world: World) -> str:
     """What tells a start of this service for this world from one for another world or other ports. Writes nothing."""
     told = json.dumps([ports(service, world), service.told(world)], sort_keys=True)

@@ -1,7 +1,8 @@
 """The stack as verbs: up, need, down, status, restart.
 
-In an embedded world the services are ours to start and stop; one that was started for another world or on other ports
-is started anew. In any other world the same verbs look whether the services can be reached, and start nothing.
+In an embedded world the services are ours to start and stop; one that was started for another world is started anew.
+An instance keeps its ports while it runs: another WORKBENCH_PORT_BASE is refused, and none means that of its start.
+In any other world the same verbs look whether the services can be reached, and start nothing.
 """
 from __future__ import annotations
 
@@ -42,6 +43,7 @@ def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], Non
     """
     if not world.stack.embedded:
         return _reach(world, names)
+    _refuse_other_ports(world)
     chosen = _closure(world, names or services.wanted(world))
     with _one_at_a_time():
         _start(world, chosen, say)
@@ -51,6 +53,9 @@ def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], Non
 def _start(world: World, chosen: List[str], say: Callable[[str], None] = lambda text: None) -> None:
     """Start these services side by side (the caller holds the lock)."""
     services.make_secrets()
+    if os.environ.get("WORKBENCH_PORT_BASE"):
+        params.chosen_base().parent.mkdir(parents=True, exist_ok=True)
+        params.chosen_base().write_text(str(world.stack.port_base), encoding="utf-8")
     begun = time.monotonic()
     old = [n for n in chosen if process.outdated(SERVICES[n], world)]
     for _ in _stop(old):  # all of them before the first starts: one may hold the port that another is to have
@@ -78,6 +83,7 @@ def need(world: World, *names: str) -> None:
         StackError: a service cannot be started or reached, or the world names what is not there yet.
     """
     if world.stack.embedded:
+        _refuse_other_ports(world)
         secrets.check(services.SECRETS)
         chosen = _closure(world, list(names))
         old = [n for n in chosen if process.outdated(SERVICES[n], world)]
@@ -98,6 +104,7 @@ def down(say: Callable[[str], None] = lambda text: None) -> List[str]:
         for name in _stop(list(SERVICES)):
             stopped.append(name)
             say(f"{name} stopped")
+        params.chosen_base().unlink(missing_ok=True)
     return stopped
 
 
@@ -114,6 +121,7 @@ def _stop(names: List[str]) -> Iterator[str]:
 
 def restart(world: World, name: str) -> None:
     """Stop and start one embedded service."""
+    _refuse_other_ports(world)
     chosen = _closure(world, [name])
     with _one_at_a_time():
         process.stop(SERVICES[name])
@@ -125,6 +133,7 @@ def status(world: World) -> List[Status]:
     names = [*services.wanted(world), "apicurio"]
     if not world.stack.embedded:
         return [_look(world, n) for n in ("postgres", "kafka", "connect", "spark")]
+    _refuse_other_ports(world)
     with ThreadPoolExecutor(len(names)) as pool:
         return list(pool.map(lambda n: process.status(SERVICES[n], world), names))
 
@@ -213,6 +222,20 @@ def _look(world: World, name: str) -> Status:
         return Status(name, "up", port, detail=addresses[name])
     except (OSError, ValueError) as e:
         return Status(name, "unreachable", 0, detail=f"{addresses[name] or 'no address'}: {e}")
+
+
+def _refuse_other_ports(world: World) -> None:
+    """Raise StackError where WORKBENCH_PORT_BASE is another than the one that a service of this instance runs with."""
+    for name in running() if os.environ.get("WORKBENCH_PORT_BASE") else ():
+        there, wanted = process.listens(name), SERVICES[name].port(world)
+        if there and there != wanted:
+            base = world.stack.port_base + there - wanted
+            raise StackError(
+                f"instance {params.instance()} runs with port base {base}, and WORKBENCH_PORT_BASE is "
+                f"{world.stack.port_base}", where=f"{name} listens on port {there}; nothing was restarted",
+                expected="the ports that an instance was started with, as long as it runs",
+                next_step="`unset WORKBENCH_PORT_BASE`; to move the instance, `workbench down` first; for a second one "
+                          "beside it, another WORKBENCH_INSTANCE as well")
 
 
 def _one_at_a_time() -> ContextManager[None]:

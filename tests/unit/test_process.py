@@ -42,6 +42,14 @@ def free_port():
         return s.getsockname()[1]
 
 
+def server(port, how="plain"):
+    return [sys.executable, "-c", SERVER, str(port), how]
+
+
+def answers(port):
+    return urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).status == 200
+
+
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Make a service `web` that behaves as named; everything it started is gone after the test."""
@@ -51,12 +59,8 @@ def make(tmp_path, monkeypatch):
 
     def service(how="", timeout=20.0):
         port = free_port()
-
-        def ready(world):
-            return urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).status == 200
-
-        made.append(Service("web", lambda w: port, lambda w: [sys.executable, "-c", SERVER, str(port), how or "plain"],
-                            ready, timeout=timeout))
+        made.append(Service("web", lambda w: port, lambda w: server(port, how or "plain"), lambda w: answers(port),
+                            timeout=timeout))
         return made[-1]
 
     yield service
@@ -322,6 +326,30 @@ def test_a_service_comes_with_those_of_its_world_that_it_needs():
     assert stack._closure(local, ["spark"]) == ["spark"]
     assert stack._closure(cluster, ["spark"]) == ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
     assert stack._closure(local, ["connect"]) == ["postgres", "kafka", "connect"]
+
+
+def test_a_running_instance_keeps_its_ports(make, monkeypatch):
+    """In a second terminal the variable may be another, or forgotten."""
+    base = free_port() - 5
+    monkeypatch.setattr(stack, "SERVICES", {"web": replace(make(), port=lambda w: w.stack.port_base + 5,
+                                                           command=lambda w: server(w.stack.port_base + 5),
+                                                           ready=lambda w: answers(w.stack.port_base + 5))})
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
+    stack.need(params.load("local"), "web")
+    first = process.own("web").pid
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
+    for verb in (lambda w: stack.need(w, "web"), lambda w: stack.up(w, ["web"]), lambda w: stack.restart(w, "web"),
+                 stack.status):
+        with pytest.raises(StackError, match=f"runs with port base {base}, and WORKBENCH_PORT_BASE is 31000") as error:
+            verb(params.load("local"))
+        assert "unset WORKBENCH_PORT_BASE" in error.value.next_step
+    monkeypatch.delenv("WORKBENCH_PORT_BASE")
+    assert params.load("local").stack.port_base == base
+    stack.need(params.load("local"), "web")
+    assert process.own("web").pid == first, "none of these restarted it"
+    assert stack.down() == ["web"] and params.load("local").stack.port_base == 21400
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
+    assert params.load("local").stack.port_base == 31000
 
 
 @pytest.fixture
