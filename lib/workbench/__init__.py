@@ -11,7 +11,8 @@ Hudi table                 spark (sessions; spark_server), hudi (tables; its par
                            them; changes, decode[_avro|_landed]), timeline (commits, instants by label), travel (a
                            table's past)
 query, check, picture      query (Athena's SQL), readcost (what one reads), check (claims against the source;
-                           check_values compares, check_line shows), show (tables, charts; show_names), draw (a
+                           check_values compares, check_line shows), published (configurations beside
+                           the published ones), show (tables, charts; show_names), draw (a
                            table's past), toc, trace (one row through everything; trace_source, trace_topic and
                            trace_lake are its parts in the source, the topic and Hudi, trace_show tells it)
 running                    run (headless, in order; execute, run_record), report, cli (`workbench`), bench (speed;

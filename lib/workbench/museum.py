@@ -140,7 +140,8 @@ def _drop_connectors(world: World) -> None:
 
 def tables_left(world: World) -> List[hudi.Table]:
     """The tables of this walkthrough that have files in the lake, those of its experiments included."""
-    return [t for t in (*tables(world), scratch(world), skipping(world), imaging(world)) if files.entries(t.base)]
+    experiments = scratch(world), scratch(world, "cow"), skipping(world), imaging(world)
+    return [t for t in (*tables(world), *experiments) if files.entries(t.base)]
 
 
 def connectors_left(world: World) -> List[str]:

@@ -79,10 +79,11 @@ def tables(world: World, *names: str) -> List[hudi.Table]:
     return [table(world, name, kind) for name in names or TABLES for kind in ("cow", "mor")]
 
 
-def scratch(world: World) -> hudi.Table:
-    """A Merge-on-Read table of the artists, in a database of its own, from which deletes remove the row."""
-    return table(world, "artists", "mor", name=SCRATCH, base=f"{world.lake.tables}/moma/scratch", database=SCRATCH,
-                 deletes="hard")
+def scratch(world: World, kind: str = "mor") -> hudi.Table:
+    """A table of the artists of a kind, "cow" or "mor", in a database of its own, from which deletes remove the row."""
+    name = SCRATCH if kind == "mor" else f"{SCRATCH}_{kind}"
+    return table(world, "artists", kind, name=name, base=f"{world.lake.tables}/moma/{name[len('moma_'):]}",
+                 database=SCRATCH, deletes="hard")
 
 
 def skipping(world: World) -> hudi.Table:

@@ -195,18 +195,6 @@ def deleted(landed: pandas.DataFrame) -> set:
     return set(last[last["__deleted"] == "true"]["order_id"])
 
 
-def against_published(config: dict) -> pandas.DataFrame:
-    """Return the keys in which a source connector differs from the published one (data/reference).
-
-    Columns: key, published, here; a key of one side only is empty on the other. Address and user differ in every world
-    and are left out."""
-    published = json.loads((ROOT / "data/reference/S1/source_connector.json").read_text(encoding="utf-8"))
-    own = {"database.hostname", "database.port", "database.user", "database.password", "database.dbname"}
-    keys = [k for k in {**published, **config} if published.get(k) != config.get(k) and k not in own]
-    return pandas.DataFrame({"key": keys, "published": [published.get(k, "") for k in keys],
-                             "here": [config.get(k, "") for k in keys]})
-
-
 # --- following the source --------------------------------------------------------------------------------------------
 
 def settle(world: World) -> None:

@@ -84,6 +84,12 @@ def unasked(world, name, config):
 asked, connect.apply = connect.apply, unasked""",
               {"the keys of Debezium 1.7 are refused": "no failure", "nothing was deployed": "moma_source"},
               back="connect.apply = asked\nconnect.delete(world, museum.CONNECTOR)"),
+        Break('published.against(world, "S5/source_connector"', 'config["poll.interval.ms"] = "49"',
+              {"differences from S5/source_connector": ("key='poll.interval.ms', here", "49")},
+              back='config["poll.interval.ms"] = "50"'),
+        Break('published.against(world, "S5/sink_connector"', 'sink["flush.size"] = "9999"',
+              {"differences from S5/sink_connector": "key='flush.size': not in table"},
+              back='sink["flush.size"] = "10000"'),
         Break("artifacts = registry.artifacts(world)", REGISTRY,
               {"artifacts of both topics": "moma.public.extra-value"},
               back='requests.delete(f"{api}/moma.public.extra-value", timeout=30).raise_for_status()'),
@@ -128,8 +134,19 @@ nothing = pyarrow.field("_hoodie_commit_seqno", pyarrow.string()), pyarrow.nulls
 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 pyarrow.parquet.write_table(held.set_column(at, *nothing), path)
 lake[artists_cow.name] = hudi.read(spark, artists_cow).toPandas()"""
+OTHER_TABLE = """
+from functools import partial
+
+told = museum.table
+museum.table = partial(told, ordering="__source_ts_ms", extra={})"""
 HUDI_INGEST = [
     Run(
+        Break('loaded = loads.set_index("table")', OTHER_TABLE,
+              {**{f"differences from S5/submit_{name}": "key='--source-ordering-field': missing in here"
+                  for name in ("artists", "artworks")},
+               **{f"differences from S5/properties_{name}": "key='hoodie.compact.inline': missing in here"
+                  for name in ("artists", "artworks")}},
+              back="museum.table = told"),
         Break("catalog = {d: sorted(", 'spark.sql("CREATE TABLE moma_cow.extra (n int) USING parquet")',
               {"tables in the catalog": "extra"}, back='spark.sql("DROP TABLE moma_cow.extra")'),
         Break("first = query.sql(", LAKE + """

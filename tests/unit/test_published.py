@@ -1,0 +1,94 @@
+"""The published configurations against ours: what differs stands in one table, and nothing else does."""
+import csv
+import json
+import re
+from fnmatch import fnmatch
+
+import pytest
+from workbench import check, connect, museum, outbox, params, published
+from workbench.errors import CheckFailed, WorkbenchError
+
+REFERENCE = params.ROOT / "data" / "reference"
+NAMES = sorted(f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json"))
+
+
+def ours(world):
+    """The configurations that are the same in every run; what is submitted is known in the notebooks only."""
+    mor = {name: museum.table(world, name, "mor").options() for name in museum.TABLES}
+    return {
+        "S1/source_connector": connect.config(world, outbox.CONNECTOR),
+        "S1/sink_connector": connect.config(world, outbox.SINK),
+        "S2/properties": outbox.table(world).options(),
+        "S5/source_connector": museum.config(world),
+        "S5/sink_connector": connect.config(world, museum.SINK),
+        **{f"S5/properties_{name}": options for name, options in mor.items()},
+    }
+
+
+def known():
+    with open(REFERENCE / "differences.csv", encoding="utf-8", newline="") as rows:
+        return list(csv.DictReader(rows))
+
+
+def compare(world, name, here):
+    """What the notebooks do."""
+    seen, table = published.against(world, name, here)
+    check.same_rows(table[seen.columns], seen, key="key", lake_label="here", source_label="table")
+    return table
+
+
+@pytest.mark.parametrize("name", ["local", "cluster", "aws"])
+def test_what_differs_stands_in_the_table(name):
+    world = params.load(name)
+    for part, config in ours(world).items():
+        table = compare(world, part, config)
+        assert len(table) and table["reason"].all()
+        assert not {"database.hostname", "database.user", "database.password"} & set(table["key"])
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"poll.interval.ms": "49"}, "key='poll.interval.ms', here: here '49', table '50'"),
+    ({"plugin.name": "decoderbufs"}, "key='plugin.name': not in table"),
+    ({"plugin.name": ""}, "key='plugin.name': not in table"),
+    ({"max.batch.size": "1"}, "key='max.batch.size': not in table"),
+    ({"database.server.name": "msk"}, "key='database.server.name': missing in here"),
+    ({"heartbeat.interval.ms": ""}, "key='heartbeat.interval.ms': missing in here"),
+])
+def test_a_difference_that_is_not_in_the_table_is_red_and_so_is_one_that_is_gone(change, says):
+    world = params.load("local")
+    with pytest.raises(CheckFailed, match=re.escape(says)):
+        compare(world, "S1/source_connector", {**connect.config(world, outbox.CONNECTOR), **change})
+
+
+def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeypatch):
+    """Not only against ours: the table quotes both."""
+    world = params.load("local")
+    theirs = json.loads((REFERENCE / "S1" / "sink_connector.json").read_text(encoding="utf-8"))
+    (tmp_path / "S1").mkdir()
+    (tmp_path / "S1" / "sink_connector.json").write_text(json.dumps({**theirs, "schema.enable": "true"}))
+    (tmp_path / "differences.csv").write_text((REFERENCE / "differences.csv").read_text(encoding="utf-8"))
+    monkeypatch.setattr(published, "REFERENCE", tmp_path)
+    with pytest.raises(CheckFailed, match="key='schema.enable', published"):
+        compare(world, "S1/sink_connector", connect.config(world, outbox.SINK))
+
+
+def test_an_unknown_configuration_is_named():
+    with pytest.raises(WorkbenchError, match="S1/sink_connector"):
+        published.against(params.load("local"), "S1/sink_conector", {})
+
+
+def test_the_table_holds_differences_with_reasons_of_configurations_that_are_there():
+    rows = known()
+    assert all(row["published"] != row["here"] and row["reason"] for row in rows)
+    assert len({(row["walkthrough"], row["part"], row["key"], row["here"]) for row in rows}) == len(rows)
+    of = [{name for name in NAMES if fnmatch(name, f"{row['walkthrough']}/{row['part']}")} for row in rows]
+    assert all(of), "a line is of no published configuration"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_published_configuration_is_flat_holds_no_placeholder_of_its_authors_and_is_compared(name):
+    values = json.loads((REFERENCE / f"{name}.json").read_text(encoding="utf-8"))
+    assert all(isinstance(value, str) and not re.search("[<>]", value) for value in values.values())
+    stem = re.sub("_(artists|artworks)$", "", name)
+    texts = [p.read_text(encoding="utf-8") for p in (params.ROOT / "notebooks").rglob("*.ipynb")]
+    assert any(stem in text and "published.against(" in text for text in texts), "no notebook compares it"
