@@ -32,8 +32,8 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: List[str], tolera
     for side, keys in ((theirs, source_keys), (ours, lake_keys)):
         counts = keys[keys.duplicated()].value_counts()
         found += [f"{_named(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
-    found += [f"{_named(key, k)}: missing in {ours}" for k in source_keys[~source_keys.isin(lake_keys)]]
-    found += [f"{_named(key, k)}: not in {theirs}" for k in lake_keys[~lake_keys.isin(source_keys)]]
+    found += [f"{_named(key, k)}: missing in {ours}" for k in source_keys[~source_keys.isin(lake_keys)].unique()]
+    found += [f"{_named(key, k)}: not in {theirs}" for k in lake_keys[~lake_keys.isin(source_keys)].unique()]
     left, right = lake[~lake_keys.duplicated()], source[~source_keys.duplicated()]
     left_keys, right_keys = lake_keys[~lake_keys.duplicated()], source_keys[~source_keys.duplicated()]
     at = left_keys.get_indexer(right_keys)

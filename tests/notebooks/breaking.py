@@ -24,7 +24,8 @@ makes the refused thing possible.
 
 In the copy a red check is shown and does not stop it; any other error does, and is reported. `problems` also tells of
 a check that went red though no break of the run names it, and of one that was red in no run: a new check needs a
-break. Every run shows all checks of its notebook, so the whole list needs no run without breaks.
+break. Every run shows all checks of its notebook, so the whole list needs no run without breaks. The output that a
+notebook stores for nbval counts as a check called "the kept output", and what is printed as its line.
 """
 from dataclasses import dataclass, field
 
@@ -52,6 +53,9 @@ def _goes_on(call):
 for _name in set(_check.__all__) - {"MIME"}:
     setattr(_check, _name, _goes_on(getattr(_check, _name)))
 """
+
+
+KEPT = "the kept output"  # of a notebook that stores what a cell prints; nbval compares it, a break changes it
 
 
 @dataclass(frozen=True)
@@ -121,12 +125,20 @@ def _executed(name, run, tmp_path):
         if one.back:
             book.cells.insert(at[0] + 1, nbformat.v4.new_code_cell(one.back))
         book.cells.insert(at[0], nbformat.v4.new_code_cell(one.code))
+    kept = [(cell.id, _printed(cell)) for cell in book.cells if "keep_output" in cell.metadata.get("tags", [])]
     parameters = next(i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", []))
     book.cells.insert(parameters + 1, nbformat.v4.new_code_cell(GOES_ON))
     changed = tmp_path / f"{name}.ipynb"
     nbformat.write(book, changed)
     done = execute.notebook(changed, {"world": "local", **run.values}, 600, execute.Stop(), lambda *_: None)
+    printed = {cell.id: _printed(cell) for cell in done.book.cells if cell.cell_type == "code"}
     outputs = [o for cell in done.book.cells if cell.cell_type == "code" for o in cell.outputs]
     errors = [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"]
-    return ([o["data"][check.MIME] for o in outputs if check.MIME in o.get("data", {})],
-            [*errors, *([done.why] if done.why else [])])
+    lines = [o["data"][check.MIME] for o in outputs if check.MIME in o.get("data", {})]
+    lines += [{"ok": printed[id] == text, "what": KEPT, "left": "printed", "right": "stored", "left_label": "output",
+               "right_label": "output", "detail": printed[id]} for id, text in kept]
+    return lines, [*errors, *([done.why] if done.why else [])]
+
+
+def _printed(cell):
+    return "".join(o["text"] for o in cell.outputs if o.output_type == "stream")

@@ -39,4 +39,243 @@ sources.execute(world, f"CREATE TABLE nameless (n int); CREATE PUBLICATION {outb
         harms="11_source_database"),
 ]
 
-BREAKS = {"11_source_database": SOURCE_DATABASE}
+START_HERE = [Run(
+    Break("findings = doctor.examine(world)", "doctor.DISK_GIB = 10**6", {"problems found by the doctor": "disk"}),
+    Break("services = pd.DataFrame(stack.status(world))", """
+from workbench import process, services as rows
+_need = stack.need
+def need(*asked):
+    _need(*asked)
+    process.stop(rows.SERVICES["connect"])
+stack.need = need""", {"services that answer": "'connect'"}, back='_need(world, "connect")'),
+    Break("a world that does not exist", """
+import pathlib, shutil, tempfile
+_root = params.ROOT
+params.ROOT = pathlib.Path(tempfile.mkdtemp())
+shutil.copytree(_root / "params", params.ROOT / "params")
+here = (params.ROOT / "params" / "local.yaml").read_text()
+(params.ROOT / "params" / "locale.yaml").write_text(here.replace("name: local", "name: locale"))""",
+          {"a world that does not exist": "no failure"}, back="shutil.rmtree(params.ROOT); params.ROOT = _root"),
+    Break("problems found by the doctor", 'services["memory_mb"] += 3000',
+          {"memory of all services is below 6 GiB": "expected below 6,144 MB"}),
+)]
+
+CONNECTORS = [Run(
+    Break('wrong = {**config, "schema.include": "datalake"}', """
+from workbench import connect_rest
+_validate = connect_rest.validate
+connect_rest.validate = lambda *asked: None""",
+          {"an unknown key is refused": "no failure", "nothing was deployed": "outbox_source"},
+          back="connect_rest.validate = _validate"),
+    # a second message of an order, with a field of the envelope and one that nobody asked for
+    Break("messages = topics.read(world, outbox.topic(world))", """
+count = int(sources.frame(world, "SELECT count(*) AS n FROM cdc_events").loc[0, "n"])
+topics.wait_count(world, outbox.topic(world), count)
+message = topics.read(world, outbox.topic(world), limit=1).iloc[0]
+value = json.loads(message["value"])
+value["payload"].update({"__extra": 1, "before": None, "__op": "u"})
+topics.produce(world, outbox.topic(world), message["key"], json.dumps(value))""",
+          {"messages = outbox rows": ("topic 830", "source 829"), "fields of the connector": "'__extra'",
+           "fields of an envelope: messages are flat": "topic 'before'", "operations of a snapshot": "'u'"}),
+    Break("landed = landing.run(spark, world, sink)", """
+sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
+topics.wait_count(world, outbox.topic(world), len(messages) + 1)""",
+          {"messages landed": ("files 831", "topic 830")}),
+    Break("files that a second run writes", """
+sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
+topics.wait_count(world, outbox.topic(world), len(messages) + 2)""",
+          {"files that a second run writes": "msk.datalake.cdc_events"}),
+    Break("in_topic = outbox.events(messages)",
+          """sources.execute(world, "UPDATE cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10251")""",
+          {"every value in the topic": "order_id=10251, ship_city: topic 'Porto', source 'Atlantis'"}),
+    Break("fields of an envelope: messages are flat", """
+connect_rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
+connect_rest.wait_until(lambda: connect_rest._states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
+""", {"states of connector and task": "'PAUSED', 'PAUSED'"}, back="""
+connect_rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/resume")
+connect.wait_running(world, outbox.CONNECTOR)"""),
+    Break("files = outbox.landed_files(world)", """
+from workbench import files as _files
+text = outbox.landed_files(world).query("folder.str.endswith('order_id=10252')")["text"].iloc[0]
+text = text.replace("10252", "1").rstrip() + chr(10)
+_files.write_text(f"{outbox.landing_folder(world)}/customer_id=ATLAN/order_id=1/stray.json", text * 51)""",
+          {"records in files": ("files 883", "source 829"), "records in the fullest file": "seen 51",
+           "folders, one for each order": "only files: 'customer_id=ATLAN/order_id=1'",
+           "every value in the files": ("order_id=1: not in source", "order_id=10251, ship_city: files 'Porto'")}),
+    Break("messages of 91 changed customers", '''
+sources.execute(world, """
+    CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN UPDATE datalake.orders SET freight = freight WHERE order_id = 10249; RETURN NULL; END';
+    CREATE TRIGGER touch AFTER UPDATE ON customers FOR EACH STATEMENT EXECUTE FUNCTION touch()""")
+from confluent_kafka.admin import AdminClient, NewTopic
+other = outbox.topic(world).replace("cdc_events", "customers")
+admin = AdminClient(topics.settings(world))
+admin.create_topics([NewTopic(other, 1, 1)])[other].result(30)''',
+          {"messages of 91 changed customers and 1 outbox row": ("topic 2", "stated 1"),
+           "topics of this database's tables": "datalake.customers"}, back="topics.delete(world, other)"),
+    harms="11_source_database",
+)]
+
+HUDI_INGEST = [Run(
+    Break("unknown = set(landed) - set(schema.fieldNames())", """
+import json
+stray = f"{outbox.landing_folder(world)}/stray.json"
+files.write_text(stray, json.dumps({**json.loads(outbox.landed_files(world)["text"].iloc[0]), "colour": "red"}))""",
+          {"fields of the files that the schema does not know": "files 'colour'"}, back="files.remove(stray)"),
+    Break("first = hudi.ingest(spark, world, read_from", """
+worse = f"{outbox.landing_folder(world)}/worse.json"
+files.write_text(worse, '{"order_id": ')""",
+          {"dead letters of the first run: every record fits the schema": "ingest 1"}, back="files.remove(worse)"),
+    Break('described = query.sql(spark, "DESCRIBE datalake.cdc_events")', """
+spark.sql("DROP TABLE datalake.cdc_events")
+elsewhere = f"{world.lake.tables}/elsewhere"
+spark.sql(f"CREATE TABLE datalake.cdc_events (order_id INT, ship_city STRING) USING parquet "
+          f"PARTITIONED BY (ship_city) LOCATION '{elsewhere}'")""",
+          {"partition column": "catalog ['ship_city']", "Hudi's own columns": "only stated: {'_hoodie_commit_seqno'"},
+          back="hudi.register(spark, table); files.remove(elsewhere)"),
+    Break("properties = hudi.properties(table)", """
+place = f"{table.base}/.hoodie/hoodie.properties"
+text = files.read_text(place)
+files.write_text(place, text.replace("precombine.field=__lsn", "precombine.field=__source_ts_ms"))""",
+          {"table properties": "('hoodie.table.precombine.field', '__source_ts_ms')"},
+          back="files.write_text(place, text)"),
+    Break("second = hudi.ingest(spark, world, read_from", """
+from workbench import sources
+sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
+outbox.settle(world)
+landing.run(spark, world, sink)""",
+          {"messages of a second run": ("ingest 2", "stated 0"), "instants after a second run": "now ['20",
+           "upserts + deletes + tombstones + dead letters": ("ingest 831", "messages 832")}),
+    Break('dead = hudi.dead_letters(spark, world, table).toPandas()', """
+files.write_text(worse, '{"order_id": 10249, ')
+hudi.ingest(spark, world, hudi.Landed(outbox.PREFIX), table, schema=schema)
+files.remove(worse)""",
+          {"dead letters": "'worse.json'", "dead letters counted by the ingest": ("ingest 1", "dead letters 2")}),
+    Break("source_rows = outbox.source_rows(world)", """
+spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")
+spark.sql("UPDATE datalake.cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10301")
+sources.execute(world, "UPDATE cdc_events SET ship_country = 'Atlantis' WHERE order_id = 10302")""",
+          {"lake = source, row by row": (
+              "order_id=10300: missing in lake", "order_id=10301, ship_city: lake 'Atlantis', source"),
+           "hudi-rs = source, row by row": (
+               "order_id=10300: missing in hudi-rs", "order_id=10302, ship_country: hudi-rs", "source 'Atlantis'"),
+           "rows = orders in the input": ("lake 828", "input 829"),
+           "partitions": "only source: 'ship_country=Atlantis'"}),
+    harms="11_source_database",
+)]
+
+CHANGES = [Run(
+    Break("shipped = outbox.change(", """
+sources.execute(world, '''
+    CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS
+        $$BEGIN NEW.shipped_date := NEW.shipped_date + 1; RETURN NEW; END$$;
+    CREATE TRIGGER later BEFORE UPDATE ON orders FOR EACH ROW WHEN (NEW.order_id = 11077)
+        EXECUTE FUNCTION later()''')""",
+          {"shipped_date of 11077's last event": "topic 10394", "last landed shipped_date of 11077": "files 10395",
+           "the landed one before it": "files 10394", "shipped_date of 11077 in the lake": "lake 10395"}),
+    # all messages are there; who asks is told of none
+    Break("def new_messages():", """
+sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
+topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2)
+_count, _eventually = topics.count, check.eventually
+topics.count = lambda *asked: sum(start.values())
+check.eventually = lambda *asked: _eventually(*asked, timeout=1)""", {"one new message": "not yet"}),
+    Break("insert = outbox.events(", """
+topics.count = _count
+sources.execute(world, "UPDATE order_details SET quantity = 31 WHERE order_id = 11075 AND product_id = 46")
+topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2 + 5)
+topics.count = lambda *asked: sum(start.values())""",
+          {"four more": "not yet", "operations of 11075": "'u', 'u', 'u', 'u']", "landed records of 11075": "files 5",
+           "items of 11075, event by event": "topic [None, 1, 2, 3, 3]",
+           "products grow alike": "topic [None, 1, 2, 3, 3]",
+           "ordered by time, the answer depends on arrival": "no failure",
+           "as in reference table S1/items_11075": "row=2, quantity: seen 31, reference 30"},
+          back="topics.count, check.eventually = _count, _eventually"),
+    Break("print(landing.run(", """
+sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
+topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2 + 5 + 1)""",
+          {"log, topic and commit of 11077": "trace [", "messages since the start": ("topic 8", "stated 5")}),
+    Break("source_rows = outbox.source_rows(world)", """
+spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")
+spark.sql("UPDATE datalake.cdc_events SET order_items = '[{}]' WHERE order_id = 11075")""",
+          {"lake = source after the changes": ("order_id=10300: missing in lake", "order_id=11075, order_items: lake"),
+           "orders now": ("lake 829", "before + 1 830"), "items of 11075 in the lake": "lake 1",
+           "rows in both layouts": ("[829, 829]", "[830, 830]")}),
+    Break("by_lsn = outbox.table(", "two = insert.iloc[[2, 3]].assign(__lsn=1)",
+          {"ordered by LSN: items kept, forwards and backwards": "lake [3, 2]"}),
+    Break("layouts = [", 'outbox.by_order = lambda world: outbox.table(world, name="cdc_events_by_order")',
+          {"properties of the published layout": "('hoodie.table.partition.fields', 'ship_country')",
+           "partition columns": "'ship_country'", "folder of 11075": "'ship_country=Switzerland'",
+           "files for the same rows": "seen 1 times as many"}),
+    Break("dates = files[", """
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+admin = AdminClient(topics.settings(world))
+gone = TopicPartition(outbox.topic(world), 0, 500)
+[done.result(30) for done in admin.delete_records([gone]).values()]""",
+          {"messages in the topic": "expected at least 834"},
+          back="start = {partition: end - 500 for partition, end in start.items()}"),
+    harms="11_source_database",
+)]
+
+DASHBOARD = [
+    Run(Break('ITEMS = """', '''
+
+table = "UPDATE datalake.cdc_events SET"
+items = """order_items = regexp_replace(order_items, '"quantity": {}', '"quantity": {}') WHERE"""
+spark.sql(f"{table} customer_id = 'ALFKI' WHERE customer_id = 'SAVEA'")
+spark.sql(f"{table} order_items = '[]' WHERE order_id = 10248")
+spark.sql(f"{table} {items.format('30', '31')} order_id = 11075")
+spark.sql(f"{table} {items.format('[0-9]+', '9000')} customer_id = 'CENTC'")''',
+              {"revenue of every customer, to the cent": (
+                  "customer_id='SAVEA': missing in lake", "customer_id='ALFKI', revenue: lake"),
+               "revenue in all": "source", "items": ("lake 2152", "source 2155"),
+               "the largest customers bring more than half": "seen 1 bring",
+               "three stand clearly ahead of the fourth": "expected above 1.5 times",
+               "most revenue, largest average quantities": "'CENTC'", "most revenue, most orders": "'ALFKI'",
+               "promising customers": "stated 5", "their names, by the same rule in PostgreSQL": "source",
+               "each orders less often than the three": "orders at most",
+               "as in reference table S2/items_11075": "quantity: seen 31, reference 30", "the kept output": "31"}),
+        values={"top": 1}),
+    Run(Break("## 1. From JSON to rows",
+              'sources.execute(world, "UPDATE order_details SET discount = 0"); outbox.follow(spark, world)',
+              {"the careless revenue is caught": "no failure",
+               "as in reference table S2/items_11075": "row=1, discount: seen 0", "the kept output": "0.00"}),
+        harms="11_source_database"),
+]
+
+TEARDOWN = [Run(
+    Break("a slot in use cannot be dropped", """
+from workbench import connect_rest
+_need = outbox.need
+def need(*asked):
+    _need(*asked)
+    connect_rest._stop(world, outbox.CONNECTOR)
+outbox.need = need""", {"a slot in use cannot be dropped": "no failure"}),
+    Break('museum.clear(world, "51_source_database")', """
+_clear, outbox.clear = outbox.clear, lambda *asked: None
+_museum_clear, museum.clear = museum.clear, lambda *asked: None
+from workbench import files
+from confluent_kafka.admin import AdminClient, NewTopic
+own = {**connect.config(world, outbox.CONNECTOR), "slot.name": sources.slot_prefix(world) + "left"}
+connect.apply(world, museum.CONNECTOR, own)
+connect.wait_running(world, museum.CONNECTOR)
+admin = AdminClient(topics.settings(world))
+[done.result(30) for done in admin.create_topics([NewTopic(museum.topic("artworks"), 1, 1)]).values()]
+files.write_text(f"{outbox.table(world).base}/left.txt", "")
+files.write_text(f"{museum.scratch(world).base}/left.txt", "")
+sources.create_database(world, museum.DATABASE)
+sources.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)""",
+          {"connectors of the outbox walkthrough": "outbox_source", "connectors of the museum": "moma_source",
+           "replication slots of this world": "_left'", "topics of the outbox walkthrough": "datalake.cdc_events",
+           "topics of the museum": "artworks", "tables of the outbox walkthrough in the lake": "cdc_events",
+           "tables of the museum in the lake": "scratch", "the schema is gone": "'datalake'",
+           "tables of the museum in PostgreSQL": "artworks"}),
+    Break("## Exercises", """
+sources.execute(world, "DROP TABLE artworks", database=museum.DATABASE)
+_clear(world, "11_source_database")
+_museum_clear(world, "51_source_database")""", {}),
+)]
+
+BREAKS = {"00_start_here": START_HERE, "11_source_database": SOURCE_DATABASE, "12_connectors": CONNECTORS,
+          "13_hudi_ingest": HUDI_INGEST, "14_changes": CHANGES, "15_dashboard": DASHBOARD, "99_teardown": TEARDOWN}
