@@ -288,9 +288,10 @@ def _run(targets: List[str], world: str, values: dict, resume: bool, timeout: fl
 
     result = runner.run(targets, world, values, resume=resume, timeout=timeout)
     failed = [e["path"] for e in result.notebooks if e["status"] == "failed"]
-    checks = [c for e in result.notebooks for c in e["checks"]]
+    states = [c["ok"] for e in result.notebooks for c in e["checks"]]
     _say(f"{result.status}: {sum(e['status'] == 'passed' for e in result.notebooks)} of {len(result.notebooks)} "
-         f"notebooks, {sum(c['ok'] for c in checks)} of {len(checks)} checks in {result.seconds:.0f} s"
+         f"notebooks, {states.count(True)} of {len(states)} checks in {result.seconds:.0f} s"
+         + (f"; {states.count(None)} shown: own data differ" if None in states else "")
          + (f"; failed: {', '.join(failed)}" if failed else ""), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")
     return result.exit_code

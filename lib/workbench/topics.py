@@ -108,10 +108,11 @@ def topic_id(world: World, name: str, admin: Any = None) -> str:
                         next_step="topics.names(world) lists the topics; run `workbench status`") from e
 
 
-def wait_count(world: World, topic: str, n: int, *, timeout: float = 60, connector: str = "") -> int:
+def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = "") -> int:
     """Wait until the topic exists and holds at least `n` messages; return how many it holds then.
 
     Args:
+        timeout: in seconds; by default one minute, and one second for each 500 messages.
         connector: the connector that writes them; waiting ends at once when that one is FAILED.
 
     Raises:
@@ -119,6 +120,7 @@ def wait_count(world: World, topic: str, n: int, *, timeout: float = 60, connect
     """
     from . import connect  # here, because reading topics needs no Connect otherwise
 
+    timeout = 60 + n / 500 if timeout is None else timeout
     seen = {"count": 0}
 
     def enough() -> bool:

@@ -1,12 +1,18 @@
 """Every notebook, executed: in order, alone, twice, on other data; and red when what it checks is broken."""
+import csv
 import json
+import lzma
 import os
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
-from workbench import connect, execute, load_moma, museum, outbox, params, run, secrets, sources, topics
+from workbench import connect, execute, load, load_moma, museum, outbox, params, run, secrets, sources, topics
 from workbench.params import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -194,6 +200,50 @@ def test_the_original_dump(world):
     assert result.status == "passed", failures(result)
     figures = [c["ok"] for n in result.notebooks for c in n["checks"] if "S2/original_" in c["what"]]
     assert figures == [True] * 3, "of data that are not generated a difference would be shown only"
+    assert load.loaded_from(world) == os.path.abspath(os.environ["NORTHWIND_DIR"])
+
+
+def published_files(target):
+    """Copy the collection from MOMA_DIR, unpacked; return how many of its days of acquisition are not dates."""
+    for name in ("Artists.csv", "Artworks.csv"):
+        (path,) = Path(os.environ["MOMA_DIR"]).glob(f"{name}*")
+        with (lzma.open if path.suffix == ".xz" else open)(path, "rb") as packed, (target / name).open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+    acquired = pd.read_csv(target / "Artworks.csv", dtype=str)["DateAcquired"].dropna()
+    return int((~acquired.str.fullmatch(r"\d{4}-\d\d-\d\d")).sum())
+
+
+def without_bad_dates(folder):
+    with (folder / "Artworks.csv").open(encoding="utf-8-sig", newline="") as f:
+        header, *rows = csv.reader(f)
+    at = header.index("DateAcquired")
+    rows = [[*row[:at], row[at] if re.fullmatch(r"\d{4}-\d\d-\d\d", row[at]) else "", *row[at + 1:]] for row in rows]
+    with (folder / "Artworks.csv").open("w", encoding="utf-8", newline="") as f:
+        csv.writer(f).writerows([header, *rows])
+
+
+@pytest.mark.drill
+@pytest.mark.skipif("MOMA_DIR" not in os.environ, reason="MOMA_DIR does not name a folder with the museum's files")
+def test_the_published_collection(world, tmp_path):
+    """Its bad dates are named at once and nothing is removed. Without them all notebooks pass, and what differs from
+    the published tables is shown."""
+    museum.clear(world, "51_source_database")
+    museum.need(world, "51_source_database", "52_connectors")
+    before = [museum.count(world, "artists"), connect.names(world), topics.names(world)]
+    bad = published_files(tmp_path)
+    result = run.run(["51_source_database"], "local", {"from_dir": str(tmp_path)}, progress=False)
+    message = result.notebooks[0]["error"]["message"]
+    assert message.startswith(f"{bad} values of the files cannot be loaded") and message.count("DateAcquired") == bad
+    assert [museum.count(world, "artists"), connect.names(world), topics.names(world)] == before
+    without_bad_dates(tmp_path)
+    result = run.run(["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False)
+    checks = [c for n in result.notebooks for c in n["checks"]]
+    museum.clear(world, "51_source_database")  # the next tests are to begin with the small collection
+    assert result.status == "passed", failures(result)
+    shown = [c["what"] for c in checks if c["ok"] is None]
+    assert len(checks) > 150 and {"title of artwork 128447", "as in reference table S5/artwork_128447_rt"} <= {*shown}
+    page = result.report.read_text(encoding="utf-8")
+    assert page.count('<tr class="own">') == len(shown) and '<tr class="red">' not in page
 
 
 DAMAGE = """

@@ -233,3 +233,12 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
     module(monkeypatch, "trace", row=lambda *a: a, show=seen.append)
     assert call("trace", "artists", "299").exit_code == 0 and seen == [("local", "artists", "299")]
     assert call("trace", "artists").exit_code == 2
+
+
+def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
+    book = {"path": "a.ipynb", "status": "passed", "checks": [{"ok": True}, {"ok": None}]}
+    result = SimpleNamespace(status="passed", notebooks=[book], seconds=3, report=tmp_path, exit_code=0)
+    module(monkeypatch, "run", run=lambda *_, **__: result)
+    done = call("run")
+    assert done.exit_code == 0
+    assert "passed: 1 of 1 notebooks, 1 of 2 checks in 3 s; 1 shown: own data differ" in done.output

@@ -51,3 +51,12 @@ def test_topics_are_deleted_over_one_connection(monkeypatch):
     monkeypatch.setattr(topics, "AdminClient", Admin)
     topics.delete(WORLD, "a", "b", "not there")
     assert list(there) == ["c"] and len(made) == 1 and made[0].asked == 2
+
+
+def test_a_large_snapshot_is_waited_for_longer(monkeypatch):
+    waited = []
+    monkeypatch.setattr(topics, "count", lambda *_: 0)
+    monkeypatch.setattr(topics, "wait_until", lambda *_, timeout, **__: waited.append(timeout))
+    for n, given in ((1, {}), (124_000, {}), (124_000, {"timeout": 5})):
+        topics.wait_count(WORLD, "moma.public.artworks", n, **given)
+    assert [round(seconds) for seconds in waited] == [60, 308, 5]
