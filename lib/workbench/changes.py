@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Tuple, Union
 
-from . import decode_avro, decode_landed, files, registry
+from . import decode_avro, decode_landed, files, registry, stack
 from .errors import LakeError, nearest
 from .landing import landed_topic_id
 from .landing_write import payload_start
-from .topics import settings, topic_id
+from .topics import settings, silent, topic_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,7 +185,8 @@ class _Topic:
                     for place in self._consumer.position([TopicPartition(self.name, p) for p in at]):
                         at[place.partition] = max(at[place.partition], min(place.offset, stop[place.partition]))
                     if time.monotonic() > heard + SILENCE:
-                        raise LakeError(f"Kafka sent nothing for {SILENCE} s", where=f"{self.name}, offsets {at}",
+                        raise stack.lost("kafka", self.world.kafka.bootstrap) or LakeError(
+                            f"Kafka sent nothing for {SILENCE} s", where=f"{self.name}, offsets {at}",
                                         next_step="run `workbench status`; nothing is lost, run the ingest again")
                     continue
                 if message.error():
@@ -198,7 +199,7 @@ class _Topic:
                     size += len(message.value() or b"")
                 at[p] = min(message.offset() + 1, stop[p])
         except KafkaException as e:
-            raise self._silent(e) from e
+            raise silent(self.world, e) from e
         finally:
             self._consumer.unassign()
         return rows, at
@@ -243,11 +244,8 @@ class _Topic:
             return {p: self._consumer.get_watermark_offsets(TopicPartition(self.name, p), timeout=10)
                     for p in topic.partitions}
         except KafkaException as e:
-            raise self._silent(e) from e
+            raise silent(self.world, e) from e
 
-    def _silent(self, error: Any) -> LakeError:
-        return LakeError(f"Kafka does not answer: {error.args[0].str()}", where=self.world.kafka.bootstrap,
-                         next_step="run `workbench status`, then `workbench up`")
 
 
 class _Landed:

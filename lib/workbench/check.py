@@ -18,7 +18,7 @@ Values are compared by what they say, not by how Python or Arrow holds them:
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Sequence, Type, Union
+from typing import Any, Callable, Optional, Sequence, Type, Union
 
 import numpy as np
 import pandas as pd
@@ -126,13 +126,21 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "
                 "reference", line.lines(found), began, own)
 
 
-def eventually(what: str, condition: Callable[[], Any], timeout: float = 60, every: float = 0.2) -> Any:
-    """Wait until `condition()` is true and return what it returned. Raises CheckFailed after `timeout` seconds."""
+def eventually(what: str, condition: Callable[[], Any], timeout: float = 60, every: float = 0.2, *,
+               failed: Optional[Callable[[], Optional[str]]] = None) -> Any:
+    """Wait until `condition()` is true and return what it returned.
+
+    Args:
+        failed: returns a sentence as soon as waiting has become pointless, as connect.failure does of a connector.
+
+    Raises:
+        CheckFailed: after `timeout` seconds, or at once when `failed` returns a sentence.
+    """
     began = time.perf_counter()
     try:
-        seen = wait_until(condition, what, timeout=timeout, every=every, error=CheckFailed)
+        seen = wait_until(condition, what, timeout=timeout, every=every, failed=failed, error=CheckFailed)
     except CheckFailed as e:
-        line.settle(False, what, "not yet", f"within {timeout:g} s", "seen", "expected", e.where, began)
+        line.settle(False, what, "not yet", f"within {timeout:g} s", "seen", "expected", e.where or e.what, began)
     line.settle(True, what, f"after {time.perf_counter() - began:.1f} s", f"within {timeout:g} s", "seen", "expected",
                 "" if seen is True else values.text(seen), began)
     return seen

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import requests
 
+from . import stack
 from .errors import ConnectorError, StackError, nearest
 from .params import World
 from .wait import wait_until
@@ -332,6 +333,11 @@ def _stop(world: World, name: str) -> None:
     )
 
 
+def _lost(world: World) -> Optional[StackError]:
+    """Connect keeps all that it knows in Kafka: without it, it answers with time-outs."""
+    return stack.lost("connect", world.connect.url) or stack.lost("kafka", world.kafka.bootstrap)
+
+
 _RAISE = object()
 
 
@@ -351,7 +357,7 @@ def _call(world: World, method: str, path: str, body: Any = None, *, missing: An
         ask, f"Connect to answer {method} {path} (it is rebalancing)", timeout=60, every=0.3, error=ConnectorError
     )[0]
     if isinstance(answer, requests.RequestException):
-        raise StackError(
+        raise _lost(world) or StackError(
             f"Kafka Connect does not answer: {type(answer).__name__}",
             where=f"{method} {world.connect.url}{path}",
             next_step="run `workbench status`, then `workbench up`",
@@ -363,7 +369,7 @@ def _call(world: World, method: str, path: str, body: Any = None, *, missing: An
             message = answer.json().get("message", "")
         except ValueError:
             message = answer.text[:300]
-        raise ConnectorError(
+        raise _lost(world) or ConnectorError(
             f"Connect answers {answer.status_code}: {message}", where=f"{method} {path}", next_step=_causes(message)
         )
     return answer.json() if answer.content else None

@@ -173,7 +173,7 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
     Raises:
         LakeError: a batch failed (nothing of it is visible; the next run does it again), how far the source was read is
             not known, or the table version changed.
-        StackError: the registry does not answer. Nothing of the batch has been written then.
+        StackError: the registry does not answer, or Spark or Kafka is gone. Nothing of the batch shows then.
     """
     if until not in ("available", "continuous"):
         raise LakeError(f"until is {until!r}", where="hudi.ingest", expected="'available' or 'continuous'")

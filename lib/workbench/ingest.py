@@ -21,10 +21,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
-from . import changes, decode, decode_avro, decode_landed, files
+from . import changes, decode, decode_avro, decode_landed, files, stack
 from .batch import cause, counted
 from .errors import LakeError, WorkbenchError
-from .spark import is_gone
+from .spark import causes, gone, is_gone, unreachable
 from .timeline import archived, check_clock, completed, write_stats
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class Job:
         began = time.monotonic()
         if self._reader is None:
             self._held.enter_context(alone(self.world, self.table))
+            self._held.enter_context(causes(self.spark))
             self._reader = changes.reader(self.spark, self.world, self.source, self.table.name, self.batch)
         newest = last_commit(self.table)
         if not self.replay:  # what a commit lacks stays lacking, however often the ingest is run after it
@@ -128,7 +129,8 @@ class Job:
         except WorkbenchError:
             raise
         except Exception as e:
-            raise failed(f"{type(e).__name__}: {e}", self.where) from e
+            lost = isinstance(self.source, changes.Topic) and stack.lost("kafka", self.world.kafka.bootstrap)
+            raise lost or failed(self.spark, f"{type(e).__name__}: {e}", self.where) from e
         written = last_commit(self.table)
         if progress_in(written).get(self.source.id) != reached:  # or the next step would read the very same again
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,
@@ -377,10 +379,9 @@ def dead_letters_path(world: World, name: str) -> str:
     return f"{world.lake.dead_letters}/{name}"
 
 
-def failed(reason: str, where: str) -> LakeError:
+def failed(spark: SparkSession, reason: str, where: str) -> WorkbenchError:
     """The error for a batch that was not written. `reason` begins with the class of Spark's exception."""
-    if is_gone(reason):
-        return LakeError(f"Spark was restarted or is gone: {cause(reason)}", where=where,
-                         next_step="run the notebook's set-up cell again, then the ingest; nothing is lost")
+    if is_gone(reason) or unreachable(spark):
+        return gone(spark, f"{where}: {cause(reason)}")
     return LakeError(f"a batch was not written: {cause(reason)}", where=where,
                      next_step="see the log of the spark service; nothing of the batch shows, run the ingest again")

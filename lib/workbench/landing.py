@@ -10,10 +10,11 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ContextManager, Dict, List, Union
 
-from . import decode_avro, files, landing_avro, landing_write, registry, topics
+from . import decode_avro, files, landing_avro, landing_write, registry, stack, topics
 from .batch import cause, counted, read_dead_letters
 from .errors import LakeError, nearest
 from .landing_sinks import CONFLUENT, SINK, AvroSink, Sink, kcql, parse
+from .spark import gone, unreachable
 from .wait import wait_until
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str
     Raises:
         ConnectorError: the config cannot be honoured. LakeError: a batch failed, the next run does it again; the topic
             was made anew since the last run; another landing into the same folder is going on; or `timeout` is over.
+            StackError: Spark or Kafka is gone; the next run goes on from there.
     """
     if until != "available":
         raise LakeError(f"until is {until!r}", where="landing.run", expected="'available'",
@@ -66,7 +68,7 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str
     with _alone(world, sink):
         same_topics(world, sink)
         query = _start(spark, world, sink, batch)
-        reports = _finish(query, sink, checkpoint(world, sink), timeout)
+        reports = _finish(spark, world, query, sink, timeout)
     values = [v for v in (observed(p, "landing") for p in reports) if v]
     total = {n: sum(v[n] for v in values) for n in COUNTS}
     return Landed(messages=total["records"] + total["tombstones"] + total["dead_letters"], batches=len(values), **total)
@@ -116,11 +118,12 @@ def _start(spark: SparkSession, world: World, sink: AnySink, batch: int) -> Any:
     )
 
 
-def _finish(query: Any, sink: AnySink, place: str, timeout: float) -> List[dict]:
+def _finish(spark: SparkSession, world: World, query: Any, sink: AnySink, timeout: float) -> List[dict]:
     """Wait until the query has ended; return its progress reports. Stops it when waiting ends before that.
 
-    Raises: LakeError: after `timeout`; Spark died; or a batch failed.
+    Raises: LakeError: after `timeout`, or a batch failed. StackError: Spark or Kafka is gone.
     """
+    place = checkpoint(world, sink)
     seen: Dict[int, dict] = {}
     lost: List[str] = []
 
@@ -141,10 +144,12 @@ def _finish(query: Any, sink: AnySink, place: str, timeout: float) -> List[dict]
             with contextlib.suppress(Exception):  # the error that is on its way says more
                 query.stop()
     if lost:
-        raise LakeError(f"Spark was lost while it landed: {lost[0]}", where=f"{sink.shown}, checkpoint {place}",
-                        next_step="run the notebook's set-up cell, then the landing again; nothing is landed twice")
+        raise gone(spark, f"{sink.shown}, checkpoint {place}: {lost[0]}")
     error = query.exception()
     if error:
+        kafka = stack.lost("kafka", world.kafka.bootstrap)
+        if kafka or unreachable(spark):
+            raise kafka or gone(spark, f"{sink.shown}, checkpoint {place}: {cause(str(error))}")
         raise LakeError(f"a batch was not landed: {cause(str(error))}", where=f"{sink.shown}, checkpoint {place}",
                         next_step="mend the cause and run the landing again; nothing is landed twice")
     return list(seen.values())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Union
 from .batch import cause
 from .catalog import literal, refresh, register
 from .errors import LakeError
-from .spark import is_gone
+from .spark import causes, gone, is_gone, unreachable
 from .timeline import check_clock, completed
 
 if TYPE_CHECKING:
@@ -71,15 +71,17 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
     options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
                **{name: own[name] for name in BASE_FILE if name in own}}
     try:
-        entry = register(spark, table)
-        for operation in operations:
-            call(spark, "run_compaction", op=operation, table=entry,
-                 options=",".join(f"{name}={value}" for name, value in options.items()))
-        refresh(spark, table)
+        with causes(spark):
+            entry = register(spark, table)
+            for operation in operations:
+                call(spark, "run_compaction", op=operation, table=entry,
+                     options=",".join(f"{name}={value}" for name, value in options.items()))
+            refresh(spark, table)
     except LakeError:
         raise
     except Exception as e:
-        why = "Spark was restarted or is gone" if is_gone(e) else cause(str(e))
-        raise LakeError(f"a compaction of {table.name} failed: {why}", where=table.base,
+        if is_gone(e) or unreachable(spark):
+            raise gone(spark, f"a compaction of {table.name}: {cause(str(e))}") from e
+        raise LakeError(f"a compaction of {table.name} failed: {cause(str(e))}", where=table.base,
                         next_step="was something else writing to it? Stop that or wait for it, and run the compaction "
                                   "again; one that did not finish changes nothing that a reader sees") from e

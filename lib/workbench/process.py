@@ -120,6 +120,15 @@ def own(name: str) -> Optional[psutil.Process]:
     return _living(_noted(name))
 
 
+def ended(name: str) -> str:
+    """How it stands with a service that does not answer: "is stopped", "died", "does not listen"; "" where it does."""
+    noted = _noted(name)
+    if not own(name):
+        return "died" if _pid_file(name).exists() else "is stopped"
+    listening = all(map(holder, noted.get("ports") or [noted["port"]]))
+    return "" if listening else "does not listen: it is going down, or coming up"
+
+
 def instances() -> Set[str]:
     """Names of the instances in this checkout of which a service is running."""
     return {f.parents[1].name for f in params.VAR.glob("*/run/*.json") if _living(_read(f))}

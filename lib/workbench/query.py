@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, List
 
-from .errors import LakeError, StackError, nearest
+from .errors import LakeError, nearest
 
 if TYPE_CHECKING:
     import pandas
@@ -43,11 +43,11 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
     tree = _parse(text)
     _check_values(tree, values)
     translated = _generate(tree)
-    from .spark import is_gone, unreachable
+    from .spark import gone, is_gone, unreachable
 
     why = unreachable(session)  # asked first: the client itself tries a dead server again for ten minutes
     if why:
-        raise _gone(why)
+        raise gone(session, why)
     try:
         for name in _tables(tree):  # a catalog table remembers its files: look anew, a stream may have committed
             with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
@@ -57,13 +57,9 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         raise
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
         if is_gone(e):
-            raise _gone(_first(e)) from e
+            raise gone(session, _first(e)) from e
         raise LakeError(f"the query failed: {_first(e)}", where=translated,
                         next_step="see whether the table is registered (hudi.register) and the column exists") from e
-
-
-def _gone(why: str) -> StackError:
-    return StackError("Spark was restarted or is gone", where=why, next_step="run the notebook's set-up cell again")
 
 
 def translate(text: str) -> str:

@@ -1,10 +1,14 @@
 """Spark sessions: `session(world)` gives the same SparkSession API in every world."""
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import socket
+import threading
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Union
 
 from . import artifacts
 from .errors import StackError
@@ -35,6 +39,11 @@ SESSION = {
     **{f"spark.sql.{kind}RebaseModeIn{way}": "CORRECTED" for way in ("Read", "Write")
        for kind in ("parquet.datetime", "parquet.int96", "avro.datetime")},
 }
+# Java's stack trace, whose last `Caused by` says why something failed, comes as metadata of the answer: the server cuts
+# it off at this many characters, and a client that is not told to take so much loses the whole answer.
+STACK_TRACE, METADATA = 64 << 10, 256 << 10
+TRACE = "JVM stacktrace:"  # stands above it in the text of an error
+_ASKING, _asked = threading.Lock(), Counter()  # type: ignore[var-annotated]
 # The settings of HDFS, MapReduce and YARN, some 2,000, that nothing on one machine asks for: Hudi sends all of Hadoop's
 # settings along with every task, and reads those files anew for every Parquet file that it looks up keys in. Without
 # them an upsert into 30 partitions takes a quarter less time. These empty files stand before Hadoop's.
@@ -80,6 +89,7 @@ def server_conf(world: World) -> Dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass":
             "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.connect.jvmStacktrace.maxSize": str(STACK_TRACE),
         **HUDI, **SESSION, "hoodie.write.table.version": table_version,
     }
     if not local:
@@ -115,11 +125,14 @@ def session(world: World) -> SparkSession:
         raise StackError(f"Spark of kind {world.spark.kind!r} is not there yet", where=f"{world.file}: spark.kind",
                          expected="connect or existing")
     stack.need(world, "spark")
-    from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client import ChannelBuilder
+    from pyspark.sql.connect.session import SparkSession
 
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # what SparkSession.builder.remote(…) does, which takes no options
+    channel = ChannelBuilder(world.spark.url, channelOptions=[("grpc.max_metadata_size", METADATA)])
     settings = {**SESSION, "hoodie.write.table.version": str(artifacts.versions()["hudi_table_version"])}
     for last_try in (False, True):
-        builder = SparkSession.builder.remote(world.spark.url)
+        builder = SparkSession.builder.channelBuilder(channel)
         spark = builder.getOrCreate()
         if not _is_at(spark, world.spark.url):  # it gives what session there is, of whatever server
             spark = builder.create()
@@ -151,9 +164,37 @@ def _be_impatient(spark: SparkSession) -> None:
 
 def is_gone(error: Union[BaseException, str]) -> bool:
     """Whether an error of Spark Connect, or its text, says that the server, or this session on it, is no more."""
+    said = f"{type(error).__name__}: {error}".partition(TRACE)[0]  # below that others are told of, Kafka say
     return re.search(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_|"
-                     r"Connection refused|Cannot invoke RPC|NO_ACTIVE_SESSION",
-                     f"{type(error).__name__}: {error}", re.I) is not None
+                     r"Connection refused|Cannot invoke RPC|NO_ACTIVE_SESSION|SparkEnv|stopped SparkContext|"
+                     r"SparkContext was shut ?down", said, re.I) is not None
+
+
+@contextlib.contextmanager
+def causes(spark: SparkSession) -> Iterator[None]:
+    """Let errors of this session tell Java's stack trace while it is held; a person who types gets one line."""
+    _tell(spark, 1)
+    try:
+        yield
+    finally:
+        _tell(spark, -1)
+
+
+def _tell(spark: SparkSession, more: int) -> None:
+    with _ASKING:  # two jobs side by side: the last that ends switches it off
+        _asked[id(spark)] += more
+        if not unreachable(spark):
+            spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", str(_asked[id(spark)] > 0).lower())
+
+
+def gone(spark: Any, why: str) -> StackError:
+    """The error for a session whose server is gone, by its state where it is one of ours."""
+    from . import stack
+
+    client = getattr(spark, "client", None)
+    lost = stack.lost("spark", client._builder.endpoint) if client is not None else None
+    return lost or StackError("Spark was restarted or is gone", where=why,
+                              next_step="run the notebook's set-up cell, then this one again; nothing is lost")
 
 
 def unreachable(spark: Any) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from . import stack
 from .errors import LakeError, StackError, WorkbenchError, nearest
 from .params import World
 from .wait import wait_until
@@ -34,17 +35,22 @@ def settings(world: World, **more: Any) -> Dict[str, Any]:
     }
 
 
+def silent(world: World, error: KafkaException) -> StackError:
+    """The error for a Kafka that does not answer: its state, where it is a service of this instance."""
+    return stack.lost("kafka", world.kafka.bootstrap) or StackError(
+        f"Kafka does not answer: {error.args[0].str()}",
+        where=world.kafka.bootstrap,
+        next_step="run `workbench status`, then `workbench up`",
+    )
+
+
 def _partitions(world: World, admin: Any = None) -> Dict[str, List[int]]:
     """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
     admin = admin or AdminClient(settings(world))
     try:
         listed = admin.list_topics(timeout=TIMEOUT)
     except KafkaException as e:
-        raise StackError(
-            f"Kafka does not answer: {e.args[0].str()}",
-            where=world.kafka.bootstrap,
-            next_step="run `workbench status`, then `workbench up`",
-        ) from e
+        raise silent(world, e) from e
     return {name: sorted(t.partitions) for name, t in listed.topics.items()}
 
 
@@ -71,7 +77,10 @@ def _offsets(world: World, topic: str, spec: OffsetSpec, partitions: List[int]) 
     asked = {TopicPartition(topic, p): spec for p in partitions}
     admin = AdminClient(settings(world))  # in a variable: once it is collected, its futures never end
     futures = admin.list_offsets(asked, request_timeout=TIMEOUT)
-    return {tp.partition: future.result(TIMEOUT + 5).offset for tp, future in futures.items()}
+    try:
+        return {tp.partition: future.result(TIMEOUT + 5).offset for tp, future in futures.items()}
+    except KafkaException as e:
+        raise silent(world, e) from e
 
 
 def ends(world: World, topic: str) -> Dict[int, int]:
@@ -104,8 +113,9 @@ def topic_id(world: World, name: str, admin: Any = None) -> str:
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)
         return str(asked[name].result(TIMEOUT + 5).topic_id)
     except KafkaException as e:
-        raise LakeError(f"the topic cannot be described: {e.args[0].str()}", where=f"{name} at {world.kafka.bootstrap}",
-                        next_step="topics.names(world) lists the topics; run `workbench status`") from e
+        raise stack.lost("kafka", world.kafka.bootstrap) or LakeError(
+            f"the topic cannot be described: {e.args[0].str()}", where=f"{name} at {world.kafka.bootstrap}",
+            next_step="topics.names(world) lists the topics; run `workbench status`") from e
 
 
 def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = "") -> int:
@@ -192,7 +202,7 @@ def read(
             if batch:
                 heard = time.monotonic()
             elif time.monotonic() > heard + TIMEOUT:
-                raise StackError(
+                raise stack.lost("kafka", world.kafka.bootstrap) or StackError(
                     f"Kafka sent nothing for {TIMEOUT} s",
                     where=f"topic {topic!r}, partitions {sorted(unfinished)}",
                     next_step="run `workbench status`",
@@ -231,7 +241,7 @@ def produce(world: World, topic: str, key: Union[str, bytes, None], value: Union
     producer.produce(topic, key=key, value=value, on_delivery=lambda error, _: error and refused.append(error))
     left = producer.flush(TIMEOUT + 5)
     if refused or left:
-        raise WorkbenchError(
+        raise stack.lost("kafka", world.kafka.bootstrap) or WorkbenchError(
             f"the message was not taken: {refused[0].str() if refused else 'no answer'}", where=f"topic {topic!r}"
         )
 

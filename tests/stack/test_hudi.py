@@ -408,3 +408,18 @@ def test_progress_that_others_have_archived_is_not_started_over_in_silence(lake,
     assert it.go(change(2, 1)).messages == 1 and letters() == 1
     with pytest.raises(LakeError, match="none of its commits says how far .* was read"):  # of another source neither
         hudi.ingest(spark, world, hudi.Landed("elsewhere"), it.table, schema=SCHEMA)
+
+
+def test_a_batch_that_fails_says_why(lake, world, spark):
+    """Not only the outermost error, "Failed to upsert for commit time …"."""
+    it = lake()
+    it.go(change(1, 1))
+    for file in params.local_path(it.table.base).rglob("*.parquet"):
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        file.write_bytes(b"these are no columns")
+    with pytest.raises(LakeError, match="a batch was not written: .*is not a Parquet file"):
+        it.go(change(1, 2))
+    assert spark.conf.get("spark.sql.pyspark.jvmStacktrace.enabled") == "false"
+    with pytest.raises(Exception) as e:
+        spark.sql("SELECT nosuch")
+    assert "JVM stacktrace" not in str(e.value)

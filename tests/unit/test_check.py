@@ -254,6 +254,10 @@ def test_eventually(capsys):
     with pytest.raises(CheckFailed, match="condition still false"):
         check.eventually("a message", lambda: False, timeout=0.05, every=0.01)
     assert "✘ a message: seen not yet" in capsys.readouterr().out
+    began = time.monotonic()
+    with pytest.raises(CheckFailed, match="its task 0 is FAILED"):
+        check.eventually("a message", lambda: False, failed=lambda: "its task 0 is FAILED")
+    assert time.monotonic() - began < 5
 
 
 def test_expect_failure(capsys):

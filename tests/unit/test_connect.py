@@ -110,7 +110,7 @@ def test_msk_says_that_it_is_not_there_yet():
 
 
 def test_absent_connect_is_named():
-    with pytest.raises(StackError, match="does not answer"):
+    with pytest.raises(StackError, match="(?s)the service connect is stopped.*workbench up"):
         connect.plugins(_with(url="http://127.0.0.1:1"))
 
 

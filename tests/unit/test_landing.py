@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from workbench import changes, connect, files, landing, landing_write, outbox, sources
-from workbench.errors import ConnectorError, LakeError
+from workbench import changes, connect, files, landing, landing_write, outbox, params, sources
+from workbench.errors import ConnectorError, LakeError, StackError
 
 KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
         "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
@@ -180,13 +180,14 @@ class Query:
 
 
 def test_a_query_that_nobody_waits_for_any_more_is_stopped():
+    world = params.load("local")
     sink, endless, ended, dead = landing.parse(GOOD), Query(), Query(looks=2), Query(dies=True)
     with pytest.raises(LakeError, match="waited 0.1 s for the landing of msk.t"):
-        landing._finish(endless, sink, "there", 0.1)
+        landing._finish(None, world, endless, sink, 0.1)
     assert endless.stopped == 1
-    assert landing._finish(ended, sink, "there", 5) == ended.recentProgress and ended.stopped == 0
-    with pytest.raises(LakeError, match="Spark was lost while it landed: no such query"):
-        landing._finish(dead, sink, "there", 5)
+    assert landing._finish(None, world, ended, sink, 5) == ended.recentProgress and ended.stopped == 0
+    with pytest.raises(StackError, match="(?s)Spark was restarted or is gone.*no such query"):
+        landing._finish(None, world, dead, sink, 5)
     assert dead.stopped == 0, "a Spark that is gone would be asked in vain"
 
 

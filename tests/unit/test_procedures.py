@@ -14,6 +14,7 @@ class Spark:
     def __init__(self):
         self.asked = []
         self.catalog = SimpleNamespace(tableExists=lambda name: False)
+        self.conf = SimpleNamespace(set=lambda name, value: None)
 
     def sql(self, text):
         self.asked.append(text)

@@ -55,7 +55,7 @@ def test_athena_is_not_there_yet():
 
 def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes():
     session = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=SimpleNamespace(endpoint="127.0.0.1:1")))
-    with pytest.raises(StackError, match="(?s)Spark was restarted or is gone.*127.0.0.1:1.*set-up cell again"):
+    with pytest.raises(StackError, match="(?s)the service spark is stopped.*127.0.0.1:1.*set-up cell"):
         query.sql(session, "SELECT 1")
     session.client.is_closed = True
     assert unreachable(session) == "the session was closed"
@@ -65,6 +65,8 @@ def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes():
 @pytest.mark.parametrize("text, gone", [
     ('_InactiveRpcError: status = StatusCode.UNAVAILABLE details = "Socket closed"', True),
     ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid. Session not found.", True),
+    ("(java.lang.NullPointerException) … because SparkEnv.get() is null", True),  # it is being stopped
+    ("[UNKNOWN] the query failed\n\nJVM stacktrace:\nCaused by: ConnectException: Connection refused", False),
     ("[TABLE_OR_VIEW_NOT_FOUND] The table or view `session` cannot be found", False),
     ("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nosuch` cannot be resolved", False),
 ])
