@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tupl
 
 from . import files
 from .errors import LakeError, nearest
+from .wait import wait_until
 
 if TYPE_CHECKING:
     import pandas
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 WRITES = ("commit", "deltacommit", "replacecommit")  # actions that change what a query sees
 INSTANT = re.compile(r"\d{14}(\d{3})?")  # yyyyMMddHHmmss, with milliseconds since Hudi 0.9
 LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+SKEW = dt.timedelta(seconds=10)  # what the clocks of this machine and of the one that writes may differ by
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,17 @@ def time_of(instant: str) -> dt.datetime:
 
 def check_clock(table: Table) -> None:
     """Raise LakeError where the table has an instant that is still to come: what is written now would sort before it,
-    and its rows would not be seen."""
+    and its rows would not be seen. What the clocks of two machines may differ by is waited for."""
     newest = max((instant for instant, _, _ in written(table)), default="")
-    now = dt.datetime.now(dt.timezone.utc)
-    ahead = time_of(newest) - now if newest else dt.timedelta(0)
-    if ahead > dt.timedelta(0):
+
+    def ahead_of_now() -> dt.timedelta:
+        return time_of(newest) - dt.datetime.now(dt.timezone.utc) if newest else dt.timedelta(0)
+
+    ahead = ahead_of_now()
+    if dt.timedelta(0) < ahead <= SKEW:
+        wait_until(lambda: ahead_of_now() <= dt.timedelta(0), f"instant {newest} to pass", timeout=60)
+    elif ahead > SKEW:
+        now = dt.datetime.now(dt.timezone.utc)
         how_far = str(dt.timedelta(seconds=math.ceil(ahead.total_seconds())))
         raise LakeError(
             f"the newest commit of {table.name} lies {how_far} (hours:minutes:seconds) ahead of this machine's clock",

@@ -210,5 +210,12 @@ def test_a_clock_that_was_set_back_is_named(table, ahead, says):
         timeline.check_clock(table)
 
 
+def test_clocks_of_two_machines_may_differ_a_little(table):
+    ahead = dt.datetime.now(dt.timezone.utc) + dt.timedelta(milliseconds=600)
+    write(table, f"{ahead:%Y%m%d%H%M%S%f}"[:17], "deltacommit", "p=a/.f_2.log")
+    timeline.check_clock(table)
+    assert dt.datetime.now(dt.timezone.utc) >= ahead - dt.timedelta(milliseconds=1)
+
+
 def test_a_table_without_a_commit_has_no_clock_to_keep_to(tmp_path):
     timeline.check_clock(hudi.Table(name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v"))
