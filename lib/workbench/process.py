@@ -65,6 +65,14 @@ def log_file(name: str) -> Path:
     return state_dir() / "log" / f"{name}.log"
 
 
+LOG_CONF = "log4j2.properties"  # in the state folder's conf/, one for all services (see services)
+
+
+def logging(name: str) -> List[str]:
+    """The Java options by which a service writes its log, size and all, into `log_file(name)`."""
+    return [f"-Dlog4j2.configurationFile={state_dir() / 'conf' / LOG_CONF}", f"-Dworkbench.log={log_file(name)}"]
+
+
 def _pid_file(name: str) -> Path:
     return state_dir() / "run" / f"{name}.json"
 

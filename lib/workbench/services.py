@@ -16,19 +16,38 @@ from typing import Dict, List
 from . import artifacts, params, secrets
 from .errors import StackError
 from .params import COMPILERS, World, host_port, plain, state_dir
-from .process import Service
+from .process import LOG_CONF, Service, logging
 
 # short-lived, small services: the cheapest collector starts in half the time. No clock here goes back: UTC everywhere
 LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Duser.timezone=UTC"]
 SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
-LOG4J = """status = warn
-appender.out.type = Console
+# Into the service's log file itself, beside what it prints: log.1 is what was before, and the two never grow beyond it.
+# A batch that fails again and again writes megabytes of stack traces in a minute.
+LOG_SIZE = 10 << 20
+LOG4J = f"""status = warn
+appender.out.type = RollingFile
 appender.out.name = out
+appender.out.fileName = ${{sys:workbench.log}}
+appender.out.filePattern = ${{sys:workbench.log}}.%i
+appender.out.policies.type = Policies
+appender.out.policies.size.type = SizeBasedTriggeringPolicy
+appender.out.policies.size.size = {LOG_SIZE}
+appender.out.strategy.type = DefaultRolloverStrategy
+appender.out.strategy.max = 1
 appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1}: %m%n
+appender.out.layout.pattern = %d{{HH:mm:ss,SSS}} %-5p %c{{1}}: %m%n
 rootLogger.level = info
 rootLogger.appenderRef.out.ref = out
+# as Spark's own configuration has it
+logger.jetty.name = org.sparkproject.jetty
+logger.jetty.level = warn
+logger.metastore.name = org.apache.hadoop.hive.metastore.RetryingHMSHandler
+logger.metastore.level = fatal
+logger.functions.name = org.apache.hadoop.hive.ql.exec.FunctionRegistry
+logger.functions.level = error
+logger.parquet.name = org.apache.parquet.CorruptStatistics
+logger.parquet.level = error
 """
 
 
@@ -50,11 +69,12 @@ def _properties(entries: Dict[str, object]) -> str:
     return "".join(f"{key}={value}\n" for key, value in entries.items())
 
 
-def _java(world: World, heap: str, classpath: List[Path], main: str, *args: str, young: str = "") -> List[str]:
-    log4j = _conf("log4j2.properties", LOG4J)
+def _java(world: World, name: str, heap: str, classpath: List[Path], main: str, *args: str,
+          young: str = "") -> List[str]:
+    _conf(LOG_CONF, LOG4J)
     return [
         str(artifacts.java_home() / "bin" / "java"), *LEAN, *COMPILERS[world.stack.java_compiler], f"-Xmx{heap}",
-        *([f"-Xmn{young}"] if young else []), f"-Dlog4j2.configurationFile={log4j}",
+        *([f"-Xmn{young}"] if young else []), *logging(name),
         "-cp", os.pathsep.join(map(str, classpath)), main, *args,
     ]
 
@@ -154,9 +174,9 @@ def _kafka_properties(world: World) -> Path:
 def _kafka_fresh(world: World) -> None:
     if (_data("kafka") / "meta.properties").exists():
         return
-    done = subprocess.run(
-        _java(world, "128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t",
-              "d29ya2JlbmNoLWxha2VzYQ", "-c", str(_kafka_properties(world))), capture_output=True, text=True)
+    command = _java(world, "kafka-format", "128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format",
+                    "--ignore-formatted", "-t", "d29ya2JlbmNoLWxha2VzYQ", "-c", str(_kafka_properties(world)))
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise StackError("Kafka could not format its storage", where=(done.stdout + done.stderr).strip()[-500:])
 
@@ -213,8 +233,8 @@ def _connect_command(world: World) -> List[str]:
         "config.providers.file.param.allowed.paths": state_dir(),
     }))
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
-    return _java(world, "768m", artifacts.jars("kafka"), "org.apache.kafka.connect.cli.ConnectDistributed", str(conf),
-                 young="448m")
+    return _java(world, "connect", "768m", artifacts.jars("kafka"), "org.apache.kafka.connect.cli.ConnectDistributed",
+                 str(conf), young="448m")
 
 
 def _http_ready(url: str, path: str) -> bool:
@@ -237,7 +257,7 @@ def _apicurio_command(world: World) -> List[str]:
     home = artifacts.unpacked("apicurio-registry-app")
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
     host, port = host_port(world.registry.url)
-    command = _java(world, "384m", jars, "io.quarkus.runner.GeneratedMain")
+    command = _java(world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain")
     return [*command[:1], f"-Dquarkus.http.host={host}", f"-Dquarkus.http.port={port}", *command[1:]]
 
 
@@ -255,6 +275,7 @@ def _spark_env(world: World) -> Dict[str, str]:
 def _spark_command(world: World) -> List[str]:
     from . import spark
 
+    _conf(LOG_CONF, LOG4J)
     conf = _conf("spark.json", json.dumps(spark.server_conf(world), indent=1))
     return [sys.executable, "-m", "workbench.spark_server", str(host_port(world.spark.url)[1]), str(conf)]
 
@@ -271,12 +292,15 @@ def _spark_ready(world: World) -> bool:
     return answers(world.spark.url)
 
 
-def _standalone(world: World, main: str, *args: str) -> List[str]:
+def _standalone(world: World, name: str, main: str, *args: str) -> List[str]:
     jars = [artifacts.package("pyspark") / "jars" / "*"]
-    java = _java(world, "256m", jars, f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args)
-    return [*java[:1], *OPENED, *java[1:]]
+    java = _java(world, name, "256m", jars, f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args)
+    return [*java[:1], *OPENED, *EXECUTOR_LOGS, *java[1:]]
 
 
+# what an executor prints is written by its worker
+EXECUTOR_LOGS = [f"-Dspark.executor.logs.rolling.{key}={value}" for key, value in (
+    ("strategy", "size"), ("maxSize", LOG_SIZE), ("maxRetainedFiles", 2))]
 # what Spark's own launcher passes to a Java 17 (org.apache.spark.launcher.JavaModuleOptions)
 OPENED = ["-XX:+IgnoreUnrecognizedVMOptions", *(
     f"--add-opens=java.base/{p}=ALL-UNNAMED" for p in (
@@ -294,8 +318,8 @@ def _worker(number: int) -> Service:
         return _master_ui(world) + number
 
     def command(world: World) -> List[str]:
-        return _standalone(world, "worker.Worker", "--cores", "1", "--memory", world.spark.executor_memory,
-                           "--webui-port", str(ui(world)), world.spark.master)
+        return _standalone(world, f"spark_worker_{number}", "worker.Worker", "--cores", "1", "--memory",
+                           world.spark.executor_memory, "--webui-port", str(ui(world)), world.spark.master)
 
     return Service(f"spark_worker_{number}", ui, command,
                    needs=("spark_master",), env=_spark_env,
@@ -319,7 +343,7 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
     Service("postgres", lambda w: w.postgres.port, _postgres_command, _postgres_ready, fresh=_postgres_fresh,
             stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
     Service("kafka", lambda w: host_port(w.kafka.bootstrap)[1],
-            lambda w: _java(w, "512m", artifacts.jars("kafka"), "kafka.Kafka", str(_kafka_properties(w))),
+            lambda w: _java(w, "kafka", "512m", artifacts.jars("kafka"), "kafka.Kafka", str(_kafka_properties(w))),
             _kafka_ready, fresh=_kafka_fresh, told=lambda w: [w.kafka.bootstrap, w.stack.java_compiler],
             also=lambda w: (_controller(w),)),
     Service("connect", lambda w: host_port(w.connect.url)[1], _connect_command,
@@ -329,8 +353,8 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
             lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info"), env=_apicurio_env,
             told=lambda w: [w.registry.url, w.stack.java_compiler]),
     Service("spark_master", lambda w: host_port(w.spark.master)[1],
-            lambda w: _standalone(w, "master.Master", "--port", str(host_port(w.spark.master)[1]), "--webui-port",
-                                  str(_master_ui(w))),
+            lambda w: _standalone(w, "spark_master", "master.Master", "--port", str(host_port(w.spark.master)[1]),
+                                  "--webui-port", str(_master_ui(w))),
             lambda w: _json_page(_master_ui(w))["status"] == "ALIVE", env=_spark_env,
             told=lambda w: w.stack.java_compiler,
             also=lambda w: (_master_ui(w),)),

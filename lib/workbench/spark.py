@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Union
 
-from . import artifacts
+from . import artifacts, process
 from .errors import StackError
 from .params import COMPILERS, World, host_port, local_path, plain, state_dir
 
@@ -68,7 +68,8 @@ def server_conf(world: World) -> Dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"{java} -Dderby.system.home={state_dir() / 'data'}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [java, f"-Dderby.system.home={state_dir() / 'data'}", *process.logging("spark")]),
         # what an ingest caches is parsed once, read twice and dropped: to compress its columns costs more than it saves
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.sql.shuffle.partitions": str(world.spark.parallelism),

@@ -13,7 +13,7 @@ import psutil
 import psycopg
 import pytest
 import requests
-from workbench import artifacts, connect, params, process, sources, stack, topics
+from workbench import artifacts, connect, params, process, services, sources, stack, topics
 from workbench.errors import WorkbenchError
 from workbench.spark import session
 from workbench.wait import wait_until
@@ -169,6 +169,25 @@ def test_the_java_of_spark_killed_takes_its_python_along(world):
     wait_until(lambda: process.own("spark") is None, "the server to notice", timeout=20)
     stack.need(world, "spark")
     assert ANSWERS["spark"](world)
+
+
+def test_a_log_does_not_grow_beyond_its_size(world):
+    """Stack traces of a batch that fails again and again; here of a query whose message is long."""
+    spark, log = session(world), process.log_file("spark")
+    older = log.with_suffix(".log.1")
+    before = older.stat().st_mtime if older.exists() else 0
+
+    def fails():
+        with pytest.raises(Exception):  # noqa: B017,PT011 - too long a message is told as another error
+            spark.sql("SELECT raise_error(concat(repeat('x', 1000000), id)) FROM range(1)").collect()
+        return older.exists() and older.stat().st_mtime > before
+
+    for _ in range(2):  # beyond it twice
+        wait_until(fails, "the log to be rolled", timeout=60, every=0)
+        before = older.stat().st_mtime
+    assert older.stat().st_size + log.stat().st_size < 3 * services.LOG_SIZE
+    assert process.tail("spark") and ANSWERS["spark"](world)
+    assert sorted(p.name for p in log.parent.glob("spark.log*")) == ["spark.log", "spark.log.1"]
 
 
 def test_apicurio_starts_when_asked(world):
