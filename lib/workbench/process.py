@@ -68,9 +68,10 @@ def log_file(name: str) -> Path:
 LOG_CONF = "log4j2.properties"  # in the state folder's conf/, one for all services (see services)
 
 
-def logging(name: str) -> List[str]:
+def logging(name: str, level: str = "info") -> List[str]:
     """The Java options by which a service writes its log, size and all, into `log_file(name)`."""
-    return [f"-Dlog4j2.configurationFile={state_dir() / 'conf' / LOG_CONF}", f"-Dworkbench.log={log_file(name)}"]
+    return [f"-Dlog4j2.configurationFile={state_dir() / 'conf' / LOG_CONF}", f"-Dworkbench.log={log_file(name)}",
+            f"-Dworkbench.level={level}"]
 
 
 def _pid_file(name: str) -> Path:

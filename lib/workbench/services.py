@@ -37,7 +37,7 @@ appender.out.strategy.type = DefaultRolloverStrategy
 appender.out.strategy.max = 1
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{{HH:mm:ss,SSS}} %-5p %c{{1}}: %m%n
-rootLogger.level = info
+rootLogger.level = ${{sys:workbench.level}}
 rootLogger.appenderRef.out.ref = out
 # as Spark's own configuration has it
 logger.jetty.name = org.sparkproject.jetty

@@ -69,7 +69,7 @@ def server_conf(world: World) -> Dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": " ".join(
-            [java, f"-Dderby.system.home={state_dir() / 'data'}", *process.logging("spark")]),
+            [java, f"-Dderby.system.home={state_dir() / 'data'}", *process.logging("spark", "warn")]),
         # what an ingest caches is parsed once, read twice and dropped: to compress its columns costs more than it saves
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.sql.shuffle.partitions": str(world.spark.parallelism),
