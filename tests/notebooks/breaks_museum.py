@@ -226,7 +226,7 @@ sources.execute(world, '''
     CREATE TRIGGER another AFTER UPDATE ON artworks FOR EACH ROW WHEN (NEW.artwork_id = 128447)
         EXECUTE FUNCTION another()''', database=museum.DATABASE)
 patient = check.eventually
-check.eventually = lambda what, condition, timeout: patient(what, condition, 10)"""
+check.eventually = lambda what, condition, timeout, **more: patient(what, condition, 10, **more)"""
 UPDATES = [
     Run(
         Break('history = [update("u1")]', SPOILS,
