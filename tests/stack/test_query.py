@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
-from lake_help import SCHEMA, change, new_table, new_topic, send
-from workbench import hudi, process, query, topics
+from lake_help import SCHEMA, change, kill, new_table, new_topic, send
+from workbench import connect, hudi, landing, outbox, process, query, stack, topics
 from workbench.errors import LakeError, StackError
 from workbench.spark import session
 
@@ -70,4 +70,21 @@ def test_spark_killed_between_two_queries(world, spark):
     for name in (view, view.replace("_rt", "_ro")):
         assert query.sql(third, f"SELECT count(*) AS n FROM {name}")["n"].tolist() == [2]
     hudi.drop(third, world, kept)
+    topics.delete(world, topic)
+
+
+def test_kafka_that_is_gone_is_named_whoever_asks(world, spark):
+    spark = session(world)
+    topic, table = new_topic(world), new_table(world)
+    send(world, topic, change(1, 1))
+    assert hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 1
+    kill("kafka")
+    for ask in (lambda: topics.count(world, topic), lambda: topics.delete(world, topic),
+                lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
+                lambda: landing.run(spark, world, connect.config(world, outbox.SINK))):
+        with pytest.raises(StackError, match="(?s)the service kafka died.*kafka.log.*workbench up"):
+            ask()
+    stack.need(world, "kafka", "connect")
+    assert hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA) == hudi.Ingested()
+    hudi.drop(spark, world, table)
     topics.delete(world, topic)
