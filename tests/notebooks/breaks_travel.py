@@ -93,7 +93,7 @@ TIME_TRAVEL = [
 spoil(mor, "artist_id = 1", name="Spoilt")
 spoil(cow, "artist_id = 299", name="Spoilt")""", SPOILT_PAST),
         Break('labels = ["t0", *museum.LIFE]', SLIPPED,
-              {"as in reference table S5/artist_299_instants": "row=4, __op", KEPT: "t3  d ",
+              {"as in reference table S5/artist_299_instants": "row=4, __op", KEPT: "t3    d ",
                "file groups of the changes of artist 299": "first at place 4",
                "commits of the changes in moma_artists_mor": "first at place 4",
                "commits of the changes in moma_artists_cow": "first at place 4",
@@ -179,7 +179,7 @@ INCREMENTAL = [
     Run(
         Break("changed = hudi.between(", LATE_LABELS,
               {"what changed from t1 to t4": ("artist_id=2: not in", "artist_id=299, __op"),
-               "commits in the increment t1 to t4": "2 values", "t2 to t3": "artist_id=299, birth_year",
+               "commits in the increment t1 to t4": "lake {", "t2 to t3": "artist_id=299, birth_year",
                "t3 to t4": "artist_id=2: not in", "artist 299 up to t3": "artist_id=299, birth_year",
                "t4 to t5, his deletion": "artist_id=299: missing",
                "columns of artist 299 with their new values": "None", "the old values of these columns": "gender"}),
@@ -197,7 +197,7 @@ dated = "artist_id = 4609 AND classification = 'Print' AND date IS NOT NULL"
 known = museum.rows(world, "artworks", dated)["artwork_id"]
 spoil(artworks, f"artwork_id = {known.iloc[0]}", operation="delete")
 spoil(artworks, f"artwork_id = {known.iloc[1]}", title="Spoilt")""",
-              {"Q9, in order": "place=83: missing", "rows of Q9 = dated prints of the artist": "lake 83",
+              {"Q9, in order": "place=82: missing", "rows of Q9 = dated prints of the artist": "lake 82 ",
                "rows of Q9 and the Picador while it is undated": "lake 83",
                "artworks, cow = source": (": missing", "Spoilt")}),
         Break("def found_with(skipping", FOUND,
@@ -206,7 +206,7 @@ spoil(artworks, f"artwork_id = {known.iloc[1]}", title="Spoilt")""",
         Break("as_of_t3 = hudi.as_of(", HIDDEN,
               {"all artists up to t3 = as of t3": "artist_id=1: missing"}, back=SHOWN),
         Break("by_key, in_partition = (", 'ASKED["a key and its partition (Q7)"] = with_partition',
-              {"Q7 = Q6": "artwork_id=128447: 2 rows in the Q6"}),
+              {"Q7 = Q6": "artwork_id=128447: 2 rows in Q6"}),
         Break('partitions = museum.rows(world, "artworks")', """
 museum.execute(world, "artworks", "INSERT INTO artworks (artwork_id, classification) VALUES (0, 'Hologram')")""",
               {"partitions read by Q6": "source 27"}),
@@ -223,6 +223,7 @@ from workbench import files
 folder = pathlib.Path(files.open_address(scratch.base)[1])
 says = folder / ".hoodie" / "hoodie.properties"
 right = says.read_text()
+says.with_name(f".{says.name}.crc").unlink(missing_ok=True)
 says.write_text(right.replace("hoodie.table.version=6", "hoodie.table.version=8"))"""
 # the commits of the compactions, put aside
 NO_COMPACTION = """
@@ -260,7 +261,7 @@ def call(procedure, **arguments):
     return told"""
 SERVICES = [
     Run(
-        Break('write(few, "loaded")', 'museum.change(world, "artists", 1, name="Somebody")',
+        Break("entry = hudi.register(spark, scratch)", 'museum.change(world, "artists", 1, name="Somebody")',
               {"three updates = source and what they set": ("artist_id=1, name", "Somebody")}),
         Break('properties = call("show_table_properties"', PLACES, {"table version": "8"},
               back="says.write_text(right)"),
