@@ -8,7 +8,7 @@ here, so that messages = upserts + deletes + tombstones + dead letters.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Sequence, Tuple, Union
 
 from pyspark.sql import types as T
 
@@ -124,6 +124,37 @@ def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: Lis
     outcome = (F.when(F.col("reason").isNotNull(), F.lit(DEAD)).when(nothing, F.lit(TOMBSTONE))
                .when(deleted, F.lit(DELETE)).otherwise(F.lit(UPSERT)))
     return decoded.withColumn("reason", reason).withColumn("outcome", outcome)
+
+
+def decimal(column: Union[str, Column], precision: int = 38, scale: int = 10) -> Column:
+    """A `numeric` without precision as a decimal: Debezium sends a struct of the value's own scale and its bytes.
+
+    Args:
+        column: of struct<scale: int, value: binary>, as decode leaves it; a name or a Column.
+        precision, scale: of the decimal.
+
+    Returns:
+        The Column. Null stays null; a value that the decimal cannot hold to its last digit ends the query with an error
+        that names the column.
+    """
+    from pyspark.sql import functions as F
+
+    it, wanted = F.col(column) if isinstance(column, str) else column, T.DecimalType(precision, scale)
+    value, own = it.getField("value"), it.getField("scale")
+    below = F.hex(value.substr(F.lit(1), F.lit(1))) >= "80"  # below zero: two's complement, the highest byte first
+    octets = F.transform(F.sequence(F.lit(1), F.length(value)),
+                         lambda n: F.conv(F.hex(value.substr(n, F.lit(1))), 16, 10).cast("decimal(3,0)"))
+    octets = F.transform(octets, lambda octet: F.when(below, 255 - octet).otherwise(octet).cast("decimal(3,0)"))
+    size = F.aggregate(octets, F.lit(0).cast("decimal(38,0)"),
+                       lambda sofar, octet: (sofar * F.lit(256).cast("decimal(3,0)") + octet).cast("decimal(38,0)"))
+    digits = F.when(below, -size - 1).otherwise(size).cast("decimal(38,0)")
+    found = F.concat(digits.cast("string"), F.lit("E"), (-own).cast("string")).cast(wanted)
+    rest = F.right(F.abs(digits).cast("string"), own - scale)  # the digits behind the last that there is room for
+    name = column if isinstance(column, str) else "a numeric"
+    error = F.raise_error(F.concat(F.lit(f"{name} does not fit into decimal({precision},{scale}): bytes "),
+                                   F.hex(value), F.lit(", scale "), own.cast("string")))
+    return (F.when(it.isNull(), None).when(found.isNotNull() & ~rest.rlike("[1-9]"), found)
+            .otherwise(error.cast(wanted)))
 
 
 def _nullable(schema: T.StructType) -> T.StructType:

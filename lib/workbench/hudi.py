@@ -42,6 +42,9 @@ SMALL_WRITES = {
     "hoodie.write.markers.type": "DIRECT",
     "hoodie.parquet.compression.codec": "snappy",
 }
+# A compaction writes records, as a merge does. By default it writes rows, and beside decimals of up to 18 digits in an
+# old format of Spark's: the next merge reads lists in such a file as null (seen with 1.0.2).
+BY_RECORDS = {"hoodie.file.group.reader.enabled": "false"}
 # Only the BLOOM indexes read the filter, and it makes every file 400 KB larger. Hudi's writer of rows puts one in all
 # the same (seen with 1.0.2), so it is made for a single entry.
 NO_BLOOM_FILTER = {"hoodie.parquet.bloom.filter.enabled": "false", "hoodie.index.bloom.num_entries": "1",
@@ -125,7 +128,7 @@ class Table:
             "hoodie.write.auto.upgrade": "false",
             # for those who write to the table with writeStream: the default, true, drops a batch that failed
             "hoodie.datasource.write.streaming.ignore.failed.batch": "false",
-            **SMALL_WRITES,
+            **SMALL_WRITES, **BY_RECORDS,
             **({name: str(self.buckets) for name in ("hoodie.bucket.index.num.buckets", stream.BUCKETS)}
                if self.index == "BUCKET" else {}),
             **({"hoodie.parquet.bloom.filter.enabled": "true"} if self.index.endswith("BLOOM") else NO_BLOOM_FILTER),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # A compaction takes none of the table's options by itself; it needs those that say how base files are written.
 BASE_FILE = ("hoodie.parquet.compression.codec", "hoodie.parquet.bloom.filter.enabled",
-             "hoodie.index.bloom.num_entries", "hoodie.bloom.index.filter.type")
+             "hoodie.index.bloom.num_entries", "hoodie.bloom.index.filter.type", "hoodie.file.group.reader.enabled")
 
 
 def call(spark: SparkSession, procedure: str, **arguments: Union[str, bool, int]) -> pandas.DataFrame:

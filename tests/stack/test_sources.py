@@ -439,6 +439,28 @@ def test_publication_refuses_a_table_without_identity(loaded):
     sources.create_publication(loaded, "p", ["datalake.keyless"])
 
 
+def test_publication_refuses_columns_that_debezium_does_not_carry(loaded):
+    sources.execute(loaded, """
+        CREATE TYPE datalake.mood AS ENUM ('a');
+        CREATE DOMAIN datalake.pos AS int; CREATE DOMAIN datalake.list AS int[];
+        CREATE DOMAIN datalake.moody AS datalake.mood;
+        CREATE TABLE datalake.odd (id int PRIMARY KEY, area circle, twice int GENERATED ALWAYS AS (id * 2) STORED,
+            grid int[][], spans interval[], flags bit(3)[], poss datalake.pos[], pair datalake.orders, who name,
+            d datalake.moody, ok datalake.mood, oks datalake.mood[], pos datalake.pos, list datalake.list, texts text[],
+            b bit(3), m money, n numeric(5,2)[], t timestamptz(3), v varchar(3)[])""")
+    with pytest.raises(SourceError, match=r"does not carry datalake.odd.area \(circle\), datalake.odd.twice \(") as e:
+        sources.create_publication(loaded, "p", ["datalake.cdc_events", "datalake.odd"])
+    said = str(e.value).splitlines()[0].split("carry ")[1].split(", ")
+    assert [each.split(" ")[0].split(".")[-1] for each in said] == [
+        "area", "twice", "grid", "spans", "flags", "poss", "pair", "who", "d"]
+    left_out = [each.split(" ")[0] for each in said]
+    with pytest.raises(SourceError, match="area"):
+        sources.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out[1:])
+    sources.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out)
+    sources.execute(loaded, "DROP TABLE datalake.odd; DROP DOMAIN datalake.moody, datalake.pos, datalake.list; "
+                            "DROP TYPE datalake.mood")
+
+
 @pytest.mark.parametrize("tables", [[], "datalake.cdc_events", ["datalake.nothing"], ["datalake.order_documents"]])
 def test_publication_refuses_other_lists(loaded, tables):
     with pytest.raises(SourceError):

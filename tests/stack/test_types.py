@@ -1,12 +1,17 @@
 """What becomes of PostgreSQL's types on the way to the lake; lists, structs and decimals in both kinds of table.
 """
+import dataclasses
 import json
 from decimal import Decimal
+from random import Random
 
 import numpy as np
 import pytest
 from lake_help import change, new_table, new_topic, send
-from workbench import check, hudi, topics
+from pg_types import LOOSE, TYPES, expected
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from workbench import check, connect, decode, hudi, schemas, sources, stack, topics
 
 # name: (type in Spark, values of the first three rows; the fourth has none)
 LISTS = {
@@ -35,7 +40,7 @@ BOTH = {**LISTS, **DECIMALS, "prices": ("array<decimal(10,2)>", [Decimal("1.50")
 def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes):
     """The first load is written by Hudi's writer of rows, what is merged or compacted by its writer of records; one
     has to be able to read, and to write again, what the other wrote. hudi-rs reads the files of both."""
-    topic, table = new_topic(world), new_table(world, type=kind)
+    topic, table = new_topic(world), new_table(world, type=kind, parallelism=1)  # one file
     types = ", ".join(f"{name} {values[0]}" for name, values in shapes.items())
     schema = spark.createDataFrame(
         [], f"id int, part string, __op string, __deleted string, __lsn long, {types}").schema
@@ -91,3 +96,184 @@ def plain(value, kind=""):
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     return [plain(v) for v in value] if isinstance(value, (list, np.ndarray)) else value
+
+
+# --- PostgreSQL's types ----------------------------------------------------------------------------------------------
+
+NAME, SEED = "types_test", 12
+COLUMNS = {f"c{n:02d}": kind for n, kind in enumerate(TYPES)}
+OWN = """
+    CREATE EXTENSION IF NOT EXISTS vector; CREATE TYPE mood AS ENUM ('happy', 'sad');
+    CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE DOMAIN loose AS numeric;
+    CREATE TABLE types (id int PRIMARY KEY, """
+LARGE = "E" * 3 + "".join(Random(1).choices("abcdefghijklmnop", k=20_000))  # kept outside its row (TOAST)
+
+
+@pytest.fixture(scope="module")
+def own(world):
+    """A database with a table of every type, and two connectors: JSON and Avro."""
+    stack.need(world, "apicurio")
+    lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=NAME))
+    sources.create_database(lab)
+    sources.execute(lab, OWN + ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items()) + ")")
+    sources.execute(lab, "ALTER TABLE types REPLICA IDENTITY FULL")
+    sources.grant_replication(lab, ["public.types"])
+    sources.create_publication(lab, "moma_publication", ["public.types"])
+    made = Changes()
+    made.apply(lab, 120)
+    made.messages = len(made.keys)  # those of the snapshot
+    avro = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=NAME)
+    avro |= {"table.include.list": "public.types", "slot.name": f"{NAME}_avro", "topic.prefix": f"{NAME}_avro"}
+    by_json = {"": "org.apache.kafka.connect.json.JsonConverter", ".schemas.enable": "true",
+               ".decimal.format": "NUMERIC"}
+    plain_json = {k: v for k, v in avro.items() if "converter" not in k}
+    plain_json |= {f"{side}.converter{k}": v for side in ("key", "value") for k, v in by_json.items()}
+    plain_json |= {"slot.name": f"{NAME}_json", "topic.prefix": f"{NAME}_json"}
+    try:
+        for form, config in (("avro", avro), ("json", plain_json)):
+            connect.apply(lab, f"{NAME}_{form}", config)
+        yield lab, made
+    finally:
+        for form in ("avro", "json"):
+            connect.delete(lab, f"{NAME}_{form}")
+        for slot in sources.slots(lab)["slot_name"]:
+            sources.drop_slot(lab, slot)
+        topics.delete(lab, *(t for t in topics.names(lab) if NAME in t))
+        sources.execute(lab, f"DROP DATABASE {NAME} WITH (FORCE)", database="postgres")
+
+
+class Changes:
+    """Random statements; knows which keys there are, and how many messages the source sends for all of them."""
+
+    def __init__(self):
+        self.random, self.keys, self.next, self.messages = Random(SEED), [], 1, 0
+        self.counts = dict.fromkeys(("insert", "update", "delete"), 0)
+
+    def value(self, kind):
+        if kind.name == "text" and self.random.random() < 0.2:
+            return f"'{LARGE}'"
+        # a serial has no null
+        return self.random.choice([*kind.values, *([] if "serial" in kind.name else ["NULL"])])
+
+    def apply(self, world, n):
+        """Change something n times, ten times in each transaction."""
+        with sources.connect(world) as c:
+            for at in range(n):
+                if at % 10 == 0:
+                    c.execute("BEGIN")
+                assert c.execute(self.statement()).rowcount == 1
+                if at % 10 == 9 or at == n - 1:
+                    c.execute("COMMIT")
+
+    def statement(self):
+        r = self.random
+        kind = r.choices(list(self.counts), (25, 55, 20))[0] if len(self.keys) > 60 else "insert"
+        self.counts[kind] += 1
+        self.messages += 2 if kind == "delete" else 1  # and a tombstone
+        if kind == "insert":
+            self.keys.append(self.next)
+            self.next += 1
+            values = ", ".join(map(self.value, COLUMNS.values()))
+            return f"INSERT INTO types VALUES ({self.keys[-1]}, {values})"
+        key = r.choice(self.keys)
+        if kind == "delete":
+            self.keys.remove(key)
+            return f"DELETE FROM types WHERE id = {key}"
+        some = r.sample(list(COLUMNS), 12)
+        return f"UPDATE types SET {', '.join(f'{c} = {self.value(COLUMNS[c])}' for c in some)} WHERE id = {key}"
+
+
+def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world):
+    lab, made = own
+    tables = {(form, kind): new_table(world, partition=(), type=kind) for form in ("json", "avro")
+              for kind in ("cow", "mor")}
+    assert made.counts["insert"] >= 60
+    try:
+        for number in range(3):
+            if number:
+                made.apply(lab, 200)
+            for form in ("json", "avro"):
+                topic = f"{NAME}_{form}.public.types"
+                topics.wait_count(lab, topic, made.messages, connector=f"{NAME}_{form}")
+                schema = from_messages(lab, topic) if form == "json" else None
+                for kind in ("cow", "mor"):
+                    table = tables[form, kind]
+                    done = hudi.ingest(spark, lab, hudi.Topic(topic, format=form), table, schema=schema)
+                    assert (done.dead_letters, done.batches) == (0, 1), hudi.dead_letters(spark, lab, table).collect()
+            if number == 1:  # what comes after is merged into the files of the compaction
+                hudi.compact(spark, tables["json", "mor"])
+                hudi.compact(spark, tables["avro", "mor"])
+        truth = source(lab)
+        for (form, kind), table in tables.items():
+            types = dict(hudi.read(spark, table).dtypes)
+            check.equal(f"types, {form}, {kind}", {c: types[c] for c in COLUMNS},
+                        {c: getattr(kind_, form) for c, kind_ in COLUMNS.items()})
+            compared = compare(truth, lake(spark, table), form == "avro")
+            assert not compared, f"{form}, {kind}: " + "\n".join(compared[:20])
+        assert sum(made.counts.values()) >= 500 and min(made.counts.values()) >= 60, made.counts
+    finally:
+        for table in tables.values():
+            hudi.drop(spark, world, table)
+
+
+def from_messages(world, topic):
+    """The reader schema that the messages of a JSON topic carry."""
+    message = json.loads(topics.read(world, topic, limit=1)["value"][0])
+    return schemas.avro_to_spark(schemas.connect_schema_to_avro(message["schema"], "types.Value"))
+
+
+def source(world):
+    """{id: {column: PostgreSQL's text of the value; of a list, JSON of its texts}}."""
+    def text(name, kind):
+        if kind.name.endswith("[]"):
+            return (f"CASE WHEN {name} IS NOT NULL THEN (SELECT coalesce(json_agg(CASE WHEN e IS NOT NULL THEN "
+                    f"concat(e) END ORDER BY n), '[]')::text FROM unnest({name}) WITH ORDINALITY u(e, n)) END")
+        return f"CASE WHEN {name} IS NOT NULL THEN concat({name}) END"  # a cast to text takes a char's blanks away
+
+    with sources.connect(world) as c:
+        c.execute("SET intervalstyle = iso_8601; SET timezone = UTC")
+        rows = c.execute(f"SELECT id, {', '.join(text(*each) for each in COLUMNS.items())} FROM types").fetchall()
+    return {row[0]: dict(zip(COLUMNS, row[1:])) for row in rows}
+
+
+def lake(spark, table):
+    """{id: (whether the row is of the first snapshot, {column: value})}, numbers exact."""
+    rows = hudi.read(spark, table)
+    fields = {f.name: f.dataType for f in rows.schema}
+    shown = F.to_json(F.struct(*[as_number(F.col(c), fields[c]).alias(c) for c in COLUMNS]),
+                      {"ignoreNullFields": "false"})
+    return {row["id"]: (row["op"] == "r", json.loads(row["shown"], parse_float=Decimal))
+            for row in rows.select("id", F.col("__op").alias("op"), shown.alias("shown")).collect()}
+
+
+def as_number(column, kind):
+    """Dates as days, timestamps as microseconds, a numeric without precision as a decimal."""
+    if isinstance(kind, T.ArrayType):
+        return F.transform(column, lambda each: as_number(each, kind.elementType))
+    if isinstance(kind, T.DateType):
+        return F.unix_date(column)
+    if isinstance(kind, T.TimestampType):
+        return F.unix_micros(column)
+    return decode.decimal(column) if kind.simpleString() == LOOSE else column
+
+
+def compare(truth, seen, avro):
+    found = [f"id={key}: in one of both only" for key in truth.keys() ^ seen.keys()]
+    for key in truth.keys() & seen.keys():
+        snapshot, row = seen[key]
+        for column, kind in COLUMNS.items():
+            wanted = expected(kind, truth[key][column], avro, snapshot)
+            if not alike(row[column], wanted):
+                found.append(f"{kind.name}, id={key}, {truth[key][column]!r}: lake {row[column]!r}, wanted {wanted!r}, "
+                             f"snapshot {snapshot}")
+    return found
+
+
+def alike(a, b):
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(alike(a[k], b[k]) for k in a)
+    if isinstance(b, float) and not isinstance(a, (str, type(None))):
+        return float(a) == b
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
