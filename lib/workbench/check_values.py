@@ -200,6 +200,8 @@ def text(value: Any) -> str:  # noqa: PLR0911 - a table of types
         value = value.tolist()
     elif isinstance(value, np.generic):
         value = value.item()
+    elif type(value) in (list, tuple, set, frozenset):  # NumPy 2 calls its own numbers inside by their type
+        value = type(value)(v.item() if isinstance(v, np.number) else v for v in value)
     if isinstance(value, COLLECTIONS) and not value:
         return "none"
     if isinstance(value, (set, frozenset, dict)) and len(value) == 1:  # a single one needs no brackets

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import shutil
@@ -20,6 +21,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
                   help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo")
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 TESTS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # no room, or not allowed
 YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
 
 
@@ -29,6 +31,11 @@ def main(arguments: Optional[List[str]] = None) -> None:
         app(arguments)
     except WorkbenchError as e:
         _say(str(e), "red", stderr=True)
+        sys.exit(1)
+    except OSError as e:
+        if e.errno not in NOT_WRITTEN:
+            raise
+        _say(str(_not_written(e)), "red", stderr=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -80,9 +87,11 @@ def up(services: Optional[List[str]] = typer.Argument(None, help="Services; all 
 @app.command()
 def status(world: str = WORLD) -> None:
     """Show which services run, on which port, and with how much memory."""
-    from . import stack
+    from . import process, stack
 
     _table(stack.status(params.load(world)))
+    if process.full_disk():
+        _say(process.full_disk(), "red")
 
 
 @app.command()
@@ -273,6 +282,16 @@ def lock() -> None:
 def help_(context: typer.Context) -> None:
     """Show this list."""
     print(context.parent.get_help())
+
+
+def _not_written(e: OSError) -> WorkbenchError:
+    """What a person does about a full disk, or about files of somebody else's (after one `sudo make`)."""
+    if e.errno in (errno.ENOSPC, errno.EDQUOT):
+        return WorkbenchError(f"the disk is full: {e.strerror}", where=e.filename or f"var/ or runs/ of {params.ROOT}",
+                              next_step="make room (`make clean` removes service data, lake and runs), then again")
+    return WorkbenchError(f"a file cannot be read or written: {e.strerror}", where=f"{e.filename or params.VAR}",
+                          expected="var/ and runs/ to belong to who runs this",
+                          next_step='sudo chown -R "$(id -un)" var runs')
 
 
 def _ask_under_a_run(pids: List[str], yes: bool) -> None:

@@ -110,11 +110,22 @@ def _disk(folder: Path) -> Finding:
     there = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(there).free / 2**30
     seen = f"{free:.1f} GiB free for {folder}"
-    if not os.access(there, os.W_OK):
+    if there != folder and not os.access(there, os.W_OK):
         return Finding("problem", "disk", f"{there} is not writable", "clone into a folder of your own")
+    others = [f for f in (there, *folder.glob("*")) if not os.access(f, os.W_OK)]
+    if others:  # after one `sudo make`
+        return Finding("problem", "disk", f"{others[0]} is not writable: it belongs to {_owner(others[0])}",
+                       'sudo chown -R "$(id -un)" var runs')
     if free >= DISK_GIB:
         return Finding("ok", "disk", seen)
     return Finding("problem", "disk", seen, f"make room: {DISK_GIB} GiB are needed (`make clean` removes service data)")
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:  # a number without a name
+        return str(path.stat().st_uid)
 
 
 def _java() -> Finding:

@@ -28,6 +28,9 @@ OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_
 MARK = "WORKBENCH_SERVICE"  # in the environment of everything we start: whose process it is, also without a pid file
 
 
+ROOM = 64 << 20  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
+
+
 @dataclass(frozen=True)
 class Service:
     """One row of the stack: everything that makes a service this one and no other."""
@@ -72,6 +75,13 @@ def logging(name: str, level: str = "info") -> List[str]:
     """The Java options by which a service writes its log, size and all, into `log_file(name)`."""
     return [f"-Dlog4j2.configurationFile={state_dir() / 'conf' / LOG_CONF}", f"-Dworkbench.log={log_file(name)}",
             f"-Dworkbench.level={level}"]
+
+
+def full_disk() -> str:
+    """Say that there is no room for the services to go on, and where; the empty text where there is some."""
+    there = next(p for p in (state_dir(), *state_dir().parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    return f"the disk is full: {free >> 20} MB are free for {state_dir()}" if free < ROOM else ""
 
 
 def _pid_file(name: str) -> Path:
@@ -133,7 +143,7 @@ def ended(name: str) -> str:
     """How it stands with a service that does not answer: "is stopped", "died", "does not listen"; "" where it does."""
     noted = _noted(name)
     if not own(name):
-        return "died" if _pid_file(name).exists() else "is stopped"
+        return f"died. {full_disk()}".rstrip(". ") if _pid_file(name).exists() else "is stopped"
     listening = all(map(holder, noted.get("ports") or [noted["port"]]))
     return "" if listening else "does not listen: it is going down, or coming up"
 
@@ -212,7 +222,7 @@ def _wait_ready(service: Service, world: World) -> None:
     wait_until(
         lambda: service.ready(world), f"{service.name} to answer on port {service.port(world)}",
         timeout=service.timeout, error=StackError,
-        failed=lambda: None if own(service.name) else f"its process ended\n{tail(service.name)}",
+        failed=lambda: None if own(service.name) else f"its process ended. {full_disk()}\n{tail(service.name)}",
         next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
     )
 
@@ -372,7 +382,8 @@ def status(service: Service, world: World) -> Status:
     if process is None:
         died, stranger = _pid_file(service.name).exists(), holder(port)
         state = "stranger" if stranger else "died" if died else "stopped"
-        return Status(service.name, state, port, log=log if died else "", detail=stranger or "")
+        return Status(service.name, state, port, log=log if died else "",
+                      detail=stranger or (full_disk() if died else ""))
     try:
         memory = sum(p.memory_info().rss for p in [process, *_children(process)]) >> 20
         age = time.time() - process.create_time()
@@ -381,4 +392,6 @@ def status(service: Service, world: World) -> Status:
     if outdated(service, world):
         return Status(service.name, "outdated", _noted(service.name).get("port", port), process.pid, age, memory, log,
                       f"runs with other settings than world '{world.name}' has; `workbench up` restarts it")
-    return Status(service.name, "up" if answers(service, world) else "starting", port, process.pid, age, memory, log)
+    up = answers(service, world)
+    return Status(service.name, "up" if up else "starting", port, process.pid, age, memory, log,
+                  "" if up else full_disk())

@@ -22,7 +22,7 @@ from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
 import nbformat
 import yaml
 
-from . import execute, params, report, run_record
+from . import execute, params, process, report, run_record
 from .check import MIME
 from .errors import ParamsError, WorkbenchError, nearest
 from .wait import alone
@@ -60,12 +60,15 @@ def run(
     Raises:
         ParamsError: unknown world, target or parameter; a value that is none of its choices; a notebook without a
             parameters cell that holds only literals.
-        WorkbenchError: another run of this instance is going on.
+        WorkbenchError: another run of this instance is going on, or there is no room for one.
     """
     loaded = params.load(world)
     paths = find(targets)
     books = {p: nbformat.read(p, as_version=4) for p in paths}
     given = _given(books, dict(parameters or {}))
+    if process.full_disk():
+        raise WorkbenchError(f"nothing is run: {process.full_disk()}",
+                             next_step="make room: `make clean` removes service data, lake and runs")
     with _lock():
         with execute.stoppable() as stop, _progress(progress) as show:
             earlier = run_record.earlier(paths, world, given, show.say) if resume else None
@@ -201,6 +204,8 @@ def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float
     entry.update(_outcome(done.book, done.at, done.why), seconds=round(time.monotonic() - began, 2))
     if stop.asked:
         entry["status"] = "stopped"
+    if entry["error"] and process.full_disk():  # who waits for a service in vain gets a time-out to read
+        entry["error"]["message"] += f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
     target = folder / "notebooks" / entry["path"]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(nbformat.writes(nbformat.from_dict(run_record.masked(done.book))), encoding="utf-8")

@@ -172,6 +172,12 @@ def test_200_000_rows_within_two_seconds():
     assert time.perf_counter() - began < 2 * 3  # 2 s on a quiet machine; other tests may share this one
 
 
+@pytest.mark.parametrize("make", [list, tuple, set])
+def test_numbers_of_numpy_in_a_collection_are_shown_as_numbers(make, capsys):
+    check.equal("sizes", make([np.int64(831), np.float64(0.5)]), make([831, 0.5]))
+    assert "np." not in capsys.readouterr().out
+
+
 def test_equal():
     check.equal("orders", 829, np.int64(829))
     check.equal("revenue", Decimal("498.10"), 498.1)
