@@ -159,7 +159,8 @@ def _ports(world: World) -> List[Finding]:
         stranger = None if port in ours else process.holder(port)
         if stranger:
             found.append(Finding("problem", f"port {port} ({name})", f"held by {stranger}",
-                                 "stop it, or choose other ports: WORKBENCH_PORT_BASE=<number> make …"))
+                                 "stop it, or choose other ports: `workbench down`, then "
+                                 "WORKBENCH_PORT_BASE=<number> make …"))
     return found or [Finding("ok", "ports", f"{', '.join(str(p) for _, p in wanted)} are free or ours")]
 
 

@@ -90,11 +90,6 @@ def state_dir() -> Path:
     return VAR / instance()
 
 
-def chosen_base() -> Path:
-    """The file with the port base that this instance was started with, until it is stopped (see stack)."""
-    return state_dir() / "run" / "port_base"
-
-
 def closed(folder: Path) -> Path:
     """Make a folder that nobody else may enter, or mend one of ours that others may; return it.
 
@@ -282,10 +277,13 @@ def _forget_postgres() -> None:
 
 
 def _port_base(raw: dict, shown: str) -> int:
-    """Port base of this instance: WORKBENCH_PORT_BASE, else what that was when it was started, else the file's."""
-    stack = raw.get("stack")
-    stated = os.environ.get("WORKBENCH_PORT_BASE") or (
-        chosen_base().read_text(encoding="utf-8") if chosen_base().is_file() else "")
+    """Port base of this instance: WORKBENCH_PORT_BASE, else that of its running services, else the file's."""
+    from . import process
+
+    stack, stated = raw.get("stack"), os.environ.get("WORKBENCH_PORT_BASE")
+    running = None if stated else process.port_base()
+    if running is not None:
+        return running
     if not stated and not (isinstance(stack, dict) and type(stack.get("port_base")) is int):
         return 0  # missing or mistyped: _build says so
     text = stated or stack["port_base"]

@@ -118,9 +118,10 @@ def held() -> Set[int]:
     return {port for n in names if own(n) for port in _noted(n).get("ports") or [_noted(n).get("port")]}
 
 
-def listens(name: str) -> Optional[int]:
-    """The port that the living process of a service was started on; None where there is none."""
-    return _noted(name).get("port") if own(name) else None
+def port_base() -> Optional[int]:
+    """The port base that the living services of this instance were started with; None where none lives."""
+    noted = (_read(f) for f in sorted(_pid_file("any").parent.glob("*.json")))
+    return next((n["base"] for n in noted if type(n.get("base")) is int and _living(n)), None)
 
 
 def _fingerprint(service: Service, world: World) -> str:
@@ -233,7 +234,8 @@ def _refuse_strangers(service: Service, world: World) -> None:
         if stranger:
             raise StackError(
                 f"{service.name} cannot start: port {port} is taken", where=stranger,
-                next_step="stop that process, or choose other ports: WORKBENCH_PORT_BASE=<number> make …",
+                next_step="stop that process, or choose other ports: `workbench down`, then "
+                          "WORKBENCH_PORT_BASE=<number> make …",
             )
 
 
@@ -324,7 +326,7 @@ def _spawn(service: Service, world: World) -> None:
         )
     began = psutil.Process(process.pid)
     noted = {"pid": process.pid, "born": _born(began), "started": began.create_time(), "port": service.port(world),
-             "ports": ports(service, world), "told": _fingerprint(service, world)}
+             "ports": ports(service, world), "base": world.stack.port_base, "told": _fingerprint(service, world)}
     unfinished = _pid_file(service.name).with_suffix(".new")
     unfinished.write_text(json.dumps(noted))
     unfinished.replace(_pid_file(service.name))

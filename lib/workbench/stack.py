@@ -1,7 +1,7 @@
 """The stack as verbs: up, need, down, status, restart.
 
 In an embedded world the services are ours to start and stop; one that was started for another world is started anew.
-An instance keeps its ports while it runs: another WORKBENCH_PORT_BASE is refused, and none means that of its start.
+An instance keeps its ports while it runs: another port base is refused, and without WORKBENCH_PORT_BASE it is theirs.
 In any other world the same verbs look whether the services can be reached, and start nothing.
 """
 from __future__ import annotations
@@ -43,9 +43,9 @@ def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], Non
     """
     if not world.stack.embedded:
         return _reach(world, names)
-    _refuse_other_ports(world)
     chosen = _closure(world, names or services.wanted(world))
     with _one_at_a_time():
+        _refuse_other_ports(world)  # only now: another that was first may have started it
         _start(world, chosen, say)
     return [process.status(SERVICES[n], world) for n in chosen]
 
@@ -53,9 +53,6 @@ def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], Non
 def _start(world: World, chosen: List[str], say: Callable[[str], None] = lambda text: None) -> None:
     """Start these services side by side (the caller holds the lock)."""
     services.make_secrets()
-    if os.environ.get("WORKBENCH_PORT_BASE"):
-        params.chosen_base().parent.mkdir(parents=True, exist_ok=True)
-        params.chosen_base().write_text(str(world.stack.port_base), encoding="utf-8")
     begun = time.monotonic()
     old = [n for n in chosen if process.outdated(SERVICES[n], world)]
     for _ in _stop(old):  # all of them before the first starts: one may hold the port that another is to have
@@ -104,7 +101,6 @@ def down(say: Callable[[str], None] = lambda text: None) -> List[str]:
         for name in _stop(list(SERVICES)):
             stopped.append(name)
             say(f"{name} stopped")
-        params.chosen_base().unlink(missing_ok=True)
     return stopped
 
 
@@ -121,9 +117,9 @@ def _stop(names: List[str]) -> Iterator[str]:
 
 def restart(world: World, name: str) -> None:
     """Stop and start one embedded service."""
-    _refuse_other_ports(world)
     chosen = _closure(world, [name])
     with _one_at_a_time():
+        _refuse_other_ports(world)
         process.stop(SERVICES[name])
         _start(world, chosen)
 
@@ -241,17 +237,20 @@ def _look(world: World, name: str) -> Status:
 
 
 def _refuse_other_ports(world: World) -> None:
-    """Raise StackError where WORKBENCH_PORT_BASE is another than the one that a service of this instance runs with."""
-    for name in running() if os.environ.get("WORKBENCH_PORT_BASE") else ():
-        there, wanted = process.listens(name), SERVICES[name].port(world)
-        if there and there != wanted:
-            base = world.stack.port_base + there - wanted
-            raise StackError(
-                f"instance {params.instance()} runs with port base {base}, and WORKBENCH_PORT_BASE is "
-                f"{world.stack.port_base}", where=f"{name} listens on port {there}; nothing was restarted",
-                expected="the ports that an instance was started with, as long as it runs",
-                next_step="`unset WORKBENCH_PORT_BASE`; to move the instance, `workbench down` first; for a second one "
-                          "beside it, another WORKBENCH_INSTANCE as well")
+    """Raise StackError where a service of this instance runs with another port base than this world has: another
+    WORKBENCH_PORT_BASE, or a kernel that loaded its world before the instance was moved."""
+    there, wanted = process.port_base(), world.stack.port_base
+    if there in (None, wanted):
+        return
+    stated = os.environ.get("WORKBENCH_PORT_BASE") == str(wanted)
+    back = "`unset WORKBENCH_PORT_BASE`" if stated else "load the world again (a notebook's set-up cell does)"
+    raise StackError(
+        f"instance {params.instance()} runs with port base {there}, and "
+        f"{'WORKBENCH_PORT_BASE is' if stated else 'this world was loaded with'} {wanted}",
+        where=f"running: {', '.join(running())}; nothing was restarted",
+        expected="the ports that an instance was started with, as long as it runs",
+        next_step=f"{back}; to move the instance, `workbench down` first; for a second one beside it, another "
+                  "WORKBENCH_INSTANCE as well")
 
 
 def _one_at_a_time() -> ContextManager[None]:

@@ -9,6 +9,7 @@ import sys
 import threading
 import urllib.request
 from dataclasses import fields, is_dataclass, replace
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -17,7 +18,7 @@ from workbench.errors import StackError
 from workbench.process import Service
 from workbench.wait import wait_until
 
-WORLD = object()  # a service of these tests asks nothing of its world
+WORLD = SimpleNamespace(stack=SimpleNamespace(port_base=0))  # a service of these tests asks no more of its world
 SERVER = """
 import http.server, signal, subprocess, sys
 port, how = int(sys.argv[1]), sys.argv[2]
@@ -123,7 +124,7 @@ def test_a_stranger_on_the_port_is_named_and_left_alone(make):
         with pytest.raises(StackError, match=f"web cannot start: port {web.port(WORLD)} is taken") as error:
             process.start(web, WORLD)
         assert error.value.where.startswith(f"pid {os.getpid()}: ") and "python" in error.value.where
-        assert "WORKBENCH_PORT_BASE" in error.value.next_step
+        assert "`workbench down`, then WORKBENCH_PORT_BASE=" in error.value.next_step
         seen = process.status(web, WORLD)
         assert seen.state == "stranger" and f"pid {os.getpid()}" in seen.detail
         assert not process.stop(web)
@@ -328,28 +329,83 @@ def test_a_service_comes_with_those_of_its_world_that_it_needs():
     assert stack._closure(local, ["connect"]) == ["postgres", "kafka", "connect"]
 
 
-def test_a_running_instance_keeps_its_ports(make, monkeypatch):
-    """In a second terminal the variable may be another, or forgotten."""
+@pytest.fixture
+def by_base(make, monkeypatch):
+    """The service `web` at the fifth port of a base; the base is returned."""
     base = free_port() - 5
     monkeypatch.setattr(stack, "SERVICES", {"web": replace(make(), port=lambda w: w.stack.port_base + 5,
                                                            command=lambda w: server(w.stack.port_base + 5),
                                                            ready=lambda w: answers(w.stack.port_base + 5))})
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
+    return base
+
+
+VERBS = (lambda w: stack.need(w, "web"), lambda w: stack.up(w, ["web"]), lambda w: stack.restart(w, "web"),
+         stack.status)
+
+
+def test_a_running_instance_keeps_its_ports(by_base, monkeypatch):
+    """In a second terminal the variable may be another, or forgotten."""
     stack.need(params.load("local"), "web")
     first = process.own("web").pid
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
-    for verb in (lambda w: stack.need(w, "web"), lambda w: stack.up(w, ["web"]), lambda w: stack.restart(w, "web"),
-                 stack.status):
-        with pytest.raises(StackError, match=f"runs with port base {base}, and WORKBENCH_PORT_BASE is 31000") as error:
+    for verb in VERBS:
+        with pytest.raises(StackError,
+                           match=f"runs with port base {by_base}, and WORKBENCH_PORT_BASE is 31000") as error:
             verb(params.load("local"))
         assert "unset WORKBENCH_PORT_BASE" in error.value.next_step
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
-    assert params.load("local").stack.port_base == base
+    assert params.load("local").stack.port_base == by_base
     stack.need(params.load("local"), "web")
     assert process.own("web").pid == first, "none of these restarted it"
     assert stack.down() == ["web"] and params.load("local").stack.port_base == 21400
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
     assert params.load("local").stack.port_base == 31000
+
+
+def test_a_kernel_that_loaded_its_world_before_the_instance_moved_is_refused(by_base, monkeypatch):
+    earlier = params.load("local")
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", str(free_port() - 5))
+    now = params.load("local")
+    stack.need(now, "web")
+    first = process.own("web").pid
+    monkeypatch.delenv("WORKBENCH_PORT_BASE")
+    for verb in VERBS:
+        with pytest.raises(StackError, match=f"runs with port base {now.stack.port_base}, and this world was loaded "
+                                             f"with {by_base}") as error:
+            verb(earlier)
+        assert "load the world again" in error.value.next_step and "unset" not in error.value.next_step
+    assert process.own("web").pid == first
+
+
+def test_what_a_kernel_started_after_a_down_is_found_and_what_died_does_not_rule(by_base, monkeypatch):
+    world = params.load("local")
+    monkeypatch.delenv("WORKBENCH_PORT_BASE")
+    stack.need(world, "web")
+    assert params.load("local").stack.port_base == by_base
+    leader = process.own("web")
+    leader.kill()
+    wait_until(lambda: not process._alive(leader), "its end")
+    assert params.load("local").stack.port_base == 21400, "as after a reboot: no service lives"
+
+
+def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch):
+    """That of a cluster runs: the local world has no port for it, and the same base."""
+    base = free_port() - 9
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
+    monkeypatch.setattr(stack, "SERVICES", {"web": replace(
+        make(), port=lambda w: params.host_port(w.spark.master)[1], command=lambda w: server(base + 9),
+        ready=lambda w: answers(base + 9))})
+    stack.need(params.load("cluster"), "web")
+    stack._refuse_other_ports(params.load("local"))
+
+
+@pytest.mark.parametrize("damaged", ["x", None, True])
+def test_a_port_base_that_cannot_be_read_from_a_pid_file_is_none(by_base, monkeypatch, damaged):
+    stack.need(params.load("local"), "web")
+    note(base=damaged)
+    monkeypatch.delenv("WORKBENCH_PORT_BASE")
+    assert params.load("local").stack.port_base == 21400
 
 
 @pytest.fixture
