@@ -9,12 +9,26 @@ from typing import Mapping, Tuple
 
 import pandas
 
-from . import connect
+from . import check, connect
 from .errors import WorkbenchError, nearest
 from .params import ROOT, World
 
 REFERENCE = ROOT / "data" / "reference"
 COLUMNS = ["key", "published", "here"]
+
+
+def compare(world: World, name: str, here: Mapping[str, str], **more: str) -> pandas.DataFrame:
+    """Check that a configuration differs from the published one as it is known to, and in nothing else.
+
+    Args: as of `against`.
+    Returns: the differences: key, published, here, reason.
+    Raises: CheckFailed: a difference without a reason, or a reason for what is no difference. WorkbenchError: there is
+        no such configuration.
+    """
+    seen, known = against(world, name, here, **more)
+    check.same_rows(known[COLUMNS], seen, key="key", what=f"differences from {name}", lake_label="here",
+                    source_label="table")
+    return known
 
 
 def against(world: World, name: str, here: Mapping[str, str], **more: str) -> Tuple[pandas.DataFrame, pandas.DataFrame]:

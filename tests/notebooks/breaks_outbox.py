@@ -67,11 +67,11 @@ here = (params.ROOT / "params" / "local.yaml").read_text()
 )]
 
 CONNECTORS = [Run(
-    Break('published.against(world, "S1/source_connector", config)',
+    Break('published.compare(world, "S1/source_connector", config)',
           '_config, config = config, {**config, "poll.interval.ms": "51"}',
           {"differences from S1/source_connector": "key='poll.interval.ms', here: here '51', table '50'"},
           back="config = _config"),
-    Break('published.against(world, "S1/sink_connector", sink)', '_sink, sink = sink, {**sink, "tasks.max": "51"}',
+    Break('published.compare(world, "S1/sink_connector", sink)', '_sink, sink = sink, {**sink, "tasks.max": "51"}',
           {"differences from S1/sink_connector": "key='tasks.max'"}, back="sink = _sink"),
     Break('wrong = {**config, "schema.include": "datalake"}', """
 from workbench import connect_rest
@@ -142,10 +142,10 @@ files.write_text(stray, json.dumps({**json.loads(outbox.landed_files(world)["tex
 whole, schema = schema, type(schema)([field for field in schema if field.name != "__source_ts_ms"])""",
           {"fields of the files that the schema does not know": "'colour'",
            "fields that the ingest needs": "__source_ts_ms"}, back="files.remove(stray); schema = whole"),
-    Break('published.against(world, "S2/submit"',
+    Break('published.compare(world, "S2/submit"',
           '_options, options = options, {**options, "hoodie.datasource.write.operation": "delete"}',
           {"differences from S2/submit": "key='--op'"}, back="options = _options"),
-    Break('published.against(world, "S2/properties", options)',
+    Break('published.compare(world, "S2/properties", options)',
           'options = {**options, "hoodie.datasource.write.precombine.field": "freight"}',
           {"differences from S2/properties": ("precombine.field'", "'freight'")}, back="options = _options"),
     Break("first = hudi.ingest(spark, world, read_from", """

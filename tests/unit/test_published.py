@@ -5,7 +5,7 @@ import re
 from fnmatch import fnmatch
 
 import pytest
-from workbench import check, connect, museum, outbox, params, published
+from workbench import connect, museum, outbox, params, published
 from workbench.errors import CheckFailed, WorkbenchError
 
 REFERENCE = params.ROOT / "data" / "reference"
@@ -30,18 +30,11 @@ def known():
         return list(csv.DictReader(rows))
 
 
-def compare(world, name, here):
-    """What the notebooks do."""
-    seen, table = published.against(world, name, here)
-    check.same_rows(table[seen.columns], seen, key="key", lake_label="here", source_label="table")
-    return table
-
-
 @pytest.mark.parametrize("name", ["local", "cluster", "aws"])
 def test_what_differs_stands_in_the_table(name):
     world = params.load(name)
     for part, config in ours(world).items():
-        table = compare(world, part, config)
+        table = published.compare(world, part, config)
         assert len(table) and table["reason"].all()
         assert not {"database.hostname", "database.user", "database.password"} & set(table["key"])
 
@@ -57,7 +50,7 @@ def test_what_differs_stands_in_the_table(name):
 def test_a_difference_that_is_not_in_the_table_is_red_and_so_is_one_that_is_gone(change, says):
     world = params.load("local")
     with pytest.raises(CheckFailed, match=re.escape(says)):
-        compare(world, "S1/source_connector", {**connect.config(world, outbox.CONNECTOR), **change})
+        published.compare(world, "S1/source_connector", {**connect.config(world, outbox.CONNECTOR), **change})
 
 
 def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeypatch):
@@ -69,12 +62,12 @@ def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeyp
     (tmp_path / "differences.csv").write_text((REFERENCE / "differences.csv").read_text(encoding="utf-8"))
     monkeypatch.setattr(published, "REFERENCE", tmp_path)
     with pytest.raises(CheckFailed, match="key='schema.enable', published"):
-        compare(world, "S1/sink_connector", connect.config(world, outbox.SINK))
+        published.compare(world, "S1/sink_connector", connect.config(world, outbox.SINK))
 
 
 def test_an_unknown_configuration_is_named():
     with pytest.raises(WorkbenchError, match="S1/sink_connector"):
-        published.against(params.load("local"), "S1/sink_conector", {})
+        published.compare(params.load("local"), "S1/sink_conector", {})
 
 
 def test_the_table_holds_differences_with_reasons_of_configurations_that_are_there():
@@ -91,4 +84,4 @@ def test_a_published_configuration_is_flat_holds_no_placeholder_of_its_authors_a
     assert all(isinstance(value, str) and not re.search("[<>]", value) for value in values.values())
     stem = re.sub("_(artists|artworks)$", "", name)
     texts = [p.read_text(encoding="utf-8") for p in (params.ROOT / "notebooks").rglob("*.ipynb")]
-    assert any(stem in text and "published.against(" in text for text in texts), "no notebook compares it"
+    assert any(stem in text and "published.compare(" in text for text in texts), "no notebook compares it"
