@@ -103,7 +103,7 @@ def _differs(run, lines):
     """What the lines of a run say that its breaks do not."""
     expected = {what: (text,) if isinstance(text, str) else text for b in run.breaks for what, text in b.red.items()}
     allowed = {*expected, *(what for b in run.breaks for what in b.also)}
-    said = {line["what"]: as_text(line) for line in lines if not line["ok"]}
+    said = {line["what"]: as_text(line) for line in lines if line["ok"] is False}
     found = [f"red, and no break names it: {text}" for what, text in said.items() if what not in allowed]
     for what, texts in expected.items():
         if what not in said:

@@ -141,7 +141,7 @@ told = museum.table
 museum.table = partial(told, ordering="__source_ts_ms", extra={})"""
 HUDI_INGEST = [
     Run(
-        Break('loaded = loads.set_index("table")', OTHER_TABLE,
+        Break('for name, operation in operations.items()', OTHER_TABLE,
               {**{f"differences from S5/submit_{name}": "key='--source-ordering-field': missing in here"
                   for name in ("artists", "artworks")},
                **{f"differences from S5/properties_{name}": "key='hoodie.compact.inline': missing in here"
