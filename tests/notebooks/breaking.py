@@ -14,6 +14,7 @@ before   text that stands in exactly one cell, code or heading; `code` runs befo
          something to put back, right after it. Both see the notebook's variables.
 red      the `what` of each check that must go red, with a text (or several, as a tuple) that its line must hold: the
          row, the file, the value
+         A check against published figures that own data differ from is not red, but shown: its texts hold "≠"
 also     checks that may go red with them and prove nothing here
 harms    the step from which the walkthrough is cleared after the run, where the notebook's own clean start does not
          undo the breaks; `values`, beside it, are the notebook's parameters
@@ -103,13 +104,15 @@ def _differs(run, lines):
     """What the lines of a run say that its breaks do not."""
     expected = {what: (text,) if isinstance(text, str) else text for b in run.breaks for what, text in b.red.items()}
     allowed = {*expected, *(what for b in run.breaks for what in b.also)}
-    said = {line["what"]: as_text(line) for line in lines if line["ok"] is False}
+    said = {line["what"]: as_text(line) for line in lines if not line["ok"]}
     found = [f"red, and no break names it: {text}" for what, text in said.items() if what not in allowed]
     for what, texts in expected.items():
         if what not in said:
             shown = what in {line["what"] for line in lines}
             found.append(f"{'did not go red' if shown else 'was not shown at all'}: {what}")
         found += [f"does not say {text!r}: {said[what]}" for text in texts if what in said and text not in said[what]]
+        if said.get(what, "").startswith("≠") and "≠" not in texts:
+            found.append(f"shown, and not red: {said[what]}")
     whats = [line["what"] for line in lines]
     return found + [f"two checks of one name: {what}" for what in sorted({w for w in whats if whats.count(w) > 1})]
 
