@@ -185,7 +185,7 @@ class _Topic:
                     for place in self._consumer.position([TopicPartition(self.name, p) for p in at]):
                         at[place.partition] = max(at[place.partition], min(place.offset, stop[place.partition]))
                     if time.monotonic() > heard + SILENCE:
-                        raise stack.lost("kafka", self.world.kafka.bootstrap) or LakeError(
+                        raise stack.lost(self.world, "kafka", self.world.kafka.bootstrap) or LakeError(
                             f"Kafka sent nothing for {SILENCE} s", where=f"{self.name}, offsets {at}",
                                         next_step="run `workbench status`; nothing is lost, run the ingest again")
                     continue

@@ -335,7 +335,7 @@ def _stop(world: World, name: str) -> None:
 
 def _lost(world: World) -> Optional[StackError]:
     """Connect keeps all that it knows in Kafka: without it, it answers with time-outs."""
-    return stack.lost("connect", world.connect.url) or stack.lost("kafka", world.kafka.bootstrap)
+    return stack.lost(world, "connect", world.connect.url) or stack.lost(world, "kafka", world.kafka.bootstrap)
 
 
 _RAISE = object()
@@ -369,7 +369,7 @@ def _call(world: World, method: str, path: str, body: Any = None, *, missing: An
             message = answer.json().get("message", "")
         except ValueError:
             message = answer.text[:300]
-        raise _lost(world) or ConnectorError(
+        raise (_lost(world) if answer.status_code >= 500 else None) or ConnectorError(
             f"Connect answers {answer.status_code}: {message}", where=f"{method} {path}", next_step=_causes(message)
         )
     return answer.json() if answer.content else None

@@ -129,7 +129,8 @@ class Job:
         except WorkbenchError:
             raise
         except Exception as e:
-            lost = isinstance(self.source, changes.Topic) and stack.lost("kafka", self.world.kafka.bootstrap)
+            from_kafka = isinstance(self.source, changes.Topic)
+            lost = from_kafka and stack.lost(self.world, "kafka", self.world.kafka.bootstrap)
             raise lost or failed(self.spark, f"{type(e).__name__}: {e}", self.where) from e
         written = last_commit(self.table)
         if progress_in(written).get(self.source.id) != reached:  # or the next step would read the very same again

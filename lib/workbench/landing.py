@@ -147,7 +147,7 @@ def _finish(spark: SparkSession, world: World, query: Any, sink: AnySink, timeou
         raise gone(spark, f"{sink.shown}, checkpoint {place}: {lost[0]}")
     error = query.exception()
     if error:
-        kafka = stack.lost("kafka", world.kafka.bootstrap)
+        kafka = stack.lost(world, "kafka", world.kafka.bootstrap)
         if kafka or unreachable(spark):
             raise kafka or gone(spark, f"{sink.shown}, checkpoint {place}: {cause(str(error))}")
         raise LakeError(f"a batch was not landed: {cause(str(error))}", where=f"{sink.shown}, checkpoint {place}",

@@ -6,9 +6,9 @@ import os
 import re
 import socket
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Iterator, Union
+from weakref import WeakKeyDictionary
 
 from . import artifacts, process
 from .errors import StackError
@@ -43,7 +43,9 @@ SESSION = {
 # it off at this many characters, and a client that is not told to take so much loses the whole answer.
 STACK_TRACE, METADATA = 64 << 10, 256 << 10
 TRACE = "JVM stacktrace:"  # stands above it in the text of an error
-_ASKING, _asked = threading.Lock(), Counter()  # type: ignore[var-annotated]
+_ASKING = threading.Lock()
+_asked: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # how many hold `causes` of a session
+_worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()  # the world that a session was made for
 # The settings of HDFS, MapReduce and YARN, some 2,000, that nothing on one machine asks for: Hudi sends all of Hadoop's
 # settings along with every task, and reads those files anew for every Parquet file that it looks up keys in. Without
 # them an upsert into 30 partitions takes a quarter less time. These empty files stand before Hadoop's.
@@ -143,6 +145,7 @@ def session(world: World) -> SparkSession:
             _be_impatient(spark)
             for key, value in settings.items():
                 spark.conf.set(key, value)
+            _worlds[spark] = world
             return spark
         except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
             if last_try or not is_gone(e):
@@ -174,26 +177,28 @@ def is_gone(error: Union[BaseException, str]) -> bool:
 @contextlib.contextmanager
 def causes(spark: SparkSession) -> Iterator[None]:
     """Let errors of this session tell Java's stack trace while it is held; a person who types gets one line."""
-    _tell(spark, 1)
     try:
+        _tell(spark, 1)
         yield
     finally:
-        _tell(spark, -1)
+        with contextlib.suppress(Exception):  # of a session that ended meanwhile: the error on its way says more
+            _tell(spark, -1)
 
 
 def _tell(spark: SparkSession, more: int) -> None:
     with _ASKING:  # two jobs side by side: the last that ends switches it off
-        _asked[id(spark)] += more
+        _asked[spark] = _asked.get(spark, 0) + more
         if not unreachable(spark):
-            spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", str(_asked[id(spark)] > 0).lower())
+            spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", str(_asked[spark] > 0).lower())
 
 
 def gone(spark: Any, why: str) -> StackError:
-    """The error for a session whose server is gone, by its state where it is one of ours."""
+    """The error for a session whose server is gone, by its state where it is one of ours (see `session`)."""
     from . import stack
 
     client = getattr(spark, "client", None)
-    lost = stack.lost("spark", client._builder.endpoint) if client is not None else None
+    world = _worlds.get(spark) if client is not None else None
+    lost = stack.lost(world, "spark", client._builder.endpoint) if world else None
     return lost or StackError("Spark was restarted or is gone", where=why,
                               next_step="run the notebook's set-up cell, then this one again; nothing is lost")
 

@@ -134,17 +134,17 @@ def status(world: World) -> List[Status]:
         return list(pool.map(lambda n: process.status(SERVICES[n], world), names))
 
 
-def lost(name: str, *addresses: str) -> Optional[StackError]:
+def lost(world: World, name: str, address: str) -> Optional[StackError]:
     """The error for a service that is not there any more: its name, its state and what to do. None where it is there,
-    or where an address of it is not of this machine, so that it is none of ours.
+    or where it is none of ours: the world is not embedded, or the address not of this machine.
 
     Asked after a client has failed: every client has words of its own for a server that is gone."""
-    if any(host_port(a.split(",")[0])[0] not in ("127.0.0.1", "localhost") for a in addresses):
+    if not world.stack.embedded or host_port(address.split(",")[0])[0] not in ("127.0.0.1", "localhost"):
         return None
     how = process.ended(name)
     if not how:
         return None
-    return StackError(f"the service {name} {how}", where=f"{', '.join(addresses)}; its log: {log(name)}",
+    return StackError(f"the service {name} {how}", where=f"{address}; its log: {log(name)}",
                       expected="that it runs while a notebook does",
                       next_step="`workbench up` starts it again. Then run the notebook's set-up cell, and this one "
                                 "again; nothing is lost")

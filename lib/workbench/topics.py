@@ -37,7 +37,7 @@ def settings(world: World, **more: Any) -> Dict[str, Any]:
 
 def silent(world: World, error: KafkaException) -> StackError:
     """The error for a Kafka that does not answer: its state, where it is a service of this instance."""
-    return stack.lost("kafka", world.kafka.bootstrap) or StackError(
+    return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
         f"Kafka does not answer: {error.args[0].str()}",
         where=world.kafka.bootstrap,
         next_step="run `workbench status`, then `workbench up`",
@@ -113,7 +113,7 @@ def topic_id(world: World, name: str, admin: Any = None) -> str:
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)
         return str(asked[name].result(TIMEOUT + 5).topic_id)
     except KafkaException as e:
-        raise stack.lost("kafka", world.kafka.bootstrap) or LakeError(
+        raise stack.lost(world, "kafka", world.kafka.bootstrap) or LakeError(
             f"the topic cannot be described: {e.args[0].str()}", where=f"{name} at {world.kafka.bootstrap}",
             next_step="topics.names(world) lists the topics; run `workbench status`") from e
 
@@ -202,7 +202,7 @@ def read(
             if batch:
                 heard = time.monotonic()
             elif time.monotonic() > heard + TIMEOUT:
-                raise stack.lost("kafka", world.kafka.bootstrap) or StackError(
+                raise stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
                     f"Kafka sent nothing for {TIMEOUT} s",
                     where=f"topic {topic!r}, partitions {sorted(unfinished)}",
                     next_step="run `workbench status`",
@@ -241,7 +241,7 @@ def produce(world: World, topic: str, key: Union[str, bytes, None], value: Union
     producer.produce(topic, key=key, value=value, on_delivery=lambda error, _: error and refused.append(error))
     left = producer.flush(TIMEOUT + 5)
     if refused or left:
-        raise stack.lost("kafka", world.kafka.bootstrap) or WorkbenchError(
+        raise stack.lost(world, "kafka", world.kafka.bootstrap) or WorkbenchError(
             f"the message was not taken: {refused[0].str() if refused else 'no answer'}", where=f"topic {topic!r}"
         )
 

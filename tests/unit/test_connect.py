@@ -242,3 +242,20 @@ def test_what_to_do_about_a_plugin_that_is_not_there(monkeypatch, kind, says):
     assert says in e.value.next_step
     for module in re.findall(r"workbench\.(\w+)", e.value.next_step):
         importlib.import_module(f"workbench.{module}")
+
+
+@pytest.mark.parametrize(("code", "told"), [(400, False), (404, False), (500, True), (None, True)])
+def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, code, told):
+    """A healthy refusal stays what it is, even when Kafka has died in that moment."""
+    def request(*args, **more):
+        if code is None:
+            raise connect_rest.requests.ConnectionError("refused")
+        answer = connect_rest.requests.Response()
+        answer.status_code, answer._content = code, b'{"message": "no such key"}'
+        return answer
+
+    monkeypatch.setattr(connect_rest.requests, "request", request)
+    monkeypatch.setattr(connect_rest.stack, "lost", lambda *args: StackError("the service kafka died"))
+    with pytest.raises(StackError if told else ConnectorError,
+                       match="the service kafka died" if told else f"Connect answers {code}: no such key"):
+        connect_rest._call(WORLD, "GET", "/connectors/x")

@@ -541,20 +541,22 @@ def test_a_service_gets_no_secret_of_ours_and_its_mark(make, monkeypatch):
 def test_a_service_that_is_lost_is_told_with_its_state(make):
     web = make()
     address = f"http://127.0.0.1:{web.port(WORLD)}"
-    assert stack.lost("web", "10.0.0.1:80") is None, "none of ours"
-    assert "the service web is stopped" in str(stack.lost("web", address))
+    local, aws = params.load("local"), params.load("aws")
+    assert stack.lost(local, "web", "10.0.0.1:80") is None, "none of ours"
+    assert stack.lost(aws, "web", address) is None, "nor what a tunnel leads to"
+    assert "the service web is stopped" in str(stack.lost(local, "web", address))
     process.start(web, WORLD)
-    assert stack.lost("web", address) is None
+    assert stack.lost(local, "web", address) is None
     leader = process.own("web")
     leader.kill()
     wait_until(lambda: not process._alive(leader), "its end")
-    said = str(stack.lost("web", address))
+    said = str(stack.lost(local, "web", address))
     assert "the service web died" in said and "web.log" in said and "workbench up" in said
     process.stop(web)
     mute = make("mute", timeout=1)
     with pytest.raises(StackError):
         process.start(mute, WORLD)
-    assert "does not listen" in str(stack.lost("web", address))
+    assert "does not listen" in str(stack.lost(local, "web", address))
 
 
 def test_nobody_holds_a_free_port():

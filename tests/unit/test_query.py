@@ -1,10 +1,12 @@
 """Athena's dialect becomes Spark's, or an error."""
+import gc
 from types import SimpleNamespace
 
 import pytest
-from workbench import query
+from workbench import params, query
+from workbench import spark as spark_module
 from workbench.errors import LakeError, StackError
-from workbench.spark import is_gone, unreachable
+from workbench.spark import causes, is_gone, unreachable
 
 
 @pytest.mark.parametrize("athena, spark", [
@@ -53,8 +55,17 @@ def test_athena_is_not_there_yet():
         query.sql(World(), "SELECT 1")
 
 
-def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes():
-    session = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=SimpleNamespace(endpoint="127.0.0.1:1")))
+class Remote:
+    """A Spark Connect session whose server is gone."""
+
+    def __init__(self):
+        self.client = SimpleNamespace(is_closed=False, _builder=SimpleNamespace(endpoint="127.0.0.1:1"))
+
+
+def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes(tmp_path, monkeypatch):
+    monkeypatch.setattr(params, "VAR", tmp_path)
+    session = Remote()
+    spark_module._worlds[session] = params.load("local")
     with pytest.raises(StackError, match="(?s)the service spark is stopped.*127.0.0.1:1.*set-up cell"):
         query.sql(session, "SELECT 1")
     session.client.is_closed = True
@@ -80,3 +91,52 @@ def test_a_server_that_ends_within_a_query():
 
     with pytest.raises(StackError, match="Spark was restarted or is gone"):
         query.sql(SimpleNamespace(sql=sql), "SELECT 1")
+
+
+class Session:
+    """A session whose server lives and that notes what it is set to; ended, it refuses."""
+
+    def __init__(self):
+        self.conf, self.ended, self.said = self, False, []
+
+    def set(self, key, value):
+        if self.ended:
+            raise RuntimeError("[INVALID_HANDLE.SESSION_CLOSED]")
+        self.said.append(value)
+
+
+def test_causes_are_told_until_the_last_that_asks_has_ended():
+    session = Session()
+    with causes(session):
+        with causes(session):
+            assert session.said == ["true", "true"]
+        assert session.said[-1] == "true"
+    assert session.said[-1] == "false"
+
+
+def test_a_session_that_ended_hides_no_error_and_its_count_goes_with_it():
+    session = Session()
+    with pytest.raises(ValueError, match="the error under way"), causes(session):
+        session.ended = True
+        raise ValueError("the error under way")
+    with pytest.raises(RuntimeError), causes(session):
+        pytest.fail("it was not switched on")
+    session.ended = False
+    with causes(session):
+        pass
+    assert session.said == ["true", "true", "false"]
+    address = id(session)
+    del session
+    gc.collect()
+    assert address not in map(id, spark_module._asked), "another at the same address begins at nought"
+
+
+def test_only_a_session_of_an_embedded_world_is_told_as_our_service(tmp_path, monkeypatch):
+    """A Spark Connect of others at a loopback port, through a tunnel: none of ours."""
+    monkeypatch.setattr(params, "VAR", tmp_path)
+    theirs, ours = Remote(), Remote()
+    assert "Spark was restarted or is gone" in str(spark_module.gone(theirs, "why"))
+    spark_module._worlds[ours] = params.load("local")
+    assert "the service spark is stopped" in str(spark_module.gone(ours, "why"))
+    spark_module._worlds[ours] = params.load("aws")
+    assert "Spark was restarted or is gone" in str(spark_module.gone(ours, "why"))
