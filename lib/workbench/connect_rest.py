@@ -26,10 +26,13 @@ DYNAMIC_KEYS = re.compile(
     r"|schema-resolver|check-period-ms|retry-count|retry-backoff-ms|cache-latest|fault-tolerant-refresh)"
 )
 SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
-# Looked for in what a value holds beside references: ://user:password@host, password=… (JDBC, JAAS), "password": "…"
-SECRET_INSIDE = re.compile(
-    r"://[^/@\s]*:[^/@\s]+@|(password|passwd|passphrase|pwd|secret|token|credentials?)[\w.-]*(\s*=|[\"']\s*:)\s*"
-    r"([\"'][^\"']|[^\"'\s&;,)])", re.I)
+# Looked for in what a value holds beside references. An address, ://user:password@host (digits and a slash are a port):
+SECRET_ADDRESS = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
+# a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not token_id=…
+SECRET_PAIR = re.compile(
+    r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
+    r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])", re.I)
+SQL = re.compile(r"\s*(select|with)\s", re.I)  # where password = … compares columns
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
 # Keys that older Debezium versions had, and what took their place.
@@ -93,7 +96,9 @@ def _refers(key: str, value: str) -> bool:
 def _literal_secrets(config: Dict[str, str]) -> List[str]:
     """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or a list."""
     whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
-    inside = [k for k, v in config.items() if SECRET_INSIDE.search(REFERENCE.sub("", v))]
+    beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
+    inside = [k for k, v in beside.items()
+              if SECRET_ADDRESS.search(v) or (SECRET_PAIR.search(v) and not SQL.match(v))]
     return sorted({*whole, *inside})
 
 

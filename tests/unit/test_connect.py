@@ -190,13 +190,20 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
 @pytest.mark.parametrize(("key", "value"), [
     ("mongodb.connection.string", "mongodb://u:canary-7@h:27017/db"),
     ("mongodb.connection.string", f"mongodb://u:{REF}canary-7@h"),
+    ("mongodb.connection.string", "mongodb://u:p/canary-7@h/db"),
+    ("mongodb.connection.string", "mongodb://u:77@h/db"),
     ("connection.url", "jdbc:postgresql://h/db?user=u&password=canary-7"),
     ("connection.url", "jdbc:sqlserver://h;user=u;Password = canary-7;encrypt=true"),
     ("connection.url", "jdbc:mysql://h/db?trustCertificateKeyStorePassword=canary-7"),
     ("producer.override.sasl.jaas.config", f'{JAAS}"canary-7";'),
     ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)}"canary-7";'),
     ("producer.override.sasl.jaas.config", f"{JAAS}'canary-7';"),
+    ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)[:-1]} = "canary-7";'),
+    ("producer.override.sasl.jaas.config", f'x required clientId={REF} clientSecret="canary-7";'),
     ("driver.options", '{"user": "u", "password": "canary-7"}'),
+    ("driver.options", "host=h password=canary-7"),
+    ("connection.url", "http://h/a?access_token=canary-7"),
+    ("driver.options", "SELECT dblink('postgresql://u:canary-7@h')"),
 ])
 def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, value):
     fake = FakePlugin()
@@ -209,7 +216,10 @@ def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, val
 @pytest.mark.parametrize("value", [
     f"mongodb://u:{REF}@h", f"mongodb://{REF}:{REF}@h", "mongodb://h:27017,h2:27017/db", "http://h:80/a@b",
     f"jdbc:postgresql://h/db?user=u&password={REF}&ssl=true", f'{JAAS}"{REF}";', "SELECT token, password FROM t",
-    "public.users.password:id", REF, "", "?password=",
+    "public.users.password:id", REF, "", "?password=", "SELECT * FROM t WHERE token_id = 5",
+    "topic.regex=^secrets=.*$", "^secrets=.*$", "passwordFile=/a", "select * from t where password = 'x'",
+    "value.after.token == 5", "jdbc:sqlserver://h:1433;user=u@server", "http://[::1]:80/a@b",
+    "mongodb://h:1,h2:2/?a=b@c", '{"url":"http://h","mail":"a@b"}', '{"url":"http://h:80","mail":"a@b"}',
 ])
 def test_references_inside_a_value_and_what_is_no_secret_pass(value):
     assert connect_rest._literal_secrets({"connection.url": value}) == []
