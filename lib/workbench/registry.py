@@ -21,7 +21,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from uuid import UUID
 
 from . import avro, schemas
@@ -228,8 +228,7 @@ def fetch(url: str) -> Tuple[int, bytes]:
 
     Raises: ConnectionError: there is no answer.
     """
-    near = urlsplit(url).hostname in ("127.0.0.1", "localhost")  # a proxy never leads to loopback
-    opener = urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if near else []))
+    opener = urllib.request.build_opener()  # urlopen keeps the proxies of its first call
     try:
         try:
             answer = opener.open(url, timeout=30)
