@@ -113,15 +113,15 @@ class Job:
         last = all_progress.get(self.source.id, {})
         if FORGOTTEN in all_progress and not last:
             self._forgotten()
-        # the letters of batches that nobody knows of stay until the replay has written its own
+        # behind the letters of batches that nobody knows of, which stay until the replay has written all its own
         number = last.get("batch", self._last_letters() if self.replay else -1) + 1
-        if not self._tidied:
-            self._keep_letters(last.get("since", 0), number)
-            self._tidied = True
         since = number if self.replay else last.get("since", 0)
         try:
             batch = self._reader.next({} if self.replay else last, number)
-            if batch is None:
+            if batch is None:  # now that a replay, also one that began in another run, is done
+                if not self._tidied:
+                    self._keep_letters(last.get("since", 0), number)
+                    self._tidied = True
                 return False
             check_clock(self.table)
             reached = {**batch.reached, "batch": number, "since": since}
@@ -138,8 +138,6 @@ class Job:
                             next_step="look for options in `extra` of the table that change its commits, "
                                       "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again")
         self._complete(written)
-        if self.replay:
-            self._keep_letters(since, number + 1)
         self.replay = False
         self.done = self.done.plus(counts, time.monotonic() - began)
         return True

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from lake_help import SCHEMA, change, content, new_table, new_topic, send
-from workbench import files, hudi, params, readcost, topics
+from workbench import files, hudi, ingest, params, readcost, topics
 from workbench.errors import LakeError
 
 
@@ -112,6 +112,17 @@ def test_a_replay_that_fails_keeps_the_dead_letters(lake, world, spark):
     assert hudi.dead_letters(spark, world, it.table).count() == 2  # those of the try went
     assert it.go(replay=True, batch=2).batches == 2
     assert hudi.dead_letters(spark, world, it.table).count() == 2
+
+
+def test_a_replay_that_ends_half_way_keeps_the_dead_letters(lake, world, spark):
+    it = lake()
+    it.go(change(1, 1), change(2, 1), ("k", "{broken"))
+    job = ingest.Job(spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True)
+    assert job.step()
+    job.close()
+    assert [r["offset"] for r in hudi.dead_letters(spark, world, it.table).collect()] == [2], "not read again yet"
+    assert it.go(batch=2).messages == 1
+    assert hudi.dead_letters(spark, world, it.table).count() == 1
 
 
 @pytest.mark.parametrize("message", [("k", "{broken"), ("k", None)])
