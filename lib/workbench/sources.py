@@ -6,6 +6,7 @@ the world's own, wherever a function takes it.
 """
 from __future__ import annotations
 
+import json
 import re
 from contextlib import contextmanager
 from typing import Any, Iterator, List, Optional, Sequence, Tuple, Type
@@ -196,11 +197,13 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
             raise SourceError(f"{', '.join(keyless)} has neither primary key nor replica identity",
                               where=f"publication {name}", expected="a way to tell the rows of a published table apart",
                               next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL")
-        lost = [f"{column} ({kind})" for column, kind in _not_carried(c, found) if column not in left_out]
+        lost = {column: kind for column, kind in _not_carried(c, found) if column not in left_out}
         if lost:
-            raise SourceError(f"Debezium does not carry {', '.join(lost)}", where=f"publication {name}",
-                              next_step="docs/types.md says what becomes of each; give it another type, or name it in "
-                                        "left_out=[…] where the lake may go without it")
+            named = json.dumps([*left_out, *lost], ensure_ascii=False)
+            raise SourceError(f"Debezium does not carry {', '.join(f'{c} ({kind})' for c, kind in lost.items())}",
+                              where=f"publication {name}",
+                              next_step="docs/types.md says what becomes of each. Give them types that arrive; or say "
+                                        f"that they may be null or missing in the lake: left_out={named}")
         old = c.execute("SELECT puballtables FROM pg_publication WHERE pubname = %s", [name]).fetchone()
         if old and old[0]:
             raise SourceError(f"publication {name} is one for all tables", expected="a list of tables",

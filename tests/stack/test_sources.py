@@ -454,8 +454,10 @@ def test_publication_refuses_columns_that_debezium_does_not_carry(loaded):
     assert [each.split(" ")[0].split(".")[-1] for each in said] == [
         "area", "twice", "grid", "spans", "flags", "poss", "pair", "who", "d"]
     left_out = [each.split(" ")[0] for each in said]
-    with pytest.raises(SourceError, match="area"):
+    assert str(e.value).endswith("left_out=" + json.dumps(left_out)), "the argument to copy"
+    with pytest.raises(SourceError, match="area") as e:
         sources.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out[1:])
+    assert str(e.value).endswith("left_out=" + json.dumps(left_out[1:] + left_out[:1])), "what was named stays so"
     sources.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out)
     sources.execute(loaded, "DROP TABLE datalake.odd; DROP DOMAIN datalake.moody, datalake.pos, datalake.list; "
                             "DROP TYPE datalake.mood")
