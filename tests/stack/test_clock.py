@@ -26,6 +26,7 @@ def alone():
         shutil.rmtree(params.state_dir(), ignore_errors=True)
 
 
+@pytest.mark.drill  # two starts of Spark; tests/unit hold the settings
 def test_commits_of_two_time_zones_are_in_order(alone, monkeypatch):
     """The first zone is ahead of UTC, the second behind: in local time the second commit would sort before the first.
 

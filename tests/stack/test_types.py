@@ -35,9 +35,11 @@ DECIMALS = {
 BOTH = {**LISTS, **DECIMALS, "prices": ("array<decimal(10,2)>", [Decimal("1.50"), None], [None], [])}
 
 
-@pytest.mark.parametrize("kind, shapes", [("cow", LISTS),
-                                          ("mor", LISTS), ("mor", DECIMALS), ("cow", BOTH), ("mor", BOTH)],
-                         ids=["cow-lists", "mor-lists", "mor-decimals", "cow-both", "mor-both"])
+@pytest.mark.parametrize("kind, shapes", [
+    pytest.param(kind, shapes, id=f"{kind}-{name}", marks=[] if often else pytest.mark.drill)
+    for kind, name, shapes, often in (("cow", "lists", LISTS, True), ("mor", "both", BOTH, True),
+                                      ("mor", "lists", LISTS, False), ("mor", "decimals", DECIMALS, False),
+                                      ("cow", "both", BOTH, False))])
 def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes):
     """The first load is written by Hudi's writer of rows, what is merged or compacted by its writer of records; one
     has to be able to read, and to write again, what the other wrote. hudi-rs reads the files of both."""
@@ -68,6 +70,9 @@ def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes)
             if kind == "mor" and lsn == 2:
                 same(hudi.read(spark, table).toPandas(), "base files and logs")
                 hudi.compact(spark, table)
+            elif lsn == 2:
+                entry = hudi.register(spark, table)
+                hudi.call(spark, "run_clustering", op="scheduleAndExecute", order="id", table=entry)
         same(hudi.read(spark, table).toPandas(), "the end")
         if kind == "mor":
             hudi.compact(spark, table)

@@ -30,7 +30,7 @@ def test_key_generators(fields, generator):
 def test_options_can_be_overridden_and_say_what_matters():
     options = table(extra={"hoodie.metadata.enable": "true"}).options()
     assert options["hoodie.metadata.enable"] == "true"
-    assert options["hoodie.write.table.version"] == "6"
+    assert options["hoodie.write.table.version"] == "6" and options["hoodie.table.timeline.timezone"] == "UTC"
     assert options["hoodie.datasource.write.streaming.ignore.failed.batch"] == "false"
     assert all(isinstance(v, str) for v in options.values())
     assert table(index="BLOOM").options()["hoodie.parquet.bloom.filter.enabled"] == "true"
