@@ -155,17 +155,19 @@ def doctor(world: str = WORLD) -> None:
 @app.command()
 def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …"),
         lines: int = typer.Option(40, help="How many, from the end.")) -> None:
-    """Print the end of a service's log, and where the log is."""
-    from . import stack
+    """Print the end of a service's log and of what it printed beside it, and where they are."""
+    from . import process, stack
     from .services import SERVICES
 
     if service not in SERVICES:
         raise WorkbenchError(f"there is no service {service!r}", expected=nearest(service, SERVICES))
-    path = stack.log(service)
-    if not path.is_file():
-        raise WorkbenchError(f"{service} has no log", where=str(path), next_step="it was not started yet: workbench up")
-    print(*path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:], sep="\n")
-    _say(f"log: {_relative(path)}")
+    files = process.said(service)
+    if not files:
+        raise WorkbenchError(f"{service} has no log", where=str(stack.log(service)),
+                             next_step="it was not started yet: workbench up")
+    for path in files:
+        print(*process.last(path, lines), sep="\n")
+        _say(f"log: {_relative(path)}")
 
 
 @app.command()

@@ -67,8 +67,8 @@ def _spare_loopback() -> None:
     """Let no proxy that the environment names stand between us and our own services, for us and for all that we start.
 
     What the user excepts stays so. gRPC reads lower case only, and knows no `*`, so it has a variable of its own."""
-    stated = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
-    hosts = [h for h in re.split(r"[\s,]+", stated) if h]
+    stated = f'{os.environ.get("no_proxy", "")},{os.environ.get("NO_PROXY", "")}'
+    hosts = list(dict.fromkeys(h for h in re.split(r"[\s,]+", stated) if h))
     extended = ",".join(hosts + [h for h in ("127.0.0.1", "localhost") if h not in hosts])
     plain = "*" if "*" in hosts else extended  # a star counts only where it stands alone
     os.environ.update(no_proxy=plain, NO_PROXY=plain, no_grpc_proxy=extended)
@@ -93,10 +93,11 @@ def state_dir() -> Path:
 def closed(folder: Path) -> Path:
     """Make a folder that nobody else may enter, or mend one of ours that others may; return it.
 
-    For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs and notebooks too."""
+    For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs and notebooks too.
+    Where a link stands in its place, what it leads to is the user's, and stays as it is."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     seen = folder.stat()
-    if seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
+    if not folder.is_symlink() and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
         folder.chmod(0o700)
     return folder
 

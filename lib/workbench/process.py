@@ -48,6 +48,7 @@ class Service:
     # What else of a world goes into its command and configuration. Told apart from `command`, which writes files: a
     # notebook's first cell compares it with what the running process was started with.
     told: Callable[[World], object] = lambda world: ()
+    logs: bool = False  # it writes its log file itself, and rolls it; what it prints goes into a file beside it
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class Status:
 
 def log_file(name: str) -> Path:
     return state_dir() / "log" / f"{name}.log"
+
+
+def printed(name: str) -> Path:
+    """What a service with a log of its own prints beside it: Java's last words, above all."""
+    return log_file(name).with_suffix(".out")
 
 
 LOG_CONF = "log4j2.properties"  # in the state folder's conf/, one for all services (see services)
@@ -309,19 +315,20 @@ def _mark(name: str) -> str:
 def _spawn(service: Service, world: World) -> None:
     service.fresh(world)
     command = service.command(world)
-    log, scratch = log_file(service.name), _scratch(service.name)
+    log, out, scratch = log_file(service.name), printed(service.name), _scratch(service.name)
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in (log.parent, _pid_file(service.name).parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
-    if log.exists():
-        log.replace(log.with_suffix(".log.1"))  # a restart must not hide why the last one died
+    for file in (log, out):
+        if file.exists():
+            file.replace(file.with_suffix(f"{file.suffix}.1"))  # a restart must not hide why the last one died
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
     # Java looks at no TMPDIR; every `java` that the service starts reads the second, and Spark goes by the third
     temporary = {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
                  "SPARK_LOCAL_DIRS": str(scratch)}
-    with log.open("ab") as out:
+    with (out if service.logs else log).open("ab") as file:
         process = subprocess.Popen(
-            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=state_dir(),
+            command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=state_dir(),
             env={**inherited, **temporary, **service.env(world), MARK: _mark(service.name)}, start_new_session=True,
         )
     began = psutil.Process(process.pid)
@@ -369,12 +376,19 @@ def _quietly(call: Callable[[], object]) -> object:
 
 
 def tail(name: str, lines: int = 12) -> str:
-    """Return the last lines of a service's log."""
-    try:
-        text = log_file(name).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(f"    | {line[:200]}" for line in text[-lines:])
+    """Return the last lines of a service's log, and of what it printed beside it."""
+    found = [line[:200] for file in said(name) for line in last(file, lines)]
+    return "\n".join(f"    | {line}" for line in found)
+
+
+def said(name: str) -> List[Path]:
+    """The files that hold something of what a service said: its log, and what it printed beside it."""
+    return [f for f in (log_file(name), printed(name)) if f.is_file() and f.stat().st_size]
+
+
+def last(file: Path, lines: int) -> List[str]:
+    """Return the last lines of a log."""
+    return file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
 
 
 def status(service: Service, world: World) -> Status:

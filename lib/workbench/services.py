@@ -16,14 +16,15 @@ from typing import Dict, List
 from . import artifacts, params, secrets
 from .errors import StackError
 from .params import COMPILERS, World, host_port, plain, state_dir
-from .process import LOG_CONF, Service, logging
+from .process import LOG_CONF, Service, log_file, logging
 
 # short-lived, small services: the cheapest collector starts in half the time. No clock here goes back: UTC everywhere
 LEAN = ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Duser.timezone=UTC"]
 SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
-# Into the service's log file itself, beside what it prints: log.1 is what was before, and the two never grow beyond it.
-# A batch that fails again and again writes megabytes of stack traces in a minute.
+# log.1 is what was before, and neither grows beyond it: a batch that fails again and again writes megabytes of stack
+# traces in a minute. What a service prints (Java's last words) goes elsewhere (process.printed), for our descriptor
+# would stay with a file that was rolled away. PostgreSQL's log holds warnings and errors only, and has no cap.
 LOG_SIZE = 10 << 20
 LOG4J = f"""status = warn
 appender.out.type = RollingFile
@@ -124,7 +125,7 @@ def _postgres_fresh(world: World) -> None:
     if done.returncode:
         raise StackError("initdb failed", where=done.stderr.strip()[-500:], next_step="" if os.geteuid() else
                          "run as an ordinary user, or, as root, where setpriv may keep the capability "
-                         f"{_passing()} (a container: --cap-add={_passing().upper()})")
+                         f"{_passing()} (a container: --cap-add={_passing().upper()} --cap-add=SETPCAP)")
     scratch.rename(data)
 
 
@@ -250,7 +251,13 @@ def _apicurio_env(world: World) -> Dict[str, str]:
     # committed is written at once; and H2 does not close its file beside Apicurio, in a shutdown hook of its own: on a
     # busy machine a registry was once found empty after a stop.
     settings = "WRITE_DELAY=0;DB_CLOSE_ON_EXIT=FALSE"
-    return {"REGISTRY_DATASOURCE_URL": f"jdbc:h2:file:{_data('apicurio') / 'registry'};{settings}"}
+    # Quarkus writes and rolls its log by settings of its own
+    return {"REGISTRY_DATASOURCE_URL": f"jdbc:h2:file:{_data('apicurio') / 'registry'};{settings}",
+            "QUARKUS_LOG_CONSOLE_ENABLE": "false", "QUARKUS_LOG_FILE_ENABLE": "true",
+            "QUARKUS_LOG_FILE_PATH": str(log_file("apicurio")),
+            "QUARKUS_LOG_FILE_ROTATION_MAX_FILE_SIZE": str(LOG_SIZE),
+            "QUARKUS_LOG_FILE_ROTATION_MAX_BACKUP_INDEX": "1",
+            "QUARKUS_LOG_FILE_ROTATION_ROTATE_ON_BOOT": "false"}
 
 
 def _apicurio_command(world: World) -> List[str]:
@@ -322,7 +329,7 @@ def _worker(number: int) -> Service:
                            world.spark.executor_memory, "--webui-port", str(ui(world)), world.spark.master)
 
     return Service(f"spark_worker_{number}", ui, command,
-                   needs=("spark_master",), env=_spark_env,
+                   logs=True, needs=("spark_master",), env=_spark_env,
                    told=lambda w: [w.spark.master, w.spark.executor_memory, w.stack.java_compiler],
                    ready=lambda w: _json_page(ui(w))["id"] in _alive_workers(w))
 
@@ -344,23 +351,23 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
             stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
     Service("kafka", lambda w: host_port(w.kafka.bootstrap)[1],
             lambda w: _java(w, "kafka", "512m", artifacts.jars("kafka"), "kafka.Kafka", str(_kafka_properties(w))),
-            _kafka_ready, fresh=_kafka_fresh, told=lambda w: [w.kafka.bootstrap, w.stack.java_compiler],
+            _kafka_ready, logs=True, fresh=_kafka_fresh, told=lambda w: [w.kafka.bootstrap, w.stack.java_compiler],
             also=lambda w: (_controller(w),)),
     Service("connect", lambda w: host_port(w.connect.url)[1], _connect_command,
-            lambda w: _http_ready(w.connect.url, "/connectors"), needs=("postgres", "kafka"),
+            lambda w: _http_ready(w.connect.url, "/connectors"), logs=True, needs=("postgres", "kafka"),
             told=lambda w: [w.kafka.bootstrap, w.stack.java_compiler]),
     Service("apicurio", lambda w: host_port(w.registry.url)[1], _apicurio_command,
-            lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info"), env=_apicurio_env,
+            lambda w: _http_ready(w.registry.url, "/apis/registry/v2/system/info"), logs=True, env=_apicurio_env,
             told=lambda w: [w.registry.url, w.stack.java_compiler]),
     Service("spark_master", lambda w: host_port(w.spark.master)[1],
             lambda w: _standalone(w, "spark_master", "master.Master", "--port", str(host_port(w.spark.master)[1]),
                                   "--webui-port", str(_master_ui(w))),
-            lambda w: _json_page(_master_ui(w))["status"] == "ALIVE", env=_spark_env,
+            lambda w: _json_page(_master_ui(w))["status"] == "ALIVE", logs=True, env=_spark_env,
             told=lambda w: w.stack.java_compiler,
             also=lambda w: (_master_ui(w),)),
     _worker(1),
     _worker(2),
-    Service("spark", lambda w: host_port(w.spark.url)[1], _spark_command, _spark_ready, env=_spark_env,
+    Service("spark", lambda w: host_port(w.spark.url)[1], _spark_command, _spark_ready, logs=True, env=_spark_env,
             needs=("spark_master", "spark_worker_1", "spark_worker_2"),
             told=_spark_told),
 )}

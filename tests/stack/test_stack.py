@@ -188,6 +188,8 @@ def test_a_log_does_not_grow_beyond_its_size(world):
     assert older.stat().st_size + log.stat().st_size < 3 * services.LOG_SIZE
     assert process.tail("spark") and ANSWERS["spark"](world)
     assert sorted(p.name for p in log.parent.glob("spark.log*")) == ["spark.log", "spark.log.1"]
+    into = {os.readlink(f"/proc/{process.own('spark').pid}/fd/{n}") for n in (1, 2)}
+    assert into == {str(process.printed("spark").resolve())}, "Java's last words go into no file that was rolled away"
 
 
 def test_apicurio_starts_when_asked(world):
@@ -195,6 +197,9 @@ def test_apicurio_starts_when_asked(world):
         stack.need(world, "apicurio")
         info = requests.get(world.registry.url + "/apis/registry/v2/system/info", timeout=5).json()
         assert info["version"].startswith("2.6")
+        started = "Installed features"  # Quarkus' line
+        assert started in process.log_file("apicurio").read_text()
+        assert started not in process.printed("apicurio").read_text(), "a log that nothing rolls"
         assert {s.name: s.state for s in stack.status(world)}["apicurio"] == "up"
     finally:
         process.stop(stack.SERVICES["apicurio"])

@@ -66,6 +66,12 @@ def test_log_shows_the_end_and_names_the_file(monkeypatch, tmp_path):
     stack.log("kafka").write_text("".join(f"line {n}\n" for n in range(100)))
     out = call("log", "kafka", "--lines", "3").output
     assert out.splitlines()[:3] == ["line 97", "line 98", "line 99"] and str(stack.log("kafka"))[-10:] in out
+    stack.log("kafka").with_suffix(".out").write_text("java.lang.OutOfMemoryError\n")
+    out = call("log", "kafka", "--lines", "1").output
+    assert out.splitlines()[0] == "line 99" and out.splitlines()[2] == "java.lang.OutOfMemoryError"
+    assert out.splitlines()[1].endswith("kafka.log") and out.splitlines()[3].endswith("kafka.out")
+    stack.log("kafka").unlink()  # it ended before it could write one
+    assert call("log", "kafka").output.splitlines()[0] == "java.lang.OutOfMemoryError"
 
 
 def test_status_shows_a_table(monkeypatch):

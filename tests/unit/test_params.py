@@ -142,7 +142,7 @@ def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
 @pytest.mark.parametrize(("stated", "plain", "grpc"), [
     ({}, "127.0.0.1,localhost", "127.0.0.1,localhost"),
     ({"NO_PROXY": "corp.example, localhost"}, "corp.example,localhost,127.0.0.1", "corp.example,localhost,127.0.0.1"),
-    ({"no_proxy": "a", "NO_PROXY": "b"}, "a,127.0.0.1,localhost", "a,127.0.0.1,localhost"),
+    ({"no_proxy": "a", "NO_PROXY": "b,a"}, "a,b,127.0.0.1,localhost", "a,b,127.0.0.1,localhost"),
     ({"no_proxy": "*"}, "*", "*,127.0.0.1,localhost"),
 ])
 def test_no_proxy_leads_to_loopback(stated, plain, grpc):
@@ -221,6 +221,8 @@ def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(tm
     tmp_path.joinpath("old").mkdir(mode=0o755)
     assert mode(params.closed(tmp_path / "old")) == 0o700
     tmp_path.joinpath("theirs").mkdir(mode=0o755)
+    tmp_path.joinpath("linked").symlink_to(tmp_path / "theirs")
+    assert mode(params.closed(tmp_path / "linked")) == 0o755, "what a link leads to is no folder of the workbench's own"
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert mode(params.closed(tmp_path / "theirs")) == 0o755
 

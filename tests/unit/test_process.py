@@ -145,6 +145,25 @@ def test_a_restart_keeps_the_log_of_the_one_that_died(make):
     assert "disk is full" in process.log_file("web").with_suffix(".log.1").read_text()
 
 
+def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make):
+    """Its log is rolled by itself: a descriptor of ours would go on in a file that is gone."""
+    web, log = replace(make("dies"), logs=True), process.log_file("web")
+    for _ in range(2):
+        log.parent.mkdir(exist_ok=True)
+        with pytest.raises(StackError, match="(?s)its process ended.*the disk is full"):
+            process.start(web, WORLD)
+        assert not log.exists() and "disk is full" in process.printed("web").read_text()
+        log.write_text("a line of its own\n")
+    assert "disk is full" in process.printed("web").with_suffix(".out.1").read_text(), "of the one before"
+    assert "a line of its own" in log.with_suffix(".log.1").read_text()
+    shown = process.tail("web")
+    assert shown.index("a line of its own") < shown.index("first line") < shown.index("the disk is full")
+
+
+def test_the_services_that_roll_their_log_print_elsewhere():
+    assert {n for n, s in services.SERVICES.items() if not s.logs} == {"postgres"}
+
+
 def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
     """Killed a moment ago, it may still be there when somebody needs it."""
     web = make()
@@ -490,6 +509,7 @@ def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
     with pytest.raises(StackError, match="initdb failed") as error:
         services._postgres_fresh(params.load("local"))
     assert "no_such_right" in error.value.where and "ordinary user" in error.value.next_step
+    assert "--cap-add=NO_SUCH_RIGHT --cap-add=SETPCAP" in error.value.next_step
 
 
 # ---- worlds whose services are not ours
