@@ -459,6 +459,7 @@ def test_publication_refuses_columns_that_debezium_does_not_carry(loaded):
         sources.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out[1:])
     assert str(e.value).endswith("left_out=" + json.dumps(left_out[1:] + left_out[:1])), "what was named stays so"
     sources.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out)
+    sources.drop_publication(loaded, "p")
     sources.execute(loaded, "DROP TABLE datalake.odd; DROP DOMAIN datalake.moody, datalake.pos, datalake.list; "
                             "DROP TYPE datalake.mood")
 

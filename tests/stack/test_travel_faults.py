@@ -9,7 +9,7 @@ import pytest
 from avro_bytes import framed, number, record
 from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
 from workbench import hudi, params, readcost, registry, sources, topics
-from workbench.errors import LakeError
+from workbench.errors import LakeError, StackError
 from workbench.spark import is_gone, session
 from workbench.wait import wait_until
 
@@ -221,7 +221,7 @@ def test_spark_killed_while_it_writes_a_log(lake, world, spark):
         lambda: hudi.ingest(session(world), world, hudi.Topic(it.topic), it.table, schema=SCHEMA),
         lambda: data_files(it.table) - before, "a log is there, its commit is not")
     assert pending(it.table, "deltacommit", "deltacommit"), "it was committed before the kill: nothing is tested"
-    assert raised and isinstance(raised[0], LakeError), raised
+    assert raised and isinstance(raised[0], StackError) and "the service spark" in str(raised[0]), raised
     assert everywhere(it, world) == {"one"} and it.at("loaded") == it.now(), "nothing of it shows"
     done = it.go("after")
     assert (done.messages, done.upserts) == (MANY, MANY) and everywhere(it, world) == {"two"}

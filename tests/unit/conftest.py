@@ -1,9 +1,18 @@
 """What several unit tests need."""
 import http.server
+import os
 import threading
 from types import SimpleNamespace
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def an_instance_of_its_own(monkeypatch):
+    """Beside the stack that other tests of this process have running: none of its services, none of its ports."""
+    base = int(os.environ["WORKBENCH_PORT_BASE"])
+    monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
 
 
 @pytest.fixture
