@@ -98,7 +98,8 @@ sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 102
 topics.wait_count(world, outbox.topic(world), len(messages) + 2)""",
           {"files that a second run writes": "msk.datalake.cdc_events"}),
     Break("in_topic = outbox.events(messages)",
-          """sources.execute(world, "UPDATE cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10251")""",
+          """sources.execute(world, "UPDATE cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10251")
+topics.wait_count(world, outbox.topic(world), len(messages) + 3)""",
           {"every value in the topic": "order_id=10251, ship_city: topic 'Porto', source 'Atlantis'"}),
     Break("fields of an envelope: messages are flat", """
 connect_rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
