@@ -200,8 +200,8 @@ def text(value: Any) -> str:  # noqa: PLR0911 - a table of types
         value = value.tolist()
     elif isinstance(value, np.generic):
         value = value.item()
-    elif type(value) in (list, tuple, set, frozenset):  # NumPy 2 calls its own numbers inside by their type
-        value = type(value)(v.item() if isinstance(v, np.number) else v for v in value)
+    else:
+        value = _python_numbers(value)
     if isinstance(value, COLLECTIONS) and not value:
         return "none"
     if isinstance(value, (set, frozenset, dict)) and len(value) == 1:  # a single one needs no brackets
@@ -212,6 +212,15 @@ def text(value: Any) -> str:  # noqa: PLR0911 - a table of types
     if isinstance(value, pd.Timestamp) and value == value.normalize() and value.tz is None:
         value = value.date()
     return _short(str(value))
+
+
+def _python_numbers(value: Any) -> Any:
+    """A value whose numbers are Python's: NumPy 2 calls its own, inside a collection, by their type."""
+    if type(value) in (list, tuple, set, frozenset):
+        return type(value)(map(_python_numbers, value))
+    if type(value) is dict:
+        return {_python_numbers(k): _python_numbers(v) for k, v in value.items()}
+    return value.item() if isinstance(value, np.number) else value
 
 
 def _short(said: str) -> str:

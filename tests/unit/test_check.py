@@ -172,7 +172,7 @@ def test_200_000_rows_within_two_seconds():
     assert time.perf_counter() - began < 2 * 3  # 2 s on a quiet machine; other tests may share this one
 
 
-@pytest.mark.parametrize("make", [list, tuple, set])
+@pytest.mark.parametrize("make", [list, tuple, set, lambda values: dict(enumerate(values))])
 def test_numbers_of_numpy_in_a_collection_are_shown_as_numbers(make, capsys):
     check.equal("sizes", make([np.int64(831), np.float64(0.5)]), make([831, 0.5]))
     assert "np." not in capsys.readouterr().out
