@@ -230,7 +230,7 @@ check.eventually = lambda what, condition, timeout, **more: patient(what, condit
 UPDATES = [
     Run(
         Break('history = [update("u1")]', SPOILS,
-              {**{f"after {label}, _rt and CoW = source": ("seen_in=moma_cow.artworks, date", "spoilt")
+              {**{f"after {label}, _rt and CoW = source": ("seen_in='moma_cow.artworks', date", "spoilt")
                   for label in ("u1", "u2", "u3", "u4", "u5")},
                "different rows in the three views, compacted": "lake 2",
                "date in all views, compacted again": "spoilt",
@@ -270,7 +270,7 @@ compact, hudi.compact = hudi.compact, hudi.schedule_compaction""",
 museum.execute(world, "artworks", "UPDATE artworks SET cataloged_at = '2021-12-31 12:00'")
 ingest(spark, world, mor)
 ratio = written["Copy-on-Write"] / hudi.commits(mor).query("operation == 'UPSERT'")["bytes"].sum()""",
-              {"CoW wrote more bytes than MoR's logs": "0."}),
+              {"CoW wrote more bytes than MoR's logs": "expected more than once"}),
         harms="53_hudi_ingest"),
 ]
 
