@@ -307,7 +307,7 @@ sources.create_database(world, museum.DATABASE)
 sources.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)""",
           {"connectors of the outbox walkthrough": "outbox_source", "connectors of the museum": "moma_source",
            "replication slots of this world": "_left'", "topics of the outbox walkthrough": "datalake.cdc_events",
-           "topics of the museum": "artworks", "tables of the outbox walkthrough in the lake": "cdc_events",
+           "topics of the museum": "moma", "tables of the outbox walkthrough in the lake": "cdc_events",
            "tables of the museum in the lake": "scratch", "the schema is gone": "'datalake'",
            "tables of the museum in PostgreSQL": "artworks"}),
     Break("## Exercises", """
