@@ -54,7 +54,7 @@ drill: $(STAMP) ## the longest tests: every check broken once, on a cluster, on 
 	@$(BIN)/workbench test notebooks stack --pytest "-m drill $$ARGS"
 
 bench: $(STAMP) ## speed, as ratios measured side by side
-	@$(BIN)/python -m workbench.bench $(ARGS)
+	@$(BIN)/python tests/bench/bench.py $(ARGS)
 
 down: $(STAMP) ## stop every service
 	@$(BIN)/workbench down $(ARGS)

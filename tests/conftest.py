@@ -25,7 +25,9 @@ def pytest_xdist_auto_num_workers(config):
 @pytest.fixture(scope="session")
 def world():
     """World `local`, embedded, with PostgreSQL, Kafka, Connect and Spark answering."""
-    from workbench import artifacts, params, stack
+    from workbench import stack
+    from workbench.base import params
+    from workbench.stack import artifacts
 
     artifacts.install()
     loaded = params.load("local")

@@ -14,8 +14,8 @@ from typing import Dict, List, Optional
 
 import typer
 
-from . import params
-from .errors import WorkbenchError, nearest
+from .base import params
+from .base.errors import WorkbenchError, nearest
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo")
@@ -44,7 +44,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
 @app.command()
 def install() -> None:
     """Fetch jars and binaries, pinned and checksummed; what is there already is not fetched again."""
-    from . import artifacts
+    from .stack import artifacts
 
     count = artifacts.install(_say)
     _say(f"{count} files fetched" if count else "everything is there")
@@ -57,8 +57,9 @@ def demo(
                                           "generated data.", exists=True, file_okay=False, resolve_path=True),
 ) -> None:
     """Look at the machine, install, start the stack, run the outbox walkthrough and write its report."""
-    from . import artifacts, stack
-    from . import doctor as doctors
+    from . import stack
+    from .stack import artifacts
+    from .stack import doctor as doctors
 
     loaded = params.load(world)
     findings = doctors.examine(loaded)
@@ -87,7 +88,8 @@ def up(services: Optional[List[str]] = typer.Argument(None, help="Services; all 
 @app.command()
 def status(world: str = WORLD) -> None:
     """Show which services run, on which port, and with how much memory."""
-    from . import process, stack
+    from . import stack
+    from .stack import process
 
     _table(stack.status(params.load(world)))
     if process.full_disk():
@@ -115,8 +117,8 @@ def run(
 @app.command()
 def report(folder: Optional[Path] = typer.Argument(None, help="A folder of runs/; the newest by default.")) -> None:
     """Write the report of a run again, and print where it is."""
-    from . import report as reports
-    from . import run_record
+    from .run import report as reports
+    from .run import run_record
 
     print(reports.write(folder or reports.newest(run_record.runs_dir())))
 
@@ -145,7 +147,7 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
 @app.command()
 def doctor(world: str = WORLD) -> None:
     """Look at the machine and name every problem at once, each with its fix."""
-    from . import doctor as doctors
+    from .stack import doctor as doctors
 
     findings = doctors.examine(params.load(world))
     _findings(findings)
@@ -156,8 +158,9 @@ def doctor(world: str = WORLD) -> None:
 def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …"),
         lines: int = typer.Option(40, help="How many, from the end.")) -> None:
     """Print the end of a service's log and of what it printed beside it, and where they are."""
-    from . import process, stack
-    from .services import SERVICES
+    from . import stack
+    from .stack import process
+    from .stack.services import SERVICES
 
     if service not in SERVICES:
         raise WorkbenchError(f"there is no service {service!r}", expected=nearest(service, SERVICES))
@@ -174,7 +177,8 @@ def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …")
 def down(yes: bool = YES) -> None:
     """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in this checkout.
     Asks first where a run is going on."""
-    from . import run_record, stack
+    from . import stack
+    from .run import run_record
 
     _ask_under_a_run(run_record.going_on(), yes)
     if not stack.down(_say):
@@ -187,7 +191,9 @@ def down(yes: bool = YES) -> None:
 def clean(everything: bool = typer.Option(False, "--all", help="The downloaded jars and binaries as well."),
           yes: bool = YES) -> None:
     """Remove service data, lake, logs, secrets and runs of this checkout. Asks first."""
-    from . import run_record, show, stack
+    from . import stack
+    from .results import show
+    from .run import run_record
 
     running = stack.running()
     if running:
@@ -219,7 +225,8 @@ def test(
     options: str = typer.Option("", "--pytest", help='More options for pytest, such as "-k hudi --durations=20".'),
 ) -> None:
     """Run the tests, on as many stacks side by side as this machine carries (see tests/conftest.py)."""
-    from . import process, run_record
+    from .run import run_record
+    from .stack import process
 
     for kind in kinds or []:
         if kind not in TESTS:
@@ -246,7 +253,8 @@ def load_northwind(
     yes: bool = YES,
 ) -> None:
     """Load Northwind into the source database of a world, in one transaction."""
-    from . import load, stack
+    from . import stack
+    from .walkthroughs import load
 
     loaded = params.load(world)
     stack.need(loaded, "postgres")
@@ -275,7 +283,7 @@ def trace(table: str = typer.Argument(..., help="artists, artworks or cdc_events
 @app.command(hidden=True)
 def lock() -> None:
     """Resolve params/jars.ivy.xml into the lock file (for maintainers)."""
-    from . import artifacts
+    from .stack import artifacts
 
     _say(f"{artifacts.lock()} files locked")
 
@@ -305,7 +313,7 @@ def _ask_under_a_run(pids: List[str], yes: bool) -> None:
 
 
 def _run(targets: List[str], world: str, values: dict, resume: bool, timeout: float) -> int:
-    from . import run as runner
+    from .run import runner
 
     result = runner.run(targets, world, values, resume=resume, timeout=timeout)
     failed = [e["path"] for e in result.notebooks if e["status"] == "failed"]

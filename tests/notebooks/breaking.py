@@ -31,9 +31,11 @@ notebook stores for nbval counts as a check called "the kept output", and what i
 from dataclasses import dataclass, field
 
 import nbformat
-from workbench import check, execute, museum, outbox
-from workbench.check_line import as_text
-from workbench.params import ROOT
+from workbench.base.params import ROOT
+from workbench.results import check
+from workbench.results.check_line import as_text
+from workbench.run import execute
+from workbench.walkthroughs import museum, outbox
 
 # A check that fails shows its red line before it raises. One inside `expect_failure` is asked to raise, and does.
 GOES_ON = """

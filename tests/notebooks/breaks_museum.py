@@ -7,7 +7,7 @@ SOURCE_DATABASE = [
     Run(
         Break("named = museum.rows(", """
 def source(statement):
-    sources.execute(world, statement, database=museum.DATABASE)
+    postgres.execute(world, statement, database=museum.DATABASE)
 
 source("DELETE FROM artists WHERE artist_id = 441")
 source("UPDATE artists SET name = 'Somebody' WHERE artist_id = 1")
@@ -21,8 +21,8 @@ source("UPDATE artworks SET title = 'Toreador', classification = 'Drawing', arti
         Break("a table without a key is not published",
               'source("CREATE TABLE loans (artwork_id int PRIMARY KEY, lent_to text)")',
               {"a table without a key is not published": "no failure"},
-              back='sources.drop_publication(world, "loans", museum.DATABASE)'),
-        Break("published = sources.publications(", """
+              back='postgres.drop_publication(world, "loans", museum.DATABASE)'),
+        Break("published = postgres.publications(", """
 source(f"ALTER PUBLICATION {museum.PUBLICATION} DROP TABLE artworks")
 source("ALTER TABLE artists REPLICA IDENTITY FULL")""",
               {"published tables": "database ['public.artists'] ", "rows of both are told apart by": "full row"}),
@@ -52,10 +52,10 @@ kafka = AdminClient(topics.settings(world))
 for done in kafka.delete_records([TopicPartition(museum.topic("artists"), 0, first + 1)]).values():
     done.result(10)"""
 NO_EVENTS = """
-from workbench.wait import wait_until
+from workbench.base.wait import wait_until
 
 def source(statement):
-    sources.execute(world, statement, database=museum.DATABASE)
+    postgres.execute(world, statement, database=museum.DATABASE)
 
 kafka.create_topics([NewTopic("moma.public.extra", 1, 1)])["moma.public.extra"].result(10)
 requests.put(f"{world.connect.url}/connectors/{museum.CONNECTOR}/pause", timeout=30).raise_for_status()
@@ -215,9 +215,9 @@ def follow(*asked, **more):
 
 museum.follow = follow"""
 TRIGGERS = """
-from workbench import sources
+from workbench.source import postgres
 
-sources.execute(world, '''
+postgres.execute(world, '''
     CREATE FUNCTION other_date() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.date = '1961'; RETURN NEW; END $$;
     CREATE FUNCTION another() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         UPDATE artworks SET title = 'Another' WHERE artwork_id = 1; RETURN NULL; END $$;
@@ -250,7 +250,7 @@ museum.follow(spark, world, cow, mor)""",
                "messages that the running ingest brought": "ingest 2"},
               back="""
 check.eventually = patient
-sources.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)"""),
+postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)"""),
         Break("left = museum.follow(", 'museum.change(world, "artworks", museum.PICADOR, title="Matador")',
               {"messages that it left for a later one": "ingest 1"}),
         Break('truth = museum.rows(world, "artworks", "artwork_id = 128447")', """

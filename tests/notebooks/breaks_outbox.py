@@ -9,46 +9,46 @@ spark.sql("CREATE TABLE datalake.{0} (order_id INT, ship_city STRING) USING parq
 
 SOURCE_DATABASE = [
     Run(
-        Break("declining changes nothing", 'sources.execute(world, "CREATE SCHEMA datalake")',
-              {"declining changes nothing": "datalake"}, back='sources.execute(world, "DROP SCHEMA datalake")'),
+        Break("declining changes nothing", 'postgres.execute(world, "CREATE SCHEMA datalake")',
+              {"declining changes nothing": "datalake"}, back='postgres.execute(world, "DROP SCHEMA datalake")'),
         Break("UPDATE orders SET freight = %s WHERE order_id = 10248\", [99.5]",
-              'sources.execute(world, "ALTER TABLE orders DISABLE TRIGGER ALL")',
+              'postgres.execute(world, "ALTER TABLE orders DISABLE TRIGGER ALL")',
               {"the outbox follows the orders": "order_id=10248, freight: outbox 39.33, orders 99.5"}),
         Break("## 5. Say what may be captured",
-              'sources.execute(world, "ALTER TABLE orders ENABLE TRIGGER ALL")', {}),
+              'postgres.execute(world, "ALTER TABLE orders ENABLE TRIGGER ALL")', {}),
         Break("reading customers is refused",
               """
 user = world.postgres.replication_user
-sources.execute(world, f"GRANT SELECT ON customers TO {user}; GRANT DELETE ON cdc_events TO {user}")
-sources.execute(world, "CREATE RULE kept AS ON DELETE TO cdc_events DO INSTEAD NOTHING")""",
+postgres.execute(world, f"GRANT SELECT ON customers TO {user}; GRANT DELETE ON cdc_events TO {user}")
+postgres.execute(world, "CREATE RULE kept AS ON DELETE TO cdc_events DO INSTEAD NOTHING")""",
               {"reading customers is refused": "no failure", "writing the outbox is refused": "no failure"},
-              back='sources.execute(world, "DROP RULE kept ON cdc_events")'),
-        Break("facts = sources.frame(",
+              back='postgres.execute(world, "DROP RULE kept ON cdc_events")'),
+        Break("facts = postgres.frame(",
               """
-sources.execute(world, outbox.change("01_update_11077"))
-sources.execute(world, outbox.change("02_insert_11075"))
-sources.execute(world, "DELETE FROM cdc_events WHERE order_id = 10250")""",
+postgres.execute(world, outbox.change("01_update_11077"))
+postgres.execute(world, outbox.change("02_insert_11075"))
+postgres.execute(world, "DELETE FROM cdc_events WHERE order_id = 10250")""",
               {"outbox rows = orders": ("outbox 829", "orders 830"),
                "items in the outbox = order details": ("outbox 2153", "order_details 2155"),
                "order 11075 is absent": "outbox 1", "order 11077 is there and not shipped": "outbox 0",
                "orders": ("source 830", "stated 829"), "details": ("source 2155", "stated 2152")}),
-        Break("published = sources.publications(world)",
+        Break("published = postgres.publications(world)",
               """
-sources.drop_publication(world, outbox.PUBLICATION)
-sources.execute(world, f"CREATE TABLE nameless (n int); CREATE PUBLICATION {outbox.PUBLICATION} FOR ALL TABLES")""",
+postgres.drop_publication(world, outbox.PUBLICATION)
+postgres.execute(world, f"CREATE TABLE nameless (n int); CREATE PUBLICATION {outbox.PUBLICATION} FOR ALL TABLES")""",
               {"published tables": "datalake.categories", "published FOR ALL TABLES": "database true",
                "published tables whose old rows cannot be named": "datalake.nameless"},
-              back="sources.drop_publication(world, outbox.PUBLICATION)"),
-        Break("a second load is refused", 'sources.execute(world, "ALTER SCHEMA datalake RENAME TO elsewhere")',
+              back="postgres.drop_publication(world, outbox.PUBLICATION)"),
+        Break("a second load is refused", 'postgres.execute(world, "ALTER SCHEMA datalake RENAME TO elsewhere")',
               {"a second load is refused": "no failure"},
-              back='sources.execute(world, "DROP SCHEMA elsewhere CASCADE")'),
+              back='postgres.execute(world, "DROP SCHEMA elsewhere CASCADE")'),
         harms="11_source_database"),
 ]
 
 START_HERE = [Run(
     Break("findings = doctor.examine(world)", "doctor.DISK_GIB = 10**6", {"problems found by the doctor": "disk"}),
     Break("services = pd.DataFrame(stack.status(world))", """
-from workbench import process, services as rows
+from workbench.stack import process, services as rows
 _need = stack.need
 def need(*asked):
     _need(*asked)
@@ -74,17 +74,17 @@ CONNECTORS = [Run(
     Break('published.compare(world, "S1/sink_connector", sink)', '_sink, sink = sink, {**sink, "tasks.max": "51"}',
           {"differences from S1/sink_connector": "key='tasks.max'"}, back="sink = _sink"),
     Break('wrong = {**config, "schema.include": "datalake"}', """
-from workbench import connect_rest
-_validate = connect_rest.validate
-connect_rest.validate = lambda *asked: None""",
+from workbench.connect import rest
+_validate = rest.validate
+rest.validate = lambda *asked: None""",
           {"an unknown key is refused": "no failure", "nothing was deployed": "outbox_source"}, back="""
-connect_rest.validate = _validate
+rest.validate = _validate
 connect.delete(world, outbox.CONNECTOR)  # it may have begun its snapshot, and would send those rows once more
-sources.drop_slot(world, config["slot.name"])
+postgres.drop_slot(world, config["slot.name"])
 topics.delete(world, outbox.topic(world))"""),
     # a second message of an order, with a field of the envelope and one that nobody asked for
     Break("messages = topics.read(world, outbox.topic(world))", """
-count = int(sources.frame(world, "SELECT count(*) AS n FROM cdc_events").loc[0, "n"])
+count = int(postgres.frame(world, "SELECT count(*) AS n FROM cdc_events").loc[0, "n"])
 topics.wait_count(world, outbox.topic(world), count)
 message = topics.read(world, outbox.topic(world), limit=1).iloc[0]
 value = json.loads(message["value"])
@@ -93,25 +93,25 @@ topics.produce(world, outbox.topic(world), message["key"], json.dumps(value))"""
           {"messages = outbox rows": ("topic 830", "source 829"), "fields of the connector": "'__extra'",
            "fields of an envelope: messages are flat": "topic 'before'", "operations of a snapshot": "'u'"}),
     Break("landed = landing.run(spark, world, sink)", """
-sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
+postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 topics.wait_count(world, outbox.topic(world), len(messages) + 1)""",
           {"messages landed": ("files 831", "topic 830")}),
     Break("files that a second run writes", """
-sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
+postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 topics.wait_count(world, outbox.topic(world), len(messages) + 2)""",
           {"files that a second run writes": "msk.datalake.cdc_events"}),
     Break("in_topic = outbox.events(messages)",
-          """sources.execute(world, "UPDATE cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10251")
+          """postgres.execute(world, "UPDATE cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10251")
 topics.wait_count(world, outbox.topic(world), len(messages) + 3)""",
           {"every value in the topic": "order_id=10251, ship_city: topic 'Porto', source 'Atlantis'"}),
     Break("fields of an envelope: messages are flat", """
-connect_rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
-connect_rest.wait_until(lambda: connect_rest._states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
+rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
+rest.wait_until(lambda: rest._states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
 """, {"states of connector and task": "'PAUSED', 'PAUSED'"}, back="""
-connect_rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/resume")
+rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/resume")
 connect.wait_running(world, outbox.CONNECTOR)"""),
     Break("files = outbox.landed_files(world)", """
-from workbench import files as _files
+from workbench.base import files as _files
 text = outbox.landed_files(world).query("folder.str.endswith('order_id=10252')")["text"].iloc[0]
 text = text.replace("10252", "1").rstrip() + chr(10)
 _files.write_text(f"{outbox.landing_folder(world)}/customer_id=ATLAN/order_id=1/stray.json", text * 51)""",
@@ -121,11 +121,11 @@ _files.write_text(f"{outbox.landing_folder(world)}/customer_id=ATLAN/order_id=1/
     Break("waiting = landing.run(spark, world, sink)", """
 topics.produce(world, outbox.topic(world), None, "no JSON")
 ends = topics.count(world, outbox.topic(world))
-sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
+postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 topics.wait_count(world, outbox.topic(world), ends + 1)""",
           {"messages that waited for the sink": "topic 3", "messages that the sink put aside": "dead letters 1"}),
     Break("messages of 91 changed customers", '''
-sources.execute(world, """
+postgres.execute(world, """
     CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS
         'BEGIN UPDATE datalake.orders SET freight = freight WHERE order_id = 10249; RETURN NULL; END';
     CREATE TRIGGER touch AFTER UPDATE ON customers FOR EACH STATEMENT EXECUTE FUNCTION touch()""")
@@ -166,8 +166,8 @@ files.write_text(place, text.replace("precombine.field=__lsn", "precombine.field
           {"table properties": "('hoodie.table.precombine.field', '__source_ts_ms')"},
           back="files.write_text(place, text)"),
     Break("second = hudi.ingest(spark, world, read_from", """
-from workbench import sources
-sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
+from workbench.source import postgres
+postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 outbox.settle(world)
 landing.run(spark, world, sink)""",
           {"messages of a second run": ("ingest 2", "expected 0"), "instants after a second run": "now ['20",
@@ -180,7 +180,7 @@ files.remove(worse)""",
     Break("source_rows = outbox.source_rows(world)", """
 spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")
 spark.sql("UPDATE datalake.cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10301")
-sources.execute(world, "UPDATE cdc_events SET ship_country = 'Atlantis' WHERE order_id = 10302")""",
+postgres.execute(world, "UPDATE cdc_events SET ship_country = 'Atlantis' WHERE order_id = 10302")""",
           {"lake = source, row by row": (
               "order_id=10300: missing in lake", "order_id=10301, ship_city: lake 'Atlantis', source"),
            "hudi-rs = source, row by row": (
@@ -192,7 +192,7 @@ sources.execute(world, "UPDATE cdc_events SET ship_country = 'Atlantis' WHERE or
 
 CHANGES = [Run(
     Break("shipped = outbox.change(", """
-sources.execute(world, '''
+postgres.execute(world, '''
     CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS
         $$BEGIN NEW.shipped_date := NEW.shipped_date + 1; RETURN NEW; END$$;
     CREATE TRIGGER later BEFORE UPDATE ON orders FOR EACH ROW WHEN (NEW.order_id = 11077)
@@ -201,7 +201,7 @@ sources.execute(world, '''
            "the landed one before it": "files 10394", "shipped_date of 11077 in the lake": "lake 10395"}),
     # all messages are there; who asks is told of none
     Break("def new_messages():", """
-sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
+postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
 topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2)
 _count, _eventually = topics.count, check.eventually
 topics.count = lambda *asked: sum(start.values())
@@ -209,7 +209,7 @@ check.eventually = lambda *asked, **how: _eventually(*asked, **{**how, "timeout"
           {"one new message": "not yet"}),
     Break("insert = outbox.events(", """
 topics.count = _count
-sources.execute(world, "UPDATE order_details SET quantity = 31 WHERE order_id = 11075 AND product_id = 46")
+postgres.execute(world, "UPDATE order_details SET quantity = 31 WHERE order_id = 11075 AND product_id = 46")
 topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2 + 5)
 topics.count = lambda *asked: sum(start.values())""",
           {"four more": "not yet", "operations of 11075": "'u', 'u', 'u', 'u']", "landed records of 11075": "files 5",
@@ -220,7 +220,7 @@ topics.count = lambda *asked: sum(start.values())""",
            "as in reference table S1/items_11075": "row=2, quantity: seen 31, reference 30"},
           back="topics.count, check.eventually = _count, _eventually"),
     Break("print(landing.run(", """
-sources.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
+postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
 topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2 + 5 + 1)""",
           {"log, topic and commit of 11077": "trace [", "messages since the start": ("topic 8", "derived 5")}),
     Break("source_rows = outbox.source_rows(world)", """
@@ -276,7 +276,7 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
                "as in reference table S2/original_promising": ("≠", "row=1"),
                "as in reference table S2/original_sums": ("≠", "row=1, revenue: seen")})),
     Run(Break("## 1. From JSON to rows",
-              'sources.execute(world, "UPDATE order_details SET discount = 0"); outbox.follow(spark, world)',
+              'postgres.execute(world, "UPDATE order_details SET discount = 0"); outbox.follow(spark, world)',
               {"the careless revenue is caught": "no failure",
                "as in reference table S2/items_11075": "row=1, discount: seen 0", "the kept output": "0.00"}),
         harms="11_source_database"),
@@ -284,18 +284,18 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
 
 TEARDOWN = [Run(
     Break("a slot in use cannot be dropped", """
-from workbench import connect_rest
+from workbench.connect import rest
 _need = outbox.need
 def need(*asked):
     _need(*asked)
-    connect_rest._stop(world, outbox.CONNECTOR)
+    rest._stop(world, outbox.CONNECTOR)
 outbox.need = need""", {"a slot in use cannot be dropped": "no failure"}),
     Break('museum.clear(world, "51_source_database")', """
 _clear, outbox.clear = outbox.clear, lambda *asked: None
 _museum_clear, museum.clear = museum.clear, lambda *asked: None
-from workbench import files
+from workbench.base import files
 from confluent_kafka.admin import AdminClient, NewTopic
-own = {**connect.config(world, outbox.CONNECTOR), "slot.name": sources.slot_prefix(world) + "left"}
+own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
 connect.apply(world, museum.CONNECTOR, own)
 connect.wait_running(world, museum.CONNECTOR)
 if museum.topic("artworks") not in topics.names(world):
@@ -303,15 +303,15 @@ if museum.topic("artworks") not in topics.names(world):
     [done.result(30) for done in admin.create_topics([NewTopic(museum.topic("artworks"), 1, 1)]).values()]
 files.write_text(f"{outbox.table(world).base}/left.txt", "")
 files.write_text(f"{museum.scratch(world).base}/left.txt", "")
-sources.create_database(world, museum.DATABASE)
-sources.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)""",
+postgres.create_database(world, museum.DATABASE)
+postgres.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)""",
           {"connectors of the outbox walkthrough": "outbox_source", "connectors of the museum": "moma_source",
            "replication slots of this world": "_left'", "topics of the outbox walkthrough": "datalake.cdc_events",
            "topics of the museum": "moma", "tables of the outbox walkthrough in the lake": "cdc_events",
            "tables of the museum in the lake": "scratch", "the schema is gone": "'datalake'",
            "tables of the museum in PostgreSQL": "artworks"}),
     Break("## Exercises", """
-sources.execute(world, "DROP TABLE artworks", database=museum.DATABASE)
+postgres.execute(world, "DROP TABLE artworks", database=museum.DATABASE)
 _clear(world, "11_source_database")
 _museum_clear(world, "51_source_database")""", {}),
 )]

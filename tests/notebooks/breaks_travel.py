@@ -57,7 +57,7 @@ for table in (cow, mor):
 # the files of the first commit, put aside: the second one is taken for the first
 HIDDEN = """
 import pathlib
-from workbench import files
+from workbench.base import files
 
 folder = pathlib.Path(files.open_address(mor.base)[1]) / ".hoodie"
 first = hudi.commits(mor)["instant"].iloc[0]
@@ -125,7 +125,7 @@ past = pd.concat([past[past["t"] != "t5"], asked_again.assign(t="t5")])""",
 
 # Two artists change after the last label. t3 names the instant of t4, t4 and t5 those of the two changes
 LATE_LABELS = """
-from workbench import files
+from workbench.base import files
 
 instants = dict(hudi.marks(world, mor)[["label", "instant"]].values)
 for key in (2, 3):
@@ -218,7 +218,7 @@ Q9 = Q9.replace("w.classification = 'Print' AND ", "")""",
 
 PLACES = """
 import pathlib
-from workbench import files
+from workbench.base import files
 
 folder = pathlib.Path(files.open_address(scratch.base)[1])
 says = folder / ".hoodie" / "hoodie.properties"

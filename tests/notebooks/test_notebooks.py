@@ -12,8 +12,13 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
-from workbench import connect, execute, load, load_moma, museum, outbox, params, run, secrets, sources, topics
-from workbench.params import ROOT
+from workbench import connect
+from workbench.base import params, secrets
+from workbench.base.params import ROOT
+from workbench.run import execute, runner
+from workbench.source import postgres
+from workbench.topic import topics
+from workbench.walkthroughs import load, load_moma, museum, outbox
 
 NOTEBOOKS = ROOT / "notebooks"
 TRACK = ["11_source_database", "12_connectors", "13_hudi_ingest", "14_changes", "15_dashboard"]
@@ -56,7 +61,7 @@ def holding_a_secret(folder):
 
 def test_the_whole_series_passes(world):
     """What it leaves is what the next tests begin with; the last one tears it down."""
-    result = run.run(["00_start_here", "10_outbox", "50_time_travel"], "local", progress=False)
+    result = runner.run(["00_start_here", "10_outbox", "50_time_travel"], "local", progress=False)
     assert result.status == "passed", failures(result)
     assert result.report.stat().st_size > 10_000
     checks = [c for n in json.loads((result.folder / "run.json").read_text())["notebooks"] for c in n["checks"]]
@@ -69,10 +74,10 @@ def test_the_whole_series_passes(world):
 def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
     outbox.clear(world, "11_source_database")
     for _ in range(2):
-        result = run.run([name], "local", progress=False)
+        result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
     if name == "14_changes":  # the landed folder holds its changes, several versions of an order
-        result = run.run(["13_hudi_ingest"], "local", progress=False)
+        result = runner.run(["13_hudi_ingest"], "local", progress=False)
         assert result.status == "passed", failures(result)
 
 
@@ -107,7 +112,7 @@ def test_reference_tables_are_what_the_notebooks_print_today(world, tmp_path):
 def test_a_notebook_of_the_museum_runs_alone_on_an_empty_stack_and_again(world, name):
     museum.clear(world, "51_source_database")
     for _ in range(2):  # what it changed is set back by itself
-        result = run.run([name], "local", progress=False)
+        result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
 
 
@@ -115,7 +120,7 @@ def test_a_notebook_of_the_museum_runs_alone_on_an_empty_stack_and_again(world, 
 def test_the_museum_twice_in_a_row(world):
     museum.clear(world, "51_source_database")
     for _ in range(2):
-        result = run.run(["50_time_travel"], "local", progress=False)
+        result = runner.run(["50_time_travel"], "local", progress=False)
         assert result.status == "passed", failures(result)
 
 
@@ -123,20 +128,20 @@ def test_the_museum_twice_in_a_row(world):
 def test_the_museum_out_of_landed_files(world):
     """Chosen in 53; the next notebook keeps to it, also when it sets back what it has changed."""
     for name, chosen in (("53_hudi_ingest", {"source": "landed"}), *[("54_updates_and_compaction", {})] * 2):
-        result = run.run([name], "local", chosen, progress=False)
+        result = runner.run([name], "local", chosen, progress=False)
         assert result.status == "passed", failures(result)
         assert {museum.kind_of(t) for t in museum.tables(world)} == {"landed"}
 
 
 def test_from_the_other_source(world):
-    result = run.run(["13_hudi_ingest"], "local", {"source": "topic"}, progress=False)
+    result = runner.run(["13_hudi_ingest"], "local", {"source": "topic"}, progress=False)
     assert result.status == "passed", failures(result)
 
 
 def what_is_there(world):
     """Of both walkthroughs: connectors, topics, tables of the lake, rows of the source."""
     rows = [museum.count(world, name) for name in museum.TABLES]
-    rows += list(sources.frame(world, "SELECT count(*) AS n FROM orders")["n"])
+    rows += list(postgres.frame(world, "SELECT count(*) AS n FROM orders")["n"])
     return [connect.names(world), topics.names(world), [t.name for t in museum.tables_left(world)],
             outbox.tables_left(world), rows]
 
@@ -183,7 +188,7 @@ def test_a_secret_that_a_notebook_prints_is_masked(world, tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(params, "ROOT", tmp_path / "root")  # the kernel has the real one
         patch.setattr(params, "load", lambda name: world)
-        result = run.run(["leak"], "local", progress=False)
+        result = runner.run(["leak"], "local", progress=False)
     assert result.status == "failed" and "refused" in failures(result)[0][1]["message"]
     copy = result.folder / "notebooks" / "leak.ipynb"
     for path in (copy, result.folder / "run.json", result.report):
@@ -196,7 +201,7 @@ def test_a_secret_that_a_notebook_prints_is_masked(world, tmp_path, monkeypatch)
 @pytest.mark.drill
 @pytest.mark.skipif("NORTHWIND_DIR" not in os.environ, reason="NORTHWIND_DIR does not name a folder with northwind.sql")
 def test_the_original_dump(world):
-    result = run.run(["10_outbox"], "local", {"from_dir": os.environ["NORTHWIND_DIR"]}, progress=False)
+    result = runner.run(["10_outbox"], "local", {"from_dir": os.environ["NORTHWIND_DIR"]}, progress=False)
     assert result.status == "passed", failures(result)
     figures = [c["ok"] for n in result.notebooks for c in n["checks"] if "S2/original_" in c["what"]]
     assert figures == [True] * 3, "of data that are not generated a difference would be shown only"
@@ -231,12 +236,12 @@ def test_the_published_collection(world, tmp_path):
     museum.need(world, "51_source_database", "52_connectors")
     before = [museum.count(world, "artists"), connect.names(world), topics.names(world)]
     bad = published_files(tmp_path)
-    result = run.run(["51_source_database"], "local", {"from_dir": str(tmp_path)}, progress=False)
+    result = runner.run(["51_source_database"], "local", {"from_dir": str(tmp_path)}, progress=False)
     message = result.notebooks[0]["error"]["message"]
     assert message.startswith(f"{bad} values of the files cannot be loaded") and message.count("DateAcquired") == bad
     assert [museum.count(world, "artists"), connect.names(world), topics.names(world)] == before
     without_bad_dates(tmp_path)
-    result = run.run(["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False)
+    result = runner.run(["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False)
     checks = [c for n in result.notebooks for c in n["checks"]]
     museum.clear(world, "51_source_database")  # the next tests are to begin with the small collection
     assert result.status == "passed", failures(result)
@@ -269,8 +274,8 @@ def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
 
 def test_the_teardown_leaves_nothing(world):
     assert museum.topics_left(world) and museum.tables_left(world), "the series has left nothing to tear down"
-    result = run.run(["99_teardown"], "local", progress=False)
+    result = runner.run(["99_teardown"], "local", progress=False)
     assert result.status == "passed", failures(result)
-    assert connect.names(world) == [] and len(sources.slots(world)) == 0
+    assert connect.names(world) == [] and len(postgres.slots(world)) == 0
     assert not [t for t in topics.names(world) if "cdc_events" in t]
-    assert museum.topics_left(world) == museum.tables_left(world) == sources.own_slots(world, museum.DATABASE) == []
+    assert museum.topics_left(world) == museum.tables_left(world) == postgres.own_slots(world, museum.DATABASE) == []

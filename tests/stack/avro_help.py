@@ -5,7 +5,9 @@ import json
 from types import SimpleNamespace
 
 import requests
-from workbench import connect, sources, stack, topics
+from workbench import connect, stack
+from workbench.source import postgres
+from workbench.topic import topics
 
 
 def register(world, avsc, artifact):
@@ -23,11 +25,11 @@ def museum(world, name, script, tables=("artists", "artworks")):
     every connector whose name begins so is deleted."""
     stack.need(world, "apicurio")
     lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=name))
-    sources.create_database(lab)
-    sources.execute(lab, script)
+    postgres.create_database(lab)
+    postgres.execute(lab, script)
     full = [f"public.{t}" for t in tables]
-    sources.grant_replication(lab, full)
-    sources.create_publication(lab, "moma_publication", full)
+    postgres.grant_replication(lab, full)
+    postgres.create_publication(lab, "moma_publication", full)
     try:
         connect.apply(lab, name, connect.config(lab, "moma_source", moma_database=name, slot_prefix=name))
         yield lab
@@ -35,7 +37,7 @@ def museum(world, name, script, tables=("artists", "artworks")):
         for each in connect.names(lab):
             if each.startswith(name):
                 connect.delete(lab, each)
-        for slot in sources.slots(lab)["slot_name"]:
-            sources.drop_slot(lab, slot)
+        for slot in postgres.slots(lab)["slot_name"]:
+            postgres.drop_slot(lab, slot)
         topics.delete(lab, *(t for t in topics.names(lab) if name in t))
-        sources.execute(lab, f"DROP DATABASE {name} WITH (FORCE)", database="postgres")
+        postgres.execute(lab, f"DROP DATABASE {name} WITH (FORCE)", database="postgres")

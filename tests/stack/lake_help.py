@@ -8,7 +8,10 @@ import uuid
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import types as T
-from workbench import check, hudi, process, topics
+from workbench import hudi
+from workbench.results import check
+from workbench.stack import process
+from workbench.topic import topics
 
 SCHEMA = T.StructType([T.StructField(*f) for f in (
     ("id", T.IntegerType()), ("part", T.StringType()), ("text", T.StringType()), ("__op", T.StringType()),

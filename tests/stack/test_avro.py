@@ -14,10 +14,15 @@ import requests
 from avro_bytes import framed, number, record, text
 from confluent_kafka import Consumer, Producer, TopicPartition
 from lake_help import new_table, new_topic
-from workbench import changes, check, connect, hudi, process, registry, sources, stack, topics
-from workbench.errors import CheckFailed, LakeError, StackError
-from workbench.services import AVRO_CONVERTER, SERVICES
-from workbench.wait import wait_until
+from workbench import connect, hudi, stack
+from workbench.base.errors import CheckFailed, LakeError, StackError
+from workbench.base.wait import wait_until
+from workbench.hudi import changes
+from workbench.results import check
+from workbench.source import postgres
+from workbench.stack import process
+from workbench.stack.services import AVRO_CONVERTER, SERVICES
+from workbench.topic import registry, topics
 
 NAME = "avro_test"
 SOURCE, ENVELOPE = NAME, NAME + "_envelope"
@@ -112,7 +117,7 @@ def test_every_type_is_exact(lab, spark, table, path):
     assert (first.zoned, first.opens) == ("2001-02-03T02:05:06.000000Z", 36_000_000_000)
     assert (first.loose.scale, bytes(first.loose.value)) == (1, b"\x0f")
     assert (rows[2].price, rows[2].acquired, rows[2].seen) == (Decimal("-0.01"), dt.date(1, 1, 1), None)
-    truth = sources.frame(lab, f"SELECT {COLUMNS} FROM artworks WHERE artwork_id = 1")
+    truth = postgres.frame(lab, f"SELECT {COLUMNS} FROM artworks WHERE artwork_id = 1")
     lake = hudi.read(spark, it).where("artwork_id = 1").selectExpr(*COLUMNS.split(", ")).toPandas()
     check.same_rows(truth, lake, key=["artwork_id"])
     lake["price"] += Decimal("0.01")
@@ -127,7 +132,7 @@ def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     before = topics.count(lab, ARTISTS)
     for each in (soft, hard, blind):
         hudi.ingest(spark, lab, topic, each)
-    sources.execute(lab, "DELETE FROM artists WHERE artist_id = 441")
+    postgres.execute(lab, "DELETE FROM artists WHERE artist_id = 441")
     topics.wait_count(lab, ARTISTS, before + 2, connector=SOURCE)
     counts = [dataclasses.replace(hudi.ingest(spark, lab, topic, each), seconds=0) for each in (soft, hard, blind)]
     one = hudi.Ingested(messages=2, deletes=1, tombstones=1, batches=1)
@@ -148,7 +153,7 @@ def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     assert letter.reason.startswith("the delete holds its key only, not nationality")
     raw = topics.read(lab, ARTISTS)["value"][letter.offset]
     assert base64.b64decode(letter.text) == (raw.encode() if isinstance(raw, str) else raw)
-    sources.execute(lab, "INSERT INTO artists VALUES (441, 'Somebody', 'German', NULL)")
+    postgres.execute(lab, "INSERT INTO artists VALUES (441, 'Somebody', 'German', NULL)")
     topics.wait_count(lab, ARTISTS, before + 3, connector=SOURCE)
     hudi.ingest(spark, lab, topic, soft)
     back, = hudi.read(spark, soft).where("artist_id = 441").collect()
@@ -160,9 +165,9 @@ def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
     older = table(**artists())
     hudi.ingest(spark, lab, topic, older)
     start = topics.ends(lab, ARTISTS)[0]
-    sources.execute(lab, "UPDATE artists SET birth_year = 1931 WHERE artist_id = 1")
-    sources.execute(lab, "ALTER TABLE artists ADD COLUMN wealth numeric(8, 3)")
-    sources.execute(lab, "UPDATE artists SET wealth = 7.125 WHERE artist_id = 299")
+    postgres.execute(lab, "UPDATE artists SET birth_year = 1931 WHERE artist_id = 1")
+    postgres.execute(lab, "ALTER TABLE artists ADD COLUMN wealth numeric(8, 3)")
+    postgres.execute(lab, "UPDATE artists SET wealth = 7.125 WHERE artist_id = 299")
     topics.wait_count(lab, ARTISTS, start + 2, connector=SOURCE)
     versions = registry.artifacts(lab).query("artifact == @name", local_dict={"name": f"{ARTISTS}-value"})
     assert len(versions) == 2
@@ -173,7 +178,7 @@ def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
         rows = {r.artist_id: r for r in hudi.read(spark, it).collect()}
         assert dict(hudi.read(spark, it).dtypes)["wealth"] == "decimal(8,3)"
         assert (rows[1].birth_year, rows[1].wealth, rows[299].wealth) == (1931, None, Decimal("7.125"))
-        assert len(rows) == len(sources.frame(lab, "SELECT 1 FROM artists"))
+        assert len(rows) == len(postgres.frame(lab, "SELECT 1 FROM artists"))
 
 
 def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, spark, table, path):

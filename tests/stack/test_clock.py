@@ -6,8 +6,11 @@ import shutil
 
 import pytest
 from lake_help import SCHEMA, change, content, new_table
-from workbench import artifacts, hudi, params, stack, timeline
+from workbench import hudi, stack
+from workbench.base import params
+from workbench.hudi import timeline
 from workbench.spark import session
+from workbench.stack import artifacts
 
 
 @pytest.fixture

@@ -8,9 +8,12 @@ import sys
 import psutil
 import pytest
 import requests
-from workbench import artifacts, params, process, run, stack
+from workbench import stack
+from workbench.base import params
+from workbench.base.wait import wait_until
+from workbench.run import runner
 from workbench.spark import session
-from workbench.wait import wait_until
+from workbench.stack import artifacts, process
 
 SPARK = ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
 
@@ -140,7 +143,7 @@ def test_down_leaves_nothing(cluster, spark):
 def test_a_walkthrough_on_the_cluster(cluster, tmp_path, monkeypatch, track):
     """Last, on the instance that the test before took down: the notebooks start what they need, workers included."""
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
-    result = run.run([track], "cluster", progress=False)
+    result = runner.run([track], "cluster", progress=False)
     assert result.status == "passed", [(n["path"], n["error"]) for n in result.notebooks if n["status"] != "passed"]
     record = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))
     checks = [c for n in record["notebooks"] for c in n["checks"]]

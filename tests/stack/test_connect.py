@@ -6,11 +6,16 @@ import dataclasses
 import json
 
 import pytest
-from workbench import connect, load, secrets, sources, topics
-from workbench.errors import ConnectorError
-from workbench.params import ROOT
-from workbench.schemas import connect_schema_to_avro
-from workbench.wait import wait_until
+from workbench import connect
+from workbench.base import secrets
+from workbench.base.errors import ConnectorError
+from workbench.base.params import ROOT
+from workbench.base.wait import wait_until
+from workbench.connect import rest
+from workbench.source import postgres
+from workbench.topic import topics
+from workbench.topic.schemas import connect_schema_to_avro
+from workbench.walkthroughs import load
 
 TABLE, SOURCE, ENVELOPE = "datalake.cdc_events", "connect_test", "connect_test_envelope"
 PUBLICATION = "cdc_publication"
@@ -26,19 +31,19 @@ def lab(world):
     )
     _clean(lab)
     load.load_northwind(lab, confirm=lambda question: True)
-    sources.grant_replication(lab, [TABLE])
-    sources.create_publication(lab, PUBLICATION, [TABLE])
+    postgres.grant_replication(lab, [TABLE])
+    postgres.create_publication(lab, PUBLICATION, [TABLE])
     yield lab
     _clean(lab)
-    sources.execute(lab, "DROP DATABASE connect_test WITH (FORCE)", database="postgres")
+    postgres.execute(lab, "DROP DATABASE connect_test WITH (FORCE)", database="postgres")
 
 
 def _clean(lab):
     for name in (SOURCE, ENVELOPE, SOURCE + "_2"):
         connect.delete(lab, name)
-    sources.create_database(lab)
-    for slot in sources.slots(lab)["slot_name"]:
-        sources.drop_slot(lab, slot)
+    postgres.create_database(lab)
+    for slot in postgres.slots(lab)["slot_name"]:
+        postgres.drop_slot(lab, slot)
     load.reset_northwind(lab)
     topics.delete(lab, *(t for t in topics.names(lab) if "connect_test" in t))
 
@@ -56,7 +61,7 @@ def source(lab):
 
 def test_snapshot_is_one_flat_message_per_row_and_applying_again_changes_nothing(lab, source):
     config, topic = source
-    rows = sources.frame(lab, "SELECT order_id FROM datalake.cdc_events ORDER BY 1")["order_id"].tolist()
+    rows = postgres.frame(lab, "SELECT order_id FROM datalake.cdc_events ORDER BY 1")["order_id"].tolist()
     snapshot = topics.read(lab, topic).head(829)
     payloads = [json.loads(value)["payload"] for value in snapshot["value"]]
     assert sorted(p["order_id"] for p in payloads) == rows
@@ -73,8 +78,8 @@ def test_update_and_delete_come_out_as_in_the_walkthrough(lab, source):
     _, topic = source
     place = topics.ends(lab, topic)
     total = topics.count(lab, topic)
-    sources.execute(lab, "UPDATE datalake.orders SET shipped_date = '1998-06-15' WHERE order_id = 11077")
-    sources.execute(lab, "DELETE FROM datalake.cdc_events WHERE order_id = 10248")
+    postgres.execute(lab, "UPDATE datalake.orders SET shipped_date = '1998-06-15' WHERE order_id = 11077")
+    postgres.execute(lab, "DELETE FROM datalake.cdc_events WHERE order_id = 10248")
     topics.wait_count(lab, topic, total + 3, connector=SOURCE)
     values = [value and json.loads(value)["payload"] for value in topics.read(lab, topic, after=place)["value"]]
     assert (values[0]["order_id"], values[0]["__op"], values[0]["shipped_date"]) == (11077, "u", 10392)
@@ -125,7 +130,7 @@ def test_reference_to_a_password_that_is_not_there(lab):
 
 
 def test_password_stays_out_of_the_stored_configuration(lab, source):
-    stored = json.dumps(connect.connect_rest._call(lab, "GET", f"/connectors/{SOURCE}/config"))
+    stored = json.dumps(rest._call(lab, "GET", f"/connectors/{SOURCE}/config"))
     assert "${file:" in stored and lab.postgres.replication_password.reveal() not in stored
 
 
@@ -135,18 +140,18 @@ def test_sink_without_plugin_names_the_landing_job(lab):
 
 
 def _restart(lab):
-    connect.connect_rest._stop(lab, SOURCE)
-    connect.connect_rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
+    rest._stop(lab, SOURCE)
+    rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
 
 
 def test_dropped_publication_fails_with_its_cause_and_applying_again_heals(lab, source):
-    sources.drop_publication(lab, PUBLICATION)
+    postgres.drop_publication(lab, PUBLICATION)
     try:
         _restart(lab)
         with pytest.raises(ConnectorError, match="the publication is missing"):
             connect.wait_running(lab, SOURCE, settle=30)
     finally:
-        sources.create_publication(lab, PUBLICATION, [TABLE])
+        postgres.create_publication(lab, PUBLICATION, [TABLE])
     connect.apply(lab, SOURCE, source[0])
     connect.wait_running(lab, SOURCE)
 
@@ -158,7 +163,7 @@ def test_slot_in_use_fails_with_its_cause(lab, source):
     assert SOURCE + "_2" not in connect.names(lab)
     # a reader that this Connect does not know of: no retries, to see the trace
     quick = {"slot.max.retries": "1", "slot.retry.delay.ms": "200", "errors.max.retries": "0"}
-    connect.connect_rest._call(lab, "PUT", f"/connectors/{SOURCE}_2/config", {**other, **quick})
+    rest._call(lab, "PUT", f"/connectors/{SOURCE}_2/config", {**other, **quick})
     wait_until(lambda: connect.status(lab, SOURCE + "_2"), "the connector to appear")
     try:
         with pytest.raises(ConnectorError, match="each connector needs its own slot.name"):
@@ -169,15 +174,15 @@ def test_slot_in_use_fails_with_its_cause(lab, source):
 
 def test_dropped_slot_fails_loudly_and_a_clean_start_takes_a_new_snapshot(lab, source):
     config, topic = source
-    connect.connect_rest._stop(lab, SOURCE)
-    sources.drop_slot(lab, config["slot.name"])
-    connect.connect_rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
+    rest._stop(lab, SOURCE)
+    postgres.drop_slot(lab, config["slot.name"])
+    rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
     with pytest.raises(ConnectorError, match="the replication slot was dropped"):
         connect.wait_running(lab, SOURCE, settle=30)
     assert len(connect.failure(lab, SOURCE)) < 1000
     connect.delete(lab, SOURCE)
     wait_until(lambda: SOURCE not in connect.names(lab), "the connector to be gone")
-    rows = int(sources.frame(lab, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
+    rows = int(postgres.frame(lab, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
     before = topics.count(lab, topic)
     connect.apply(lab, SOURCE, config)
     assert topics.wait_count(lab, topic, before + rows, connector=SOURCE) == before + rows

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from workbench.params import ROOT, VAR
-from workbench.wait import wait_until
+from workbench.base.params import ROOT, VAR
+from workbench.base.wait import wait_until
 
 INSTANCE = "test-disk"
 

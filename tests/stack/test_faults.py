@@ -3,7 +3,12 @@ import os
 
 import pytest
 from lake_help import kill, killed_while
-from workbench import check, connect, hudi, landing, load, outbox, params, sources, stack, topics
+from workbench import connect, hudi, landing, stack
+from workbench.base import params
+from workbench.results import check
+from workbench.source import postgres
+from workbench.topic import topics
+from workbench.walkthroughs import load, outbox
 
 SCALE = 10
 
@@ -13,8 +18,8 @@ def flow(world):
     """The source at scale 10, captured by a running connector."""
     outbox.clear(world, "11_source_database")
     load.load_northwind(world, scale=SCALE, confirm=lambda question: True, say=lambda text: None)
-    sources.create_publication(world, outbox.PUBLICATION, [outbox.TABLE])
-    sources.grant_replication(world, [outbox.TABLE])
+    postgres.create_publication(world, outbox.PUBLICATION, [outbox.TABLE])
+    postgres.grant_replication(world, [outbox.TABLE])
     connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))
     yield world
     outbox.clear(world, "11_source_database")
@@ -22,14 +27,14 @@ def flow(world):
 
 def change_many(world, round_):
     """Updates and an insert that every round makes anew."""
-    sources.execute(world, "UPDATE orders SET freight = freight + 1 WHERE order_id %% 7 = %s", [round_])
-    sources.execute(world, "INSERT INTO orders (order_id, customer_id, ship_country) VALUES (%s, 'QUICK', 'Germany')",
+    postgres.execute(world, "UPDATE orders SET freight = freight + 1 WHERE order_id %% 7 = %s", [round_])
+    postgres.execute(world, "INSERT INTO orders (order_id, customer_id, ship_country) VALUES (%s, 'QUICK', 'Germany')",
                     [90_000 + round_])
 
 
 def delete_one(world, round_):
     for table in ("order_details", "orders", "cdc_events"):  # from all: an update of the order would bring it back
-        sources.execute(world, f"DELETE FROM {table} WHERE order_id = %s", [10_300 + round_])
+        postgres.execute(world, f"DELETE FROM {table} WHERE order_id = %s", [10_300 + round_])
 
 
 def agrees(world, after):
@@ -84,7 +89,7 @@ def test_spark_killed_while_it_lands(flow):
     """Objects of a batch that was not finished are there already: the next run writes the same names over."""
     from workbench.spark import session
 
-    sources.execute(flow, "UPDATE orders SET freight = freight + 1")
+    postgres.execute(flow, "UPDATE orders SET freight = freight + 1")
     outbox.settle(flow)
     spark, sink = session(flow), connect.config(flow, outbox.SINK)
     before = len(landed_names(flow))
@@ -105,7 +110,7 @@ def test_spark_killed_while_it_writes(flow):
     """The commit that was under way is rolled back by the next one; the batch is done again."""
     from workbench.spark import session
 
-    sources.execute(flow, "UPDATE orders SET freight = freight + 1")
+    postgres.execute(flow, "UPDATE orders SET freight = freight + 1")
     outbox.settle(flow)
     spark, table = session(flow), outbox.table(flow)
     before = len(hudi.commits(table))

@@ -5,8 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 from lake_help import SCHEMA, change, content, new_table, new_topic, send
-from workbench import files, hudi, ingest, params, readcost, topics
-from workbench.errors import LakeError
+from workbench import hudi
+from workbench.base import files, params
+from workbench.base.errors import LakeError
+from workbench.hudi import ingesting
+from workbench.results import readcost
+from workbench.topic import topics
 
 
 @pytest.fixture
@@ -117,7 +121,7 @@ def test_a_replay_that_fails_keeps_the_dead_letters(lake, world, spark):
 def test_a_replay_that_ends_half_way_keeps_the_dead_letters(lake, world, spark):
     it = lake()
     it.go(change(1, 1), change(2, 1), ("k", "{broken"))
-    job = ingest.Job(spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True)
+    job = ingesting.Job(spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True)
     assert job.step()
     job.close()
     assert [r["offset"] for r in hudi.dead_letters(spark, world, it.table).collect()] == [2], "not read again yet"
@@ -249,7 +253,7 @@ def test_a_topic_that_is_not_there(world, spark):
 @pytest.mark.parametrize("few", [2_000, 0])
 def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, few):
     """Few are fetched by this process, many by Spark: not UTF-8, tombstones, envelopes, no key at all."""
-    from workbench import changes
+    from workbench.hudi import changes
 
     monkeypatch.setattr(changes, "FEW", few)
     it = lake()
@@ -270,9 +274,9 @@ def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, f
     ("cow", "SIMPLE", 1, 2), ("cow", "SIMPLE", 101, 1), ("mor", "GLOBAL_SIMPLE", 1, 2), ("cow", "BUCKET", 1, 2)])
 def test_a_large_first_load_and_a_small_one_hold_the_same(lake, monkeypatch, kind, index, large, files_of_a_partition):
     """A large one is written by the tasks that have read it, a file each in a partition; a bucket has its own file."""
-    from workbench import changes, ingest
+    from workbench.hudi import changes, ingesting
 
-    monkeypatch.setattr(ingest, "LARGE", large)
+    monkeypatch.setattr(ingesting, "LARGE", large)
     monkeypatch.setattr(changes, "FEW", 0)  # read by Spark, in two tasks
     it = lake(type=kind, index=index)
     done = it.go(*[change(n, 1, part="pq"[n % 2]) for n in range(100)])
@@ -295,7 +299,7 @@ def test_a_first_load_of_several_versions_writes_the_newest(lake, index, moved):
 
 
 def test_large_messages_make_smaller_batches(lake, monkeypatch):
-    from workbench import changes
+    from workbench.hudi import changes
 
     monkeypatch.setattr(changes, "FEW_BYTES", 1_000)
     done = lake().go(*[change(n, 1, "x" * 600) for n in range(5)])
@@ -305,7 +309,7 @@ def test_large_messages_make_smaller_batches(lake, monkeypatch):
 def test_two_ingests_into_one_table(lake, world):
     it = lake()
     stream = it.go(change(1, 1), until="continuous")
-    from workbench.wait import wait_until
+    from workbench.base.wait import wait_until
 
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
     with pytest.raises(LakeError, match=r"(?s)another ingest into .* is going on.*process \d+ holds"):
@@ -332,7 +336,7 @@ def test_landed_lines_that_are_broken(world, spark, lake):
 
 
 def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, spark, lake):
-    from workbench.landing import landed_topic_id
+    from workbench.landing.job import landed_topic_id
 
     it = lake()
     file = params.local_path(world.lake.landing) / it.topic / "t-0-0.json"
@@ -355,7 +359,7 @@ def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, s
 def test_continuous_stops_between_batches(lake, spark):
     it = lake()
     stream = it.go(change(1, 1), until="continuous")
-    from workbench.wait import wait_until
+    from workbench.base.wait import wait_until
 
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
     assert stream.stop().upserts == 1

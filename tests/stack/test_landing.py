@@ -5,8 +5,11 @@ from dataclasses import asdict
 import pytest
 from confluent_kafka import Producer
 from lake_help import SCHEMA, change, new_table, new_topic, send
-from workbench import hudi, landing, params, topics
-from workbench.errors import LakeError
+from workbench import hudi, landing
+from workbench.base import params
+from workbench.base.errors import LakeError
+from workbench.landing import job
+from workbench.topic import topics
 
 
 @pytest.fixture
@@ -131,7 +134,7 @@ def test_a_landing_that_is_given_up_does_not_go_on_by_itself(world, spark, sink)
 
 def test_two_landings_at_once_are_refused(world, spark, sink):
     send(world, sink["topics"], change(1, 1))
-    with landing._alone(world, landing.parse(sink)):
+    with job._alone(world, landing.parse(sink)):
         with pytest.raises(LakeError, match="(?s)another landing of .* is going on.*process"):
             landing.run(spark, world, sink)
     assert landing.run(spark, world, sink).records == 1

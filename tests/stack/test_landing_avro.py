@@ -10,9 +10,14 @@ import pytest
 from avro_bytes import framed, number, record
 from confluent_kafka import Producer
 from lake_help import new_table, new_topic
-from workbench import avro, check, connect, hudi, landing, params, process, registry, sources, stack, topics
-from workbench.errors import LakeError
-from workbench.services import SERVICES
+from workbench import connect, hudi, landing, stack
+from workbench.base import params
+from workbench.base.errors import LakeError
+from workbench.results import check
+from workbench.source import postgres
+from workbench.stack import process
+from workbench.stack.services import SERVICES
+from workbench.topic import avro, registry, topics
 
 NAME = "landing_test"
 ARTISTS, ARTWORKS = f"{NAME}.public.artists", f"{NAME}.public.artworks"
@@ -89,15 +94,15 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
     assert (first.messages, first.upserts, first.batches) == (25, 25, 2)
     # with the prefix as the reference's own ingest has it
     hudi.ingest(spark, lab, hudi.Landed(f"topics/{ARTWORKS}/partition=0/", format="avro"), works)
-    truth = sources.frame(lab, "SELECT * FROM artworks")
+    truth = postgres.frame(lab, "SELECT * FROM artworks")
     rows = hudi.read(spark, works).toPandas()
     assert dict(hudi.read(spark, works).dtypes)["price"] == "decimal(10,2)"
     check.same_rows(truth, rows[list(truth)], key="artwork_id")
 
-    sources.execute(lab, "UPDATE artists SET nationality = 'German' WHERE artist_id = 1")
-    sources.execute(lab, "ALTER TABLE artists ADD COLUMN gender text")
-    sources.execute(lab, "INSERT INTO artists VALUES (26, 'Geneviève', 'Français', 1999, 'Female')")
-    sources.execute(lab, "DELETE FROM artists WHERE artist_id = 2")
+    postgres.execute(lab, "UPDATE artists SET nationality = 'German' WHERE artist_id = 1")
+    postgres.execute(lab, "ALTER TABLE artists ADD COLUMN gender text")
+    postgres.execute(lab, "INSERT INTO artists VALUES (26, 'Geneviève', 'Français', 1999, 'Female')")
+    postgres.execute(lab, "DELETE FROM artists WHERE artist_id = 2")
     topics.wait_count(lab, ARTISTS, 29, connector=NAME)
     second = landing.run(spark, lab, sink)
     assert (second.records, second.tombstones, second.objects) == (3, 1, 2), "a file holds one schema"
@@ -105,7 +110,7 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
     source = hudi.Landed(f"topics/{ARTISTS}", format="avro")
     again = hudi.ingest(spark, lab, source, it)
     assert (again.messages, again.upserts, again.deletes, again.batches) == (3, 2, 1, 1)
-    truth = sources.frame(lab, "SELECT * FROM artists")
+    truth = postgres.frame(lab, "SELECT * FROM artists")
     check.same_rows(truth, hudi.read(spark, it).toPandas()[list(truth)], key="artist_id")
     assert hudi.ingest(spark, lab, source, it) == hudi.Ingested() and landing.run(spark, lab, sink) == landing.Landed()
 
@@ -123,7 +128,7 @@ def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
     for f in (progress / "commits").glob("*0*"):
         f.unlink()
     there = topics.count(lab, ARTISTS)
-    sources.execute(lab, "UPDATE artists SET birth_year = 1 WHERE artist_id = 3")
+    postgres.execute(lab, "UPDATE artists SET birth_year = 1 WHERE artist_id = 3")
     topics.wait_count(lab, ARTISTS, there + 1, connector=NAME)
     assert landing.run(spark, lab, sink).batches == 2
     after = contents(landed(lab, ARTISTS))

@@ -5,9 +5,11 @@ import datetime
 import decimal
 
 import pytest
-from workbench import check, generate_moma, load, load_moma, sources
-from workbench.errors import SourceError
-from workbench.generate_moma import PICADOR, PICASSO
+from workbench.base.errors import SourceError
+from workbench.results import check
+from workbench.source import postgres
+from workbench.walkthroughs import generate_moma, load, load_moma
+from workbench.walkthroughs.generate_moma import PICADOR, PICASSO
 
 DATABASE = "test_moma"
 TABLES = ["public.artists", "public.artworks"]
@@ -27,11 +29,11 @@ def silent(_message):
 
 
 def frame(world, query):
-    return sources.frame(world, query, database=DATABASE)
+    return postgres.frame(world, query, database=DATABASE)
 
 
 def execute(world, statement, params=None):
-    return sources.execute(world, statement, params, database=DATABASE)
+    return postgres.execute(world, statement, params, database=DATABASE)
 
 
 def tables(world):
@@ -45,7 +47,7 @@ def museum(world):
         patch.setattr(load_moma, "DATABASE", DATABASE)
         own = dataclasses.replace(world, connect=dataclasses.replace(world.connect, topic_prefix="test_moma"))
         yield own
-        sources.execute(own, "DROP DATABASE IF EXISTS test_moma WITH (FORCE)", database="postgres")
+        postgres.execute(own, "DROP DATABASE IF EXISTS test_moma WITH (FORCE)", database="postgres")
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_loads_and_says_so(empty):
 def test_every_value_arrives(loaded):
     """What the generator made is what PostgreSQL has, in a session that knows no schema."""
     for table in generate_moma.moma(0.02):
-        with sources.connect(loaded, DATABASE) as c:
+        with postgres.connect(loaded, DATABASE) as c:
             rows = c.execute(f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1").fetchall()
         assert rows == list(table.rows())
 
@@ -108,8 +110,8 @@ def test_logical_types(loaded):
 
 def test_default_identity_and_no_foreign_key(loaded):
     """A delete brings its key alone; artists go while their artworks stay."""
-    sources.create_publication(loaded, "test_moma_p", TABLES, database=DATABASE)
-    shown = sources.publications(loaded, DATABASE)
+    postgres.create_publication(loaded, "test_moma_p", TABLES, database=DATABASE)
+    shown = postgres.publications(loaded, DATABASE)
     assert list(shown["table"]) == TABLES and set(shown["identity"]) == {"primary key"}
     for artist in (441, 299):
         assert execute(loaded, "DELETE FROM artists WHERE artist_id = %s", [artist]) == 1
@@ -197,19 +199,19 @@ def test_broken_script_rolls_back(empty, tmp_path, monkeypatch):
 
 def test_the_other_database_stays_untouched(loaded):
     """Nothing of the museum is in the world's own database."""
-    sources.create_database(loaded)
-    found = sources.frame(loaded, "SELECT 1 FROM pg_tables WHERE tablename IN ('artists', 'artworks')")
+    postgres.create_database(loaded)
+    found = postgres.frame(loaded, "SELECT 1 FROM pg_tables WHERE tablename IN ('artists', 'artworks')")
     assert found.empty
 
 
 def test_replication_role_reads_the_museum(loaded):
-    sources.grant_replication(loaded, TABLES, database=DATABASE)
-    with sources.connect(loaded, DATABASE, role="replication") as c:
+    postgres.grant_replication(loaded, TABLES, database=DATABASE)
+    with postgres.connect(loaded, DATABASE, role="replication") as c:
         assert c.execute("SELECT count(*) FROM artists").fetchone() == (300,)
 
 
 def test_reset_removes_what_is_ours_and_can_be_repeated(loaded):
-    sources.create_publication(loaded, "test_moma_p", TABLES, database=DATABASE)
+    postgres.create_publication(loaded, "test_moma_p", TABLES, database=DATABASE)
     execute(loaded, "CREATE TABLE mine (x int PRIMARY KEY)")
     execute(loaded, "CREATE PUBLICATION mine FOR TABLE mine, artists")
     for slot in ("test_moma_slot", "somebody_elses"):
@@ -217,20 +219,20 @@ def test_reset_removes_what_is_ours_and_can_be_repeated(loaded):
     for _ in range(2):
         load_moma.reset_moma(loaded)
         assert tables(loaded) == {"mine"}
-        assert list(sources.publications(loaded, DATABASE)["publication"]) == ["mine"]
-        assert list(sources.slots(loaded, DATABASE)["slot_name"]) == ["somebody_elses"]
-    assert sources.drop_slot(loaded, "somebody_elses", database=DATABASE) is True
-    sources.drop_publication(loaded, "mine", database=DATABASE)
+        assert list(postgres.publications(loaded, DATABASE)["publication"]) == ["mine"]
+        assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["somebody_elses"]
+    assert postgres.drop_slot(loaded, "somebody_elses", database=DATABASE) is True
+    postgres.drop_publication(loaded, "mine", database=DATABASE)
     execute(loaded, "DROP TABLE mine")
 
 
 def test_reset_leaves_all_when_a_view_needs_a_table(loaded):
-    sources.create_publication(loaded, "test_moma_p", TABLES, database=DATABASE)
+    postgres.create_publication(loaded, "test_moma_p", TABLES, database=DATABASE)
     execute(loaded, "CREATE VIEW mine AS SELECT * FROM artists")
     try:
         with pytest.raises(SourceError, match="artists"):
             load_moma.reset_moma(loaded)
-        assert tables(loaded) == {"artists", "artworks"} and len(sources.publications(loaded, DATABASE)) == 2
+        assert tables(loaded) == {"artists", "artworks"} and len(postgres.publications(loaded, DATABASE)) == 2
     finally:
         execute(loaded, "DROP VIEW mine")
 
@@ -239,8 +241,8 @@ def test_reset_of_northwind_leaves_the_museum(loaded):
     """Both walkthroughs share a server and a topic prefix."""
     execute(loaded, "SELECT pg_create_logical_replication_slot('test_moma_slot', 'pgoutput')")
     own = dataclasses.replace(loaded, postgres=dataclasses.replace(loaded.postgres, database="test_moma_northwind"))
-    sources.create_database(own)
+    postgres.create_database(own)
     load.reset_northwind(own)
-    assert list(sources.slots(loaded, DATABASE)["slot_name"]) == ["test_moma_slot"]
+    assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["test_moma_slot"]
     assert tables(loaded) == {"artists", "artworks"}
-    sources.execute(loaded, "DROP DATABASE test_moma_northwind WITH (FORCE)", database="postgres")
+    postgres.execute(loaded, "DROP DATABASE test_moma_northwind WITH (FORCE)", database="postgres")

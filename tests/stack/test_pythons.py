@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from workbench import artifacts, params
+from workbench.base import params
+from workbench.stack import artifacts
 
 FITTING = [(3, minor) for minor in range(10, 14)]
 

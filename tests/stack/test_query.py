@@ -5,9 +5,13 @@ import signal
 
 import pytest
 from lake_help import SCHEMA, change, kill, new_table, new_topic, send
-from workbench import connect, hudi, landing, outbox, process, query, stack, topics
-from workbench.errors import LakeError, StackError
+from workbench import connect, hudi, landing, stack
+from workbench.base.errors import LakeError, StackError
+from workbench.results import query
 from workbench.spark import session
+from workbench.stack import process
+from workbench.topic import topics
+from workbench.walkthroughs import outbox
 
 Q2 = """
 WITH dataset AS (

@@ -12,8 +12,11 @@ from random import Random
 import avro_help
 import pytest
 from lake_help import new_table
-from workbench import check, hudi, sources, topics
-from workbench.errors import CheckFailed
+from workbench import hudi
+from workbench.base.errors import CheckFailed
+from workbench.results import check
+from workbench.source import postgres
+from workbench.topic import topics
 
 NAME, SEED, CHANGES, LABELS = "random_test", 7, 1_000, 5
 TOPIC = f"{NAME}.public.artists"
@@ -84,7 +87,7 @@ def test_five_instants_in_the_past_as_everybody_reads_them(lab, world, spark):
     made, truth, count = Changes(), {}, 200
     try:
         for number in range(LABELS):
-            with sources.connect(lab) as c:
+            with postgres.connect(lab) as c:
                 for _ in range(CHANGES // LABELS // 10):
                     with c.transaction():  # ten changes in each: a key may be there twice
                         for _ in range(10):
@@ -96,7 +99,7 @@ def test_five_instants_in_the_past_as_everybody_reads_them(lab, world, spark):
                 done = hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), table, batch=300)
                 assert done.dead_letters == 0 and done.messages > 0
                 hudi.mark(world, table, f"label_{number}")
-            truth[f"label_{number}"] = sources.frame(lab, f"SELECT {', '.join(COLUMNS)} FROM artists ORDER BY 1")
+            truth[f"label_{number}"] = postgres.frame(lab, f"SELECT {', '.join(COLUMNS)} FROM artists ORDER BY 1")
         assert sum(made.counts.values()) == CHANGES and min(made.counts.values()) > 100, made.counts
         assert {"commit", "deltacommit"} == set(hudi.commits(mor)["action"]), "no compaction came in between"
         compared = []

@@ -7,9 +7,13 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
-from workbench import params, process, secrets, services, sources, stack
+from workbench import stack
+from workbench.base import params, secrets
+from workbench.base.wait import wait_until
+from workbench.source import postgres
 from workbench.spark import session
-from workbench.wait import wait_until
+from workbench.stack import process, services
+from workbench.stack.services import SERVICES
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
@@ -28,7 +32,7 @@ def family():
 def busy(world):
     """The stack with everything of it at work: the registry, a connector with a password, a Python worker in Spark."""
     stack.need(world, "apicurio")
-    sources.execute(world, "CREATE TABLE IF NOT EXISTS canary (n int PRIMARY KEY)", database="postgres")
+    postgres.execute(world, "CREATE TABLE IF NOT EXISTS canary (n int PRIMARY KEY)", database="postgres")
     config = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1",
         "plugin.name": "pgoutput", "topic.prefix": "canary", "database.hostname": world.postgres.host,
@@ -45,12 +49,12 @@ def busy(world):
     assert same.count() == 4
     yield world
     requests.delete(url, timeout=30)
-    with sources.connect(world, database="postgres") as c:
+    with postgres.connect(world, database="postgres") as c:
         active = "SELECT 1 FROM pg_replication_slots WHERE active"
         wait_until(lambda: not c.execute(active).fetchone(), "the slot to rest")
         c.execute("SELECT pg_drop_replication_slot('canary')")
         c.execute("DROP TABLE canary")
-    process.stop(stack.SERVICES["apicurio"])
+    process.stop(SERVICES["apicurio"])
 
 
 @pytest.fixture

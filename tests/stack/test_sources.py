@@ -11,9 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import pq, sql
-from workbench import check, generate, load, params, sources
-from workbench.errors import CheckFailed, SourceError
-from workbench.wait import wait_until
+from workbench.base import params
+from workbench.base.errors import CheckFailed, SourceError
+from workbench.base.wait import wait_until
+from workbench.results import check
+from workbench.source import postgres
+from workbench.walkthroughs import generate, load
 
 CHANGES = load.DATA / "changes"
 
@@ -27,12 +30,12 @@ def silent(_message):
 
 
 def count(world, table):
-    query = sql.SQL("SELECT count(*) AS n FROM {}").format(sources.identifier(table))
-    return sources.frame(world, query)["n"][0]
+    query = sql.SQL("SELECT count(*) AS n FROM {}").format(postgres.identifier(table))
+    return postgres.frame(world, query)["n"][0]
 
 
 def schemas(world):
-    return set(sources.frame(world, "SELECT nspname FROM pg_namespace")["nspname"])
+    return set(postgres.frame(world, "SELECT nspname FROM pg_namespace")["nspname"])
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +43,10 @@ def database(world):
     """A world like `world`, with a database of its own, so that other tests' data stay."""
     own = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database="test_sources"),
                               connect=dataclasses.replace(world.connect, topic_prefix="test_sources"))
-    sources.create_database(own)
+    postgres.create_database(own)
     yield own
     load.reset_northwind(own)
-    sources.execute(own, "DROP DATABASE test_sources WITH (FORCE)", database="postgres")
+    postgres.execute(own, "DROP DATABASE test_sources WITH (FORCE)", database="postgres")
 
 
 @pytest.fixture
@@ -69,14 +72,15 @@ def test_loads_and_says_so(empty):
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert [m.split(":")[0] for m in said] == ["connection created", "scripts executed"]
     # a new session finds the tables without naming the schema
-    assert sources.frame(empty, "SELECT shipped_date FROM cdc_events WHERE order_id = 11077")["shipped_date"][0] is None
+    shipped = postgres.frame(empty, "SELECT shipped_date FROM cdc_events WHERE order_id = 11077")["shipped_date"]
+    assert shipped[0] is None
     assert count(empty, "orders") == 829
-    assert sources.frame(empty, "SELECT 1 FROM orders WHERE order_id = 11075").empty
+    assert postgres.frame(empty, "SELECT 1 FROM orders WHERE order_id = 11075").empty
 
 
 def test_outbox_holds_what_the_tables_hold(loaded):
     """Each item of the outbox against its detail row, both ways."""
-    different = sources.frame(loaded, """
+    different = postgres.frame(loaded, """
         WITH items AS (SELECT order_id, (i->>'product_id')::int AS product_id, (i->>'unit_price')::real AS unit_price,
                               (i->>'quantity')::int AS quantity, (i->>'discount')::real AS discount
                        FROM cdc_events, jsonb_array_elements(order_items) i),
@@ -84,7 +88,7 @@ def test_outbox_holds_what_the_tables_hold(loaded):
         (SELECT * FROM items EXCEPT SELECT * FROM details) UNION ALL (SELECT * FROM details EXCEPT SELECT * FROM items)
         """)
     assert different.empty
-    assert sources.frame(loaded, """SELECT order_id FROM cdc_events JOIN orders USING (order_id)
+    assert postgres.frame(loaded, """SELECT order_id FROM cdc_events JOIN orders USING (order_id)
         WHERE cdc_events.freight::real <> orders.freight
         OR jsonb_array_length(products) <> jsonb_array_length(order_items)""").empty
 
@@ -96,10 +100,10 @@ def test_second_load_is_refused(loaded):
 
 
 def test_reset_removes_everything_and_can_be_repeated(loaded):
-    sources.create_publication(loaded, "test_sources_p", ["datalake.cdc_events"])
+    postgres.create_publication(loaded, "test_sources_p", ["datalake.cdc_events"])
     for _ in range(2):
         load.reset_northwind(loaded)
-        assert "datalake" not in schemas(loaded) and sources.publications(loaded).empty
+        assert "datalake" not in schemas(loaded) and postgres.publications(loaded).empty
 
 
 @pytest.mark.parametrize("script, line", [
@@ -116,7 +120,7 @@ def test_broken_script_rolls_back(empty, tmp_path, monkeypatch, script, line):
     with pytest.raises(SourceError, match=f"{script}, line {at}:"):
         load.load_northwind(empty, confirm=yes, say=silent)
     assert "datalake" not in schemas(empty)
-    path = sources.frame(empty, "SELECT current_setting('search_path') AS p")["p"][0]
+    path = postgres.frame(empty, "SELECT current_setting('search_path') AS p")["p"][0]
     assert "datalake" not in path, "the database's search_path is rolled back, too"
 
 
@@ -142,12 +146,12 @@ def test_public_dump(empty):
     counts = load.load_northwind(empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent)
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert load.loaded_from(empty) == os.path.abspath(os.environ["NORTHWIND_DIR"])
-    assert sources.frame(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
-    types = sources.frame(empty, """SELECT DISTINCT data_type FROM information_schema.columns
+    assert postgres.frame(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
+    types = postgres.frame(empty, """SELECT DISTINCT data_type FROM information_schema.columns
         WHERE column_name = 'order_id' AND table_schema = 'datalake' AND table_name IN ('orders', 'order_details')""")
     assert list(types["data_type"]) == ["integer"], "like the generated tables"
     for change in sorted(CHANGES.glob("*.sql")):
-        sources.execute(empty, change.read_text(encoding="utf-8"))
+        postgres.execute(empty, change.read_text(encoding="utf-8"))
     assert count(empty, "cdc_events") == 830 and count(empty, "order_details") == 2155
 
 
@@ -237,7 +241,7 @@ def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
     keys = {"orders": "order_id", "order_details": ["order_id", "product_id"], "cdc_events": "order_id",
             "columns": ["table_name", "column_name"]}
     said = load.load_northwind(empty, confirm=yes, say=silent)
-    generated = {name: sources.frame(empty, query) for name, query in queries.items()}
+    generated = {name: postgres.frame(empty, query) for name, query in queries.items()}
     load.reset_northwind(empty)
     write_dump(tmp_path)
     dump = (tmp_path / "northwind.sql").read_text(encoding="utf-8")
@@ -246,9 +250,9 @@ def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
     assert dump.count("INSERT INTO orders VALUES") == 830 and "(11075," in dump
     assert load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
     for name, query in queries.items():
-        check.same_rows(generated[name], sources.frame(empty, query), key=keys[name], what=f"{name} of the dump")
+        check.same_rows(generated[name], postgres.frame(empty, query), key=keys[name], what=f"{name} of the dump")
     for change in sorted(CHANGES.glob("*.sql")):
-        sources.execute(empty, change.read_text(encoding="utf-8"))
+        postgres.execute(empty, change.read_text(encoding="utf-8"))
     assert count(empty, "cdc_events") == 830 and count(empty, "order_details") == 2155
 
 
@@ -272,14 +276,14 @@ def test_broken_dump_rolls_back(empty, tmp_path, text, says):
 
 
 def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):
-    sources.execute(empty, "CREATE TABLE public.customers (id int)")
+    postgres.execute(empty, "CREATE TABLE public.customers (id int)")
     try:
         (tmp_path / "northwind.sql").write_text("DROP TABLE IF EXISTS customers;\n" + MINIMAL, encoding="utf-8")
         with pytest.raises(SourceError):
             load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
         assert count(empty, "public.customers") == 0
     finally:
-        sources.execute(empty, "DROP TABLE public.customers")
+        postgres.execute(empty, "DROP TABLE public.customers")
 
 
 # --- what the triggers write -----------------------------------------------------------------------------------------
@@ -288,13 +292,13 @@ def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):
 def changes(loaded):
     """Return a function that reads, through pgoutput as Debezium does, the outbox's changes since its last call."""
     name = "test_sources_decoding"
-    sources.create_publication(loaded, name, ["datalake.cdc_events"])
-    with sources.connect(loaded) as c:
+    postgres.create_publication(loaded, name, ["datalake.cdc_events"])
+    with postgres.connect(loaded) as c:
         c.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
         query = """SELECT data FROM pg_logical_slot_get_binary_changes(
                        %s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)"""
         yield lambda: [event(d) for (d,) in c.execute(query, [name, name]).fetchall() if d[:1] in (b"I", b"U", b"D")]
-    sources.drop_slot(loaded, name)
+    postgres.drop_slot(loaded, name)
 
 
 def event(message):
@@ -331,18 +335,18 @@ def items(event):
 
 
 def test_update_gives_one_event_with_all_items(loaded, changes):
-    sources.execute(loaded, (CHANGES / "01_update_11077.sql").read_text(encoding="utf-8"))
+    postgres.execute(loaded, (CHANGES / "01_update_11077.sql").read_text(encoding="utf-8"))
     events = changes()
     assert kinds(events) == "U" and events[0][1][5] == "1998-06-15"
     assert items(events[0]) == 25, "values stored out of line are in the event, too"
 
 
 def test_insert_gives_four_events_that_grow(loaded, changes):
-    sources.execute(loaded, (CHANGES / "02_insert_11075.sql").read_text(encoding="utf-8"))
+    postgres.execute(loaded, (CHANGES / "02_insert_11075.sql").read_text(encoding="utf-8"))
     events = changes()
     assert kinds(events) == "IUUU"
     assert [items(e) for e in events] == [None, 1, 2, 3]
-    row = sources.frame(loaded, "SELECT * FROM cdc_events WHERE order_id = 11075").iloc[0]
+    row = postgres.frame(loaded, "SELECT * FROM cdc_events WHERE order_id = 11075").iloc[0]
     assert [(i["product_id"], i["unit_price"], i["quantity"], i["discount"]) for i in row["order_items"]] == [
         (2, 19, 10, 0.15), (46, 12, 30, 0.15), (76, 18, 2, 0.15)]
     assert row["freight"] == 6.19 and len(row["products"]) == 3
@@ -350,25 +354,25 @@ def test_insert_gives_four_events_that_grow(loaded, changes):
 
 
 def test_one_statement_with_many_rows_gives_an_event_per_row(loaded, changes):
-    sources.execute(loaded, """BEGIN; INSERT INTO orders (order_id, customer_id) VALUES (20000, 'RICSU');
+    postgres.execute(loaded, """BEGIN; INSERT INTO orders (order_id, customer_id) VALUES (20000, 'RICSU');
         INSERT INTO order_details VALUES (20000, 1, 1, 1, 0), (20000, 2, 1, 1, 0), (20000, 3, 1, 1, 0); COMMIT""")
     events = changes()
     assert kinds(events) == "IUUU" and [items(e) for e in events] == [None, 3, 3, 3]
 
 
 def test_detail_moved_to_another_order_rebuilds_both(loaded, changes):
-    sources.execute(loaded, "INSERT INTO orders (order_id, customer_id) VALUES (20001, 'RICSU')")
-    sources.execute(loaded, """UPDATE order_details SET order_id = 20001
+    postgres.execute(loaded, "INSERT INTO orders (order_id, customer_id) VALUES (20001, 'RICSU')")
+    postgres.execute(loaded, """UPDATE order_details SET order_id = 20001
         WHERE (order_id, product_id) = (SELECT order_id, min(product_id) FROM order_details
                                         WHERE order_id = 11077 GROUP BY 1)""")
     assert [items(e) for e in changes()] == [None, 24, 1]
 
 
 def test_works_with_any_search_path(loaded):
-    with sources.connect(loaded) as c:
+    with postgres.connect(loaded) as c:
         c.execute("SET search_path TO public")
         c.execute("UPDATE datalake.orders SET freight = 1.005 WHERE order_id = 10248")
-    assert sources.frame(loaded, "SELECT freight FROM cdc_events WHERE order_id = 10248")["freight"][0] in (1.0, 1.01)
+    assert postgres.frame(loaded, "SELECT freight FROM cdc_events WHERE order_id = 10248")["freight"][0] in (1.0, 1.01)
 
 
 def add_in_two_transactions(world, level=psycopg.IsolationLevel.READ_COMMITTED):
@@ -377,8 +381,8 @@ def add_in_two_transactions(world, level=psycopg.IsolationLevel.READ_COMMITTED):
     Returns what the second one ended with: None, or psycopg's error.
     """
     detail = "INSERT INTO order_details VALUES (20002, %s, 1, 1, 0)"
-    sources.execute(world, "INSERT INTO orders (order_id, customer_id) VALUES (20002, 'RICSU')")
-    with ThreadPoolExecutor(1) as pool, sources.connect(world) as first, sources.connect(world) as second:
+    postgres.execute(world, "INSERT INTO orders (order_id, customer_id) VALUES (20002, 'RICSU')")
+    with ThreadPoolExecutor(1) as pool, postgres.connect(world) as first, postgres.connect(world) as second:
         second.isolation_level = level
         pid = second.info.backend_pid
         with first.transaction():
@@ -389,13 +393,13 @@ def add_in_two_transactions(world, level=psycopg.IsolationLevel.READ_COMMITTED):
                     second.execute(detail, [2])
 
             waiting = pool.submit(add)
-            wait_until(lambda: sources.frame(world, "SELECT cardinality(pg_blocking_pids(%s)) AS n", [pid])["n"][0],
+            wait_until(lambda: postgres.frame(world, "SELECT cardinality(pg_blocking_pids(%s)) AS n", [pid])["n"][0],
                        "the second transaction to wait for the first", timeout=20)
         return waiting.exception(20)
 
 
 def products_of(world, order_id):
-    rows = sources.frame(world, "SELECT order_items FROM cdc_events WHERE order_id = %s", [order_id])
+    rows = postgres.frame(world, "SELECT order_items FROM cdc_events WHERE order_id = %s", [order_id])
     return [item["product_id"] for item in rows["order_items"][0]]
 
 
@@ -411,7 +415,7 @@ def test_a_transaction_that_may_not_see_the_other_ones_detail_is_refused(loaded)
 
 
 def test_one_statement_may_change_more_orders_than_the_lock_table_holds(loaded):
-    sources.execute(loaded, """INSERT INTO orders (order_id, customer_id)
+    postgres.execute(loaded, """INSERT INTO orders (order_id, customer_id)
         SELECT n, 'RICSU' FROM generate_series(100001, 116500) AS n""")
     assert count(loaded, "cdc_events") == 829 + 16_500
 
@@ -420,27 +424,27 @@ def test_one_statement_may_change_more_orders_than_the_lock_table_holds(loaded):
 
 def test_publication_of_listed_tables(loaded):
     tables = ["datalake.cdc_events", "datalake.orders", "order_details"]
-    sources.create_publication(loaded, "cdc_publication", tables)
-    sources.create_publication(loaded, "cdc_publication", tables)
-    shown = sources.publications(loaded)
+    postgres.create_publication(loaded, "cdc_publication", tables)
+    postgres.create_publication(loaded, "cdc_publication", tables)
+    shown = postgres.publications(loaded)
     assert list(shown["table"]) == ["datalake.cdc_events", "datalake.order_details", "datalake.orders"]
     assert not shown["all_tables"].any()
     assert list(shown["identity"]) == ["full row", "primary key", "primary key"]
-    sources.create_publication(loaded, "cdc_publication", ["datalake.cdc_events"])
-    assert list(sources.publications(loaded)["table"]) == ["datalake.cdc_events"]
+    postgres.create_publication(loaded, "cdc_publication", ["datalake.cdc_events"])
+    assert list(postgres.publications(loaded)["table"]) == ["datalake.cdc_events"]
 
 
 def test_publication_refuses_a_table_without_identity(loaded):
-    sources.execute(loaded, "CREATE TABLE datalake.keyless (x int)")
+    postgres.execute(loaded, "CREATE TABLE datalake.keyless (x int)")
     with pytest.raises(SourceError, match="datalake.keyless has neither"):
-        sources.create_publication(loaded, "p", ["datalake.cdc_events", "datalake.keyless"])
-    assert sources.publications(loaded).empty
-    sources.execute(loaded, "ALTER TABLE datalake.keyless REPLICA IDENTITY FULL")
-    sources.create_publication(loaded, "p", ["datalake.keyless"])
+        postgres.create_publication(loaded, "p", ["datalake.cdc_events", "datalake.keyless"])
+    assert postgres.publications(loaded).empty
+    postgres.execute(loaded, "ALTER TABLE datalake.keyless REPLICA IDENTITY FULL")
+    postgres.create_publication(loaded, "p", ["datalake.keyless"])
 
 
 def test_publication_refuses_columns_that_debezium_does_not_carry(loaded):
-    sources.execute(loaded, """
+    postgres.execute(loaded, """
         CREATE TYPE datalake.mood AS ENUM ('a');
         CREATE DOMAIN datalake.pos AS int; CREATE DOMAIN datalake.list AS int[];
         CREATE DOMAIN datalake.moody AS datalake.mood;
@@ -449,54 +453,54 @@ def test_publication_refuses_columns_that_debezium_does_not_carry(loaded):
             d datalake.moody, ok datalake.mood, oks datalake.mood[], pos datalake.pos, list datalake.list, texts text[],
             b bit(3), m money, n numeric(5,2)[], t timestamptz(3), v varchar(3)[])""")
     with pytest.raises(SourceError, match=r"does not carry datalake.odd.area \(circle\), datalake.odd.twice \(") as e:
-        sources.create_publication(loaded, "p", ["datalake.cdc_events", "datalake.odd"])
+        postgres.create_publication(loaded, "p", ["datalake.cdc_events", "datalake.odd"])
     said = str(e.value).splitlines()[0].split("carry ")[1].split(", ")
     assert [each.split(" ")[0].split(".")[-1] for each in said] == [
         "area", "twice", "grid", "spans", "flags", "poss", "pair", "who", "d"]
     left_out = [each.split(" ")[0] for each in said]
     assert str(e.value).endswith("left_out=" + json.dumps(left_out)), "the argument to copy"
     with pytest.raises(SourceError, match="area") as e:
-        sources.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out[1:])
+        postgres.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out[1:])
     assert str(e.value).endswith("left_out=" + json.dumps(left_out[1:] + left_out[:1])), "what was named stays so"
-    sources.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out)
-    sources.drop_publication(loaded, "p")
-    sources.execute(loaded, "DROP TABLE datalake.odd; DROP DOMAIN datalake.moody, datalake.pos, datalake.list; "
+    postgres.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out)
+    postgres.drop_publication(loaded, "p")
+    postgres.execute(loaded, "DROP TABLE datalake.odd; DROP DOMAIN datalake.moody, datalake.pos, datalake.list; "
                             "DROP TYPE datalake.mood")
 
 
 @pytest.mark.parametrize("tables", [[], "datalake.cdc_events", ["datalake.nothing"], ["datalake.order_documents"]])
 def test_publication_refuses_other_lists(loaded, tables):
     with pytest.raises(SourceError):
-        sources.create_publication(loaded, "p", tables)
-    assert sources.publications(loaded).empty
+        postgres.create_publication(loaded, "p", tables)
+    assert postgres.publications(loaded).empty
 
 
 def test_publication_for_all_tables_is_not_adopted(loaded):
-    sources.execute(loaded, "CREATE PUBLICATION everything FOR ALL TABLES")
+    postgres.execute(loaded, "CREATE PUBLICATION everything FOR ALL TABLES")
     try:
         with pytest.raises(SourceError, match="all tables"):
-            sources.create_publication(loaded, "everything", ["datalake.cdc_events"])
+            postgres.create_publication(loaded, "everything", ["datalake.cdc_events"])
     finally:
-        sources.drop_publication(loaded, "everything")
+        postgres.drop_publication(loaded, "everything")
 
 
 def test_hostile_names(loaded):
     """A name is one identifier, whatever it holds."""
     name = 'x" FOR ALL TABLES; DROP TABLE datalake.orders; --'
-    sources.execute(loaded, sql.SQL("CREATE TABLE {} (x int PRIMARY KEY)").format(
+    postgres.execute(loaded, sql.SQL("CREATE TABLE {} (x int PRIMARY KEY)").format(
         sql.Identifier("datalake", name.replace(".", ""))))
-    sources.create_publication(loaded, name, ["datalake." + name.replace(".", "")])
-    assert list(sources.publications(loaded)["publication"]) == [name]
-    assert not sources.publications(loaded)["all_tables"].any() and count(loaded, "orders") == 829
-    assert sources.frame(loaded, "SELECT %s AS v", [name])["v"][0] == name
-    sources.drop_publication(loaded, name)
-    assert sources.publications(loaded).empty
+    postgres.create_publication(loaded, name, ["datalake." + name.replace(".", "")])
+    assert list(postgres.publications(loaded)["publication"]) == [name]
+    assert not postgres.publications(loaded)["all_tables"].any() and count(loaded, "orders") == 829
+    assert postgres.frame(loaded, "SELECT %s AS v", [name])["v"][0] == name
+    postgres.drop_publication(loaded, name)
+    assert postgres.publications(loaded).empty
 
 
 def test_replication_role_reads_just_its_tables(loaded):
-    sources.grant_replication(loaded, ["datalake.orders"])
-    sources.grant_replication(loaded, ["datalake.cdc_events"])  # the list is exact: orders is no longer in it
-    with sources.connect(loaded, role="replication") as c:
+    postgres.grant_replication(loaded, ["datalake.orders"])
+    postgres.grant_replication(loaded, ["datalake.cdc_events"])  # the list is exact: orders is no longer in it
+    with postgres.connect(loaded, role="replication") as c:
         assert c.execute("SELECT count(*) FROM cdc_events").fetchone() == (829,)
         for refused in ("SELECT * FROM orders", "INSERT INTO cdc_events VALUES (1)", "DELETE FROM cdc_events",
                         "CREATE TABLE datalake.mine (x int)", "SELECT rebuild_cdc_event(1)"):
@@ -510,48 +514,48 @@ def test_replication_role_reads_just_its_tables(loaded):
 
 
 def test_password_is_in_no_server_log(loaded):
-    sources.grant_replication(loaded, ["datalake.cdc_events"])
+    postgres.grant_replication(loaded, ["datalake.cdc_events"])
     logs = "".join(p.read_text(errors="replace") for p in (params.state_dir() / "log").glob("postgres*"))
     assert loaded.postgres.replication_password.reveal() not in logs
-    stored = sources.frame(loaded, "SELECT rolpassword FROM pg_authid WHERE rolname = %s",
+    stored = postgres.frame(loaded, "SELECT rolpassword FROM pg_authid WHERE rolname = %s",
                            [loaded.postgres.replication_user])["rolpassword"][0]
     assert stored.startswith("SCRAM-SHA-256$")
 
 
 def test_drop_slot(loaded):
-    assert sources.drop_slot(loaded, "test_sources_none") is False
-    sources.execute(loaded, "SELECT pg_create_logical_replication_slot('test_sources_idle', 'pgoutput')")
-    assert list(sources.slots(loaded)["slot_name"]) == ["test_sources_idle"]
-    assert sources.drop_slot(loaded, "test_sources_idle") is True
-    assert sources.slots(loaded).empty
+    assert postgres.drop_slot(loaded, "test_sources_none") is False
+    postgres.execute(loaded, "SELECT pg_create_logical_replication_slot('test_sources_idle', 'pgoutput')")
+    assert list(postgres.slots(loaded)["slot_name"]) == ["test_sources_idle"]
+    assert postgres.drop_slot(loaded, "test_sources_idle") is True
+    assert postgres.slots(loaded).empty
 
 
 def test_drop_slot_ends_its_reader(loaded):
     """The slot is being read when it is dropped, as by a connector that was just deleted."""
     name = "test_sources_read"
-    sources.create_publication(loaded, name, ["datalake.cdc_events"])
-    sources.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+    postgres.create_publication(loaded, name, ["datalake.cdc_events"])
+    postgres.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
     p = loaded.postgres
     reader = pq.PGconn.connect(f"host={p.host} port={p.port} dbname={p.database} user={p.admin_user} "
                                f"password={p.admin_password.reveal()} replication=database".encode())
     options = f"(proto_version '1', publication_names '{name}')"
     started = reader.exec_(f"START_REPLICATION SLOT {name} LOGICAL 0/0 {options}".encode())
-    assert started.status == pq.ExecStatus.COPY_BOTH and sources.slots(loaded)["active"].all()
-    assert sources.drop_slot(loaded, name) is True
+    assert started.status == pq.ExecStatus.COPY_BOTH and postgres.slots(loaded)["active"].all()
+    assert postgres.drop_slot(loaded, name) is True
     reader.finish()
-    assert sources.slots(loaded).empty
+    assert postgres.slots(loaded).empty
 
 
 def test_reset_drops_our_slots_only(loaded):
     for name in ("test_sources_ours", "somebody_elses"):
-        sources.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+        postgres.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
     load.reset_northwind(loaded)
-    assert list(sources.slots(loaded)["slot_name"]) == ["somebody_elses"]
-    sources.drop_slot(loaded, "somebody_elses")
+    assert list(postgres.slots(loaded)["slot_name"]) == ["somebody_elses"]
+    postgres.drop_slot(loaded, "somebody_elses")
 
 
 def test_frame_types(loaded):
-    row = sources.frame(loaded, """
+    row = postgres.frame(loaded, """
         SELECT 1 AS a, NULL::int AS b, 1.50::numeric AS c, 0.5::real AS d, date '1998-05-06' AS e,
                timestamp '1998-05-06 01:02' AS f, '[1]'::jsonb AS g, 'x' AS h, true AS i,
                1 AS a""")
@@ -559,13 +563,13 @@ def test_frame_types(loaded):
                                             "object", "bool", "int64"]
     assert row.iloc[0, 2] == decimal.Decimal("1.50") and row.iloc[0, 4] == datetime.date(1998, 5, 6)
     assert row.iloc[0, 6] == [1] and list(row.columns)[-1] == "a"
-    assert list(sources.frame(loaded, "SELECT order_id, ship_city FROM orders WHERE false").columns) == [
+    assert list(postgres.frame(loaded, "SELECT order_id, ship_city FROM orders WHERE false").columns) == [
         "order_id", "ship_city"]
 
 
 def test_frame_takes_what_python_has_no_value_for(world):
     """Year 1 and 9999 in timestamps of microseconds; what Python's calendar or clock does not have, as text."""
-    df = sources.frame(world, """
+    df = postgres.frame(world, """
         SELECT * FROM (VALUES
           (timestamp '0001-01-01', timestamptz '9999-12-31 23:59:59.999999+00', date 'infinity', timestamp 'infinity',
            ARRAY[1, NULL], ARRAY[date '0044-03-15 BC', date '0001-01-01'], time '24:00', timestamp '2001-02-03'),
@@ -586,8 +590,8 @@ def test_frame_takes_what_python_has_no_value_for(world):
 
 def test_errors_are_readable(loaded):
     with pytest.raises(SourceError, match="no_such"):
-        sources.frame(loaded, "SELECT * FROM no_such")
+        postgres.frame(loaded, "SELECT * FROM no_such")
     with pytest.raises(SourceError, match="returns no rows"):
-        sources.frame(loaded, "SET work_mem = '4MB'")
-    assert sources.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
-    assert "/" in sources.wal_position(loaded)
+        postgres.frame(loaded, "SET work_mem = '4MB'")
+    assert postgres.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
+    assert "/" in postgres.wal_position(loaded)

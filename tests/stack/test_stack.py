@@ -13,14 +13,20 @@ import psutil
 import psycopg
 import pytest
 import requests
-from workbench import artifacts, connect, params, process, services, sources, stack, topics
-from workbench.errors import WorkbenchError
+from workbench import connect, stack
+from workbench.base import params
+from workbench.base.errors import WorkbenchError
+from workbench.base.wait import wait_until
+from workbench.source import postgres
 from workbench.spark import session
-from workbench.wait import wait_until
+from workbench.stack import artifacts, process, services
+from workbench.stack.services import SERVICES
+from workbench.topic import topics
 
 GIB = 2**30
 FIRST = []  # the name of the instance that `world` runs in
-UP = "import sys; from workbench import params, stack; stack.up(params.load('local'), sys.argv[1:] or None)"
+UP = ("import sys; from workbench import stack; from workbench.base import params; "
+      "stack.up(params.load('local'), sys.argv[1:] or None)")
 
 
 @contextlib.contextmanager
@@ -66,20 +72,20 @@ def leaders():
 
 
 def rows_of_one(world):
-    with sources.connect(world, database="postgres") as c:
+    with postgres.connect(world, database="postgres") as c:
         return c.execute("SELECT 1").fetchone()[0]
 
 
 ANSWERS = {
     "postgres": rows_of_one,
-    "kafka": lambda world: process.answers(stack.SERVICES["kafka"], world),
+    "kafka": lambda world: process.answers(SERVICES["kafka"], world),
     "connect": lambda world: requests.get(world.connect.url + "/connectors", timeout=5).json() is not None,
     "spark": lambda world: session(world).range(3).count() == 3,
 }
 
 
 ASKS = {  # what the next cell of a notebook may do first
-    "postgres": lambda world: sources.frame(world, "SELECT 1"), "kafka": topics.names, "connect": connect.names}
+    "postgres": lambda world: postgres.frame(world, "SELECT 1"), "kafka": topics.names, "connect": connect.names}
 
 
 def test_up_again_reuses_and_is_quick(world):
@@ -132,12 +138,12 @@ def test_one_killed_is_started_again_by_need(world, name):
 
 
 def test_what_was_committed_survives_a_kill(world):
-    with sources.connect(world, database="postgres") as c:
+    with postgres.connect(world, database="postgres") as c:
         c.execute("CREATE TABLE IF NOT EXISTS kept (n int)")
         c.execute("INSERT INTO kept VALUES (1)")
     process.own("postgres").kill()
     stack.need(world, "postgres")
-    with sources.connect(world, database="postgres") as c:
+    with postgres.connect(world, database="postgres") as c:
         assert c.execute("SELECT count(*) FROM kept").fetchone()[0] == 1
         c.execute("DROP TABLE kept")
 
@@ -145,12 +151,12 @@ def test_what_was_committed_survives_a_kill(world):
 def test_a_busy_backend_of_a_killed_postgres_is_ended(world):
     """It notices nothing while it computes, and PostgreSQL does not start beside it."""
     def compute():
-        with contextlib.suppress(psycopg.OperationalError), sources.connect(world, database="postgres") as c:
+        with contextlib.suppress(psycopg.OperationalError), postgres.connect(world, database="postgres") as c:
             c.execute("SET application_name = 'busy'; SELECT count(*) FROM generate_series(1, 100000000000)")
 
     worker = threading.Thread(target=compute, daemon=True)
     worker.start()
-    with sources.connect(world, database="postgres") as c:
+    with postgres.connect(world, database="postgres") as c:
         find = "SELECT pid FROM pg_stat_activity WHERE application_name = 'busy' AND state = 'active'"
         backend = wait_until(lambda: c.execute(find).fetchone(), "the query to run")[0]
     process.own("postgres").kill()
@@ -202,7 +208,7 @@ def test_apicurio_starts_when_asked(world):
         assert started not in process.printed("apicurio").read_text(), "a log that nothing rolls"
         assert {s.name: s.state for s in stack.status(world)}["apicurio"] == "up"
     finally:
-        process.stop(stack.SERVICES["apicurio"])
+        process.stop(SERVICES["apicurio"])
 
 
 def test_a_name_that_is_no_service(world):
@@ -214,7 +220,7 @@ def test_a_name_that_is_no_service(world):
 
 def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, beside):
     stack.need(beside, "postgres")
-    with sources.connect(beside, database="postgres") as c:
+    with postgres.connect(beside, database="postgres") as c:
         assert c.execute("SHOW port").fetchone()[0] == str(beside.postgres.port) != str(world.postgres.port)
     assert stack.running() == ["postgres"] and stack.down() == ["postgres"] and marked() == []
     with pytest.MonkeyPatch.context() as patch:  # back to the first, whose passwords lie in its own folder
@@ -233,10 +239,11 @@ def test_neither_a_space_in_the_path_nor_what_a_terminal_brings_along_is_a_hindr
     others = {"PGSSLMODE": "require", "PGSERVICE": "cloud", "PGOPTIONS": "-c no_such=1", "PGHOSTADDR": "192.0.2.1"}
     plain = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
     work = "import os; from workbench import stack; stack.down_with(os.getpid(), remove=True);" + UP + """
-from workbench import connect, sources
+from workbench import connect
+from workbench.source import postgres
 from workbench.spark import session
 world = params.load("local")
-assert connect.names(world) == [] and sources.frame(world, "SELECT 1 AS n", database="postgres").n[0] == 1
+assert connect.names(world) == [] and postgres.frame(world, "SELECT 1 AS n", database="postgres").n[0] == 1
 spark = session(world)
 assert spark.range(3).mapInPandas(lambda frames: frames, "id long").count() == 3
 spark.sql("CREATE TABLE kept (id bigint, name string) USING hudi TBLPROPERTIES (primaryKey = 'id')")

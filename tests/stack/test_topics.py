@@ -4,8 +4,8 @@ import time
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from workbench import topics
-from workbench.errors import WorkbenchError
+from workbench.base.errors import WorkbenchError
+from workbench.topic import topics
 
 TOPIC = "topics_test"
 

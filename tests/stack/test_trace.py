@@ -3,9 +3,11 @@
 import avro_help
 import pytest
 from lake_help import SCHEMA, change, new_table, new_topic, send
-from workbench import connect, hudi, landing, registry, sources, topics, trace
-from workbench.errors import LakeError, WorkbenchError
-from workbench.landing_sinks import parse
+from workbench import connect, hudi, landing, trace
+from workbench.base.errors import LakeError, WorkbenchError
+from workbench.landing.sinks import parse
+from workbench.source import postgres
+from workbench.topic import registry, topics
 
 NAME = "trace_test"
 TOPIC = f"{NAME}.public.artists"
@@ -34,7 +36,7 @@ def traced(lab, spark):
 
     def go(*statements, messages=1):
         count = topics.count(lab, TOPIC) if statements else 0
-        with sources.connect(lab) as c:
+        with postgres.connect(lab) as c:
             for statement in statements:
                 with c.transaction():
                     c.execute(statement)

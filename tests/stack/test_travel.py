@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 from lake_help import SCHEMA, change, new_table, new_topic, send
-from workbench import hudi, params, topics
-from workbench.errors import LakeError
+from workbench import hudi
+from workbench.base import params
+from workbench.base.errors import LakeError
+from workbench.topic import topics
 
 KINDS = ["cow", "mor"]
 # written once, looked at by several tests: four commits, each under a label

@@ -8,10 +8,14 @@ import avro_help
 import pytest
 from avro_bytes import framed, number, record
 from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
-from workbench import hudi, params, readcost, registry, sources, topics
-from workbench.errors import LakeError, StackError
+from workbench import hudi
+from workbench.base import params
+from workbench.base.errors import LakeError, StackError
+from workbench.base.wait import wait_until
+from workbench.results import readcost
+from workbench.source import postgres
 from workbench.spark import is_gone, session
-from workbench.wait import wait_until
+from workbench.topic import registry, topics
 
 KINDS = ["cow", "mor"]
 BY_HAND = {"hoodie.compact.inline": "false"}
@@ -156,7 +160,8 @@ def test_an_update_that_changes_the_primary_key(world, spark):
             topics.wait_count(lab, topic, 2, connector=name)
             for step, count in (("before", 2), ("after", 5)):
                 if step == "after":
-                    sources.execute(lab, "UPDATE artists SET artist_id = 7, nationality = 'French' WHERE artist_id = 1")
+                    postgres.execute(
+                        lab, "UPDATE artists SET artist_id = 7, nationality = 'French' WHERE artist_id = 1")
                 topics.wait_count(lab, topic, count, connector=name)
                 for table in made.values():
                     done = hudi.ingest(spark, lab, hudi.Topic(topic, format="avro"), table)
@@ -178,7 +183,7 @@ def test_an_update_that_changes_the_primary_key(world, spark):
 
 def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
     """A schema that was met is not asked for again; the stopped registry itself: test_avro, test_landing_avro."""
-    from workbench import decode_avro
+    from workbench.hudi import decode_avro
 
     asked = []
     monkeypatch.setattr(registry, "find", lambda *a: asked.append(a) or {"type": "record", "name": "v", "fields": []})

@@ -11,7 +11,11 @@ from lake_help import change, new_table, new_topic, send
 from pg_types import LOOSE, TYPES, expected
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from workbench import check, connect, decode, hudi, schemas, sources, stack, topics
+from workbench import connect, hudi, stack
+from workbench.hudi import decode
+from workbench.results import check
+from workbench.source import postgres
+from workbench.topic import schemas, topics
 
 # name: (type in Spark, values of the first three rows; the fourth has none)
 LISTS = {
@@ -120,11 +124,11 @@ def own(world):
     """A database with a table of every type, and two connectors: JSON and Avro."""
     stack.need(world, "apicurio")
     lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=NAME))
-    sources.create_database(lab)
-    sources.execute(lab, OWN + ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items()) + ")")
-    sources.execute(lab, "ALTER TABLE types REPLICA IDENTITY FULL")
-    sources.grant_replication(lab, ["public.types"])
-    sources.create_publication(lab, "moma_publication", ["public.types"])
+    postgres.create_database(lab)
+    postgres.execute(lab, OWN + ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items()) + ")")
+    postgres.execute(lab, "ALTER TABLE types REPLICA IDENTITY FULL")
+    postgres.grant_replication(lab, ["public.types"])
+    postgres.create_publication(lab, "moma_publication", ["public.types"])
     made = Changes()
     made.apply(lab, 120)
     made.messages = len(made.keys)  # those of the snapshot
@@ -142,10 +146,10 @@ def own(world):
     finally:
         for form in ("avro", "json"):
             connect.delete(lab, f"{NAME}_{form}")
-        for slot in sources.slots(lab)["slot_name"]:
-            sources.drop_slot(lab, slot)
+        for slot in postgres.slots(lab)["slot_name"]:
+            postgres.drop_slot(lab, slot)
         topics.delete(lab, *(t for t in topics.names(lab) if NAME in t))
-        sources.execute(lab, f"DROP DATABASE {NAME} WITH (FORCE)", database="postgres")
+        postgres.execute(lab, f"DROP DATABASE {NAME} WITH (FORCE)", database="postgres")
 
 
 def test_a_numeric_without_precision_becomes_a_decimal_or_an_error(spark):
@@ -185,7 +189,7 @@ class Changes:
 
     def apply(self, world, n):
         """Change something n times, ten times in each transaction."""
-        with sources.connect(world) as c:
+        with postgres.connect(world) as c:
             for at in range(n):
                 if at % 10 == 0:
                     c.execute("BEGIN")
@@ -258,7 +262,7 @@ def source(world):
                     f"concat(e) END ORDER BY n), '[]')::text FROM unnest({name}) WITH ORDINALITY u(e, n)) END")
         return f"CASE WHEN {name} IS NOT NULL THEN concat({name}) END"  # a cast to text takes a char's blanks away
 
-    with sources.connect(world) as c:
+    with postgres.connect(world) as c:
         c.execute("SET intervalstyle = iso_8601; SET timezone = UTC")
         rows = c.execute(f"SELECT id, {', '.join(text(*each) for each in COLUMNS.items())} FROM types").fetchall()
     return {row[0]: dict(zip(COLUMNS, row[1:])) for row in rows}

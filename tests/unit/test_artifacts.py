@@ -6,8 +6,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from workbench import artifacts
-from workbench.errors import StackError
+from workbench.base.errors import StackError
+from workbench.stack import artifacts
 
 GOOD = {"a": b"jar a", "b": b"jar b"}
 

@@ -10,8 +10,10 @@ import pandas
 import pytest
 from avro_bytes import number, text
 from pyspark import cloudpickle
-from workbench import avro, batch, changes, decode_landed, landing_avro
-from workbench.errors import LakeError
+from workbench.base.errors import LakeError
+from workbench.hudi import changes, decode_landed
+from workbench.landing import avro_files, batch
+from workbench.topic import avro
 
 ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
     {"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]},
@@ -120,12 +122,12 @@ def land(tmp_path, monkeypatch):
         text = TEXTS.get(url.rpartition("/")[2])
         return (404, b"") if text is None else (200, text.encode())
 
-    monkeypatch.setattr(landing_avro, "fetch", answer)
+    monkeypatch.setattr(avro_files, "fetch", answer)
 
     def go(*messages, most=2):
         frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "value", "schema",
                                                           "body"], dtype=object)
-        task = landing_avro.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", most, {"globalId": "http://r/{}"},
+        task = avro_files.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", most, {"globalId": "http://r/{}"},
                                  "not Avro", "schema {} is unknown")
         (counts,) = task(iter([frame[:3], frame[3:]]))
         return counts.iloc[0].to_dict()
@@ -174,11 +176,11 @@ def test_poison_goes_to_the_dead_letters(land):
 def test_a_registry_that_does_not_answer_ends_the_batch(monkeypatch):
     urls = {"globalId": "http://127.0.0.1:1/ids/{}"}
     with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/ids/7: "):
-        landing_avro._known("globalId 7", urls, "unknown {}")
-    assert landing_avro._known(f"globalId {2**63}", urls, "no {}") == (f"no globalId {2**63}", None), "no id of its"
-    monkeypatch.setattr(landing_avro, "fetch", lambda url: (500, b"oops"))
+        avro_files._known("globalId 7", urls, "unknown {}")
+    assert avro_files._known(f"globalId {2**63}", urls, "no {}") == (f"no globalId {2**63}", None), "no id of its"
+    monkeypatch.setattr(avro_files, "fetch", lambda url: (500, b"oops"))
     with pytest.raises(ConnectionError, match="the schema registry answers 500 to http://127.0.0.1:1/ids/7"):
-        landing_avro._known("globalId 7", urls, "unknown {}")
+        avro_files._known("globalId 7", urls, "unknown {}")
 
 
 WORKER = """
@@ -192,7 +194,7 @@ print(counts.iloc[0].to_dict())
 
 def test_the_task_travels_without_this_package(tmp_path, answering):
     served = answering({"/ids/1": (200, json.dumps(ROW))})
-    task = landing_avro.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {"globalId": served.url + "/ids/{}"},
+    task = avro_files.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {"globalId": served.url + "/ids/{}"},
                              "not Avro", "schema {} is unknown")
     frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], dtype=object)
     done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
@@ -204,7 +206,7 @@ def test_the_task_travels_without_this_package(tmp_path, answering):
 
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
-    task = landing_avro.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {}, "", "")
+    task = avro_files.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {}, "", "")
     with pytest.raises(ModuleNotFoundError) as e:
         next(task(iter([])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))

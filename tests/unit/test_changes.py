@@ -2,7 +2,8 @@
 from types import SimpleNamespace
 
 import pytest
-from workbench import changes, files
+from workbench.base import files
+from workbench.hudi import changes
 
 
 @pytest.fixture

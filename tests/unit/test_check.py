@@ -7,8 +7,9 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from workbench import check, params
-from workbench.errors import CheckFailed, ParamsError, WorkbenchError
+from workbench.base import params
+from workbench.base.errors import CheckFailed, ParamsError, WorkbenchError
+from workbench.results import check
 
 ROWS = pd.DataFrame({
     "order_id": [10248, 10249, 11077],

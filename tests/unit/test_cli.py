@@ -1,14 +1,15 @@
 """The command line: exit codes, errors as text, questions, and no slow imports."""
+import importlib
 import subprocess
 import sys
-import types
 from types import SimpleNamespace
 
 import pytest
-import workbench
 from typer.testing import CliRunner
-from workbench import cli, params, process
-from workbench.errors import StackError, WorkbenchError
+from workbench import cli
+from workbench.base import params
+from workbench.base.errors import StackError, WorkbenchError
+from workbench.stack import process
 
 ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
         SimpleNamespace(name="spark", state="died", port=21405, pid=None, seconds=None, memory_mb=None, log="",
@@ -20,10 +21,8 @@ def call(*arguments, **kwargs):
 
 
 def module(monkeypatch, name, **functions):
-    made = types.ModuleType(f"workbench.{name}")
-    made.__dict__.update(functions)
-    monkeypatch.setitem(sys.modules, f"workbench.{name}", made)
-    monkeypatch.setattr(workbench, name, made, raising=False)
+    for function, made in functions.items():
+        monkeypatch.setattr(importlib.import_module(f"workbench.{name}"), function, made)
 
 
 def test_help_names_every_verb():
@@ -82,7 +81,7 @@ def test_status_shows_a_table(monkeypatch):
 
 def test_doctor_exits_1_on_a_problem(monkeypatch):
     found = [SimpleNamespace(level="problem", subject="Java", seen="none", fix="make install")]
-    module(monkeypatch, "doctor", examine=lambda world: found, problems=lambda f: f)
+    module(monkeypatch, "stack.doctor", examine=lambda world: found, problems=lambda f: f)
     result = call("doctor")
     assert result.exit_code == 1 and "✘ Java: none\n    make install" in result.output
 
@@ -92,12 +91,12 @@ def test_doctor_exits_1_on_a_problem(monkeypatch):
 def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level, subject, runs):
     done = []
     found = [SimpleNamespace(level=level, subject=subject, seen="", fix="")]
-    module(monkeypatch, "doctor", examine=lambda world: found,
+    module(monkeypatch, "stack.doctor", examine=lambda world: found,
            problems=lambda findings: [f for f in findings if f.level == "problem"])
-    module(monkeypatch, "artifacts", install=lambda say: done.append("install"))
+    module(monkeypatch, "stack.artifacts", install=lambda say: done.append("install"))
     module(monkeypatch, "stack", up=lambda world, say: done.append("up"))
     result = SimpleNamespace(notebooks=[], status="failed", seconds=1, report="runs/report.html", exit_code=1)
-    module(monkeypatch, "run", run=lambda targets, world, values, **k: done.append((targets, values)) or result)
+    module(monkeypatch, "run.runner", run=lambda targets, world, values, **k: done.append((targets, values)) or result)
     result = call("demo", "--from", str(tmp_path))
     assert result.exit_code == 1
     assert done == (["install", "up", (["00_start_here", "10_outbox"], {"from_dir": str(tmp_path)})] if runs else [])
@@ -112,7 +111,7 @@ def test_load_northwind_asks_and_default_is_no(monkeypatch):
             loaded.append(scale)
 
     module(monkeypatch, "stack", need=lambda world, *names: None)
-    module(monkeypatch, "load", load_northwind=load)
+    module(monkeypatch, "walkthroughs.load", load_northwind=load)
     result = call("load-northwind", input="\n")
     assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
     assert call("load-northwind", "--scale", "3", input="y\n").exit_code == 0
@@ -149,7 +148,8 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
 def going_on(folders):
     """A run that goes on, in a process of its own; returns its pid."""
     lock = params.state_dir() / "run.lock"
-    code = f"import time; from pathlib import Path; from workbench.wait import alone\nwith alone(Path({str(lock)!r})):"
+    code = f"""import time; from pathlib import Path; from workbench.base.wait import alone
+with alone(Path({str(lock)!r})):"""
     run = subprocess.Popen([sys.executable, "-c", f"{code}\n    print('holds', flush=True); time.sleep(600)"],
                            stdout=subprocess.PIPE)
     assert run.stdout.readline() == b"holds\n"
@@ -244,7 +244,7 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
 def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
     book = {"path": "a.ipynb", "status": "passed", "checks": [{"ok": True}, {"ok": None}]}
     result = SimpleNamespace(status="passed", notebooks=[book], seconds=3, report=tmp_path, exit_code=0)
-    module(monkeypatch, "run", run=lambda *_, **__: result)
+    module(monkeypatch, "run.runner", run=lambda *_, **__: result)
     done = call("run")
     assert done.exit_code == 0
     assert "passed: 1 of 1 notebooks, 1 of 2 checks in 3 s; 1 shown: own data differ" in done.output

@@ -6,8 +6,10 @@ import json
 import re
 
 import pytest
-from workbench import connect, connect_rest, params
-from workbench.errors import ConnectorError, StackError
+from workbench import connect
+from workbench.base import params
+from workbench.base.errors import ConnectorError, StackError
+from workbench.connect import configs, rest
 
 WORLD = params.load("local")
 
@@ -59,7 +61,7 @@ def test_unknown_file_names_the_nearest():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(connect, "FOLDER", tmp_path)
+    monkeypatch.setattr(configs, "FOLDER", tmp_path)
     return tmp_path
 
 
@@ -152,21 +154,21 @@ GOOD = {"connector.class": "io.x.PostgresConnector", "topic.prefix": "p"}
     ],
 )
 def test_a_key_nobody_knows_is_refused(monkeypatch, key, says):
-    monkeypatch.setattr(connect_rest, "_call", FakePlugin())
+    monkeypatch.setattr(rest, "_call", FakePlugin())
     with pytest.raises(ConnectorError) as e:
         connect.validate(WORLD, {**GOOD, key: "x"})
     assert key in str(e.value) and says in str(e.value)
 
 
 def test_every_message_is_listed(monkeypatch):
-    monkeypatch.setattr(connect_rest, "_call", FakePlugin({"topic.prefix": ["is bad"], "schema.include.list": ["odd"]}))
+    monkeypatch.setattr(rest, "_call", FakePlugin({"topic.prefix": ["is bad"], "schema.include.list": ["odd"]}))
     with pytest.raises(ConnectorError) as e:
         connect.validate(WORLD, GOOD)
     assert "topic.prefix: is bad" in str(e.value) and "schema.include.list: odd" in str(e.value)
 
 
 def test_keys_by_pattern_pass(monkeypatch):
-    monkeypatch.setattr(connect_rest, "_call", FakePlugin())
+    monkeypatch.setattr(rest, "_call", FakePlugin())
     connect.validate(
         WORLD, {**GOOD, "snapshot.select.statement.overrides.a.b": "SELECT 1", "producer.override.acks": "1"}
     )
@@ -176,7 +178,7 @@ def test_keys_by_pattern_pass(monkeypatch):
 @pytest.mark.parametrize("secret", ["canary-7", "${canary-7", "${x}canary-7", "${file:a:b}canary-7"])
 def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     fake = FakePlugin()
-    monkeypatch.setattr(connect_rest, "_call", fake)
+    monkeypatch.setattr(rest, "_call", fake)
     with pytest.raises(ConnectorError) as e:
         connect.validate(WORLD, {**GOOD, "database.password": secret})
     assert "database.password" in str(e.value) and "canary-7" not in str(e.value)
@@ -207,7 +209,7 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
 ])
 def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, value):
     fake = FakePlugin()
-    monkeypatch.setattr(connect_rest, "_call", fake)
+    monkeypatch.setattr(rest, "_call", fake)
     with pytest.raises(ConnectorError, match="holds a secret as plain text") as e:
         connect.validate(WORLD, {**GOOD, key: value})
     assert key in str(e.value) and "canary-7" not in str(e.value) and all(method == "GET" for method, _ in fake.sent)
@@ -222,33 +224,33 @@ def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, val
     "mongodb://h:1,h2:2/?a=b@c", '{"url":"http://h","mail":"a@b"}', '{"url":"http://h:80","mail":"a@b"}',
 ])
 def test_references_inside_a_value_and_what_is_no_secret_pass(value):
-    assert connect_rest._literal_secrets({"connection.url": value}) == []
+    assert rest._literal_secrets({"connection.url": value}) == []
 
 
 @pytest.mark.parametrize("file", sorted(connect.FOLDER.glob("*.json")), ids=lambda f: f.stem)
 def test_our_own_configurations_hold_no_secret(file):
-    assert connect_rest._literal_secrets(connect.config(WORLD, file.stem)) == []
+    assert rest._literal_secrets(connect.config(WORLD, file.stem)) == []
 
 
 def test_missing_sink_plugin_names_the_job_that_does_its_work(monkeypatch):
-    monkeypatch.setattr(connect_rest, "_call", FakePlugin())
+    monkeypatch.setattr(rest, "_call", FakePlugin())
     with pytest.raises(ConnectorError, match="workbench.landing"):
         connect.apply(WORLD, "sink", connect.config(WORLD, "outbox_sink"))
 
 
 def test_trace_is_cut_to_first_line_and_cause():
     trace = "a.B: stopped\n\tat x\nCaused by: c.D\nCaused by: e.F: Publication autocreation is disabled\n\tat z"
-    line = connect_rest.first_line(trace)
+    line = rest.first_line(trace)
     assert line == "a.B: stopped … Caused by: e.F: Publication autocreation is disabled"
-    assert "sources.create_publication" in connect_rest._causes(line)
+    assert "postgres.create_publication" in rest._causes(line)
 
 
 @pytest.mark.parametrize("kind, says", [("io.confluent.connect.s3.S3SinkConnector", "landing.run"),
                                         ("io.confluent.connect.jdbc.JdbcSourceConnector", "Debezium")])
 def test_what_to_do_about_a_plugin_that_is_not_there(monkeypatch, kind, says):
-    monkeypatch.setattr(connect_rest, "plugins", lambda world: [])
+    monkeypatch.setattr(rest, "plugins", lambda world: [])
     with pytest.raises(ConnectorError, match="has no plugin") as e:
-        connect_rest.validate(WORLD, {"connector.class": kind}, "one")
+        rest.validate(WORLD, {"connector.class": kind}, "one")
     assert says in e.value.next_step
     for module in re.findall(r"workbench\.(\w+)", e.value.next_step):
         importlib.import_module(f"workbench.{module}")
@@ -259,13 +261,13 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
     """A healthy refusal stays what it is, even when Kafka has died in that moment."""
     def request(*args, **more):
         if code is None:
-            raise connect_rest.requests.ConnectionError("refused")
-        answer = connect_rest.requests.Response()
+            raise rest.requests.ConnectionError("refused")
+        answer = rest.requests.Response()
         answer.status_code, answer._content = code, b'{"message": "no such key"}'
         return answer
 
-    monkeypatch.setattr(connect_rest.requests, "request", request)
-    monkeypatch.setattr(connect_rest.stack, "lost", lambda *args: StackError("the service kafka died"))
+    monkeypatch.setattr(rest.requests, "request", request)
+    monkeypatch.setattr(rest.stack, "lost", lambda *args: StackError("the service kafka died"))
     with pytest.raises(StackError if told else ConnectorError,
                        match="the service kafka died" if told else f"Connect answers {code}: no such key"):
-        connect_rest._call(WORLD, "GET", "/connectors/x")
+        rest._call(WORLD, "GET", "/connectors/x")

@@ -7,8 +7,11 @@ from collections import namedtuple
 from types import SimpleNamespace
 
 import pytest
-from workbench import cli, doctor, params, process, run, services
-from workbench.params import ROOT
+from workbench import cli
+from workbench.base import params
+from workbench.base.params import ROOT
+from workbench.run import runner
+from workbench.stack import doctor, process, services
 
 Usage = namedtuple("Usage", "total used free")
 SPACE = ["unshare", "--mount"]  # a mount in it is nobody else's, and ends with the command
@@ -37,11 +40,11 @@ def test_the_status_of_a_service_that_died_names_it(full):
 
 def test_a_red_notebook_names_it(full, monkeypatch):
     error = {"cell": 1, "message": "Kafka: Local: Timed out"}
-    monkeypatch.setattr(run.execute, "notebook", lambda *a: SimpleNamespace(book=run.nbformat.v4.new_notebook(), at=1,
-                                                                           why=""))
-    monkeypatch.setattr(run, "_outcome", lambda *a: {"status": "failed", "error": error, "checks": []})
+    monkeypatch.setattr(runner.execute, "notebook", lambda *a: SimpleNamespace(
+        book=runner.nbformat.v4.new_notebook(), at=1, why=""))
+    monkeypatch.setattr(runner, "_outcome", lambda *a: {"status": "failed", "error": error, "checks": []})
     entry, nothing = {"path": "11_a.ipynb"}, lambda *a: None
-    run._run_one(entry, ROOT, params.VAR, {}, 1, run.execute.Stop(), SimpleNamespace(start=nothing, end=nothing))
+    runner._run_one(entry, ROOT, params.VAR, {}, 1, runner.execute.Stop(), SimpleNamespace(start=nothing, end=nothing))
     assert entry["error"]["message"].startswith("Kafka: Local: Timed out\nthe disk is full: 3 MB are free")
 
 
@@ -54,8 +57,8 @@ def in_a_space(script, tmp_path):
     for name in ("var", "runs"):
         (tmp_path / name).mkdir()
     given = {**os.environ, "WORKBENCH_ROOT": str(tmp_path), "WORKBENCH_INSTANCE": "main"}
-    run = f"{sys.executable} -m workbench.cli run 11_source_database"
-    done = subprocess.run([*SPACE, "sh", "-c", script.format(run=run)], cwd=tmp_path, env=given, capture_output=True,
+    runner = f"{sys.executable} -m workbench.cli run 11_source_database"
+    done = subprocess.run([*SPACE, "sh", "-c", script.format(run=runner)], cwd=tmp_path, env=given, capture_output=True,
                           text=True, timeout=120)
     said = done.stdout + done.stderr
     assert done.returncode == 1 and "Traceback" not in said and len(said.splitlines()) < 6, said

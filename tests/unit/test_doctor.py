@@ -10,8 +10,9 @@ from collections import namedtuple
 import psutil
 import pytest
 from packaging.requirements import Requirement
-from workbench import artifacts, doctor, params, process
-from workbench.errors import StackError
+from workbench.base import params
+from workbench.base.errors import StackError
+from workbench.stack import artifacts, doctor, process
 
 Usage = namedtuple("Usage", "total used free")
 Memory = namedtuple("Memory", "available")
@@ -95,7 +96,7 @@ def test_another_pyspark_of_a_pythonpath_is_told(tmp_path, files, says):
     for file in files:
         (tmp_path / file).parent.mkdir()
         (tmp_path / file).write_text("Name: pyspark\nVersion: 3.4.0\n" if "METADATA" in file else "")
-    look = "from workbench import doctor; (f,) = doctor._packages(); print(f.level, f.seen, f.fix)"
+    look = "from workbench.stack import doctor; (f,) = doctor._packages(); print(f.level, f.seen, f.fix)"
     shown = subprocess.run([sys.executable, "-c", look], env={**os.environ, "PYTHONPATH": str(tmp_path)},
                            capture_output=True, text=True, check=True).stdout
     assert shown.startswith("problem") and says.format(tmp_path) in shown and "unset PYTHONPATH" in shown

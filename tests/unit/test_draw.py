@@ -1,8 +1,8 @@
 """Pictures of a table's past: what stands in them."""
 import pandas as pd
 import pytest
-from workbench import draw
-from workbench.errors import LakeError
+from workbench.base.errors import LakeError
+from workbench.results import draw
 
 COMMITS = pd.DataFrame({"instant": ["20260101120000001", "20260101120102003"], "operation": ["BULK_INSERT", "UPSERT"],
                         "written": [300, 1], "bytes": [240_000, 1_600]})

@@ -1,6 +1,6 @@
 """Small files of the lake: written whole or not at all."""
 import pytest
-from workbench import files
+from workbench.base import files
 
 
 def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):

@@ -4,8 +4,8 @@ import itertools
 
 import pandas
 import pytest
-from workbench import generate
-from workbench.errors import SourceError
+from workbench.base.errors import SourceError
+from workbench.walkthroughs import generate
 
 DIGEST = "c7918cc9efbde1299a14c3e58e6f8c00422fdf6c4b2f68c3c3e365a58094f571"  # of scale 2
 BIG = ["ERNSH", "QUICK", "SAVEA"]

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pandas
 import pytest
-from workbench import generate_moma
-from workbench.errors import SourceError
-from workbench.generate_moma import PICADOR, PICASSO, PRINTS
+from workbench.base.errors import SourceError
+from workbench.walkthroughs import generate_moma
+from workbench.walkthroughs.generate_moma import PICADOR, PICASSO, PRINTS
 
 DIGEST = "6ce8ed70cf51cf4d82f2b8306b268bf94b661719fedb7c7f8214d22ef9959669"  # of scale 0.05
 

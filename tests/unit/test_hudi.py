@@ -1,7 +1,7 @@
 """What a Table refuses, and the options it becomes."""
 import pytest
 from workbench import hudi
-from workbench.errors import LakeError
+from workbench.base.errors import LakeError
 
 
 def table(**fields):

@@ -5,8 +5,13 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from workbench import changes, connect, files, landing, landing_write, outbox, params, sources
-from workbench.errors import ConnectorError, LakeError, StackError
+from workbench import connect, landing
+from workbench.base import files, params
+from workbench.base.errors import ConnectorError, LakeError, StackError
+from workbench.hudi import changes
+from workbench.landing import job, writing
+from workbench.source import postgres
+from workbench.walkthroughs import outbox
 
 KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
         "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
@@ -46,7 +51,7 @@ def test_what_cannot_be_honoured_is_refused(change, says):
     ("", "a=__HIVE_DEFAULT_PARTITION__"), (10248, "a=10248"), (True, "a=true"), ("..", "a=.."), ("\n", "a=%0A"),
 ])
 def test_folders(value, folder):
-    assert landing_write.folder_of({"a": value}, ["a"]) == folder
+    assert writing.folder_of({"a": value}, ["a"]) == folder
 
 
 @pytest.mark.parametrize("text, line, reason", [
@@ -60,7 +65,7 @@ def test_folders(value, folder):
     ("[1]", "", "not a JSON object"), (None, "", "no value and no key"),
 ])
 def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
-    assert landing_write.unwrap(text, True)[1:] == (line, reason)
+    assert writing.unwrap(text, True)[1:] == (line, reason)
 
 
 DEEP = b'{"c": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
@@ -77,7 +82,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     values = [p for p, _ in POISON] + [b'{"c": 1, "d": "\\ud800"}']
     frame = pandas.DataFrame([("t", 0, i, True, v) for i, v in enumerate(values)],
                              columns=["topic", "partition", "offset", "keyed", "value"], dtype=object)
-    done, = landing_write.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", ["c"], 50, True)(iter([frame]))
+    done, = writing.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", ["c"], 50, True)(iter([frame]))
     assert done.iloc[0][["records", "dead_letters"]].to_dict() == {"records": 1, "dead_letters": len(POISON)}
     letters = [json.loads(x) for f in (tmp_path / "dead").iterdir() for x in f.read_text().splitlines()]
     for number, (letter, (_, reason)) in enumerate(zip(letters, POISON)):
@@ -87,8 +92,8 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
-    assert landing_write.judge(json.dumps({"c": "x" * 253}).encode(), True, ["c"])[2] is None
-    landing_write._write(landing_write._open(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
+    assert writing.judge(json.dumps({"c": "x" * 253}).encode(), True, ["c"])[2] is None
+    writing._write(writing._open(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
 
 
 def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):
@@ -99,7 +104,7 @@ def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp
         yield frame[:4]
         yield frame[4:]
 
-    task = landing_write.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", ["c"], 2, True)
+    task = writing.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", ["c"], 2, True)
     first, = task(frames())
     assert first.iloc[0].to_dict() == {"records": 10, "tombstones": 1, "dead_letters": 2, "objects": 6, "bytes": 90}
     seen = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.json")}
@@ -139,7 +144,7 @@ def world(tmp_path):
 
 def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_path):
     (tmp_path / "landing" / "cdc-events").mkdir(parents=True)
-    with landing._alone(world, landing.parse(GOOD)):
+    with job._alone(world, landing.parse(GOOD)):
         for busy in (lambda: landing.run(None, world, GOOD), lambda: landing.drop(world, GOOD)):
             with pytest.raises(LakeError, match=r"(?s)another landing of msk.t.*process \d+ holds .*cdc-events.lock"):
                 busy()
@@ -153,7 +158,7 @@ def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_pat
 def test_in_s3_there_is_no_lock_file(world):
     world.lake.checkpoints = "s3a://lake/checkpoints"
     sink = landing.parse(GOOD)
-    with landing._alone(world, sink), landing._alone(world, sink):
+    with job._alone(world, sink), job._alone(world, sink):
         pass
 
 
@@ -183,11 +188,11 @@ def test_a_query_that_nobody_waits_for_any_more_is_stopped():
     world = params.load("local")
     sink, endless, ended, dead = landing.parse(GOOD), Query(), Query(looks=2), Query(dies=True)
     with pytest.raises(LakeError, match="waited 0.1 s for the landing of msk.t"):
-        landing._finish(None, world, endless, sink, 0.1)
+        job._finish(None, world, endless, sink, 0.1)
     assert endless.stopped == 1
-    assert landing._finish(None, world, ended, sink, 5) == ended.recentProgress and ended.stopped == 0
+    assert job._finish(None, world, ended, sink, 5) == ended.recentProgress and ended.stopped == 0
     with pytest.raises(StackError, match="(?s)Spark was restarted or is gone.*no such query"):
-        landing._finish(None, world, dead, sink, 5)
+        job._finish(None, world, dead, sink, 5)
     assert dead.stopped == 0, "a Spark that is gone would be asked in vain"
 
 
@@ -205,7 +210,7 @@ def test_only_what_a_producer_committed_is_read(world):
         def load(self):
             return options
 
-    landing._messages(SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7)
+    job._messages(SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7)
     assert options["kafka.isolation.level"] == "read_committed"
     assert (options["subscribe"], options["maxOffsetsPerTrigger"]) == ("msk.t", "7")
 
@@ -244,6 +249,6 @@ def test_a_line_that_is_not_json_is_named_by_its_file(world):
 def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
     monkeypatch.setattr(connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"])
     slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
-    monkeypatch.setattr(sources, "slots", lambda *_: slots)
+    monkeypatch.setattr(postgres, "slots", lambda *_: slots)
     assert outbox.connectors_left(world) == [outbox.ENVELOPE]
-    assert sources.own_slots(world) == ["my_msk_outbox"]
+    assert postgres.own_slots(world) == ["my_msk_outbox"]

@@ -2,8 +2,10 @@
 from types import SimpleNamespace
 
 import pytest
-from workbench import connect, landing, params
-from workbench.errors import ConnectorError
+from workbench import connect, landing
+from workbench.base import params
+from workbench.base.errors import ConnectorError, LakeError
+from workbench.landing import job
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ def test_what_cannot_be_honoured_is_refused(world, good, change, says):
 
 
 def test_a_sink_without_a_topic_is_no_silent_success(world, good, monkeypatch, tmp_path):
-    monkeypatch.setattr(landing.topics, "names", lambda world: ["other"])
+    monkeypatch.setattr(job.topics, "names", lambda world: ["other"])
     lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
-    with pytest.raises(landing.LakeError, match="(?s)no topic for the sink.*valid: other.*RUNNING"):
-        landing.same_topics(lab, landing.parse(good))
+    with pytest.raises(LakeError, match="(?s)no topic for the sink.*valid: other.*RUNNING"):
+        job.same_topics(lab, landing.parse(good))

@@ -1,8 +1,9 @@
 """Splitting SQL into statements, and what a loader does before it connects: what needs no server."""
 import pytest
-from workbench import load, params
-from workbench.errors import SourceError
-from workbench.load import statements
+from workbench.base import params
+from workbench.base.errors import SourceError
+from workbench.walkthroughs import load
+from workbench.walkthroughs.load import statements
 
 
 @pytest.mark.parametrize("text, expected", [

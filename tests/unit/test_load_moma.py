@@ -5,8 +5,9 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
-from workbench import load_moma, params
-from workbench.errors import SourceError
+from workbench.base import params
+from workbench.base.errors import SourceError
+from workbench.walkthroughs import load_moma
 
 ARTISTS = "ConstituentID,DisplayName,ArtistBio,Nationality,Gender,BeginDate,EndDate,Wiki QID,ULAN"
 ARTWORKS = ("Title,Artist,ConstituentID,ArtistBio,Nationality,BeginDate,EndDate,Gender,Date,Medium,Dimensions,"

@@ -11,8 +11,11 @@ import pandas as pd
 import pytest
 import sqlglot
 from sqlglot import exp
-from workbench import connect, files, generate_moma, hudi, landing, museum, museum_flow, params, query
-from workbench.errors import ConnectorError, LakeError, SourceError
+from workbench import connect, hudi, landing
+from workbench.base import files, params
+from workbench.base.errors import ConnectorError, LakeError, SourceError
+from workbench.results import query
+from workbench.walkthroughs import generate_moma, museum, museum_flow
 
 REFERENCE = params.ROOT / "data" / "reference" / "S5"
 
@@ -122,12 +125,12 @@ def test_the_change_log_as_of_a_position():
 
 def test_a_change_of_no_row_says_so(world, monkeypatch):
     monkeypatch.setattr(museum_flow.topics, "ends", lambda *_: {0: 5})
-    monkeypatch.setattr(museum_flow.sources, "execute", lambda *_: 0)
+    monkeypatch.setattr(museum_flow.postgres, "execute", lambda *_: 0)
     monkeypatch.setattr(museum_flow.topics, "wait_count", lambda *_, **__: pytest.fail("waited for nothing"))
     with pytest.raises(SourceError, match="no row of artists was changed"):
         museum.change(world, "artists", 7, name="x")
     waited = []
-    monkeypatch.setattr(museum_flow.sources, "execute", lambda *_: 3)
+    monkeypatch.setattr(museum_flow.postgres, "execute", lambda *_: 3)
     monkeypatch.setattr(museum_flow.topics, "wait_count", lambda *a, **__: waited.append(a[2]))
     assert museum.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [5 + 3 * 2]
 
@@ -140,8 +143,8 @@ def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypa
     monkeypatch.setattr(museum.connect, "wait_running", failed)
     monkeypatch.setattr(museum.connect, "names", lambda world: [museum.CONNECTOR])
     monkeypatch.setattr(museum.topics, "names", lambda world: [museum.topic(n) for n in museum.TABLES])
-    monkeypatch.setattr(museum.sources, "create_database", lambda *_: None)
-    monkeypatch.setattr(museum.sources, "publications", lambda *_: pd.DataFrame(
+    monkeypatch.setattr(museum.postgres, "create_database", lambda *_: None)
+    monkeypatch.setattr(museum.postgres, "publications", lambda *_: pd.DataFrame(
         {"publication": museum.PUBLICATION, "table": ["public.artists", "public.artworks"]}))
     monkeypatch.setattr(museum, "session", lambda world: None)
     monkeypatch.setattr(museum, "undo_changes", lambda *_: did.append("source set back") or True)
@@ -165,7 +168,7 @@ def test_a_topic_that_has_forgotten_changes_nothing_in_the_source(world, monkeyp
     """One table's changes could be taken back, the other's not: then neither is."""
     logs = {"artists": [dict(artist_id=1, __op="r", __lsn=5)], "artworks": [dict(artwork_id=2, __op="u", __lsn=9)]}
     monkeypatch.setattr(museum, "_changed", lambda spark, world, name: logs[name])
-    monkeypatch.setattr(museum.sources, "session", lambda *_: pytest.fail("the source was asked"))
+    monkeypatch.setattr(museum.postgres, "session", lambda *_: pytest.fail("the source was asked"))
     with pytest.raises(LakeError, match="artworks has no snapshot"):
         museum.undo_changes(None, world)
     monkeypatch.undo()
@@ -205,9 +208,9 @@ def test_a_connector_that_failed_without_the_registry_is_started_again(world, mo
 @pytest.mark.parametrize("published, there", [
     ([], False), (["public.artists"], False), (["public.artists", "public.artworks"], True)])
 def test_the_source_is_there_when_both_tables_are_published(world, monkeypatch, published, there):
-    monkeypatch.setattr(museum.sources, "create_database", lambda *_: None)
+    monkeypatch.setattr(museum.postgres, "create_database", lambda *_: None)
     found = pd.DataFrame({"publication": [museum.PUBLICATION] * len(published), "table": published})
-    monkeypatch.setattr(museum.sources, "publications", lambda *_: found)
+    monkeypatch.setattr(museum.postgres, "publications", lambda *_: found)
     assert museum.made(world, "51_source_database") is there
 
 
@@ -232,7 +235,7 @@ def followed(monkeypatch, tmp_path):
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))
             files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
-        monkeypatch.setattr(museum_flow.sources, "wal_position", lambda *_: "0/0")
+        monkeypatch.setattr(museum_flow.postgres, "wal_position", lambda *_: "0/0")
         monkeypatch.setattr(museum_flow, "last_commit", lambda table: before and {
             "extraMetadata": {"_workbench_progress": json.dumps({before: {}})}})
         monkeypatch.setattr(museum_flow.landing, "run", lambda *_: seen.append("landed"))

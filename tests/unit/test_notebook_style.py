@@ -11,8 +11,9 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench import params, run
-from workbench.errors import ParamsError
+from workbench.base import params
+from workbench.base.errors import ParamsError
+from workbench.run import runner
 
 NOTEBOOKS = sorted(p for p in (params.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
 LITERALS = {  # what belongs into a params file: a notebook runs in every world
@@ -52,7 +53,7 @@ def parameters_are_judged_first(book):
     for name in re.findall(r"^(\w+) *=", book.cells[at].source, re.M) if at < len(book.cells) else []:
         if not re.search(rf"[(=\s]{name}[,)]", first):
             yield f"the cell after the parameters does not look at {name}"
-    for name, words in (run.choices(book) if at < len(book.cells) else {}).items():
+    for name, words in (runner.choices(book) if at < len(book.cells) else {}).items():
         if f'params.choice("{name}", {name}, {", ".join(json.dumps(w) for w in words)})' not in first:
             yield f"the cell after the parameters does not hold {name} to its choices"
 
@@ -78,7 +79,7 @@ def sections_are_there(book):
 
 def parameters_are_literals(book):
     try:
-        count = len(run.declared(book, ""))
+        count = len(runner.declared(book, ""))
         if not 1 <= count <= 5:
             yield f"{count} parameters: world and one to four knobs"
     except ParamsError as e:

@@ -1,6 +1,6 @@
 """The outbox walkthrough: what its runs say of themselves."""
-from workbench.ingest import Ingested
-from workbench.landing import Landed
+from workbench.hudi.ingesting import Ingested
+from workbench.landing.job import Landed
 
 
 def test_what_a_run_says_of_itself():

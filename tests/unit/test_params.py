@@ -6,8 +6,10 @@ import sys
 
 import pytest
 import yaml
-from workbench import params, run_record, secrets, services
-from workbench.errors import ParamsError
+from workbench.base import params, secrets
+from workbench.base.errors import ParamsError
+from workbench.run import run_record
+from workbench.stack import services
 
 LOCAL = (params.ROOT / "params" / "local.yaml").read_text(encoding="utf-8")
 
@@ -148,7 +150,7 @@ def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
 def test_no_proxy_leads_to_loopback(stated, plain, grpc):
     """Looked at in a process of its own, since it is done once, when the module is imported."""
     environment = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
-    show = ("import os, workbench.params as p; p._spare_loopback(); "  # twice is as once
+    show = ("import os, workbench.base.params as p; p._spare_loopback(); "  # twice is as once
             "print(*(os.environ[n] for n in ('no_proxy', 'NO_PROXY', 'no_grpc_proxy')), sep='|')")
     done = subprocess.run([sys.executable, "-c", show], env={**environment, **stated}, capture_output=True, text=True)
     assert done.stdout.strip().split("|") == [plain, plain, grpc], done.stderr

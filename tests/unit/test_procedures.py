@@ -4,8 +4,9 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import sqlglot
-from workbench import catalog, hudi
-from workbench.errors import LakeError
+from workbench import hudi
+from workbench.base.errors import LakeError
+from workbench.hudi import catalog
 
 
 class Spark:

@@ -13,10 +13,12 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from workbench import artifacts, params, process, services, stack
-from workbench.errors import StackError
-from workbench.process import Service
-from workbench.wait import wait_until
+from workbench import stack
+from workbench.base import params
+from workbench.base.errors import StackError
+from workbench.base.wait import wait_until
+from workbench.stack import artifacts, process, services, verbs
+from workbench.stack.process import Service
 
 WORLD = SimpleNamespace(stack=SimpleNamespace(port_base=0))  # a service of these tests asks no more of its world
 SERVER = """
@@ -317,7 +319,7 @@ def test_every_port_that_it_listens_on_is_looked_at_before_it_starts(make):
 
 def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     web, world, lines = make(), params.load("local"), []
-    monkeypatch.setattr(stack, "SERVICES", {"web": replace(web, told=lambda w: w.spark.master)})
+    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, told=lambda w: w.spark.master)})
     stack.need(world, "web")
     first = process.own("web").pid
     stack.need(world, "web")
@@ -333,26 +335,26 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
 def test_each_service_stops_before_what_it_needs(monkeypatch):
     stopped = []
     monkeypatch.setattr(process, "stop", lambda service: stopped.append(service.name) or True)
-    assert set(stack._stop(list(services.SERVICES))) == set(services.SERVICES)
+    assert set(verbs._stop(list(services.SERVICES))) == set(services.SERVICES)
     before = [("connect", "kafka"), ("connect", "postgres"), ("spark", "spark_worker_1"), ("spark", "spark_master"),
               ("spark_worker_1", "spark_master"), ("spark_worker_2", "spark_master")]
     for first, second in before:
         assert stopped.index(first) < stopped.index(second), stopped
-    assert list(stack._stop([])) == [] and list(stack._stop(["kafka"])) == ["kafka"]
+    assert list(verbs._stop([])) == [] and list(verbs._stop(["kafka"])) == ["kafka"]
 
 
 def test_a_service_comes_with_those_of_its_world_that_it_needs():
     local, cluster = params.load("local"), params.load("cluster")
-    assert stack._closure(local, ["spark"]) == ["spark"]
-    assert stack._closure(cluster, ["spark"]) == ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
-    assert stack._closure(local, ["connect"]) == ["postgres", "kafka", "connect"]
+    assert verbs._closure(local, ["spark"]) == ["spark"]
+    assert verbs._closure(cluster, ["spark"]) == ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
+    assert verbs._closure(local, ["connect"]) == ["postgres", "kafka", "connect"]
 
 
 @pytest.fixture
 def by_base(make, monkeypatch):
     """The service `web` at the fifth port of a base; the base is returned."""
     base = free_port() - 5
-    monkeypatch.setattr(stack, "SERVICES", {"web": replace(make(), port=lambda w: w.stack.port_base + 5,
+    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(make(), port=lambda w: w.stack.port_base + 5,
                                                            command=lambda w: server(w.stack.port_base + 5),
                                                            ready=lambda w: answers(w.stack.port_base + 5))})
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
@@ -412,11 +414,11 @@ def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch)
     """That of a cluster runs: the local world has no port for it, and the same base."""
     base = free_port() - 9
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
-    monkeypatch.setattr(stack, "SERVICES", {"web": replace(
+    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(
         make(), port=lambda w: params.host_port(w.spark.master)[1], command=lambda w: server(base + 9),
         ready=lambda w: answers(base + 9))})
     stack.need(params.load("cluster"), "web")
-    stack._refuse_other_ports(params.load("local"))
+    verbs._refuse_other_ports(params.load("local"))
 
 
 @pytest.mark.parametrize("damaged", ["x", None, True])

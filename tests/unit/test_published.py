@@ -5,8 +5,11 @@ import re
 from fnmatch import fnmatch
 
 import pytest
-from workbench import connect, museum, outbox, params, published
-from workbench.errors import CheckFailed, WorkbenchError
+from workbench import connect
+from workbench.base import params
+from workbench.base.errors import CheckFailed, WorkbenchError
+from workbench.results import published
+from workbench.walkthroughs import museum, outbox
 
 REFERENCE = params.ROOT / "data" / "reference"
 NAMES = sorted(f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json"))

@@ -3,10 +3,11 @@ import gc
 from types import SimpleNamespace
 
 import pytest
-from workbench import params, query
-from workbench import spark as spark_module
-from workbench.errors import LakeError, StackError
+from workbench.base import params
+from workbench.base.errors import LakeError, StackError
+from workbench.results import query
 from workbench.spark import causes, is_gone, unreachable
+from workbench.spark import sessions as spark_module
 
 
 @pytest.mark.parametrize("athena, spark", [

@@ -1,7 +1,8 @@
 """Which files a reader has to merge, on folders made by hand."""
 import pytest
-from workbench import hudi, readcost
-from workbench.errors import LakeError
+from workbench import hudi
+from workbench.base.errors import LakeError
+from workbench.results import readcost
 
 FILES = {  # the first group was compacted at …03, and got a log since; the second has only its base file
     "p=a/f-0_0-1-1_20260101120000001.parquet": 100,

@@ -9,8 +9,11 @@ from decimal import Decimal
 import fastavro
 import pytest
 from pyspark.sql import types as T
-from workbench import decode_avro, hudi, params, registry, schemas
-from workbench.errors import LakeError, StackError
+from workbench import hudi
+from workbench.base import params
+from workbench.base.errors import LakeError, StackError
+from workbench.hudi import decode_avro
+from workbench.topic import registry, schemas
 
 WORLD = params.load("local")
 
@@ -172,7 +175,7 @@ WHO = "12345678-1234-1234-1234-123456789012"
 
 
 def test_a_message_is_taken_apart_without_spark(monkeypatch):
-    for name in ("workbench.spark", "workbench.decode_avro"):
+    for name in ("workbench.spark", "workbench.hudi.decode_avro"):
         monkeypatch.setitem(sys.modules, name, None)  # importing it is an error
     monkeypatch.setattr(registry, "schema", lambda world, id, kind: SEEN)
     now = dt.datetime(2001, 2, 3, 4, 5, 6, 789012)

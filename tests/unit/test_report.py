@@ -3,8 +3,8 @@ import json
 import re
 
 import pytest
-from workbench import report
-from workbench.errors import WorkbenchError
+from workbench.base.errors import WorkbenchError
+from workbench.run import report
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
 CHECK = {"cell": 3, "section": "Check", "ok": True, "what": "<i>rows</i> in the lake", "left": "829", "right": "829",

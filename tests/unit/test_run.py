@@ -14,8 +14,9 @@ import nbformat
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench import params, run, run_record
-from workbench.errors import ParamsError, WorkbenchError
+from workbench.base import params
+from workbench.base.errors import ParamsError, WorkbenchError
+from workbench.run import run_record, runner
 
 HERE = Path(__file__).resolve().parents[2]
 PARAMETERS = 'world = "local"\nscale = 1'
@@ -45,7 +46,7 @@ def write(project, name, *cells, parameters=PARAMETERS):
 
 
 def quietly(*args, **kwargs):
-    return run.run(*args, progress=False, **kwargs)
+    return runner.run(*args, progress=False, **kwargs)
 
 
 # ---- before anything starts (no kernel)
@@ -54,7 +55,7 @@ def test_order_and_targets(project):
     for name in ("99_teardown.ipynb", "10_outbox/12_b.ipynb", "10_outbox/11_a.ipynb", "00_start_here.ipynb",
                  "20_other/21_c.ipynb", "10_outbox/.ipynb_checkpoints/11_a-checkpoint.ipynb"):
         write(project, name)
-    names = lambda *targets: [p.stem for p in run.find(targets)]  # noqa: E731
+    names = lambda *targets: [p.stem for p in runner.find(targets)]  # noqa: E731
     assert names() == ["00_start_here", "11_a", "12_b", "21_c", "99_teardown"]
     assert names("12_b", "10_outbox") == ["11_a", "12_b"]
     assert names("notebooks/20_other/21_c.ipynb", "11_a") == ["11_a", "21_c"]
@@ -99,9 +100,9 @@ def test_a_value_that_is_none_of_the_choices_is_refused(project):
     write(project, "10_outbox/11_a.ipynb", parameters=CHOICES + '\nname = "x"  # say "y", if you like\nfrom_dir = ""')
     with pytest.raises(ParamsError, match="(?s)parameter source is 'topics'.*did you mean 'topic'.*landed"):
         quietly(parameters={"source": "topics"})
-    books = {p: nbformat.read(p, as_version=4) for p in run.find()}
+    books = {p: nbformat.read(p, as_version=4) for p in runner.find()}
     given = {"source": "topic", "name": "z"}
-    assert run._given(books, dict(given)) == given
+    assert runner._given(books, dict(given)) == given
     assert not (project / "runs").exists()
 
 
@@ -109,10 +110,10 @@ def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch
     """The kernel starts in the folder of the notebook."""
     write(project, "10_outbox/11_a.ipynb", parameters='world = "local"\nfrom_dir = ""')
     monkeypatch.chdir(tmp_path / "params")
-    books = {p: nbformat.read(p, as_version=4) for p in run.find()}
+    books = {p: nbformat.read(p, as_version=4) for p in runner.find()}
     for typed, found in (("my data", f"{tmp_path}/params/my data"), ("/data", "/data"), ("", ""),
                          ("~/data", os.path.expanduser("~/data"))):
-        assert run._given(books, {"from_dir": typed}) == {"from_dir": found}
+        assert runner._given(books, {"from_dir": typed}) == {"from_dir": found}
 
 
 def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
@@ -125,7 +126,7 @@ def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
         fcntl.flock(holder, fcntl.LOCK_EX)
         with pytest.raises(WorkbenchError, match="process 4711"):
             quietly()
-    with run._lock():  # the text of a run that is gone still stands there
+    with runner._lock():  # the text of a run that is gone still stands there
         assert lock.read_text() == str(os.getpid())
 
 
@@ -157,14 +158,14 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     secrets_file.write_text(f"postgres.admin={canary}\n")
     flag = project / "mended"
     write(project, "10_outbox/11_a.ipynb", "## 1. Count",
-          "from workbench import check\ncheck.equal('orders', 829, 829)", f"print('{canary}')\nscale",
+          "from workbench.results import check\ncheck.equal('orders', 829, 829)", f"print('{canary}')\nscale",
           parameters='world = "local"\nscale = 1\nlabel = "x"')
-    write(project, "10_outbox/12_b.ipynb", "## 2. Break", f"import os\nfrom workbench import check\n'{canary}'",
+    write(project, "10_outbox/12_b.ipynb", "## 2. Break", f"import os\nfrom workbench.results import check\n'{canary}'",
           f"check.equal('rows', 829 if os.path.exists('{flag}') else 828, 829)")
     write(project, "10_outbox/13_c.ipynb", "1 + 1")
     write(project, "20_other/21_d.ipynb", "assert scale == 3")
 
-    result = run.run(parameters={"scale": "3"})
+    result = runner.run(parameters={"scale": "3"})
 
     assert result.status == "failed" and result.exit_code == 1
     entries = {Path(e["path"]).stem: e for e in result.notebooks}
@@ -188,7 +189,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     flag.touch()
     monkeypatch.setattr(run_record, "commit", lambda: "abc1234")
     capsys.readouterr()
-    again = run.run(resume=True)
+    again = runner.run(resume=True)
     assert "of commit unknown, this is abc1234" in capsys.readouterr().out
     assert (again.folder, again.status, again.exit_code) == (result.folder, "passed", 0)
     record = json.loads((again.folder / "run.json").read_text())
@@ -223,7 +224,7 @@ def test_only_a_run_that_did_not_pass_is_resumed(project, monkeypatch):
 def test_resume_after_a_green_run_runs_everything(project, capsys):
     write(project, "10_outbox/11_a.ipynb", "1 + 1")
     green = earlier(project, "1-local", "passed")
-    result = run.run(resume=True)
+    result = runner.run(resume=True)
     assert result.folder != green and result.status == "passed" and result.notebooks[0]["cells"]
     assert "did not pass: running all of them" in capsys.readouterr().out
 
@@ -241,16 +242,16 @@ def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
 
 
 def test_own_data_that_differ_leave_the_run_passed_and_are_counted_apart(project, capsys):
-    write(project, "10_outbox/11_a.ipynb", "from workbench import check",
+    write(project, "10_outbox/11_a.ipynb", "from workbench.results import check",
           "check.equal('rows', 828, 829, own='/my/data')\ncheck.equal('rows', 829, 829, own='/my/data')")
-    result = run.run()
+    result = runner.run()
     assert result.status == "passed" and [c["ok"] for c in result.notebooks[0]["checks"]] == [None, True]
     assert "1 of 2 checks passed, 1 shown: own data differ" in capsys.readouterr().out
 
 
 def test_a_red_check_that_the_notebook_caught_is_still_red(project):
     write(project, "10_outbox/11_a.ipynb",
-          "from workbench import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass")
+          "from workbench.results import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass")
     assert quietly().notebooks[0]["error"]["message"] == "check failed: rows"
 
 
@@ -260,7 +261,7 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
     write(project, "10_outbox/11_a.ipynb",
           f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))\nthreading.Event().wait(60)")
     write(project, "10_outbox/12_b.ipynb", "1")
-    code = "from workbench import run; import sys; sys.exit(run.run(progress=False).exit_code)"
+    code = "from workbench.run import runner; import sys; sys.exit(runner.run(progress=False).exit_code)"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=project, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 30
     while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
@@ -274,7 +275,7 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
     record = json.loads(next(project.glob("runs/*/run.json")).read_text())
     assert [e["status"] for e in record["notebooks"]] == ["stopped", "skipped"] and record["status"] == "stopped"
     assert "stopped by the user" in next(project.glob("runs/*/report.html")).read_text()
-    with run._lock():
+    with runner._lock():
         pass
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 from pyspark.sql import types as t
-from workbench.errors import LakeError
-from workbench.schemas import avro_to_spark, connect_schema_to_avro
+from workbench.base.errors import LakeError
+from workbench.topic.schemas import avro_to_spark, connect_schema_to_avro
 
 
 def struct(*fields, **more):

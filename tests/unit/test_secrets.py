@@ -2,9 +2,11 @@
 import stat
 
 import pytest
-from workbench import params, secrets, services, stack
-from workbench.errors import ParamsError
-from workbench.secrets import Secret
+from workbench import stack
+from workbench.base import params, secrets
+from workbench.base.errors import ParamsError
+from workbench.base.secrets import Secret
+from workbench.stack import services
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
 from matplotlib.figure import Figure
-from workbench import show
-from workbench.errors import LakeError
+from workbench.base.errors import LakeError
+from workbench.results import show
 
 REVENUE = pd.Series({f"C{i:02}": 1000.0 / (i + 1) for i in range(30)})
 

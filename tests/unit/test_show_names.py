@@ -1,8 +1,9 @@
 """Short names keep what tells files apart, and change nothing else."""
 import pandas as pd
 import pytest
-from workbench import hudi, show
-from workbench.errors import LakeError
+from workbench import hudi
+from workbench.base.errors import LakeError
+from workbench.results import show
 
 GROUP = "18b75394-b518-415d-959b-e50fc55f4cdb-3"
 

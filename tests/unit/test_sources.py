@@ -1,7 +1,8 @@
 """Quoting names, and connecting in vain: what needs no server."""
 import pytest
-from workbench import params, sources
-from workbench.errors import SourceError
+from workbench.base import params
+from workbench.base.errors import SourceError
+from workbench.source import postgres
 
 
 @pytest.mark.parametrize("name, expected", [
@@ -9,23 +10,23 @@ from workbench.errors import SourceError
     ('x"; DROP TABLE orders; --', '"x""; DROP TABLE orders; --"'),
 ])
 def test_identifier(name, expected):
-    assert sources.identifier(name).as_string(None) == expected
+    assert postgres.identifier(name).as_string(None) == expected
 
 
 @pytest.mark.parametrize("name", ["", ".", "a.", "a.b.c", "a\0b"])
 def test_not_an_identifier(name):
     with pytest.raises(SourceError):
-        sources.identifier(name)
+        postgres.identifier(name)
 
 
 def test_unreachable_server(monkeypatch):
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "1999")  # nobody listens there
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-1f7a")
     with pytest.raises(SourceError, match="workbench up") as e:
-        sources.connect(params.load("local"))
+        postgres.connect(params.load("local"))
     assert "canary" not in str(e.value)
 
 
 def test_unknown_role():
     with pytest.raises(SourceError, match="admin or replication"):
-        sources.connect(params.load("local"), role="root")
+        postgres.connect(params.load("local"), role="root")

@@ -4,8 +4,9 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from workbench import hudi, timeline
-from workbench.errors import LakeError
+from workbench import hudi
+from workbench.base.errors import LakeError
+from workbench.hudi import timeline
 
 T1, T2, T3, LATER = "20260101120000001", "20260101120000002", "20260101120000003", "20270101120000000"
 

@@ -4,8 +4,9 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
-from workbench import params, topics
-from workbench.errors import StackError, WorkbenchError
+from workbench.base import params
+from workbench.base.errors import StackError, WorkbenchError
+from workbench.topic import topics
 
 WORLD = params.load("local")
 NOWHERE = dataclasses.replace(WORLD, kafka=dataclasses.replace(WORLD.kafka, bootstrap="127.0.0.1:1"))

@@ -10,9 +10,12 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
-from workbench import hudi, sources, timeline, trace, trace_lake, trace_show, trace_source, trace_topic
-from workbench.errors import LakeError, SourceError
-from workbench.landing_sinks import AvroSink, Sink
+from workbench import hudi, trace
+from workbench.base.errors import LakeError, SourceError
+from workbench.hudi import timeline
+from workbench.landing.sinks import AvroSink, Sink
+from workbench.source import postgres
+from workbench.trace import biography, in_lake, in_source, in_topic, telling
 
 T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
 UTC = dt.timezone.utc
@@ -25,7 +28,7 @@ UTC = dt.timezone.utc
     ({"a": 1}, {"a": 1, "__op": "u"}, "nothing"), ({}, {"a": "x" * 50, "__op": "u"}, f"a null → {'x' * 39}…"),
 ])
 def test_what_a_change_did(before, record, says):
-    assert trace_topic.what(before, record) == says
+    assert in_topic.what(before, record) == says
 
 
 MOR = SimpleNamespace(ordering="v", deletes="hard")
@@ -38,7 +41,7 @@ MOR = SimpleNamespace(ordering="v", deletes="hard")
     ("was", "d", set(), True, None, "now"), ("was", "d", {3}, True, None, "was"),
 ])
 def test_what_a_view_shows(state, op, here, last, based, shows):
-    assert trace._state(state, {"v": 1, "__op": op}, MOR, here, last, based) == shows
+    assert biography._state(state, {"v": 1, "__op": op}, MOR, here, last, based) == shows
 
 
 def test_an_instant_is_a_time_in_utc():
@@ -48,7 +51,7 @@ def test_an_instant_is_a_time_in_utc():
 
 def test_unknown_tables_and_keys(monkeypatch):
     table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
-    monkeypatch.setattr(trace, "traceable", lambda world: {"artists": table})
+    monkeypatch.setattr(biography, "traceable", lambda world: {"artists": table})
     with pytest.raises(LakeError, match="(?s)no table 'artist' to trace.*did you mean 'artists'"):
         trace.row(None, "artist", 1)
     with pytest.raises(LakeError, match="(?s)'x' is no artist_id.*a whole number"):
@@ -57,9 +60,9 @@ def test_unknown_tables_and_keys(monkeypatch):
 
 def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(trace_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind))
+    monkeypatch.setattr(in_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind))
     world = SimpleNamespace(registry=SimpleNamespace(wire="apicurio_legacy8"))
-    reading = trace_topic._Reading(world, trace.Traced("artists", "public.artists", "artist_id", "t",
+    reading = in_topic._Reading(world, trace.Traced("artists", "public.artists", "artist_id", "t",
                                                          AvroSink("t", "b", 10), ()))
     raw = b"\0" + (7).to_bytes(8, "big") + b"\x02"
     assert reading.key(raw) is reading.key(raw) is None and asked == [(7, "globalId")]
@@ -85,7 +88,7 @@ DAY, NOON = dt.date(1959, 4, 15), dt.datetime(2001, 2, 3, 12, 0, 0, 5000)
     ('{"a": [1]}', {"a": [1]}, True), ('{"a": [2]}', {"a": [1]}, False), ("{", {}, False),
 ])
 def test_a_value_of_a_change_beside_that_of_the_source(said, has, equal):
-    assert trace_source.same(said, has) is equal
+    assert in_source.same(said, has) is equal
 
 
 @pytest.fixture
@@ -93,8 +96,8 @@ def answer(monkeypatch):
     """Stands for the source: one row of artist 299, or an error; a trace of that artist with no lake."""
     record = {"artist_id": 299, "birth_year": 1905, "born": DAY, "left_out": "x", "__lsn": 7, "__op": "u"}
     event = {"transaction": None, "partition": 0, "offset": 1, "record": record, "needle": b""}
-    monkeypatch.setattr(trace_topic, "events", lambda *_: [{**event, "record": dict(record)}])
-    monkeypatch.setattr(trace, "_landed", lambda *_: "")
+    monkeypatch.setattr(in_topic, "events", lambda *_: [{**event, "record": dict(record)}])
+    monkeypatch.setattr(biography, "_landed", lambda *_: "")
     table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
 
     def trace_with(row, raises=None):
@@ -106,7 +109,7 @@ def answer(monkeypatch):
                                      fetchone=lambda: row and tuple(row.values()))
             yield SimpleNamespace(execute=lambda query, values: cursor)
 
-        monkeypatch.setattr(sources, "session", session)
+        monkeypatch.setattr(postgres, "session", session)
         life = trace.row(None, table, 299)
         return life.changes["transaction"].iloc[0], life.notes
 
@@ -130,12 +133,12 @@ def test_the_transaction_of_another_state_of_the_row_is_not_taken(answer):
 
 def test_transactions_that_nobody_says_are_noted():
     events, gone = [{"transaction": None}, {"transaction": None}], [{"__op": "r"}, {"__op": "d"}]
-    assert trace_source.complete(None, None, 1, events, gone) == [
+    assert in_source.complete(None, None, 1, events, gone) == [
         "a deleted row is not there to be asked, so no transaction is known of its deletion",
         "the events carry no transaction, and PostgreSQL keeps that of a row's last change only "
         "(its hidden column xmin)"]
     said = [{"transaction": 1}, {"transaction": 2}]
-    assert trace_source.complete(None, None, 1, said, gone) == []
+    assert in_source.complete(None, None, 1, said, gone) == []
 
 
 def test_a_source_that_is_not_reached_is_noted(answer):
@@ -183,18 +186,18 @@ def lake(tmp_path, world):
 @pytest.mark.parametrize("offset, landed, instant", [
     (0, "", T1), (4, "", T1), (5, "", T2), (8, "", T2), (9, "", None), (9, "y/a.json", T2), (9, "y/b.json", None)])
 def test_the_commit_of_a_message(world, lake, offset, landed, instant):
-    found = trace_lake.History(world, lake, 1).commit("x", 0, offset, landed)
+    found = in_lake.History(world, lake, 1).commit("x", 0, offset, landed)
     assert (found and found.instant) == instant
 
 
 def test_a_commit_that_was_archived_is_not_guessed(world, lake, tmp_path):
     for file in (tmp_path / "t" / ".hoodie").glob(f"{T1}*"):
         file.unlink()
-    assert trace_lake.History(world, lake, 1).commit("x", 0, 3) is None
+    assert in_lake.History(world, lake, 1).commit("x", 0, 3) is None
 
 
 def test_the_file_of_a_version(world, lake):
-    history = trace_lake.History(world, lake, 1)
+    history = in_lake.History(world, lake, 1)
     first, second, _ = history.done
     assert history.place(first, {"p": "a", "v": 10}, None).file == f"p=a/f_0_{T1}.parquet"
     assert history.place(first, {"p": "a", "v": 11}, None) is None, "that file holds another version"
@@ -203,7 +206,7 @@ def test_the_file_of_a_version(world, lake):
     gone = history.place(second, {"p": None, "v": 31, "__deleted": "true"}, place)
     assert gone.file == "p=a/.f.log.1", "a hard delete goes to where the row was"
     assert history.in_base_files({"f"}) == [10, 30] and history.in_base_files({"g"}) == []
-    assert trace_lake.History(world, lake, 3).place(second, {"p": "a", "v": 30}, None) is None
+    assert in_lake.History(world, lake, 3).place(second, {"p": "a", "v": 30}, None) is None
     commits = [first, second, second, None]
     assert [history.merged_away(commits, n) for n in range(4)] == [False, True, False, False]
 
@@ -235,9 +238,9 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
     def refuse(lake, *, optimized, where):
         raise LakeError("a compaction is pending")
 
-    monkeypatch.setattr(hudi, "exists", lambda lake: True)
+    monkeypatch.setattr(biography.hudi, "exists", lambda lake: True)
     monkeypatch.setattr(hudi, "read_independent", refuse)
-    monkeypatch.setattr(trace, "session", lambda world: Spark())
+    monkeypatch.setattr(biography, "session", lambda world: Spark())
     table = trace.Traced("x", "public.x", "id", "t", None, (lake,))
     found = trace.views(world, table, 1)
     assert dict(zip(found["view"].str[-3:], found["kind"])) == {"_ro": "read_optimized", "_rt": "snapshot"}
@@ -248,7 +251,7 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
 def test_the_landed_file_of_a_message(world, tmp_path):
     def find(sink, offset, needle, record=None):
         table = SimpleNamespace(sink=sink, topic="t")
-        return trace._landed(world, table, {"partition": 0, "offset": offset}, record or {}, needle)
+        return biography._landed(world, table, {"partition": 0, "offset": offset}, record or {}, needle)
 
     for name, data in (("topics/t/partition=0/t+0+0000000000.avro", b"..one..two"),
                        ("topics/t/partition=0/t+0+0000000002.avro", b"three"),
@@ -298,16 +301,16 @@ def test_the_picture_has_a_line_for_each_change():
 
 def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
     source, topic, cow, mor = (0, 0), (1, -1), (3, -2), (2, -3)
-    path, marks = trace_show._path([source, topic, cow, mor])
+    path, marks = telling._path([source, topic, cow, mor])
     assert [path[n] for n in marks] == [source, topic, cow, mor]
     assert path[2] == (3, -1.5) and path[5:] == [topic, (2, -1.5), mor], "a bend before each table"
     assert path[4][0] != path[4][0], "a gap: from one table nothing goes to the other"
-    assert trace_show._path([source, topic, None, None]) == ([source, topic], [0, 1])
-    assert trace_show._path([None, None, cow, None]) == ([cow], [0])
+    assert telling._path([source, topic, None, None]) == ([source, topic], [0, 1])
+    assert telling._path([None, None, cow, None]) == ([cow], [0])
 
 
 def test_labels_of_times_stand_apart():
-    assert trace_show._apart([0, 1, 4, 5, 9], 4) == [0, 4, 9]
+    assert telling._apart([0, 1, 4, 5, 9], 4) == [0, 4, 9]
 
 
 def test_no_two_changes_of_the_picture_look_alike():

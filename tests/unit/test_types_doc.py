@@ -1,6 +1,6 @@
 """docs/types.md says what the test of all types holds the lake to."""
 import pg_types
-from workbench import params
+from workbench.base import params
 
 
 def test_the_tables_of_the_page_are_those_of_the_test():

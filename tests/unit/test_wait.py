@@ -3,8 +3,8 @@ import threading
 import time
 
 import pytest
-from workbench.errors import StackError, WorkbenchError
-from workbench.wait import alone, wait_until
+from workbench.base.errors import StackError, WorkbenchError
+from workbench.base.wait import alone, wait_until
 
 
 def test_returns_what_the_condition_returned():

@@ -1,0 +1,1 @@
+"""The ground: errors for people, waiting, addresses of files, worlds and their secrets."""

@@ -1,0 +1,87 @@
+"""Hudi's procedures, `CALL name(argument => value)`, and the table service that nobody else runs: compaction."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Union
+
+from ..base.errors import LakeError
+from ..landing.batch import cause
+from ..spark import causes, gone, is_gone, unreachable
+from .catalog import literal, refresh, register
+from .timeline import check_clock, completed
+
+if TYPE_CHECKING:
+    import pandas
+    from pyspark.sql import SparkSession
+
+    from .tables import Table
+
+# A compaction takes none of the table's options by itself; it needs those that say how base files are written.
+BASE_FILE = ("hoodie.parquet.compression.codec", "hoodie.parquet.bloom.filter.enabled",
+             "hoodie.index.bloom.num_entries", "hoodie.bloom.index.filter.type", "hoodie.file.group.reader.enabled")
+
+
+def call(spark: SparkSession, procedure: str, **arguments: Union[str, bool, int]) -> pandas.DataFrame:
+    """Call one of Hudi's procedures (its documentation, "Procedures", lists them), and return what it answers.
+
+    The values stand in the statement: Hudi's parser takes constants only, and hands a statement with a bound parameter
+    on to Spark's parser, which has no CALL (HoodieSqlCommon.g4, `callArgument`; tried with 1.0.2).
+
+    Raises:
+        LakeError: a name that is none; a value that is neither text nor whole number nor bool.
+    """
+    for name in (procedure, *arguments):
+        if not name.isidentifier():
+            raise LakeError(f"{name!r} is not a name", where=f"CALL {procedure}")
+    given = ", ".join(f"{name} => {literal(value)}" for name, value in arguments.items())
+    return spark.sql(f"CALL {procedure}({given})").toPandas()
+
+
+def compact(spark: SparkSession, table: Table) -> None:
+    """Schedule a compaction of a Merge-on-Read table and run it: base files and logs become new base files.
+
+    The table's catalog entries are made where they are missing, and show the new files afterwards.
+
+    Raises:
+        LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused: beside an ingest that
+            goes on, one of the two may be refused, and is to be run again. The table is whole all the same.
+    """
+    _compaction(spark, table, "schedule", "run")
+
+
+def schedule_compaction(spark: SparkSession, table: Table) -> None:
+    """The first half of `compact`: write the plan of one. Raises as that does."""
+    _compaction(spark, table, "schedule")
+
+
+def run_compaction(spark: SparkSession, table: Table) -> None:
+    """The second half of `compact`: run what is scheduled; where nothing is, Hudi plans one first. Raises as that does.
+    """
+    _compaction(spark, table, "run")
+
+
+def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
+    if table.type != "mor":
+        raise LakeError(f"table {table.name} is Copy-on-Write, it has no logs to compact", where=table.base,
+                        expected='a table of type "mor"', next_step="read it: every commit writes whole base files")
+    if not completed(table):
+        raise LakeError(f"table {table.name} has no completed commit to compact", where=table.base,
+                        next_step="ingest something into it first")
+    check_clock(table)
+    own = table.options()
+    options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
+               **{name: own[name] for name in BASE_FILE if name in own}}
+    try:
+        with causes(spark):
+            entry = register(spark, table)
+            for operation in operations:
+                call(spark, "run_compaction", op=operation, table=entry,
+                     options=",".join(f"{name}={value}" for name, value in options.items()))
+            refresh(spark, table)
+    except LakeError:
+        raise
+    except Exception as e:
+        if is_gone(e) or unreachable(spark):
+            raise gone(spark, f"a compaction of {table.name}: {cause(str(e))}") from e
+        raise LakeError(f"a compaction of {table.name} failed: {cause(str(e))}", where=table.base,
+                        next_step="was something else writing to it? Stop that or wait for it, and run the compaction "
+                                  "again; one that did not finish changes nothing that a reader sees") from e

@@ -1,0 +1,237 @@
+"""Topics → files: the work of an S3 sink connector, done from that connector's own JSON (see landing_sinks).
+
+For a world whose Kafka Connect has no such plugin. Spark reads the topics, one task per topic partition and in offset
+order; Python in the task writes the objects. Their names say topic, partition and first offset, so a batch that is done
+again after a crash (Spark repeats the very same offsets) writes the same names over: exactly once.
+"""
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ContextManager, Dict, List, Union
+
+from .. import stack
+from ..base import files
+from ..base.errors import LakeError, nearest
+from ..base.wait import wait_until
+from ..spark import gone, unreachable
+from ..topic import registry, topics, wire
+from . import avro_files, writing
+from .batch import cause, counted, read_dead_letters
+from .sinks import CONFLUENT, SINK, AvroSink, Sink, kcql, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ..base.params import World
+
+__all__ = ["SINK", "CONFLUENT", "Sink", "AvroSink", "Landed", "run", "parse", "kcql", "drop", "dead_letters",
+           "dead_letters_path", "checkpoint"]
+COUNTS = ("records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
+AnySink = Union[Sink, AvroSink]
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What one run did, counted by Spark while it ran; messages = records + tombstones + dead_letters."""
+
+    messages: int = 0
+    records: int = 0
+    tombstones: int = 0
+    dead_letters: int = 0
+    objects: int = 0
+    bytes: int = 0
+    batches: int = 0
+
+    def __repr__(self) -> str:
+        return counted("landed", self.messages, files=self.objects, records=self.records, tombstones=self.tombstones,
+                       dead_letters=self.dead_letters)
+
+
+def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str = "available", timeout: float = 600,
+        batch: int = 50_000) -> Landed:
+    """Land what is in the sink's topics and has not been landed yet.
+
+    Args:
+        config: the sink connector's JSON (see connect.config).
+        until: "available". One run is one flush: at its end everything is on disk, so nothing waits longer than a run,
+            whatever WITH_FLUSH_INTERVAL says.
+        timeout: seconds until it gives up.
+        batch: most messages in one batch; bounds the memory of a task.
+
+    Raises:
+        ConnectorError: the config cannot be honoured. LakeError: a batch failed, the next run does it again; the topic
+            was made anew since the last run; another landing into the same folder is going on; or `timeout` is over.
+            StackError: Spark or Kafka is gone; the next run goes on from there.
+    """
+    if until != "available":
+        raise LakeError(f"until is {until!r}", where="landing.run", expected="'available'",
+                        next_step="run it again whenever there is more to land")
+    sink = parse(config, world)
+    with _alone(world, sink):
+        same_topics(world, sink)
+        query = _start(spark, world, sink, batch)
+        reports = _finish(spark, world, query, sink, timeout)
+    values = [v for v in (observed(p, "landing") for p in reports) if v]
+    total = {n: sum(v[n] for v in values) for n in COUNTS}
+    return Landed(messages=total["records"] + total["tombstones"] + total["dead_letters"], batches=len(values), **total)
+
+
+def _alone(world: World, sink: AnySink) -> ContextManager[None]:
+    """Of two landings of one topic, Spark would stop the first when the second starts, and that one would take its end
+    for the end of the topic."""
+    return files.alone(checkpoint(world, sink), f"landing of {sink.shown}",
+                       "wait until it is done; what it lands need not be landed again")
+
+
+def _messages(spark: SparkSession, world: World, sink: AnySink, batch: int) -> DataFrame:
+    """The topics as a stream, in batches of so many messages."""
+    return (
+        spark.readStream.format("kafka").option("kafka.bootstrap.servers", world.kafka.bootstrap)
+        .option("kafka.security.protocol", world.kafka.security_protocol).option(*sink.subscription)
+        # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
+        .option("kafka.isolation.level", "read_committed")
+        .option("startingOffsets", "earliest").option("failOnDataLoss", "true")
+        .option("includeHeaders", str(isinstance(sink, AvroSink)).lower())
+        .option("maxOffsetsPerTrigger", str(batch)).load()
+    )
+
+
+def _start(spark: SparkSession, world: World, sink: AnySink, batch: int) -> Any:
+    """Start the stream that lands what is there now; return its query."""
+    from pyspark.sql import functions as F
+
+    messages, dead = _messages(spark, world, sink, batch), dead_letters_path(world, sink)
+    shown = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed")]
+    if isinstance(sink, AvroSink):
+        messages = wire.framed(messages, world).select(*shown, "value", "schema", "body")
+        urls = {kind: world.registry.url.rstrip("/") + path for kind, path in registry.BY_ID.items()}
+        write = avro_files.task(f"{world.lake.landing}/{sink.folder}", dead, sink.flush_count, urls,
+                                  wire.not_avro(world), wire.unknown(world))
+    else:
+        messages = messages.select(*shown, "value")
+        write = writing.task(f"{world.lake.landing}/{sink.prefix}", dead, sink.fields, sink.flush_count,
+                                   sink.envelope)
+    sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS]
+    # the noop sink: the task has written already, only the counts come out
+    return (
+        messages.mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS)).observe("landing", *sums)
+        .writeStream.format("noop").option("checkpointLocation", checkpoint(world, sink)).trigger(availableNow=True)
+        .start()
+    )
+
+
+def _finish(spark: SparkSession, world: World, query: Any, sink: AnySink, timeout: float) -> List[dict]:
+    """Wait until the query has ended; return its progress reports. Stops it when waiting ends before that.
+
+    Raises: LakeError: after `timeout`, or a batch failed. StackError: Spark or Kafka is gone.
+    """
+    place = checkpoint(world, sink)
+    seen: Dict[int, dict] = {}
+    lost: List[str] = []
+
+    def ended() -> bool:
+        try:
+            active = query.isActive
+            seen.update({p["batchId"]: p for p in query.recentProgress})
+        except Exception as e:  # noqa: BLE001 - Spark died, or came back without this query: waiting would be in vain
+            lost.append(cause(str(e)))
+        return bool(lost) or not active
+
+    over = False
+    try:
+        over = wait_until(ended, f"the landing of {sink.shown}", timeout=timeout, every=0.05, error=LakeError,
+                          next_step="run it again: it goes on where the last finished batch ended")
+    finally:
+        if not over:  # nobody waits for it any more, and the next landing may begin: this one must not go on
+            with contextlib.suppress(Exception):  # the error that is on its way says more
+                query.stop()
+    if lost:
+        raise gone(spark, f"{sink.shown}, checkpoint {place}: {lost[0]}")
+    error = query.exception()
+    if error:
+        kafka = stack.lost(world, "kafka", world.kafka.bootstrap)
+        if kafka or unreachable(spark):
+            raise kafka or gone(spark, f"{sink.shown}, checkpoint {place}: {cause(str(error))}")
+        raise LakeError(f"a batch was not landed: {cause(str(error))}", where=f"{sink.shown}, checkpoint {place}",
+                        next_step="mend the cause and run the landing again; nothing is landed twice")
+    return list(seen.values())
+
+
+def observed(report: dict, name: str) -> Dict[str, int]:
+    """The observed metrics of one progress report; Spark Connect and classic give them in two forms."""
+    metrics = report.get("observedMetrics", {}).get(name) or {}
+    if "schema" in metrics and "values" in metrics:
+        metrics = dict(zip([f["name"] for f in metrics["schema"]["fields"]], metrics["values"]))
+    return {k: v or 0 for k, v in metrics.items()}
+
+
+def checkpoint(world: World, sink: AnySink) -> str:
+    """Where the progress of this landing is kept."""
+    return f"{world.lake.checkpoints}/landing/{sink.place}"
+
+
+def landed_topic_id(world: World, prefix: str) -> str:
+    """Address of the file that holds the id of the topic that is landed below a prefix: beside the checkpoint, for
+    Spark's own progress knows a topic by its name only."""
+    return f"{world.lake.checkpoints}/landing/{prefix}.topic-id"
+
+
+def same_topics(world: World, sink: AnySink) -> None:
+    """Raise LakeError when a topic is not the one whose progress is kept; note the id of one that is new.
+
+    Raises also when there is no topic for the sink at all: it would land nothing without a word.
+    """
+    now = topics.names(world)
+    for topic in sink.matching(now):
+        place, id = landed_topic_id(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
+        then = files.read_text(place)
+        if then is None:
+            files.write_text(place, id)
+        elif then != id:
+            raise LakeError(f"the topic {topic} was deleted and made anew since the last landing",
+                            where=f"{topic}, id {id}; {place}", expected=f"id {then}",
+                            next_step="start clean with landing.drop(world, config) and hudi.drop of its tables")
+    if not sink.matching(now):
+        raise LakeError("there is no topic for the sink", where=f"{sink.shown} at {world.kafka.bootstrap}",
+                        expected=nearest(sink.shown, now) if now else "Kafka has no topics yet",
+                        next_step="the first message makes it: is the source connector RUNNING? (connect.status)")
+
+
+def dead_letters_path(world: World, sink: AnySink) -> str:
+    """Folder of the messages of these topics that could not be landed."""
+    return f"{world.lake.dead_letters}/landing/{sink.place}"
+
+
+def dead_letters(spark: SparkSession, world: World, config: Dict[str, str]) -> DataFrame:
+    """The messages that could not be landed: reason, topic, partition, offset, file, text (base64 where it is Avro)."""
+    return read_dead_letters(spark, dead_letters_path(world, parse(config)))
+
+
+def drop(world: World, config: Dict[str, str]) -> None:
+    """Start clean: remove the progress, the landed objects and the dead letters.
+
+    Raises: LakeError: a landing of these topics is going on.
+    """
+    sink = parse(config)
+    # The progress first. Killed after that, the next run lands everything again: objects that are left may then hold a
+    # message a second time, which the ingest tells by key and order. The other way round it would go on behind objects
+    # that are gone, and their messages would be lost. The topic's id last: a topic made anew meanwhile is still seen.
+    with _alone(world, sink):
+        files.remove(checkpoint(world, sink))
+        prefixes = _prefixes(world, sink)
+        for prefix in prefixes:
+            files.remove(f"{world.lake.landing}/{prefix}")
+        files.remove(dead_letters_path(world, sink))
+        for prefix in prefixes:
+            files.remove(landed_topic_id(world, prefix))
+
+
+def _prefixes(world: World, sink: AnySink) -> List[str]:
+    """The folders that this sink has landed into; of a topic that is gone, too."""
+    if isinstance(sink, Sink):
+        return [sink.prefix]
+    seen = {i.base_name for i in files.entries(f"{world.lake.landing}/{sink.folder}")}
+    ids = (i.base_name for i in files.entries(f"{world.lake.checkpoints}/landing/{sink.folder}"))
+    seen |= {name[:-len(".topic-id")] for name in ids if name.endswith(".topic-id")}
+    return [sink.prefix_of(topic) for topic in sink.matching(sorted(seen))]

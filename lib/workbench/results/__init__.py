@@ -1,0 +1,1 @@
+"""What comes out: queries, claims checked against the source, tables and pictures."""

@@ -1,0 +1,139 @@
+"""Queries in Athena's dialect, answered as pandas in every world.
+
+Where the engine is Spark, sqlglot translates; what it knows no counterpart of is an error. Two things to mind: Athena
+divides integers to an integer where Spark gives a fraction, and a cast that fails is an error there and null here.
+"""
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, List
+
+from ..base.errors import LakeError, nearest
+
+if TYPE_CHECKING:
+    import pandas
+    from pyspark.sql import SparkSession
+
+    from ..base.params import World
+
+
+def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFrame:
+    """Run one query and return its rows.
+
+    Args:
+        where: a Spark session, or a world (whose `query.kind` says which engine answers).
+        text: one statement in Athena's dialect. `:name` stands for a value.
+        values: the values, bound as literals, never pasted into the text.
+
+    Raises:
+        LakeError: not one query, not translatable, a value missing or left over, a table or column that is not there.
+        StackError: Spark was restarted or is gone; `spark.session(world)` gives a new session.
+    """
+    kind = getattr(getattr(where, "query", None), "kind", "spark")
+    if kind != "spark":
+        raise LakeError(f"queries of kind {kind!r} are not there yet", where=f"{where.file}: query.kind",
+                        expected="spark", next_step="use the world `local` or `cluster`")
+    from pyspark.errors import AnalysisException
+
+    session: Any = where
+    if hasattr(where, "query"):
+        from ..spark import session as open_session
+
+        session = open_session(where)
+    tree = _parse(text)
+    _check_values(tree, values)
+    translated = _generate(tree)
+    from ..spark import gone, is_gone, unreachable
+
+    why = unreachable(session)  # asked first: the client itself tries a dead server again for ten minutes
+    if why:
+        raise gone(session, why)
+    try:
+        for name in _tables(tree):  # a catalog table remembers its files: look anew, a stream may have committed
+            with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
+                session.sql(f"REFRESH TABLE {name}")
+        return session.sql(translated, args=values).toPandas() if values else session.sql(translated).toPandas()
+    except LakeError:
+        raise
+    except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
+        if is_gone(e):
+            raise gone(session, _first(e)) from e
+        raise LakeError(f"the query failed: {_first(e)}", where=translated,
+                        next_step="see whether the table is registered (hudi.register) and the column exists") from e
+
+
+def translate(text: str) -> str:
+    """Return the Spark SQL for a query in Athena's dialect. Raises LakeError when it cannot be translated."""
+    return _generate(_parse(text))
+
+
+def _parse(text: str) -> Any:
+    import sqlglot
+    from sqlglot import exp
+
+    try:
+        trees = [t for t in sqlglot.parse(text, read="athena") if t is not None]
+    except sqlglot.errors.SqlglotError as e:
+        raise LakeError(f"the query is not Athena SQL: {_first(e)}", where=text.strip()[:200]) from None
+    if len(trees) != 1:
+        raise LakeError(f"{len(trees)} statements where one is expected", where=text.strip()[:200])
+    if not isinstance(trees[0], (exp.Query, exp.Describe)):
+        raise LakeError("this statement is no query", where=text.strip()[:200], expected="SELECT … or DESCRIBE …",
+                        next_step="a statement that changes something is for spark.sql, in Spark's own dialect")
+    return trees[0]
+
+
+def _generate(tree: Any) -> str:
+    import sqlglot
+    from sqlglot import exp
+
+    tree = tree.copy()
+    for join in list(tree.find_all(exp.Join)):
+        unnest = join.this
+        if not isinstance(unnest, exp.Unnest):
+            continue
+        if join.args.get("on") and not isinstance(join.args["on"], exp.Boolean):
+            raise _untranslatable("UNNEST with an ON condition", unnest)
+        if (join.side or "").upper() == "LEFT":
+            raise _untranslatable("LEFT JOIN UNNEST", unnest)
+        if len(unnest.expressions) > 1:
+            raise _untranslatable("UNNEST of several arrays", unnest)
+        if unnest.args.get("offset"):  # counts from 1 there, from 0 here
+            raise _untranslatable("UNNEST WITH ORDINALITY", unnest)
+    for node in tree.find_all(exp.Anonymous):
+        raise _untranslatable(f"the function {node.name}", node)
+    try:
+        return tree.sql(dialect="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
+    except sqlglot.errors.SqlglotError as e:
+        raise LakeError(f"the query cannot be translated to Spark: {_first(e)}", where=tree.sql()[:300],
+                        next_step="write it with other means, or ask Spark itself: spark.sql(…)") from None
+
+
+def _untranslatable(what: str, node: Any) -> LakeError:
+    return LakeError(f"{what} cannot be translated to Spark", where=node.sql(dialect="athena")[:200],
+                     next_step="write it with other means, or ask Spark itself: spark.sql(…)")
+
+
+def _check_values(tree: Any, values: dict) -> None:
+    from sqlglot import exp
+
+    named = {p.name for p in tree.find_all(exp.Placeholder)}
+    for name in sorted(named ^ set(values)):
+        what = f"the query names :{name}, no value is given" if name in named else f"value {name!r} is not in the query"
+        raise LakeError(what, expected=nearest(name, values if name in named else named))
+
+
+def _tables(tree: Any) -> List[str]:
+    """Names of the tables that the query reads, without those it defines itself."""
+    from sqlglot import exp
+
+    own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
+    found = {t.sql(dialect="spark", identify=True) for t in
+             (exp.Table(this=t.this, db=t.args.get("db"), catalog=t.args.get("catalog"))
+              for t in tree.find_all(exp.Table) if t.name and not (t.name in own and not t.db))}
+    return sorted(found)
+
+
+def _first(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:400] if lines else type(error).__name__

@@ -1,0 +1,77 @@
+"""What a query reads: partitions, files and bytes as Spark's own scan counted them, and the time it takes."""
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Any, Dict
+
+import pandas
+
+from ..base import files
+from ..base.errors import LakeError
+from ..hudi import timeline
+from . import query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ..hudi.tables import Table
+
+LOG = re.compile(r"\.(?P<group>.+)_(?P<instant>\d+)\.log\.(?P<number>\d+)_")
+BASE = re.compile(r"(?P<group>.+?)_[^_]+_(?P<instant>\d+)\.parquet$")
+
+
+def measure(spark: SparkSession, text: str, *, runs: int = 3) -> Dict[str, Any]:
+    """Run a query in Athena's dialect and say what it took.
+
+    Returns: rows, partitions, files, bytes (of base files: Spark's scan does not count the logs, see `logs`), seconds
+        (the shortest of `runs`).
+    Raises:
+        LakeError: not a Spark Connect session, which is what hands the scan's metrics out.
+    """
+    client = getattr(spark, "client", None)
+    if client is None:
+        raise LakeError("only a Spark Connect session tells what a query has read", expected="spark.kind: connect")
+    statement, best, counts = query.translate(text), float("inf"), {}
+    for _ in range(runs):
+        request = client._execute_plan_request_with_metadata()
+        request.plan.CopyFrom(spark.sql(statement)._plan.to_proto(client))
+        began = time.perf_counter()
+        rows, _, plan, *_ = client._execute_and_fetch(request)
+        best = min(best, time.perf_counter() - began)
+        scans = [{m.name: m.value for m in node.metrics} for node in plan if node.name.startswith("Scan")]
+        counts = {"rows": rows.num_rows, **{name: sum(s.get(metric, 0) for s in scans) for name, metric in (
+            ("partitions", "numPartitions"), ("files", "numFiles"), ("bytes", "filesSize"))}}
+    return {**counts, "seconds": round(best, 3)}
+
+
+def data_files(table: Table) -> pandas.DataFrame:
+    """The data files of a table, of all versions: partition, group, instant, number, kind (base or log), bytes, file.
+
+    A log bears the instant of the base file that it belongs to (in table version 6), and a number from 1 on.
+    """
+    root = files.open_address(table.base)[1].rstrip("/") + "/"
+    found = []
+    for info in files.entries(table.base, recursive=True):
+        name, partition = info.base_name, info.path[len(root):].rpartition("/")[0]
+        match = LOG.match(name) or BASE.match(name)
+        if match and info.is_file and not name.endswith(".crc") and not partition.startswith(".hoodie"):
+            number = int(match.groupdict().get("number") or 0)
+            kind = "log" if number else "base"
+            found.append((partition, match["group"], match["instant"], number, kind, info.size, name))
+    columns = ["partition", "group", "instant", "number", "kind", "bytes", "file"]
+    return pandas.DataFrame(sorted(found), columns=columns)
+
+
+def logs(table: Table) -> pandas.DataFrame:
+    """The log files that a reader of the real-time view has to merge now, as `data_files` gives them: of each file
+    group those of its newest base file, and, while a compaction is pending, those that wait for the next one."""
+    found, commits = data_files(table), timeline.completed(table)
+    done = [c.instant for c in commits]
+    # a base file counts when its commit is done; the commits of old ones may be archived
+    counts = (found["kind"] == "base") & (found["instant"].isin(done) | (found["instant"] < min(done, default="")))
+    groups = [found["partition"], found["group"]]
+    newest = found["instant"].where(counts, "").groupby(groups).transform("max")
+    clustered = {group for c in commits if c.action == "replacecommit" for group in timeline.replaced(c.body)}
+    stays = pandas.Series([group not in clustered for group in zip(*groups)], index=found.index, dtype=bool)
+    return found[stays & (found["kind"] == "log") & (found["instant"] >= newest)].reset_index(drop=True)

@@ -1,0 +1,1 @@
+"""Notebooks run headless, in order, to a report."""

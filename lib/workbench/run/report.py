@@ -1,0 +1,123 @@
+"""The report of a run: one HTML file that needs nothing else, for a desk, a phone, a printer or an attachment."""
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any, Dict, List
+
+from ..base.errors import WorkbenchError
+
+STATUS = {"passed": "passed", "failed": "failed", "stopped": "stopped", "skipped": "not run", "pending": "not run",
+          "running": "not finished"}
+
+
+def write(run_dir: Path) -> Path:
+    """Write report.html beside run.json, from it and the executed notebooks, and return its path.
+
+    Raises:
+        WorkbenchError: the folder holds no run.
+    """
+    import jinja2
+
+    run_dir = Path(run_dir)
+    file = run_dir / "run.json"
+    if not file.is_file():
+        raise WorkbenchError("there is no run here", where=str(run_dir), expected="a folder that holds run.json")
+    record = json.loads(file.read_text(encoding="utf-8"))
+    for number, entry in enumerate(record["notebooks"], 1):
+        entry.update(anchor=f"notebook-{number}", pictures=_pictures(run_dir / "notebooks" / entry["path"]))
+        entry["sections"] = _sections(entry["cells"])
+        entry["label"] = STATUS[entry["status"]]
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(duration=duration, when=_when)
+    checks = [c for e in record["notebooks"] for c in e["checks"]]
+    html = environment.get_template("report.html.j2").render(
+        run=record, folder=run_dir.name, status=STATUS[record["status"]],
+        broken=[e for e in record["notebooks"] if e["error"]],
+        passed=sum(e["status"] == "passed" for e in record["notebooks"]),
+        green=sum(c["ok"] is True for c in checks), differ=sum(c["ok"] is None for c in checks), all=len(checks),
+        again=_again(record), resume=_again(record, "--resume"),
+        longest=max((e["seconds"] for e in record["notebooks"]), default=0) or 1)
+    target = run_dir / "report.html"
+    target.write_text(html, encoding="utf-8")
+    return target
+
+
+def newest(folder: Path) -> Path:
+    """Return the newest run's folder in `folder`. Raises WorkbenchError when there is none."""
+    runs = sorted(folder.glob("*/run.json"), key=lambda f: f.stat().st_mtime_ns)
+    if not runs:
+        raise WorkbenchError("there is no run yet", where=str(folder), next_step="workbench run")
+    return runs[-1].parent
+
+
+def heading(markdown: str) -> str:
+    """Return the text of the last heading of a markdown cell, or the empty text."""
+    found = re.findall(r"^#{1,3} +(.+?)\s*#*$", re.sub(r"```.*?```", "", markdown, flags=re.S), re.M)
+    return re.sub(r"[`*]", "", found[-1]) if found else ""
+
+
+def duration(seconds: Any) -> str:
+    """Seconds as a person says them: 0.4 s, 12 s, 3 min 05 s."""
+    seconds = float(seconds or 0)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+def told(cells: List[Any], name: str) -> Dict[str, str]:
+    """Return title and promise of a notebook: heading and first paragraph of its first markdown cell."""
+    first = next((c["source"].strip() for c in cells if c["cell_type"] == "markdown"), "")
+    title, _, rest = first.partition("\n")
+    return {"title": heading(title) or name, "promise": _sentence(rest)}
+
+
+def _pictures(path: Path) -> List[dict]:
+    """The pictures of an executed notebook (none if it was not run), each with its own title or, where it has none that
+    can be read, the heading that it stands under."""
+    found, section = [], ""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if path.is_file() else []:
+        if cell["cell_type"] == "markdown":
+            section = heading("".join(cell["source"])) or section
+        for output in cell.get("outputs", []):
+            picture = "".join(output.get("data", {}).get("image/png", ""))
+            if picture:
+                caption = _title(output["data"]) or section
+                found.append({"src": "data:image/png;base64," + "".join(picture.split()), "caption": caption})
+    return found
+
+
+def _title(data: Dict[str, Any]) -> str:
+    """The title of a picture, which `show` puts beside it as text; none where that is Python's name for a figure."""
+    text = "".join(data.get("text/plain", ""))
+    return "" if text.startswith("<") else text
+
+
+def _sentence(markdown: str) -> str:
+    """The first paragraph as plain text."""
+    paragraph = next((p for p in markdown.strip().split("\n\n") if p.strip() and not p.startswith("#")), "")
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
+    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", text)
+
+
+def _sections(cells: List[dict]) -> List[dict]:
+    """Durations by section, in order."""
+    found: Dict[str, float] = {}
+    for cell in cells:
+        found[cell["section"]] = found.get(cell["section"], 0) + cell["seconds"]
+    return [{"name": name or "(before the first heading)", "seconds": s} for name, s in found.items()]
+
+
+def _when(text: Any) -> str:
+    return dt.datetime.fromisoformat(text).strftime("%-d %B %Y, %H:%M") if text else ""
+
+
+def _again(record: dict, *more: str) -> str:
+    """The command that repeats the run."""
+    given = (f"--param {shlex.quote(f'{k}={v}')}" for k, v in record["parameters"].items())
+    return f'make run ARGS="{" ".join([*record["targets"], "--world", record["world"], *given, *more])}"'

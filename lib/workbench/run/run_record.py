@@ -1,0 +1,150 @@
+"""What is kept of a run in runs/<time>-<world>/run.json: made, found again, written with every secret masked."""
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import html
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+import urllib.parse
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Set
+
+import yaml
+
+from ..base import params, secrets
+from ..base.errors import ParamsError
+from ..base.wait import holder
+from . import report
+
+PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", "psycopg", "matplotlib", "papermill"]
+
+
+def runs_dir() -> Path:
+    """Where runs are kept: runs/, or the folder that WORKBENCH_RUNS names (tests use their own)."""
+    return Path(os.environ.get("WORKBENCH_RUNS") or params.ROOT / "runs")
+
+
+def lock_file() -> Path:
+    """What a run of this instance holds while it goes on."""
+    return params.state_dir() / "run.lock"
+
+
+def going_on(*locks: Path) -> List[str]:
+    """Pids of the runs that hold one of these lock files; of this instance's where none is named."""
+    return [pid for pid in map(holder, locks or [lock_file()]) if pid]
+
+
+def new(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> tuple:
+    """Make the folder of a run; return it and what its record begins with."""
+    stamp = dt.datetime.now().strftime("%Y%m%d-%H%M%S") + f"-{world.name}"
+    if not os.environ.get("WORKBENCH_RUNS"):  # whose rights are the user's own choice
+        params.closed(runs_dir())
+    taken = len(list((runs_dir()).glob(f"{stamp}*")))
+    folder = runs_dir() / (f"{stamp}-{taken + 1}" if taken else stamp)
+    folder.mkdir(parents=True)
+    return folder, _record(books, world, targets, given)
+
+
+def _record(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> dict:
+    versions_file = params.ROOT / "params" / "versions.yaml"
+    versions = yaml.safe_load(versions_file.read_text(encoding="utf-8")) if versions_file.exists() else {}
+    versions = {k: v for k, v in (versions or {}).items() if isinstance(v, (str, int, float))}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[f"python package {package}"] = importlib.metadata.version(package)
+    return {
+        "format": 1, "status": "running", "world": world.name, "describe": world.describe, "targets": targets,
+        "parameters": given, "started": now(), "finished": None, "seconds": 0.0, "cell_seconds": 0.0,
+        "python": platform.python_version(), "platform": platform.platform(), "processors": os.cpu_count(),
+        "commit": commit(), "versions": versions, "world_values": params.flatten(world),
+        "notebooks": [
+            {"path": name(p), **report.told(book.cells, p.stem), "track": name(p).split("/")[0],
+             "status": "pending", "why": "", "seconds": 0.0, "cell_seconds": 0.0, "cells": [],
+             "checks": [], "error": None} for p, book in books.items()],
+    }
+
+
+def earlier(paths: List[Path], world: str, given: dict, say: Callable[..., None]) -> Optional[tuple]:
+    """Return folder and record of the newest run of the same world and notebooks that did not pass; None, and say so,
+    where there is none. Its parameters go into `given`; ParamsError where other ones are there already."""
+    for file in sorted((runs_dir()).glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[::-1]:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == [name(p) for p in paths]
+        if same and any(e["status"] != "passed" for e in record["notebooks"]):
+            if given and given != record["parameters"]:
+                raise ParamsError("the run to resume had other parameters", where=str(file),
+                                  expected=str(record["parameters"]), next_step="leave --resume or --param out")
+            given.update(record["parameters"])
+            _note_commit(record.get("commit"), say)
+            return file.parent, record
+    say(f"there is no run of these notebooks in world {world} that did not pass: running all of them")
+    return None
+
+
+def _note_commit(then: Optional[str], say: Callable[..., None]) -> None:
+    this = commit()
+    if then != this:
+        say(f"note: the run to resume is of commit {then or 'unknown'}, this is {this or 'unknown'}; what passed then "
+            "is not run again")
+
+
+def save(folder: Path, record: dict) -> None:
+    """Write the record, masked, in one step: whoever reads it sees the one before or this one."""
+    scratch = folder / "run.json.new"
+    scratch.write_text(json.dumps(masked(record), indent=1, default=str, ensure_ascii=False), encoding="utf-8")
+    scratch.replace(folder / "run.json")
+
+
+def masked(value: Any) -> Any:
+    """Return a copy in which every secret's text is dots, as it stands and as HTML, JSON or a URL would write it."""
+    known = {*secrets.read(secrets.secrets_file()).values(),
+             *(v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_"))}
+    forms = {f for s in known if len(s) > 3  # dots for a shorter one would show it by where they stand
+             for f in (s, html.escape(s), urllib.parse.quote(s, safe=""), json.dumps(s)[1:-1], repr(s)[1:-1])}
+    if not forms:
+        return value
+    pattern = re.compile("|".join(re.escape(f) for f in sorted(forms, key=len, reverse=True)))
+
+    def walk(v: Any) -> Any:
+        if isinstance(v, dict):
+            return {pattern.sub(secrets.MASK, str(k)): w if k == "image/png" else walk(w) for k, w in v.items()}
+        if isinstance(v, (list, tuple)):
+            return [walk(w) for w in v]
+        return pattern.sub(secrets.MASK, v) if isinstance(v, str) else v
+
+    return walk(value)
+
+
+def commit() -> Optional[str]:
+    """The commit of this checkout, and whether something was changed since; None where git does not say."""
+    head = _git("rev-parse", "--short", "HEAD").strip()
+    return head + (" with local changes" if changed_files() else "") if head else None
+
+
+def changed_files() -> Set[str]:
+    """What is changed or new in this checkout, as `git status --porcelain` puts it; none where git does not say."""
+    return set(_git("status", "--porcelain").splitlines())
+
+
+def _git(*words: str) -> str:
+    """What git answers in this checkout; nothing where there is no git, or where it fails."""
+    try:
+        done = subprocess.run(["git", "-C", str(params.ROOT), *words], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def name(path: Path) -> str:
+    """What a notebook is called in the record: its path below notebooks/."""
+    return path.relative_to(params.ROOT / "notebooks").as_posix()
+
+
+def now() -> str:
+    """The time as the record has it, with its zone."""
+    return dt.datetime.now().astimezone().isoformat(timespec="seconds")

@@ -1,0 +1,301 @@
+"""The runner: executes notebooks in order, headless, and records what happened in runs/<time>-<world>/.
+
+    runs/20261121-093000-local/
+        notebooks/10_outbox/11_source_database.ipynb    executed copies
+        run.json                                        status, durations, checks, versions (see run_record)
+        report.html                                     see report.py
+
+A track is a folder of notebooks; a failed notebook stops the rest of its track and no other. Everything is looked at
+before the first notebook starts: world, targets, parameters cells. Whatever is written goes through run_record.masked.
+"""
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
+
+import nbformat
+import yaml
+
+from ..base import params
+from ..base.errors import ParamsError, WorkbenchError, nearest
+from ..base.wait import alone
+from ..results.check import MIME
+from ..stack import process
+from . import execute, report, run_record
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What came out: status is passed, failed or stopped; notebooks are the entries of run.json."""
+
+    folder: Path
+    report: Path
+    status: str
+    seconds: float
+    notebooks: tuple
+
+    @property
+    def exit_code(self) -> int:
+        return {"passed": 0, "stopped": 130}.get(self.status, 1)
+
+
+def run(
+    targets: Sequence[str] = (), world: str = "local", parameters: Optional[Dict[str, Any]] = None, *,
+    resume: bool = False, timeout: float = 600, progress: bool = True,
+) -> RunResult:
+    """Run notebooks and write the report.
+
+    Args:
+        targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path; none means all.
+        parameters: go to those selected notebooks that declare them; text is converted to the type declared, and a
+            relative folder (`…_dir`) is taken from the current one.
+        resume: go on with the newest run of the same world and notebooks that did not pass, at the first notebook
+            that did not; where there is no such run, say so and run everything.
+        timeout: seconds for one notebook.
+
+    Raises:
+        ParamsError: unknown world, target or parameter; a value that is none of its choices; a notebook without a
+            parameters cell that holds only literals.
+        WorkbenchError: another run of this instance is going on, or there is no room for one.
+    """
+    loaded = params.load(world)
+    paths = find(targets)
+    books = {p: nbformat.read(p, as_version=4) for p in paths}
+    given = _given(books, dict(parameters or {}))
+    if process.full_disk():
+        raise WorkbenchError(f"nothing is run: {process.full_disk()}",
+                             next_step="make room: `make clean` removes service data, lake and runs")
+    with _lock():
+        with execute.stoppable() as stop, _progress(progress) as show:
+            earlier = run_record.earlier(paths, world, given, show.say) if resume else None
+            folder, record = earlier or run_record.new(books, loaded, list(targets), given)
+            _run_all(folder, record, books, given, timeout, stop, show)
+        return RunResult(folder, report.write(folder), record["status"], record["seconds"], tuple(record["notebooks"]))
+
+
+def find(targets: Sequence[str] = ()) -> List[Path]:
+    """Return the notebooks that the targets name, in order, each once. Raises ParamsError for an unknown target."""
+    base = params.ROOT / "notebooks"
+    known = sorted(p for p in base.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    tracks = {p.parent.name for p in known if p.parent != base}
+    chosen = set() if targets else set(known)
+    for target in targets:
+        text = str(target).rstrip("/")
+        path = next((q for q in (Path(text), params.ROOT / text, base / text) if q.exists()), None)
+        hits = [p for p in known if text in (p.stem, p.name, p.parent.name if p.parent != base else "")
+                or (path and path.resolve() in (p.resolve(), *p.resolve().parents))]
+        if not hits:
+            raise ParamsError(
+                f"there is no notebook or track {text!r}", where="notebooks/",
+                expected=nearest(Path(text).stem, {*tracks, *(p.stem for p in known)}))
+        chosen.update(hits)
+    if not chosen:
+        raise ParamsError("there are no notebooks", where=str(base))
+    return [p for p in known if p in chosen]
+
+
+def declared(book: Any, shown: str) -> Dict[str, Any]:
+    """Return name → default of a notebook's parameters cell.
+
+    Raises:
+        ParamsError: no such cell, or a value in it that is not a literal. (A derived value would keep its default
+            when papermill sets what it was derived from.)
+    """
+    cells = [c for c in book.cells if c.cell_type == "code" and "parameters" in c.metadata.get("tags", [])]
+    if len(cells) != 1:
+        raise ParamsError(
+            f"the notebook has {len(cells) or 'no'} parameters cell{'s'[:len(cells) > 1]}", where=shown,
+            expected="one code cell tagged `parameters`", next_step="tag the cell that says world = …")
+    found: Dict[str, Any] = {}
+    try:
+        statements = ast.parse(cells[0].source).body
+    except SyntaxError as e:
+        raise ParamsError("the parameters cell is not Python", where=f"{shown}: {e}") from None
+    for node in statements:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        try:
+            found[target.id] = ast.literal_eval(node.value)
+        except (ValueError, TypeError, AttributeError):
+            raise ParamsError(
+                "the parameters cell holds something else than literals", where=f"{shown}: {ast.unparse(node)}",
+                expected="lines such as scale = 1", next_step="compute it in the cell below") from None
+    if "world" not in found:
+        raise ParamsError("the parameters cell does not declare `world`", where=shown, expected='world = "local"')
+    return found
+
+
+def choices(book: Any) -> Dict[str, List[str]]:
+    """Return name → the values that the parameters cell allows: those that its comment names in the form of
+    `source = "landed"  # "landed": the files; "topic": straight from Kafka`."""
+    (cell,) = (c for c in book.cells if "parameters" in c.metadata.get("tags", []))
+    lines = re.findall(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", cell.source, re.M)
+    return {name: found for name, comment in lines if (found := re.findall(r'"([^"]+)":', comment))}
+
+
+def _given(books: Dict[Path, Any], parameters: Dict[str, Any]) -> Dict[str, Any]:
+    """Check parameters against the notebooks, and return them in the declared types."""
+    declarations = {run_record.name(p): declared(b, run_record.name(p)) for p, b in books.items()}
+    every = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
+    for name, value in parameters.items():
+        if name == "world":
+            raise ParamsError("the world is not a parameter", next_step="name it with --world")
+        if name not in every:
+            raise ParamsError(f"no selected notebook declares the parameter {name!r}",
+                              where=", ".join(declarations), expected=nearest(name, every) if every else "none")
+        parameters[name] = _converted(name, value, every[name])
+        for book in books.values():
+            if name in choices(book):
+                params.choice(name, parameters[name], *choices(book)[name])
+    return parameters
+
+
+def _converted(name: str, value: Any, default: Any) -> Any:
+    if isinstance(value, str) and not isinstance(default, str):
+        value = yaml.safe_load(value)
+    if isinstance(default, float) and type(value) is int:
+        value = float(value)
+    if default is not None and type(value) is not type(default):
+        raise ParamsError(f"parameter {name} is {value!r} ({type(value).__name__})",
+                          expected=f"a value of type {type(default).__name__}, such as {default!r}")
+    if name.endswith("_dir") and value:  # from where the user typed it; the kernel starts in the notebook's folder
+        return str(Path(value).expanduser().absolute())
+    return value
+
+
+# ---- running
+
+def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: float, stop: execute.Stop, show: Any
+             ) -> None:
+    began = time.monotonic() - record["seconds"]
+    broken = set()
+    record["status"] = "running"
+    for entry, (path, book) in zip(record["notebooks"], books.items()):
+        if entry["status"] == "passed":
+            continue
+        if entry["track"] in broken or stop.asked:
+            entry.update(status="skipped", why="stopped" if stop.asked else "a notebook before it in the track failed")
+            continue
+        entry.update(status="running", why="")
+        run_record.save(folder, record)
+        own = {k: v for k, v in given.items() if k in declared(book, entry["path"])}
+        _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, stop, show)
+        if entry["status"] != "passed":
+            broken.add(entry["track"])
+        record["seconds"] = round(time.monotonic() - began, 2)
+        run_record.save(folder, record)
+    states = {e["status"] for e in record["notebooks"]}
+    cells = sum(e["cell_seconds"] for e in record["notebooks"])
+    record.update(
+        status="stopped" if stop.asked else "passed" if states == {"passed"} else "failed", finished=run_record.now(),
+        seconds=round(time.monotonic() - began, 2), cell_seconds=round(cells, 2))
+    run_record.save(folder, record)
+
+
+def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float, stop: execute.Stop, show: Any
+             ) -> None:
+    """Execute one notebook and put what came out into its entry; the copy is written masked."""
+    show.start(entry["path"])
+    began = time.monotonic()
+    done = execute.notebook(path, values, timeout, stop, lambda at, cells: show.cell(entry["path"], at, cells))
+    entry.update(_outcome(done.book, done.at, done.why), seconds=round(time.monotonic() - began, 2))
+    if stop.asked:
+        entry["status"] = "stopped"
+    if entry["error"] and process.full_disk():  # who waits for a service in vain gets a time-out to read
+        entry["error"]["message"] += f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
+    target = folder / "notebooks" / entry["path"]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(nbformat.writes(nbformat.from_dict(run_record.masked(done.book))), encoding="utf-8")
+    show.end(entry)
+
+
+def _outcome(book: Any, at: int, why: str) -> dict:
+    """Status, cells, checks and error of an executed notebook. `at`: the cell that ran last."""
+    cells, checks, error, section = [], [], None, ""
+    for i, cell in enumerate(book.cells):
+        if cell.cell_type == "markdown":
+            section = report.heading(cell.source) or section
+            continue
+        timing = cell.metadata.get("papermill", {})
+        cells.append({"index": i, "section": section, "seconds": round(timing.get("duration") or 0, 3)})
+        for output in cell.get("outputs", []):
+            if MIME in output.get("data", {}):
+                checks.append({"cell": i, "section": section, **output["data"][MIME]})
+            failed = output.output_type == "error" and not (output.ename == "SystemExit" and output.evalue in "0")
+            if failed and error is None:
+                error = {"cell": i, "section": section, "source": cell.source, "name": output.ename,
+                         "message": output.evalue, "traceback": _plain("\n".join(output.traceback))}
+        if why and i == at:
+            error = {"cell": i, "section": section, "source": cell.source, "name": "", "message": why, "traceback": ""}
+    if why and error is None:  # no cell was started: the kernel did not come up
+        error = {"cell": None, "section": "", "source": "", "name": "", "message": why, "traceback": ""}
+    failed = error or any(c["ok"] is False for c in checks)  # a red check that was caught is still red
+    if failed and error is None:
+        red = next(c for c in checks if c["ok"] is False)
+        error = {"cell": red["cell"], "section": red["section"], "source": book.cells[red["cell"]].source,
+                 "name": "CheckFailed", "message": f"check failed: {red['what']}", "traceback": red["detail"]}
+    return {"status": "failed" if failed else "passed", "cells": cells, "checks": checks, "error": error,
+            "cell_seconds": round(sum(c["seconds"] for c in cells), 3)}
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def _lock() -> ContextManager[None]:
+    """This instance's run lock."""
+    path = run_record.lock_file()
+    return alone(path, lambda pid: WorkbenchError(
+        "another run is going on", where=f"process {pid} holds {path}",
+        next_step=f"wait until it is done, or stop it: kill {pid}"))
+
+
+# ---- showing
+
+@contextlib.contextmanager
+def _progress(wanted: bool) -> Iterator[Any]:
+    """A bar on a terminal, plain lines elsewhere, nothing where it is not wanted."""
+    if not (wanted and sys.stdout.isatty()):
+        yield _Lines(print if wanted else lambda *a, **k: None)
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns) as bar:
+        yield _Lines(lambda text, **_: bar.console.print(text, markup=False, highlight=False), bar)
+
+
+class _Lines:
+    def __init__(self, say: Any, bar: Any = None) -> None:
+        self.say, self.bar, self.task, self.section = say, bar, None, ""
+
+    def start(self, name: str) -> None:
+        self.section = ""
+        if self.bar:
+            self.task = self.bar.add_task(name, total=None)
+        else:
+            self.say(f"▶ {name}", flush=True)
+
+    def cell(self, name: str, at: int, cells: list) -> None:
+        before = [report.heading(c.source) for c in cells[: at + 1] if c.cell_type == "markdown"]
+        section = ([""] + [h for h in before if h])[-1]
+        if self.bar:
+            self.bar.update(self.task, completed=at, total=len(cells), description=f"{name} · {section[:40]}")
+        elif section != self.section:
+            self.say(f"    cell {at + 1} of {len(cells)}: {section}", flush=True)
+        self.section = section
+
+    def end(self, entry: dict) -> None:
+        if self.bar:
+            self.bar.remove_task(self.task)
+        mark = {"passed": "✔"}.get(entry["status"], "✘")
+        green, differ = (sum(c["ok"] is state for c in entry["checks"]) for state in (True, None))
+        self.say(f"{mark} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"
+                 + f", {differ} shown: own data differ" * bool(differ), flush=True)
+        if entry["error"]:
+            self.say(run_record.masked(f"    {entry['error']['name']} {entry['error']['message']}"), flush=True)

@@ -1,0 +1,413 @@
+"""One service process: start it once, know it again, wait until it answers, stop it and only it."""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+import psutil
+
+from ..base import params
+from ..base.errors import StackError, WorkbenchError
+from ..base.params import World, state_dir
+from ..base.wait import wait_until
+
+# Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
+# Sparks, Javas and Pythons: a kernel with a Spark Connect session holds variables that keep a classic session from
+# starting, and a PYTHONPATH may lead to another pyspark than the pinned one.
+OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PG",
+              "PYTHONPATH", "PYTHONHOME")
+MARK = "WORKBENCH_SERVICE"  # in the environment of everything we start: whose process it is, also without a pid file
+
+
+ROOM = 64 << 20  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
+
+
+@dataclass(frozen=True)
+class Service:
+    """One row of the stack: everything that makes a service this one and no other."""
+
+    name: str
+    port: Callable[[World], int]
+    command: Callable[[World], List[str]]  # also writes the configuration that the command names
+    ready: Callable[[World], bool]  # asks in the service's own protocol; may raise instead of returning False
+    needs: Tuple[str, ...] = ()
+    env: Callable[[World], Dict[str, str]] = lambda world: {}
+    stop_signal: int = signal.SIGTERM
+    timeout: float = 90.0
+    fresh: Callable[[World], None] = field(default=lambda world: None)  # first-start work, such as initdb
+    also: Callable[[World], Tuple[int, ...]] = lambda world: ()  # the other ports it listens on
+    # What else of a world goes into its command and configuration. Told apart from `command`, which writes files: a
+    # notebook's first cell compares it with what the running process was started with.
+    told: Callable[[World], object] = lambda world: ()
+    logs: bool = False  # it writes its log file itself, and rolls it; what it prints goes into a file beside it
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `workbench status` shows of one service."""
+
+    name: str
+    state: str  # up, starting, outdated, stopped, died, stranger, unreachable
+    port: int
+    pid: Optional[int] = None
+    seconds: Optional[float] = None  # since it was started
+    memory_mb: Optional[int] = None  # resident, children included
+    log: str = ""
+    detail: str = ""
+
+
+def log_file(name: str) -> Path:
+    return state_dir() / "log" / f"{name}.log"
+
+
+def printed(name: str) -> Path:
+    """What a service with a log of its own prints beside it: Java's last words, above all."""
+    return log_file(name).with_suffix(".out")
+
+
+LOG_CONF = "log4j2.properties"  # in the state folder's conf/, one for all services (see services)
+
+
+def logging(name: str, level: str = "info") -> List[str]:
+    """The Java options by which a service writes its log, size and all, into `log_file(name)`."""
+    return [f"-Dlog4j2.configurationFile={state_dir() / 'conf' / LOG_CONF}", f"-Dworkbench.log={log_file(name)}",
+            f"-Dworkbench.level={level}"]
+
+
+def full_disk() -> str:
+    """Say that there is no room for the services to go on, and where; the empty text where there is some."""
+    there = next(p for p in (state_dir(), *state_dir().parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    return f"the disk is full: {free >> 20} MB are free for {state_dir()}" if free < ROOM else ""
+
+
+def _pid_file(name: str) -> Path:
+    return state_dir() / "run" / f"{name}.json"
+
+
+def _scratch(name: str) -> Path:
+    """The service's folder for temporary files. What a killed one leaves there (native libraries that Java unpacks,
+    Spark's and Hive's working folders) goes with the next start, or when the service is stopped."""
+    return state_dir() / "tmp" / name
+
+
+def _noted(name: str) -> Dict[str, Any]:
+    return _read(_pid_file(name))
+
+
+def _read(pid_file: Path) -> Dict[str, Any]:
+    """Return what a pid file says; a pid that no process has where there is none or it is damaged (a full disk)."""
+    try:
+        noted = json.loads(pid_file.read_text())
+        return {**noted, "pid": int(noted["pid"]), "born": float(noted["born"])}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {"pid": -1, "born": -1}
+
+
+def ports(service: Service, world: World) -> Tuple[int, ...]:
+    """Every port that the service listens on in this world."""
+    return (service.port(world), *service.also(world))
+
+
+def held() -> Set[int]:
+    """The ports of all services of this instance that have a living process, whichever world they were started for."""
+    names = [f.stem for f in _pid_file("any").parent.glob("*.json")]
+    return {port for n in names if own(n) for port in _noted(n).get("ports") or [_noted(n).get("port")]}
+
+
+def port_base() -> Optional[int]:
+    """The port base that the living services of this instance were started with; None where none lives."""
+    noted = (_read(f) for f in sorted(_pid_file("any").parent.glob("*.json")))
+    return next((n["base"] for n in noted if type(n.get("base")) is int and _living(n)), None)
+
+
+def _fingerprint(service: Service, world: World) -> str:
+    """What tells a start of this service for this world from one for another world or other ports. Writes nothing."""
+    told = json.dumps([ports(service, world), service.told(world)], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def outdated(service: Service, world: World) -> bool:
+    """True when our living process was started for a world with other settings, or on other ports."""
+    return own(service.name) is not None and _noted(service.name).get("told") != _fingerprint(service, world)
+
+
+def own(name: str) -> Optional[psutil.Process]:
+    """Return the process that our pid file names, if it still is that process and not a later one with its number."""
+    return _living(_noted(name))
+
+
+def ended(name: str) -> str:
+    """How it stands with a service that does not answer: "is stopped", "died", "does not listen"; "" where it does."""
+    noted = _noted(name)
+    if not own(name):
+        return f"died. {full_disk()}".rstrip(". ") if _pid_file(name).exists() else "is stopped"
+    listening = all(map(holder, noted.get("ports") or [noted["port"]]))
+    return "" if listening else "does not listen: it is going down, or coming up"
+
+
+def instances() -> Set[str]:
+    """Names of the instances in this checkout of which a service is running."""
+    return {f.parents[1].name for f in params.VAR.glob("*/run/*.json") if _living(_read(f))}
+
+
+def _living(noted: Dict[str, Any]) -> Optional[psutil.Process]:
+    try:
+        process = psutil.Process(int(noted["pid"]))
+        return process if _born(process) == noted["born"] and _alive(process) else None
+    except (ValueError, psutil.Error):
+        return None
+
+
+def _born(process: psutil.Process) -> float:
+    """When a process began, on a clock that nobody sets. Linux gives it in ticks since boot (proc(5), stat, field 22);
+    as a time of day it would move when a laptop wakes up and its clock is put right."""
+    try:
+        return float(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return process.create_time()
+
+
+def answers(service: Service, world: World) -> bool:
+    """True when the service gives a proper answer in its protocol."""
+    try:
+        return bool(service.ready(world))
+    except Exception:  # noqa: BLE001 - every client has its own "not yet"
+        return False
+
+
+def holder(port: int) -> Optional[str]:
+    """Say who listens on a loopback port (pid and command where the system tells), None when nobody does."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        if probe.connect_ex(("127.0.0.1", port)) != 0:
+            return None
+    try:
+        for c in psutil.net_connections("tcp"):
+            if c.status == psutil.CONN_LISTEN and c.laddr.port == port and c.pid:
+                return f"pid {c.pid}: {' '.join(psutil.Process(c.pid).cmdline())[:120]}"
+    except (psutil.Error, PermissionError):
+        pass
+    return "a process of another user"
+
+
+def start(service: Service, world: World) -> str:
+    """Bring one service up and return how: "reused", "started", or "restarted" where ours was outdated.
+
+    Raises:
+        StackError: a stranger holds the port, the process died, or it did not answer in time (with the last log lines).
+    """
+    old = outdated(service, world)
+    if old:
+        stop(service)
+    running = own(service.name)
+    if running:
+        try:
+            _wait_ready(service, world)
+            return "reused"
+        except StackError:
+            if own(service.name):
+                raise
+            # one that was killed a moment ago may still be there for an instant: it ended while we waited for it
+    _sweep(service.name)
+    _refuse_strangers(service, world)
+    _spawn(service, world)
+    _wait_ready(service, world)
+    return "restarted" if old else "started"
+
+
+def _wait_ready(service: Service, world: World) -> None:
+    wait_until(
+        lambda: service.ready(world), f"{service.name} to answer on port {service.port(world)}",
+        timeout=service.timeout, error=StackError,
+        failed=lambda: None if own(service.name) else f"its process ended. {full_disk()}\n{tail(service.name)}",
+        next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
+    )
+
+
+def _refuse_strangers(service: Service, world: World) -> None:
+    for port in ports(service, world):
+        stranger = _stranger(service.name, port)
+        if stranger:
+            raise StackError(
+                f"{service.name} cannot start: port {port} is taken", where=stranger,
+                next_step="stop that process, or choose other ports: `workbench down`, then "
+                          "WORKBENCH_PORT_BASE=<number> make …",
+            )
+
+
+def _stranger(name: str, port: int) -> Optional[str]:
+    """Return who holds the port. A predecessor that just died may still be about to let go of it: wait a little."""
+    try:
+        wait_until(lambda: holder(port) is None, "", timeout=5.0 if _pid_file(name).exists() else 0.0, every=0.05)
+        return None
+    except WorkbenchError:
+        return holder(port)
+
+
+def _sweep(name: str) -> bool:
+    """End what is left of a service whose leader is gone, and return whether there was anything: the backends of a
+    PostgreSQL killed with -9, Spark's Java, and a service whose starter was killed before it could note the pid."""
+    seen: Set[psutil.Process] = set()
+
+    def ended() -> bool:
+        seen.update(_rest_of(name))  # looked up each time: one of them may have started another before it ended
+        # One that is ending loses its environment, our mark with it, before it lets go of its ports: it is waited for
+        # as the process that was seen, until it is gone or a zombie, which holds nothing any more.
+        rest = [p for p in seen if _alive(p)]
+        for p in rest:
+            _quietly(p.kill)
+        return not rest
+
+    if ended():
+        return False
+    wait_until(ended, f"the rest of {name} to end", timeout=30, every=0.1, error=StackError)
+    return True
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _rest_of(name: str) -> List[psutil.Process]:
+    """Processes that carry this service's mark. PostgreSQL's backends write their title over it (and leave the group):
+    they are known by their name and by working in our data folder."""
+    mark, folder = _mark(name), os.path.realpath(state_dir() / "data" / name)
+
+    def backend(p: psutil.Process) -> bool:
+        try:
+            return p.name() == name and p.cwd() == folder
+        except (psutil.Error, OSError):
+            return False  # gone meanwhile, or another user's
+
+    return [p for p in psutil.process_iter() if (_mark_of(p) == mark or backend(p)) and _alive(p)]
+
+
+def marked(start: str) -> List[Tuple[psutil.Process, str]]:
+    """Living processes with a mark that begins so, and their marks: `<folder of the instance>:<service>`."""
+    found = ((p, _mark_of(p)) for p in psutil.process_iter())
+    return [(p, mark) for p, mark in found if mark.startswith(start) and _alive(p)]
+
+
+def _mark_of(process: psutil.Process) -> str:
+    try:
+        return process.environ().get(MARK, "")
+    except (psutil.Error, OSError):
+        return ""  # gone meanwhile, or another user's
+
+
+def _mark(name: str) -> str:
+    return f"{state_dir()}:{name}"
+
+
+def _spawn(service: Service, world: World) -> None:
+    service.fresh(world)
+    command = service.command(world)
+    log, out, scratch = log_file(service.name), printed(service.name), _scratch(service.name)
+    shutil.rmtree(scratch, ignore_errors=True)
+    for folder in (log.parent, _pid_file(service.name).parent, scratch):
+        folder.mkdir(parents=True, exist_ok=True)
+    for file in (log, out):
+        if file.exists():
+            file.replace(file.with_suffix(f"{file.suffix}.1"))  # a restart must not hide why the last one died
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
+    # Java looks at no TMPDIR; every `java` that the service starts reads the second, and Spark goes by the third
+    temporary = {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
+                 "SPARK_LOCAL_DIRS": str(scratch)}
+    with (out if service.logs else log).open("ab") as file:
+        process = subprocess.Popen(
+            command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=state_dir(),
+            env={**inherited, **temporary, **service.env(world), MARK: _mark(service.name)}, start_new_session=True,
+        )
+    began = psutil.Process(process.pid)
+    noted = {"pid": process.pid, "born": _born(began), "started": began.create_time(), "port": service.port(world),
+             "ports": ports(service, world), "base": world.stack.port_base, "told": _fingerprint(service, world)}
+    unfinished = _pid_file(service.name).with_suffix(".new")
+    unfinished.write_text(json.dumps(noted))
+    unfinished.replace(_pid_file(service.name))
+
+
+def stop(service: Service, *, patience: float = 15.0) -> bool:
+    """Stop our process group: its stop signal, a wait, then KILL. Return whether there was anything to stop."""
+    process = own(service.name)
+    if process is not None:
+        family = [process, *_children(process)]
+        _signal_group(process.pid, service.stop_signal)
+        gone, left = psutil.wait_procs(family, timeout=patience)
+        if left:
+            _signal_group(process.pid, signal.SIGKILL)
+            for child in left:  # one that left the group, such as a JVM's helper
+                _quietly(child.kill)
+            psutil.wait_procs(left, timeout=5)
+    swept = _sweep(service.name)
+    _pid_file(service.name).unlink(missing_ok=True)
+    shutil.rmtree(_scratch(service.name), ignore_errors=True)
+    return process is not None or swept
+
+
+def _children(process: psutil.Process) -> List[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _signal_group(group: int, number: int) -> None:
+    _quietly(lambda: os.killpg(group, number))
+
+
+def _quietly(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except (ProcessLookupError, PermissionError, psutil.Error):
+        return None
+
+
+def tail(name: str, lines: int = 12) -> str:
+    """Return the last lines of a service's log, and of what it printed beside it."""
+    found = [line[:200] for file in said(name) for line in last(file, lines)]
+    return "\n".join(f"    | {line}" for line in found)
+
+
+def said(name: str) -> List[Path]:
+    """The files that hold something of what a service said: its log, and what it printed beside it."""
+    return [f for f in (log_file(name), printed(name)) if f.is_file() and f.stat().st_size]
+
+
+def last(file: Path, lines: int) -> List[str]:
+    """Return the last lines of a log."""
+    return file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+
+
+def status(service: Service, world: World) -> Status:
+    """Look at one service without changing anything."""
+    port, log = service.port(world), str(log_file(service.name))
+    process = own(service.name)
+    if process is None:
+        died, stranger = _pid_file(service.name).exists(), holder(port)
+        state = "stranger" if stranger else "died" if died else "stopped"
+        return Status(service.name, state, port, log=log if died else "",
+                      detail=stranger or (full_disk() if died else ""))
+    try:
+        memory = sum(p.memory_info().rss for p in [process, *_children(process)]) >> 20
+        age = time.time() - process.create_time()
+    except psutil.Error:
+        return Status(service.name, "died", port, log=log)
+    if outdated(service, world):
+        return Status(service.name, "outdated", _noted(service.name).get("port", port), process.pid, age, memory, log,
+                      f"runs with other settings than world '{world.name}' has; `workbench up` restarts it")
+    up = answers(service, world)
+    return Status(service.name, "up" if up else "starting", port, process.pid, age, memory, log,
+                  "" if up else full_disk())

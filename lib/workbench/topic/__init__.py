@@ -1,0 +1,1 @@
+"""Topics, and the registry of their schemas."""

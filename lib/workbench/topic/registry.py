@@ -1,0 +1,270 @@
+"""Apicurio Registry: which schemas there are, a schema by its id, and how a message says which one it was written with.
+
+A serializer puts the id before the bytes of the message, or into a header of it. The formats, as their documentation
+has them (Apicurio: "Configuring Kafka serializers/deserializers"; Confluent: "Wire format"):
+
+  apicurio          magic byte 0, content id in 4 bytes: what Apicurio 3 writes by default
+  apicurio_legacy8  magic byte 0, global id in 8 bytes: what Apicurio 2 writes with headers.enabled=false
+  confluent         magic byte 0, schema id in 4 bytes, looked up at the API that speaks Confluent's language (ccompat)
+  headers           the message is Avro from its first byte, the id in 8 bytes of the header apicurio.value.globalId or
+                    apicurio.value.contentId: what Apicurio 2 writes by default (seen with 2.6.13: its SerdeConfig has
+                    ENABLE_HEADERS_DEFAULT true); known by itself, whatever `registry.wire` says
+
+Nothing in the bytes tells the first three apart, so the world says which one it is: `registry.wire`.
+"""
+from __future__ import annotations
+
+import datetime as dt
+import http.client
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
+from urllib.parse import quote
+from uuid import UUID
+
+from ..base.errors import LakeError, StackError, nearest
+from ..base.params import World
+from ..base.wait import wait_until
+from . import avro, schemas
+
+if TYPE_CHECKING:
+    import pandas
+
+GLOBAL, CONTENT, CCOMPAT = "globalId", "contentId", "ccompat"
+HEADERS = {"apicurio.value.globalId": GLOBAL, "apicurio.value.contentId": CONTENT}
+V2 = "/apis/registry/v2"
+BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}",
+         CCOMPAT: "/apis/ccompat/v6/schemas/ids/{}"}  # v6: what S5 asks
+PAGE = 500  # artifacts or versions of one answer
+LARGEST = 2**63 - 1  # the registry's ids are Java's longs
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A wire format: how many bytes of id follow the magic byte, and what kind of id they are."""
+
+    size: int
+    kind: str
+
+
+WIRES = {"apicurio": Wire(4, CONTENT), "apicurio_legacy8": Wire(8, GLOBAL), "confluent": Wire(4, CCOMPAT)}
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A message taken apart: the format's name, the kind and number of its schema id, the Avro after it."""
+
+    wire: str
+    kind: str
+    id: int
+    body: bytes
+
+    @property
+    def schema(self) -> str:
+        """The id as the ingest names it, such as `globalId 7`."""
+        return f"{self.kind} {self.id}"
+
+
+def artifacts(world: World) -> pandas.DataFrame:
+    """Return one row per version of each artifact: group, artifact, type, version, global_id, content_id.
+
+    Debezium's converters name an artifact `<topic>-key` or `<topic>-value` (TopicIdStrategy), in group `default`.
+    """
+    import pandas
+
+    rows = []
+    for found in _pages(world, "/search/artifacts", "artifacts"):
+        group = found.get("groupId") or "default"
+        path = f"/groups/{quote(group, safe='')}/artifacts/{quote(found['id'], safe='')}/versions"
+        for v in _pages(world, path, "versions"):
+            rows.append((group, found["id"], v.get("type"), v.get("version"), v.get("globalId"), v.get("contentId")))
+    columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
+    frame = pandas.DataFrame(rows, columns=columns)
+    return frame.sort_values(["group", "artifact", "global_id"], ignore_index=True)
+
+
+def schema(world: World, id: int, kind: str = GLOBAL) -> Dict[str, Any]:
+    """Return the Avro schema with this id, as a dict (a text where it is no more than a type's name).
+
+    Args:
+        kind: "globalId" (a version of an artifact), "contentId" (a text, whoever uses it) or "ccompat" (the number
+            that Confluent's API gives out).
+
+    Raises:
+        LakeError: the registry has no such id, or what it has is not JSON. StackError: it does not answer.
+    """
+    found = find(world, id, kind)
+    if found is None:
+        raise LakeError(f"the registry has no schema with {kind} {id}", where=_base(world),
+                        next_step="registry.artifacts(world) lists what it has; is it the registry that the writer "
+                                  "used, and registry.wire the format it writes?")
+    return found
+
+
+def find(world: World, id: int, kind: str = GLOBAL) -> Optional[Dict[str, Any]]:
+    """Return `schema`, or None where the registry answers that there is none with this id."""
+    if kind not in BY_ID:
+        raise LakeError(f"there is no kind of id {kind!r}", expected=nearest(str(kind), BY_ID))
+    path = BY_ID[kind].format(id)
+    text = _get(world, path) if 0 <= id <= LARGEST else None
+    if text is None:
+        return None
+    return _json(_json(text, path)["schema"] if kind == CCOMPAT else text, path)
+
+
+def latest(world: World, artifact: str, group: str = "default") -> Dict[str, Any]:
+    """Return the newest version of an artifact's schema, as a dict.
+
+    Raises:
+        LakeError: there is no such artifact; the nearest names are listed. StackError: the registry does not answer.
+    """
+    path = f"{V2}/groups/{quote(group, safe='')}/artifacts/{quote(artifact, safe='')}"
+    text = _get(world, path)
+    if text is None:
+        have = [found["id"] for found in _pages(world, "/search/artifacts", "artifacts")]
+        raise LakeError(f"the registry has no artifact {artifact!r}", where=f"{_base(world)}, group {group}",
+                        expected=nearest(artifact, have) if have else "the registry is empty",
+                        next_step="the first message registers it: is the connector RUNNING, its converter Apicurio's?")
+    return _json(text, path)
+
+
+def subject(world: World, name: str) -> Dict[str, Any]:
+    """Return the newest version of a schema as the API that speaks Confluent's language tells it: subject, version, id,
+    schema (a text). What others than Apicurio's own clients ask, DeltaStreamer among them (S5).
+
+    Raises: LakeError: there is no such subject. StackError: the registry does not answer.
+    """
+    path = f"/apis/ccompat/v6/subjects/{quote(name, safe='')}/versions/latest"
+    text = _get(world, path)
+    if text is None:
+        raise LakeError(f"the registry has no subject {name!r}", where=_base(world) + path)
+    return _json(text, path)
+
+
+def framed(world: World, value: bytes, headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None
+           ) -> Optional[Framed]:
+    """Take a message's value apart; None where it is not in the world's wire format.
+
+    `wire.framed` does the same inside Spark.
+    """
+    named = {HEADERS[k]: bytes(v) for k, v in reversed(list(headers or ())) if k in HEADERS and v is not None}
+    for kind in (GLOBAL, CONTENT):
+        if kind in named:
+            return Framed("headers", kind, int.from_bytes(named[kind], "big"), value)
+    wire = WIRES[world.registry.wire]
+    if len(value) <= wire.size or value[0] != 0:
+        return None
+    at = wire.size + 1
+    return Framed(world.registry.wire, wire.kind, int.from_bytes(value[1:at], "big"), value[at:])
+
+
+def peek(world: World, value: Union[bytes, str], headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None
+         ) -> Dict[str, Any]:
+    """Take one message apart, for people to look at.
+
+    Args:
+        value: the message as topics.read returns it. That is text where the bytes happen to be UTF-8.
+        headers: of the message, where it has any.
+
+    Returns:
+        wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record (a dict; dates, times and
+        decimals are Python's, times without a zone, in UTC, as Spark gives them).
+
+    Raises:
+        LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
+    """
+    raw = value.encode("utf-8") if isinstance(value, str) else bytes(value)
+    found = framed(world, raw, headers)
+    if found is None:
+        wire = WIRES[world.registry.wire]
+        raise LakeError("the message does not begin as Avro with a schema id does", where=raw[:12].hex(" "),
+                        expected=f"00 and {wire.size} bytes of id ({world.file}: registry.wire is "
+                                 f"{world.registry.wire})")
+    avsc = schema(world, found.id, found.kind)
+    name = schemas.full_name(avsc)
+    try:
+        record = _as_spark_gives(avro.reader(schemas.exact(avsc))(found.body))
+    except ValueError as e:
+        raise LakeError(f"the bytes are not Avro of schema {found.schema}: {e}", where=found.body[:40].hex(" "),
+                        expected=name) from e
+    return {"wire": found.wire, "id_kind": found.kind, "schema_id": found.id, "schema_name": name, "hex": raw.hex(" "),
+            "record": record}
+
+
+def _as_spark_gives(value: Any) -> Any:
+    """A decoded value with the kinds that a row of Spark has: times without a zone (in UTC), a uuid as text."""
+    if isinstance(value, dict):
+        return {k: _as_spark_gives(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_as_spark_gives(v) for v in value]
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.timezone.utc).replace(tzinfo=None)
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _pages(world: World, path: str, what: str) -> list:
+    """All of a list that the registry gives out in pages."""
+    rows: list = []
+    while True:
+        text = _get(world, f"{V2}{path}?limit={PAGE}&offset={len(rows)}")
+        page = _json(text, path) if text is not None else {}
+        rows += page.get(what, [])
+        if not page.get(what) or len(rows) >= page.get("count", 0):
+            return rows
+
+
+def _base(world: World) -> str:
+    if world.registry.kind != "apicurio":
+        raise LakeError(f"a registry of kind {world.registry.kind!r} is not there yet",
+                        where=f"{world.file}: registry.kind", expected="apicurio")
+    return world.registry.url.rstrip("/")
+
+
+def fetch(url: str) -> Tuple[int, bytes]:
+    """Status and bytes of the answer to one question, whatever the status. It travels into Spark tasks by value, so it
+    may use nothing but Python's own library.
+
+    Raises: ConnectionError: there is no answer.
+    """
+    opener = urllib.request.build_opener()  # urlopen keeps the proxies of its first call
+    try:
+        try:
+            answer = opener.open(url, timeout=30)
+        except urllib.error.HTTPError as e:
+            answer = e
+        with answer:
+            return answer.status, answer.read()
+    except (OSError, ValueError, http.client.HTTPException) as e:
+        raise ConnectionError(f"the schema registry does not answer at {url}: {getattr(e, 'reason', e)}") from None
+
+
+def _get(world: World, path: str) -> Optional[bytes]:
+    """The text of an answer, None for 404. A registry that is just starting (503) is asked again for some seconds."""
+    url = _base(world) + path
+
+    def ask() -> Optional[list]:
+        try:
+            status, text = fetch(url)
+        except ConnectionError as e:
+            return [e, b""]
+        return None if status == 503 else [status, text]
+
+    got, text = wait_until(ask, f"the schema registry to answer {path}", timeout=15, every=0.3, error=StackError)
+    if isinstance(got, ConnectionError):
+        raise StackError(str(got), where=f"{world.file}: registry.url",
+                         next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
+    if got == 404:
+        return None
+    if got >= 400:
+        raise StackError(f"the schema registry answers {got}: {text[:300].decode('utf-8', 'replace')}", where=url)
+    return text
+
+
+def _json(text: Union[str, bytes], where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise LakeError("the registry holds something that is not an Avro schema", where=where,
+                        expected="JSON") from None

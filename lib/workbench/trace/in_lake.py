@@ -1,0 +1,132 @@
+"""Where one record lies in a Hudi table, and since when: from its timeline and its files, without Spark.
+
+A commit of the ingest says how far the source was read, so the commit of a message is the first one that had read it.
+Which file it went to is asked of the files: a base file is opened and looked into; a log file belongs to a base file,
+and a record stays in its file group until it changes partition (the index sees to that).
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequence
+
+from ..base import files
+from ..hudi.catalog import entries
+from ..hudi.ingesting import progress_in
+from ..hudi.tables import Topic
+from ..hudi.timeline import Done, completed, write_stats
+from ..landing.writing import folder_of
+
+if TYPE_CHECKING:
+    from ..base.params import World
+    from ..hudi.tables import Table
+
+
+def names(lake: Table) -> Dict[str, str]:
+    """{short name: view}: `cow`, or `mor_ro` and `mor_rt`, and the catalog's names of them."""
+    return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in entries(lake)}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a commit put a version of the record. `file` is below the table's folder."""
+
+    partition: str
+    file_group: str
+    file: str
+
+
+@dataclass
+class History:
+    """One record in one table."""
+
+    world: World
+    table: Table
+    key: Any
+    done: List[Done] = field(default_factory=list)
+    _held: Dict[str, Optional[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.done = completed(self.table)
+        one = len(self.table.key) == 1 and len(self.table.partition) <= 1
+        self.record_key = str(self.key) if one else f"{self.table.key[0]}:{self.key}"  # Hudi's two key generators
+
+    def commit(self, topic: str, partition: int, offset: int, landed: str = "") -> Optional[Done]:
+        """The commit that brought a message in, from the topic or from the file it was landed in; None where there is
+        none yet, or where it was archived."""
+        by_topic, before = Topic(topic).id, 0
+        for number, done in enumerate(self.done):
+            for source, progress in progress_in(done.body).items():
+                if source == by_topic:
+                    upto = progress.get("offsets", {}).get(str(partition), 0)
+                    if before <= offset < upto:
+                        # earlier ones were archived: which of them it was cannot be told
+                        return None if number == 0 and progress["batch"] > 0 else done
+                    before = max(before, upto)
+                elif landed and landed in self._list(source, progress["batch"]):
+                    return done
+        return None
+
+    def _list(self, source: str, batch: int) -> List[str]:
+        """The landed files that a batch has read (see changes), as their paths below the landing."""
+        root = files.open_address(self.world.lake.landing)[1].rstrip("/") + "/"
+        place = f"{self.world.lake.checkpoints}/{self.table.name}/{source}/{batch}.json"
+        return [p[len(root):] for p in json.loads(files.read_text(place) or "[]")]
+
+    def place(self, commit: Done, record: Dict[str, Any], before: Optional[Place]) -> Optional[Place]:
+        """Where a commit put this version of the record; None where that cannot be told any more (files were cleaned).
+
+        Args:
+            before: where the version before it lies. A hard delete goes there, too.
+        """
+        writes = commit.body.get("partitionToWriteStats", {})
+        if record.get("__deleted") == "true" and self.table.deletes == "hard":
+            stats = [(before.partition, s) for s in writes.get(before.partition, [])
+                     if s["fileId"] == before.file_group] if before else []
+            return self._made(commit, *stats[0]) if stats else None
+        own = folder_of(record, self.table.partition)
+        for partition in ([own] if own in writes else writes):
+            for stat in writes[partition]:
+                if self._holds(partition, stat, record[self.table.ordering], before):
+                    return self._made(commit, partition, stat)
+        return None
+
+    def _made(self, commit: Done, partition: str, stat: Dict[str, Any]) -> Place:
+        return Place(partition, stat["fileId"], stat["path"])
+
+    def _holds(self, partition: str, stat: Dict[str, Any], version: Any, before: Optional[Place]) -> bool:
+        path = stat["path"] or ""
+        if path.endswith(".parquet"):
+            return self.version(path) == version
+        base = stat.get("baseFile")
+        if base:
+            return self.version("/".join(p for p in (partition, base) if p)) is not None
+        return before is not None and before.file_group == stat["fileId"]
+
+    def version(self, path: str) -> Optional[Any]:
+        """The ordering value of the record in a base file; None where it is not in there, or the file is gone."""
+        if path not in self._held:
+            import pyarrow.parquet
+
+            system, root = files.open_address(self.table.base)
+            try:
+                found = pyarrow.parquet.read_table(
+                    f"{root}/{path}", filesystem=system, columns=[self.table.ordering], partitioning=None,
+                    filters=[("_hoodie_record_key", "==", self.record_key)])
+                self._held[path] = found[0][0].as_py() if found.num_rows else None
+            except FileNotFoundError:
+                self._held[path] = None
+        return self._held[path]
+
+    def in_base_files(self, groups: Collection[str]) -> List[Any]:
+        """The versions of the record that the base files of these file groups have held, oldest first."""
+        stats = (stat for done in self.done for _, stat in write_stats(done.body))
+        paths = [s["path"] for s in stats if s["fileId"] in groups and (s["path"] or "").endswith(".parquet")]
+        return [v for v in map(self.version, paths) if v is not None]
+
+    def merged_away(self, commits: Sequence[Optional[Done]], number: int) -> bool:
+        """Whether a later change came in with the same commit: of several versions only the newest is written."""
+        mine = commits[number]
+        return mine is not None and any(c is not None and c.instant == mine.instant for c in commits[number + 1:])
+
+

@@ -1,0 +1,1 @@
+"""The walkthroughs: what is particular to each."""
