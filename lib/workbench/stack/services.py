@@ -295,7 +295,7 @@ def _spark_told(world: World) -> Dict[str, str]:
 
 
 def _spark_ready(world: World) -> bool:
-    from ..spark import answers
+    from ..spark.sessions import answers
 
     return answers(world.spark.url)
 
