@@ -19,11 +19,13 @@ from functools import cache
 from random import Random
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
 
+import bench_setup
+import bench_travel
+from bench_line import Line, say, seconds, write
 from workbench import connect, hudi, stack
 from workbench.base import params
 from workbench.base.params import World, state_dir
 from workbench.base.wait import wait_until
-from workbench.BENCH import bench_setup, bench_travel
 from workbench.hudi.decode import DELETED
 from workbench.hudi.ingesting import PROGRESS, first_load, newest
 from workbench.hudi.timeline import completed
@@ -33,8 +35,6 @@ from workbench.spark import session
 from workbench.stack import artifacts
 from workbench.topic import topics
 from workbench.walkthroughs import load, outbox
-
-from .bench_line import Line, say, seconds, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

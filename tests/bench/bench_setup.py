@@ -5,10 +5,9 @@ import os
 import subprocess
 from typing import Any, Dict, List
 
+from bench_line import Line, say, seconds
 from workbench import stack
 from workbench.base.params import ROOT, World, state_dir
-
-from .bench_line import Line, say, seconds
 
 MIB_PER_GIB = 1024
 

@@ -8,12 +8,11 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
+from bench_line import Line, say, seconds, write
 from workbench import connect, hudi, landing, stack, trace
 from workbench.hudi.ingesting import first_load
 from workbench.source import postgres
 from workbench.walkthroughs import load_moma, museum
-
-from .bench_line import Line, say, seconds, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
