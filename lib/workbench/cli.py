@@ -276,8 +276,10 @@ def trace(table: str = typer.Argument(..., help="artists, artworks or cdc_events
           key: str = typer.Argument(..., help="The row's key."), world: str = WORLD) -> None:
     """Follow one row: log position, topic, schema, landed file, Hudi commit and file, what each view shows."""
     from . import trace as traces
+    from .walkthroughs.traceable import traced
 
-    traces.show(traces.row(params.load(world), table, key))
+    loaded = params.load(world)
+    traces.show(traces.row(loaded, traced(loaded, table), key))
 
 
 @app.command(hidden=True)

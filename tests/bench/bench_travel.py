@@ -6,13 +6,14 @@ import statistics
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from bench_line import Line, say, seconds, write
 from workbench import connect, hudi, landing, stack, trace
 from workbench.hudi.ingesting import first_load
 from workbench.source import postgres
-from workbench.walkthroughs import load_moma, museum
+from workbench.walkthroughs import load_moma, museum, traceable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +27,11 @@ PARTITIONS = 7  # no divisor of a power of ten: the rows of one upsert lie in al
 
 TRACE = """
 import sys
-from workbench import bench, trace
-print(trace.row(bench.load_world(), sys.argv[1], int(sys.argv[2])).changes)
+import bench
+from workbench import trace
+
+world = bench.load_world()
+print(trace.row(world, traced(world, sys.argv[1]), sys.argv[2]).changes)
 """
 
 
@@ -131,8 +135,9 @@ def traced(world: World, spark: SparkSession) -> List[Line]:
         museum.follow(spark, world, *museum.tables(world, name))
         landing.run(spark, world, connect.config(world, museum.SINK))
         asks = [sys.executable, "-c", TRACE, name, str(key)]  # as `workbench trace` does: its start counts too
-        took = [seconds(lambda a=asks: subprocess.run(a, check=True, stdout=subprocess.DEVNULL)) for _ in range(3)]
-        found = trace.row(world, name, key).changes
+        took = [seconds(lambda a=asks: subprocess.run(a, check=True, stdout=subprocess.DEVNULL,
+                                                      cwd=Path(__file__).parent)) for _ in range(3)]
+        found = trace.row(world, traceable.traced(world, name), key).changes
         if len(found) != 2 or not found["landed"].astype(bool).all():
             raise SystemExit(f"{name} {key} has not both its versions, landed: the measurement would mean nothing")
         lines.append(Line(f"trace of one of {loaded[museum.topic(name)]:,} {name}",

@@ -8,6 +8,7 @@ from workbench.base.errors import LakeError, WorkbenchError
 from workbench.landing.sinks import parse
 from workbench.source import postgres
 from workbench.topic import registry, topics
+from workbench.walkthroughs.traceable import traced as traced_by_name
 
 NAME = "trace_test"
 TOPIC = f"{NAME}.public.artists"
@@ -121,7 +122,7 @@ def test_what_is_not_there(lab, traced):
     with pytest.raises(WorkbenchError, match="there is no topic"):
         trace.row(lab, trace.Traced("x", "public.x", "id", "no_such_topic", table.sink, ()), 1)
     with pytest.raises(LakeError, match="(?s)no table 'cdc_event'.*did you mean 'cdc_events'"):
-        trace.row(lab, "cdc_event", 1)
+        traced_by_name(lab, "cdc_event")
 
 
 def test_json_by_way_of_landed_files(world, spark):

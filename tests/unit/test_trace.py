@@ -11,11 +11,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from workbench import hudi, trace
+from workbench.base import params
 from workbench.base.errors import LakeError, SourceError
 from workbench.hudi import timeline
 from workbench.landing.sinks import AvroSink, Sink
 from workbench.source import postgres
 from workbench.trace import biography, in_lake, in_source, in_topic, telling
+from workbench.walkthroughs import traceable
 
 T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
 UTC = dt.timezone.utc
@@ -49,13 +51,12 @@ def test_an_instant_is_a_time_in_utc():
     assert timeline.time_of("20260101120000") == dt.datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_unknown_tables_and_keys(monkeypatch):
-    table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
-    monkeypatch.setattr(biography, "traceable", lambda world: {"artists": table})
+def test_unknown_tables_and_keys():
     with pytest.raises(LakeError, match="(?s)no table 'artist' to trace.*did you mean 'artists'"):
-        trace.row(None, "artist", 1)
+        traceable.traced(params.load("local"), "artist")
+    table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
     with pytest.raises(LakeError, match="(?s)'x' is no artist_id.*a whole number"):
-        trace.row(None, "artists", "x")
+        trace.row(None, table, "x")
 
 
 def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once(monkeypatch):

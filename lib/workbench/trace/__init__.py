@@ -1,5 +1,6 @@
 """One row through everything."""
-from .biography import Biography, Traced, row, traceable, views
+from .biography import row, views
+from .model import Biography, Traced
 from .telling import draw, show
 
-__all__ = ["Biography", "Traced", "draw", "row", "show", "traceable", "views"]
+__all__ = ["Biography", "Traced", "draw", "row", "show", "views"]

@@ -1,81 +1,40 @@
-"""One row's biography: `workbench trace artists 299`, or `row(world, "artists", 299)`.
+"""One row's biography: `workbench trace artists 299`, or `row(world, traced(world, "artists"), 299)`.
 
 Every change of the row, from the source's log to the views of the lake: LSN and transaction → topic, partition, offset
 → schema → landed file → Hudi commit, file group, base or log file → what each view shows. The topic is read for
-the messages of one key, and the rest is looked up in names, timelines and single files (see trace_lake); Spark is
+the messages of one key, and the rest is looked up in names, timelines and single files (see in_lake); Spark is
 asked only for views that hudi-rs cannot read.
 """
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from .. import connect, hudi
+from .. import hudi
 from ..base import files
-from ..base.errors import LakeError, nearest
+from ..base.errors import LakeError
 from ..hudi import travel
 from ..hudi.changes import reading_order
 from ..landing import writing
-from ..landing.sinks import Sink, parse
+from ..landing.sinks import Sink
 from ..spark import session
 from . import in_source, in_topic
 from .in_lake import History, Place, names
-from .telling import draw, show
+from .model import Biography, Traced
 
 if TYPE_CHECKING:
     import pandas
 
     from ..base.params import World
 
-__all__ = ["Traced", "Biography", "traceable", "row", "views", "show", "draw"]
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
 
 
-@dataclass(frozen=True)
-class Traced:
-    """A source table whose rows can be traced. sink: what its landing does; tables: those of the lake it goes into."""
-
-    name: str
-    source: str  # schema.table
-    key: str
-    topic: str
-    sink: Any
-    tables: Tuple[hudi.Table, ...]
-    database: Optional[str] = None
-
-
-@dataclass(frozen=True)
-class Biography:
-    """What `row` found: `changes`, one line per change, `views`, the row as each view shows it now, and `notes` on what
-    could not be known."""
-
-    table: Traced
-    key: int
-    changes: pandas.DataFrame
-    views: pandas.DataFrame
-    notes: Tuple[str, ...] = ()
-
-
-def traceable(world: World) -> Dict[str, Traced]:
-    """The tables that can be traced, by name."""
-    from ..walkthroughs import museum, outbox
-
-    def sink(name: str) -> Any:
-        return parse(connect.config(world, name))
-
-    found = [Traced(n, f"public.{n}", museum.KEY[n], museum.topic(n), sink(museum.SINK),
-                    tuple(museum.tables(world, n)), museum.DATABASE) for n in museum.TABLES]
-    found.append(Traced("cdc_events", outbox.TABLE, "order_id", outbox.topic(world), sink(outbox.SINK),
-                        (outbox.table(world),)))
-    return {t.name: t for t in found}
-
-
-def row(world: World, table: Any, key: Any) -> Biography:
+def row(world: World, table: Traced, key: Any) -> Biography:
     """Follow one row through everything.
 
     Args:
-        table: a name of `traceable`, or a Traced. key: of the row, a whole number.
+        table: of a walkthrough, `walkthroughs.traceable` gives it. key: of the row, a whole number.
 
     Returns:
         changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn, transaction (what the event
@@ -88,17 +47,11 @@ def row(world: World, table: Any, key: Any) -> Biography:
         notes: why changes have no transaction, where they have none.
 
     Raises:
-        LakeError: there is no such table, or no message of such a key. WorkbenchError: no topic. StackError: a service
+        LakeError: no message of such a key. WorkbenchError: no topic. StackError: a service
             does not answer.
     """
     import pandas
 
-    if not isinstance(table, Traced):
-        have = traceable(world)
-        if table not in have:
-            raise LakeError(f"there is no table {str(table)!r} to trace", expected=nearest(str(table), have),
-                            next_step="workbench trace artists 299")
-        table = have[table]
     key = _whole(table, key)
     with ThreadPoolExecutor(2) as pool:
         shown = pool.submit(views, world, table, key)

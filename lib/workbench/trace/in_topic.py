@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas
 
     from ..base.params import World
-    from .biography import Traced
+    from .model import Traced
 
 OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from .biography import Biography
+    from .model import Biography
 
 LINES, MARKS = ("-", "--", ":"), "os^D"  # three and four: together they are used up after 12 rounds of colours
 

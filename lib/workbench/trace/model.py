@@ -1,0 +1,35 @@
+"""What a trace is about, and what it finds."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Optional, Tuple
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ..hudi import Table
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A source table whose rows can be traced. sink: what its landing does; tables: those of the lake it goes into."""
+
+    name: str
+    source: str  # schema.table
+    key: str
+    topic: str
+    sink: Any
+    tables: Tuple[Table, ...]
+    database: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Biography:
+    """What `row` found: `changes`, one line per change, `views`, the row as each view shows it now, and `notes` on what
+    could not be known."""
+
+    table: Traced
+    key: int
+    changes: pandas.DataFrame
+    views: pandas.DataFrame
+    notes: Tuple[str, ...] = ()
