@@ -29,7 +29,7 @@ TRACE = """
 import sys
 import bench
 from workbench import trace
-
+from workbench.walkthroughs.traceable import traced
 world = bench.load_world()
 print(trace.row(world, traced(world, sys.argv[1]), sys.argv[2]).changes)
 """
