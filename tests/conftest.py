@@ -26,19 +26,19 @@ def pytest_xdist_auto_num_workers(config):
 def world():
     """World `local`, embedded, with PostgreSQL, Kafka, Connect and Spark answering."""
     from workbench import stack
-    from workbench.base import params
+    from workbench.base import params, paths
     from workbench.stack import artifacts
 
     artifacts.install()
     loaded = params.load("local")
     with stack.only_run():
         stack.down()
-        shutil.rmtree(params.state_dir(), ignore_errors=True)
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
         stack.down_with(os.getpid(), remove=True)
         stack.up(loaded)
         yield loaded
         stack.down()
-        shutil.rmtree(params.state_dir(), ignore_errors=True)
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

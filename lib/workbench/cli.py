@@ -14,7 +14,7 @@ from typing import Dict, List, Optional
 
 import typer
 
-from .base import params
+from .base import params, paths
 from .base.errors import WorkbenchError, nearest
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -128,18 +128,18 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
     """Open JupyterLab at the first notebook; on this machine only, with a token."""
     import secrets
 
-    token, file = secrets.token_urlsafe(24), params.state_dir() / "lab.token"
+    token, file = secrets.token_urlsafe(24), paths.state_dir() / "lab.token"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.unlink(missing_ok=True)
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
         f.write(token)
     port, first = _free_port(8888), Path("notebooks") / "00_start_here.ipynb"
-    page = f"/lab/tree/{first.as_posix()}" if (params.ROOT / first).exists() else "/lab"
+    page = f"/lab/tree/{first.as_posix()}" if (paths.ROOT / first).exists() else "/lab"
     _say(f"JupyterLab: http://127.0.0.1:{port}{page}?token={token}   (Ctrl-C ends it)")
     os.environ.pop("JUPYTER_TOKEN", None)  # the file is read instead: kernels inherit the environment
     os.execve(sys.executable, [
         sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
-        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={params.ROOT}", f"--LabApp.default_url={page}",
+        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={paths.ROOT}", f"--LabApp.default_url={page}",
         f"--ServerApp.open_browser={browser}", *(["--allow-root"] if os.geteuid() == 0 else []),
     ], {**os.environ, "JUPYTER_TOKEN_FILE": str(file)})
 
@@ -183,7 +183,7 @@ def down(yes: bool = YES) -> None:
     _ask_under_a_run(run_record.going_on(), yes)
     if not stack.down(_say):
         _say("nothing was running")
-    for other in sorted(stack.instances_running() - {params.instance()}):
+    for other in sorted(stack.instances_running() - {paths.instance()}):
         _say(f"services of instance {other} still run: WORKBENCH_INSTANCE={other} workbench down")
 
 
@@ -198,15 +198,15 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
     running = stack.running()
     if running:
         raise WorkbenchError(f"{', '.join(running)} still run{'s' * (len(running) == 1)}", next_step="workbench down")
-    others = stack.instances_running() - {params.instance()}
+    others = stack.instances_running() - {paths.instance()}
     if others:  # runs/ is everybody's, and with --all so is what they work in
         raise WorkbenchError(f"services of {', '.join(sorted(others))} still run in this checkout",
                              next_step="WORKBENCH_INSTANCE=<each of them> workbench down")
-    _ask_under_a_run(run_record.going_on(*params.VAR.glob("*/run.lock")), yes)
+    _ask_under_a_run(run_record.going_on(*paths.VAR.glob("*/run.lock")), yes)
     runs = [run_record.runs_dir()]
-    if runs != [params.ROOT / "runs"]:  # WORKBENCH_RUNS may name a folder that holds other things, too
+    if runs != [paths.ROOT / "runs"]:  # WORKBENCH_RUNS may name a folder that holds other things, too
         runs = sorted(f.parent for f in runs[0].glob("*/run.json"))
-    folders = [f for f in (params.VAR if everything else params.state_dir(), *runs) if f.is_dir()]
+    folders = [f for f in (paths.VAR if everything else paths.state_dir(), *runs) if f.is_dir()]
     for folder in folders:
         total = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
         _say(f"{folder}  {show.size(total)}")
@@ -235,8 +235,8 @@ def test(
     folders = [f"tests/{kind}" for kind in TESTS if kind in (kinds or TESTS)]
     command = [sys.executable, "-m", "pytest", "-q", *side_by_side, *folders, *shlex.split(options)]
     before = run_record.changed_files()
-    code = subprocess.call(command, cwd=params.ROOT)
-    left = [f"process {p.pid} of {name}" for p, name in process.marked(f"{params.VAR}/test")]
+    code = subprocess.call(command, cwd=paths.ROOT)
+    left = [f"process {p.pid} of {name}" for p, name in process.marked(f"{paths.VAR}/test")]
     left += [f"changed or new file: {line}" for line in sorted(run_record.changed_files() - before)]
     if left:
         _say("the tests left something behind (or somebody changed a file meanwhile):")
@@ -299,9 +299,9 @@ def help_(context: typer.Context) -> None:
 def _not_written(e: OSError) -> WorkbenchError:
     """What a person does about a full disk, or about files of somebody else's (after one `sudo make`)."""
     if e.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorkbenchError(f"the disk is full: {e.strerror}", where=e.filename or f"var/ or runs/ of {params.ROOT}",
+        return WorkbenchError(f"the disk is full: {e.strerror}", where=e.filename or f"var/ or runs/ of {paths.ROOT}",
                               next_step="make room (`make clean` removes service data, lake and runs), then again")
-    return WorkbenchError(f"a file cannot be read or written: {e.strerror}", where=f"{e.filename or params.VAR}",
+    return WorkbenchError(f"a file cannot be read or written: {e.strerror}", where=f"{e.filename or paths.VAR}",
                           expected="var/ and runs/ to belong to who runs this",
                           next_step='sudo chown -R "$(id -un)" var runs')
 
@@ -365,7 +365,7 @@ def _findings(findings: list) -> None:
 
 
 def _relative(path: object) -> str:
-    for root in (params.ROOT, params.LINK):
+    for root in (paths.ROOT, paths.LINK):
         with contextlib.suppress(ValueError):
             return str(Path(str(path)).relative_to(root)) if path else ""
     return str(path)

@@ -25,7 +25,8 @@ import bench_travel
 from bench_line import Line, say, seconds, write
 from workbench import connect, hudi, stack
 from workbench.base import params
-from workbench.base.params import World, state_dir
+from workbench.base.params import World
+from workbench.base.paths import state_dir
 from workbench.base.wait import wait_until
 from workbench.hudi.decode import DELETED
 from workbench.hudi.ingesting import PROGRESS, first_load, newest

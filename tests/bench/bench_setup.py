@@ -7,7 +7,8 @@ from typing import Any, Dict, List
 
 from bench_line import Line, say, seconds
 from workbench import stack
-from workbench.base.params import ROOT, World, state_dir
+from workbench.base.params import World
+from workbench.base.paths import ROOT, state_dir
 
 MIB_PER_GIB = 1024
 

@@ -31,7 +31,7 @@ notebook stores for nbval counts as a check called "the kept output", and what i
 from dataclasses import dataclass, field
 
 import nbformat
-from workbench.base.params import ROOT
+from workbench.base.paths import ROOT
 from workbench.results import check
 from workbench.results.check_line import as_text
 from workbench.run import execute

@@ -56,12 +56,13 @@ def need(*asked):
 stack.need = need""", {"services that answer": "'connect'"}, back='_need(world, "connect")'),
     Break("a world that does not exist", """
 import pathlib, shutil, tempfile
-_root = params.ROOT
-params.ROOT = pathlib.Path(tempfile.mkdtemp())
-shutil.copytree(_root / "params", params.ROOT / "params")
-here = (params.ROOT / "params" / "local.yaml").read_text()
-(params.ROOT / "params" / "locale.yaml").write_text(here.replace("name: local", "name: locale"))""",
-          {"a world that does not exist": "no failure"}, back="shutil.rmtree(params.ROOT); params.ROOT = _root"),
+from workbench.base import paths
+_root = paths.ROOT
+paths.ROOT = pathlib.Path(tempfile.mkdtemp())
+shutil.copytree(_root / "params", paths.ROOT / "params")
+here = (paths.ROOT / "params" / "local.yaml").read_text()
+(paths.ROOT / "params" / "locale.yaml").write_text(here.replace("name: local", "name: locale"))""",
+          {"a world that does not exist": "no failure"}, back="shutil.rmtree(paths.ROOT); paths.ROOT = _root"),
     Break("problems found by the doctor", 'services["memory_mb"] += 3000',
           {"memory of all services is below 6 GiB": "expected below 6,144 MB"}),
 )]

@@ -5,7 +5,7 @@ import breaks_museum
 import breaks_outbox
 import pytest
 from breaking import problems
-from workbench.base.params import ROOT
+from workbench.base.paths import ROOT
 
 BREAKS = {**breaks_outbox.BREAKS, **breaks_museum.BREAKS}
 

@@ -13,8 +13,8 @@ import nbformat
 import pandas as pd
 import pytest
 from workbench import connect
-from workbench.base import params, secrets
-from workbench.base.params import ROOT
+from workbench.base import params, paths, secrets
+from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 from workbench.source import postgres
 from workbench.topic import topics
@@ -186,7 +186,7 @@ def test_a_secret_that_a_notebook_prints_is_masked(world, tmp_path, monkeypatch)
     (tmp_path / "root" / "notebooks").mkdir(parents=True)
     nbformat.write(book, tmp_path / "root" / "notebooks" / "leak.ipynb")
     with monkeypatch.context() as patch:
-        patch.setattr(params, "ROOT", tmp_path / "root")  # the kernel has the real one
+        patch.setattr(paths, "ROOT", tmp_path / "root")  # the kernel has the real one
         patch.setattr(params, "load", lambda name: world)
         result = runner.run(["leak"], "local", progress=False)
     assert result.status == "failed" and "refused" in failures(result)[0][1]["message"]

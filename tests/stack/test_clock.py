@@ -7,7 +7,7 @@ import shutil
 import pytest
 from lake_help import SCHEMA, change, content, new_table
 from workbench import hudi, stack
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.hudi import timeline
 from workbench.spark import session
 from workbench.stack import artifacts
@@ -22,11 +22,11 @@ def alone():
         patch.setenv("WORKBENCH_INSTANCE", "test-clock")
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
-        shutil.rmtree(params.state_dir(), ignore_errors=True)
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
         stack.down_with(os.getpid(), remove=True)
         yield params.load("local")
         stack.down()
-        shutil.rmtree(params.state_dir(), ignore_errors=True)
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
 
 
 @pytest.mark.drill  # two starts of Spark; tests/unit hold the settings
@@ -34,7 +34,7 @@ def test_commits_of_two_time_zones_are_in_order(alone, monkeypatch):
     """The first zone is ahead of UTC, the second behind: in local time the second commit would sort before the first.
 
     One table is made as before (LOCAL); it has to go on."""
-    landed = params.local_path(alone.lake.landing) / "clock"
+    landed = paths.local_path(alone.lake.landing) / "clock"
     landed.mkdir(parents=True)
     tables = [new_table(alone, type="mor"), new_table(alone, extra={"hoodie.table.timeline.timezone": "LOCAL"})]
     began = dt.datetime.now(dt.timezone.utc)

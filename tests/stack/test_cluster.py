@@ -9,7 +9,7 @@ import psutil
 import pytest
 import requests
 from workbench import stack
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.base.wait import wait_until
 from workbench.run import runner
 from workbench.spark import session
@@ -27,7 +27,7 @@ def cluster():
         patch.setenv("WORKBENCH_INSTANCE", "test-cluster")
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
-        shutil.rmtree(params.state_dir(), ignore_errors=True)
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
         stack.down_with(os.getpid(), remove=True)
         world = params.load("cluster")
         try:
@@ -35,7 +35,7 @@ def cluster():
             yield world
         finally:
             stack.down()
-            shutil.rmtree(params.state_dir(), ignore_errors=True)
+            shutil.rmtree(paths.state_dir(), ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_hudi_writes_and_reads_on_the_executors(cluster, spark, kind):
     assert len(rows) == 95 and rows.loc[3, "v"] == 1003 and rows.loc[20, "v"] == 40 and 12 not in rows.index
     # a driver of a cluster runs no task itself: who had the cores did the work
     assert masters_page(cluster)["coresused"] == 2
-    assert list(params.local_path(address).rglob("*.parquet"))
+    assert list(paths.local_path(address).rglob("*.parquet"))
 
 
 def test_a_killed_worker_comes_back(cluster, spark):

@@ -9,7 +9,7 @@ import pytest
 from workbench import connect
 from workbench.base import secrets
 from workbench.base.errors import ConnectorError
-from workbench.base.params import ROOT
+from workbench.base.paths import ROOT
 from workbench.base.wait import wait_until
 from workbench.connect import rest
 from workbench.source import postgres

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from workbench.base.params import ROOT, VAR
+from workbench.base.paths import ROOT, VAR
 from workbench.base.wait import wait_until
 
 INSTANCE = "test-disk"

@@ -4,7 +4,7 @@ import os
 import pytest
 from lake_help import kill, killed_while
 from workbench import connect, hudi, landing, stack
-from workbench.base import params
+from workbench.base import paths
 from workbench.results import check
 from workbench.source import postgres
 from workbench.topic import topics
@@ -102,7 +102,7 @@ def test_spark_killed_while_it_lands(flow):
 
 
 def landed_names(world):
-    folder = params.local_path(outbox.landing_folder(world))
+    folder = paths.local_path(outbox.landing_folder(world))
     return {p for p in folder.rglob("*.json") if not p.name.startswith(".")}
 
 

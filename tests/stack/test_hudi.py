@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from lake_help import SCHEMA, change, content, new_table, new_topic, send
 from workbench import hudi
-from workbench.base import files, params
+from workbench.base import files, paths
 from workbench.base.errors import LakeError
 from workbench.hudi import ingesting
 from workbench.results import readcost
@@ -70,7 +70,7 @@ def test_a_batch_that_ended_between_writing_and_commit_is_done_again(lake, world
         it.go(change(1, 1))
     update = [change(1, 2, "new", op="u")] * before  # of a "mor" table it goes into a log
     it.go(*update, change(2, 1), ("k", "{broken"))
-    timeline = params.local_path(it.table.base) / ".hoodie"
+    timeline = paths.local_path(it.table.base) / ".hoodie"
     last = hudi.commits(it.table)["instant"].iloc[-1]
     for f in timeline.glob(f"*{last}.*commit*"):  # rows and dead letters are on disk, the commit is not
         if not f.name.endswith(("requested", "requested.crc", "inflight", "inflight.crc")):
@@ -154,7 +154,7 @@ def test_the_limit_a_late_event_after_a_delete_that_was_committed(lake, kind):
 
 def test_landed_files_are_read_in_the_order_of_their_offsets(lake, world, spark):
     it = lake()
-    folder = params.local_path(world.lake.landing) / it.topic / "part=p"
+    folder = paths.local_path(world.lake.landing) / it.topic / "part=p"
     folder.mkdir(parents=True)
     for offset, row in ((9, change(1, 20, op="d")), (10, change(1, 30, "back")), (2, change(1, 10))):
         (folder / f"{it.topic}-0-{offset:020d}.json").write_text(json.dumps(row))  # the oldest file is written last
@@ -323,7 +323,7 @@ def test_two_ingests_into_one_table(lake, world):
 
 def test_landed_lines_that_are_broken(world, spark, lake):
     it = lake()
-    folder = params.local_path(world.lake.landing) / it.topic / "part=p"
+    folder = paths.local_path(world.lake.landing) / it.topic / "part=p"
     folder.mkdir(parents=True)
     (folder / "t-0-0.json").write_text(json.dumps(change(1, 1)) + '\n{"id": 2, "par\n\n' + json.dumps(change(3, 1)))
     done = hudi.ingest(spark, world, hudi.Landed(it.topic), it.table, schema=SCHEMA)
@@ -339,7 +339,7 @@ def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, s
     from workbench.landing.job import landed_topic_id
 
     it = lake()
-    file = params.local_path(world.lake.landing) / it.topic / "t-0-0.json"
+    file = paths.local_path(world.lake.landing) / it.topic / "t-0-0.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(change(1, 1)))
     files.write_text(landed_topic_id(world, it.topic), "one")
@@ -429,7 +429,7 @@ def test_a_batch_that_fails_says_why(lake, world, spark):
     """Not only the outermost error, "Failed to upsert for commit time …"."""
     it = lake()
     it.go(change(1, 1))
-    for file in params.local_path(it.table.base).rglob("*.parquet"):
+    for file in paths.local_path(it.table.base).rglob("*.parquet"):
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         file.write_bytes(b"these are no columns")
     with pytest.raises(LakeError, match="a batch was not written: .*is not a Parquet file"):

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 from lake_help import SCHEMA, change, new_table, new_topic, send
 from workbench import hudi, landing
-from workbench.base import params
+from workbench.base import paths
 from workbench.base.errors import LakeError
 from workbench.landing import job
 from workbench.topic import topics
@@ -23,7 +23,7 @@ def sink(world):
 
 
 def objects(world, config):
-    root = params.local_path(world.lake.landing) / config["topics"]
+    root = paths.local_path(world.lake.landing) / config["topics"]
     return {str(p.relative_to(root)): p.read_text().splitlines() for p in sorted(root.rglob("*")) if p.is_file()}
 
 
@@ -63,7 +63,7 @@ def test_stopped_between_writing_and_the_end_of_the_batch(world, spark, sink):
     send(world, sink["topics"], *[change(i, 1) for i in range(5)], ("x", "{broken"))
     landing.run(spark, world, sink)
     before = objects(world, sink)
-    commits = params.local_path(landing.checkpoint(world, landing.parse(sink))) / "commits"
+    commits = paths.local_path(landing.checkpoint(world, landing.parse(sink))) / "commits"
     for f in commits.glob("*0*"):
         f.unlink()
     send(world, sink["topics"], change(9, 1))  # came after the crash: must not change the batch that is done again
@@ -99,7 +99,7 @@ def test_poison_does_not_stop_what_comes_after_it(world, spark, sink):
 
 def test_a_batch_that_cannot_be_written_says_where(world, spark, sink):
     send(world, sink["topics"], change(1, 1))
-    root = params.local_path(world.lake.landing) / sink["topics"]
+    root = paths.local_path(world.lake.landing) / sink["topics"]
     root.parent.mkdir(parents=True, exist_ok=True)
     root.write_text("a file where a folder should be")
     with pytest.raises(LakeError, match="(?s)a batch was not landed.*where:.*next:"):

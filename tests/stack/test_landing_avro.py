@@ -11,7 +11,7 @@ from avro_bytes import framed, number, record
 from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing, stack
-from workbench.base import params
+from workbench.base import paths
 from workbench.base.errors import LakeError
 from workbench.results import check
 from workbench.source import postgres
@@ -65,7 +65,7 @@ def artists(**fields):
 
 
 def landed(world, topic, folder="topics"):
-    root = params.local_path(world.lake.landing) / folder / topic
+    root = paths.local_path(world.lake.landing) / folder / topic
     return {str(p.relative_to(root)): avro.opened(p.read_bytes()) for p in sorted(root.rglob("*")) if p.is_file()}
 
 
@@ -124,7 +124,7 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
 def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
     landing.run(spark, lab, sink)
     before = contents(landed(lab, ARTISTS))
-    progress = params.local_path(landing.checkpoint(lab, landing.parse(sink)))
+    progress = paths.local_path(landing.checkpoint(lab, landing.parse(sink)))
     for f in (progress / "commits").glob("*0*"):
         f.unlink()
     there = topics.count(lab, ARTISTS)
@@ -221,7 +221,7 @@ def test_files_that_cannot_be_read_are_dead_letters(bench, world):
                framed(plain.glob, avro_bytes.text("x")), framed(ids.glob, v1(5, 1)))
     assert bench.land().objects == 4
     bench.register({**V1, "doc": "the newest"})
-    folder = params.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
+    folder = paths.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
     last = folder / f"{bench.topic}+0+{3:010d}.avro"
     last.write_bytes(last.read_bytes()[:-5])
     (folder / "notes.txt").write_text("not Avro")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from workbench.base import params
+from workbench.base import paths
 from workbench.stack import artifacts
 
 FITTING = [(3, minor) for minor in range(10, 14)]
@@ -43,7 +43,7 @@ def test_the_lock_on_another_python(version, tmp_path):
         assert done.returncode == 0, f"{command} on Python {version}:\n{(done.stdout + done.stderr)[-3000:]}"
         return done.stdout
 
-    subprocess.run(["git", "clone", "-q", params.ROOT, clone], check=True)
+    subprocess.run(["git", "clone", "-q", paths.ROOT, clone], check=True)
     shutil.copytree(artifacts.LIB, clone / "var" / "lib")
     do("make", f"PYTHON={program}", "install")
     do(".venv/bin/python", "-m", "pytest", "-q", "tests/unit")

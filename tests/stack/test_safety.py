@@ -8,7 +8,7 @@ import psutil
 import pytest
 import requests
 from workbench import stack
-from workbench.base import params, secrets
+from workbench.base import paths, secrets
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.spark import session
@@ -24,7 +24,7 @@ def family():
     for name in stack.running():
         leader = process.own(name)
         found.update({p.pid: p for p in [leader, *leader.children(recursive=True)]})
-    found.update({p.pid: p for p, _ in process.marked(f"{params.state_dir()}:")})
+    found.update({p.pid: p for p, _ in process.marked(f"{paths.state_dir()}:")})
     return list(found.values())
 
 
@@ -118,10 +118,10 @@ def holding(folder, values):
 
 def test_only_the_secrets_file_holds_secrets(passwords):
     """Logs, configurations, pid files and the services' data: Connect's own topic, the database, the checkpoints."""
-    assert holding(params.state_dir(), passwords.values()) == ["secrets.properties"]
+    assert holding(paths.state_dir(), passwords.values()) == ["secrets.properties"]
     mode = stat.S_IMODE(os.stat(secrets.secrets_file()).st_mode)
     assert mode == 0o600, oct(mode)
-    assert len(files_below(params.state_dir() / "log")) >= 5 and len(files_below(params.state_dir() / "conf")) >= 3
+    assert len(files_below(paths.state_dir() / "log")) >= 5 and len(files_below(paths.state_dir() / "conf")) >= 3
 
 
 def test_a_planted_secret_would_be_found(tmp_path):

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import pq, sql
-from workbench.base import params
+from workbench.base import paths
 from workbench.base.errors import CheckFailed, SourceError
 from workbench.base.wait import wait_until
 from workbench.results import check
@@ -515,7 +515,7 @@ def test_replication_role_reads_just_its_tables(loaded):
 
 def test_password_is_in_no_server_log(loaded):
     postgres.grant_replication(loaded, ["datalake.cdc_events"])
-    logs = "".join(p.read_text(errors="replace") for p in (params.state_dir() / "log").glob("postgres*"))
+    logs = "".join(p.read_text(errors="replace") for p in (paths.state_dir() / "log").glob("postgres*"))
     assert loaded.postgres.replication_password.reveal() not in logs
     stored = postgres.frame(loaded, "SELECT rolpassword FROM pg_authid WHERE rolname = %s",
                            [loaded.postgres.replication_user])["rolpassword"][0]

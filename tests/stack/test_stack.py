@@ -14,7 +14,7 @@ import psycopg
 import pytest
 import requests
 from workbench import connect, stack
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.base.errors import WorkbenchError
 from workbench.base.wait import wait_until
 from workbench.source import postgres
@@ -36,31 +36,31 @@ def other_instance(name, base):
         patch.setenv("WORKBENCH_INSTANCE", name)
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
-        shutil.rmtree(params.state_dir(), ignore_errors=True)
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
         stack.down_with(os.getpid(), remove=True)
         try:
             yield params.load("local")
         finally:
             stack.down()
             left = marked()
-            shutil.rmtree(params.state_dir(), ignore_errors=True)
+            shutil.rmtree(paths.state_dir(), ignore_errors=True)
             assert left == [], "down left processes"
 
 
 @pytest.fixture
 def beside(world):
     """World `local` of a second instance, nothing of it running; the jars are there, as `world` fetched them."""
-    FIRST.append(params.instance())
+    FIRST.append(paths.instance())
     with other_instance("test-beside", world.stack.port_base + 40) as other:
         yield other
 
 
 def marked():
     """Processes that belong to this instance, by the mark they carry or by the files they work in."""
-    found = {p.pid: p for p, _ in process.marked(f"{params.state_dir()}:")}
+    found = {p.pid: p for p, _ in process.marked(f"{paths.state_dir()}:")}
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if p.cwd().startswith(f"{params.state_dir()}/") and p.status() != psutil.STATUS_ZOMBIE:
+            if p.cwd().startswith(f"{paths.state_dir()}/") and p.status() != psutil.STATUS_ZOMBIE:
                 found[p.pid] = p
     return list(found.values())
 
@@ -112,15 +112,15 @@ def test_temporary_files_lie_in_the_folder_of_their_service(world):
     """Not in the system's, where what a killed one leaves would stay: native libraries, and what Spark works in."""
     assert ANSWERS["spark"](world)
     used = {f.path for p in marked() for f in (*p.memory_maps(), *p.open_files())}
-    assert any(path.startswith(str(params.state_dir())) for path in used)
+    assert any(path.startswith(str(paths.state_dir())) for path in used)
     elsewhere = [path for path in used if path.startswith(f"{tempfile.gettempdir()}/")
-                 and not path.startswith(f"{params.ROOT}/")]
+                 and not path.startswith(f"{paths.ROOT}/")]
     assert elsewhere == [], "of the system's folder"
     assert {"blockmgr", "spark"} <= {p.name.partition("-")[0] for p in scratch("spark")}
 
 
 def scratch(name):
-    return set((params.state_dir() / "tmp" / name).iterdir())
+    return set((paths.state_dir() / "tmp" / name).iterdir())
 
 
 @pytest.mark.parametrize("name", list(ANSWERS))
@@ -233,13 +233,14 @@ def test_neither_a_space_in_the_path_nor_what_a_terminal_brings_along_is_a_hindr
     root = tmp_path / "x y"
     (root / "var").mkdir(parents=True)
     for name in ("params", "var/lib"):
-        (root / name).symlink_to(params.ROOT / name)
+        (root / name).symlink_to(paths.ROOT / name)
     proxies = {name: "http://127.0.0.1:9" for p in ("http", "https", "all", "grpc")
                for name in (f"{p}_proxy", f"{p}_proxy".upper())}
     others = {"PGSSLMODE": "require", "PGSERVICE": "cloud", "PGOPTIONS": "-c no_such=1", "PGHOSTADDR": "192.0.2.1"}
     plain = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
     work = "import os; from workbench import stack; stack.down_with(os.getpid(), remove=True);" + UP + """
 from workbench import connect
+from workbench.base import paths
 from workbench.source import postgres
 from workbench.spark import session
 world = params.load("local")
@@ -248,7 +249,7 @@ spark = session(world)
 assert spark.range(3).mapInPandas(lambda frames: frames, "id long").count() == 3
 spark.sql("CREATE TABLE kept (id bigint, name string) USING hudi TBLPROPERTIES (primaryKey = 'id')")
 spark.sql("INSERT INTO kept VALUES (1, 'one')")
-assert spark.table("kept").count() == 1 and (params.ROOT / "var" / params.instance() / "lake/hudi/kept").is_dir()
+assert spark.table("kept").count() == 1 and (paths.ROOT / "var" / paths.instance() / "lake/hudi/kept").is_dir()
 stack.down()
 """
     subprocess.run([sys.executable, "-c", work, *ANSWERS, "apicurio"], check=True, timeout=120,
@@ -279,7 +280,7 @@ def test_a_killed_owner_takes_its_instance_along(beside):
     code = begin + UP + "; os.kill(os.getpid(), 9)"
     owner = subprocess.run([sys.executable, "-c", code, "postgres"], timeout=120)
     assert owner.returncode == -signal.SIGKILL
-    wait_until(lambda: not marked() and not params.state_dir().exists(), "the instance to go", timeout=60)
+    wait_until(lambda: not marked() and not paths.state_dir().exists(), "the instance to go", timeout=60)
 
 
 def test_a_port_held_by_a_stranger_stops_that_service_only(beside):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from lake_help import SCHEMA, change, new_table, new_topic, send
 from workbench import hudi
-from workbench.base import params
+from workbench.base import paths
 from workbench.base.errors import LakeError
 from workbench.topic import topics
 
@@ -58,7 +58,7 @@ def test_before_the_first_commit_and_after_the_last(past, world, spark):
 def test_the_time_of_the_request_orders_commits_not_that_of_completion(past, world, spark):
     """Hudi 1.0.2 takes a file's modification time for the completion time of a commit in table version 6."""
     first = hudi.commits(past.table)["instant"].iloc[0]
-    files_of_it = list((params.local_path(past.table.base) / ".hoodie").glob(f"{first}.*commit"))
+    files_of_it = list((paths.local_path(past.table.base) / ".hoodie").glob(f"{first}.*commit"))
     was, = [f.stat().st_mtime for f in files_of_it]
     os.utime(files_of_it[0], (was + 3600,) * 2)  # as if it had ended after all others
     try:

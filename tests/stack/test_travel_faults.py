@@ -9,7 +9,7 @@ import pytest
 from avro_bytes import framed, number, record
 from lake_help import SCHEMA, change, killed_while, new_table, new_topic, send
 from workbench import hudi
-from workbench.base import params
+from workbench.base import paths
 from workbench.base.errors import LakeError, StackError
 from workbench.base.wait import wait_until
 from workbench.results import readcost
@@ -197,7 +197,7 @@ def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
 
 def pending(table, action, done):
     """Instants of an action that were begun and are not done."""
-    names = set(os.listdir(params.local_path(table.base) / ".hoodie"))
+    names = set(os.listdir(paths.local_path(table.base) / ".hoodie"))
     begun = {n.split(".")[0] for n in names if n.endswith(f".{action}.inflight")}
     return begun - {n.split(".")[0] for n in names if n.endswith(f".{done}")}
 

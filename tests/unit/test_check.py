@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, ParamsError, WorkbenchError
 from workbench.results import check
 
@@ -227,7 +227,7 @@ def test_true_takes_only_a_bool():
 
 @pytest.fixture
 def reference_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(params, "ROOT", tmp_path)
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
     path = tmp_path / "data" / "reference" / "S1" / "orders.csv"
     path.parent.mkdir(parents=True)
     ROWS.to_csv(path, index=False)

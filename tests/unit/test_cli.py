@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 from workbench import cli
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.stack import process
 from workbench.walkthroughs import traceable
@@ -55,7 +55,7 @@ def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
 
 
 def test_log_shows_the_end_and_names_the_file(monkeypatch, tmp_path):
-    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
     with pytest.raises(WorkbenchError, match="(?s)no service 'kafak'.*kafka"):
         call("log", "kafak", catch_exceptions=False)
     with pytest.raises(WorkbenchError, match="kafka has no log"):
@@ -123,9 +123,9 @@ def test_load_northwind_asks_and_default_is_no(monkeypatch):
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
-    monkeypatch.setattr(params, "ROOT", tmp_path)
-    monkeypatch.setattr(params, "VAR", tmp_path / "var")
-    for name in (f"var/{params.instance()}/lake", "var/lib/kafka", "runs/one"):
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
+    for name in (f"var/{paths.instance()}/lake", "var/lib/kafka", "runs/one"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
@@ -133,13 +133,13 @@ def folders(tmp_path, monkeypatch):
 def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, folders):
     module(monkeypatch, "stack", running=lambda: ["kafka"], instances_running=set)
     assert isinstance(call("clean", "--yes").exception, cli.WorkbenchError)
-    module(monkeypatch, "stack", running=list, instances_running=lambda: {params.instance(), "bench"})
+    module(monkeypatch, "stack", running=list, instances_running=lambda: {paths.instance(), "bench"})
     refused = call("clean", "--yes", "--all").exception
     assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
     module(monkeypatch, "stack", running=list, instances_running=set)
-    assert call("clean", input="\n").exit_code == 1 and (folders / "var" / params.instance() / "lake").exists()
+    assert call("clean", input="\n").exit_code == 1 and (folders / "var" / paths.instance() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
-    assert not (folders / "var" / params.instance()).exists() and not (folders / "runs").exists()
+    assert not (folders / "var" / paths.instance()).exists() and not (folders / "runs").exists()
     assert (folders / "var/lib").exists()
     assert call("clean", "--yes", "--all").exit_code == 0 and not (folders / "var").exists()
     assert "nothing to remove" in call("clean").output
@@ -148,7 +148,7 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
 @pytest.fixture
 def going_on(folders):
     """A run that goes on, in a process of its own; returns its pid."""
-    lock = params.state_dir() / "run.lock"
+    lock = paths.state_dir() / "run.lock"
     code = f"""import time; from pathlib import Path; from workbench.base.wait import alone
 with alone(Path({str(lock)!r})):"""
     run = subprocess.Popen([sys.executable, "-c", f"{code}\n    print('holds', flush=True); time.sleep(600)"],
@@ -167,13 +167,13 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
             refused = call(*verb, input=answer)
             assert refused.exit_code == 1 and f"a run is going on (process {going_on})" in refused.output
             assert "--yes" in refused.output
-    assert done == [] and params.state_dir().exists() and (folders / "runs/one").exists()
+    assert done == [] and paths.state_dir().exists() and (folders / "runs/one").exists()
     assert call("down", input="y\n").exit_code == 0 and call("down", "--yes").exit_code == 0 and len(done) == 2
-    assert call("clean", "--yes").exit_code == 0 and not params.state_dir().exists()
+    assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
 
 
 def test_a_run_that_is_gone_is_not_asked_about(monkeypatch, folders):
-    (params.state_dir() / "run.lock").write_text("7")  # what a killed one leaves
+    (paths.state_dir() / "run.lock").write_text("7")  # what a killed one leaves
     module(monkeypatch, "stack", instances_running=set, down=lambda say: ["kafka"])
     assert call("down").exit_code == 0
 
@@ -209,14 +209,14 @@ def test_tests_that_leave_something_behind_are_red(monkeypatch, folders):
         assert pytest_then().exit_code == 0, "a machine without git"
     monkeypatch.setattr(process, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
     left = pytest_then()
-    assert left.exit_code == 1 and f"process 7 of {params.VAR}/test-gw0:kafka" in left.output.replace("\n", "")
+    assert left.exit_code == 1 and f"process 7 of {paths.VAR}/test-gw0:kafka" in left.output.replace("\n", "")
 
 
 def test_lab_listens_on_loopback_with_a_token_that_is_not_in_argv(monkeypatch, folders):
     seen = {}
     monkeypatch.setattr("os.execve", lambda program, argv, env: seen.update(argv=argv, env=env))
     out = call("lab", "--no-browser").output
-    file = params.state_dir() / "lab.token"
+    file = paths.state_dir() / "lab.token"
     token = file.read_text()
     assert len(token) >= 24 and file.stat().st_mode & 0o777 == 0o600
     assert seen["env"]["JUPYTER_TOKEN_FILE"] == str(file) and f"token={token}" in out

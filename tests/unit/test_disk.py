@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from workbench import cli
-from workbench.base import params
-from workbench.base.params import ROOT
+from workbench.base import params, paths
+from workbench.base.paths import ROOT
 from workbench.run import runner
 from workbench.stack import doctor, process, services
 
@@ -19,20 +19,20 @@ SPACE = ["unshare", "--mount"]  # a mount in it is nobody else's, and ends with 
 
 @pytest.fixture
 def full(tmp_path, monkeypatch):
-    monkeypatch.setattr(params, "VAR", tmp_path / "var")
+    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
     monkeypatch.setattr(process.shutil, "disk_usage", lambda path: Usage(0, 0, 3 << 20))
 
 
 def test_room_is_looked_at_where_the_services_write(tmp_path, monkeypatch):
-    monkeypatch.setattr(params, "VAR", tmp_path / "var")  # not there yet
+    monkeypatch.setattr(paths, "VAR", tmp_path / "var")  # not there yet
     assert process.full_disk() == ""
     monkeypatch.setattr(process.shutil, "disk_usage", lambda path: Usage(0, 0, 3 << 20))
-    assert process.full_disk() == f"the disk is full: 3 MB are free for {params.state_dir()}"
+    assert process.full_disk() == f"the disk is full: 3 MB are free for {paths.state_dir()}"
 
 
 def test_the_status_of_a_service_that_died_names_it(full):
-    (params.state_dir() / "run").mkdir(parents=True)
-    (params.state_dir() / "run" / "kafka.json").write_text("{}")
+    (paths.state_dir() / "run").mkdir(parents=True)
+    (paths.state_dir() / "run" / "kafka.json").write_text("{}")
     seen = process.status(services.SERVICES["kafka"], params.load("local"))
     assert seen.state == "died" and seen.detail.startswith("the disk is full: 3 MB are free")
     assert process.ended("kafka").startswith("died. the disk is full: 3 MB are free")
@@ -44,7 +44,7 @@ def test_a_red_notebook_names_it(full, monkeypatch):
         book=runner.nbformat.v4.new_notebook(), at=1, why=""))
     monkeypatch.setattr(runner, "_outcome", lambda *a: {"status": "failed", "error": error, "checks": []})
     entry, nothing = {"path": "11_a.ipynb"}, lambda *a: None
-    runner._run_one(entry, ROOT, params.VAR, {}, 1, runner.execute.Stop(), SimpleNamespace(start=nothing, end=nothing))
+    runner._run_one(entry, ROOT, paths.VAR, {}, 1, runner.execute.Stop(), SimpleNamespace(start=nothing, end=nothing))
     assert entry["error"]["message"].startswith("Kafka: Local: Timed out\nthe disk is full: 3 MB are free")
 
 

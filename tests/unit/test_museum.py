@@ -12,12 +12,12 @@ import pytest
 import sqlglot
 from sqlglot import exp
 from workbench import connect, hudi, landing
-from workbench.base import files, params
+from workbench.base import files, params, paths
 from workbench.base.errors import ConnectorError, LakeError, SourceError
 from workbench.results import query
 from workbench.walkthroughs import generate_moma, museum, museum_flow
 
-REFERENCE = params.ROOT / "data" / "reference" / "S5"
+REFERENCE = paths.ROOT / "data" / "reference" / "S5"
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import params
+from workbench.base import paths
 from workbench.base.errors import ParamsError
 from workbench.run import runner
 
-NOTEBOOKS = sorted(p for p in (params.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+NOTEBOOKS = sorted(p for p in (paths.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
 LITERALS = {  # what belongs into a params file: a notebook runs in every world
     "host": r"127\.0\.0\.1|0\.0\.0\.0|\blocalhost\b|\.amazonaws\.com|['\"][\w.-]+:\d{4,5}['\"]",
     "port": r"\bport\s*=\s*\d{4,5}\b|['\"]?\bport['\"]?\s*:\s*['\"]?\d{4,5}\b|:\d{4,5}/",
@@ -250,5 +250,5 @@ def test_stripping_changes_no_notebook_as_committed_and_takes_what_a_run_leaves(
     for number, cell in enumerate(c for c in ran.cells if c.cell_type == "code"):
         cell.execution_count, cell.outputs = number + 1, [nbformat.v4.new_output("stream", text="x")]
     nbformat.write(ran, copies[1])
-    subprocess.run([sys.executable, params.ROOT / ".ci" / "strip_notebooks.py", *copies], check=True)
+    subprocess.run([sys.executable, paths.ROOT / ".ci" / "strip_notebooks.py", *copies], check=True)
     assert {c: c.read_bytes() for c in copies} == before

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 import yaml
-from workbench.base import params, secrets
+from workbench.base import params, paths, secrets
 from workbench.base.errors import ParamsError
 from workbench.run import run_record
 from workbench.stack import services
 
-LOCAL = (params.ROOT / "params" / "local.yaml").read_text(encoding="utf-8")
+LOCAL = (paths.ROOT / "params" / "local.yaml").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def leaves(value, path=""):
 @pytest.mark.parametrize("name", params.worlds())
 def test_every_world_loads_and_has_the_same_keys(name):
     world = params.load(name)
-    raw = yaml.safe_load((params.ROOT / world.file).read_text(encoding="utf-8"))
+    raw = yaml.safe_load((paths.ROOT / world.file).read_text(encoding="utf-8"))
     assert world.name == name
     assert leaves(raw) == leaves(yaml.safe_load(LOCAL))
     assert {key for key, _ in params.flatten(world)} == leaves(raw) | {"file"}
@@ -167,7 +167,7 @@ def test_the_variables_of_libpq_are_left_to_worlds_of_others_services(monkeypatc
 
 def test_instances_have_folders_of_their_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", "other-1")
-    assert params.load("local").lake.root == f"file:{params.VAR / 'other-1'}/lake"
+    assert params.load("local").lake.root == f"file:{paths.VAR / 'other-1'}/lake"
     for bad in ("../x", "", "a b", "A", "-a", "a" * 40):
         monkeypatch.setenv("WORKBENCH_INSTANCE", bad)
         with pytest.raises(ParamsError, match="WORKBENCH_INSTANCE"):
@@ -177,62 +177,62 @@ def test_instances_have_folders_of_their_own(monkeypatch):
 @pytest.fixture
 def spaced(tmp_path, monkeypatch):
     """A folder with a space in its path, and the place for links moved to where a test may spoil it."""
-    monkeypatch.setattr(params, "LINKS", tmp_path / "links")
+    monkeypatch.setattr(paths, "LINKS", tmp_path / "links")
     (tmp_path / "x y").mkdir()
     return tmp_path / "x y"
 
 
 def test_a_folder_with_a_space_is_reached_by_one_link_of_ours(spaced):
-    link = params._link(spaced)
-    assert " " not in str(link) and link.resolve() == spaced and params._link(spaced) == link
-    assert params.LINKS.stat().st_mode & 0o777 == 0o700
+    link = paths._link(spaced)
+    assert " " not in str(link) and link.resolve() == spaced and paths._link(spaced) == link
+    assert paths.LINKS.stat().st_mode & 0o777 == 0o700
     link.unlink()
     link.symlink_to("/nowhere")
-    assert params._link(spaced).resolve() == spaced, "a stale one is made anew"
-    assert params._link(params.LINKS) == params.LINKS and len(list(params.LINKS.iterdir())) == 1
+    assert paths._link(spaced).resolve() == spaced, "a stale one is made anew"
+    assert paths._link(paths.LINKS) == paths.LINKS and len(list(paths.LINKS.iterdir())) == 1
 
 
 def test_a_place_for_links_that_others_may_enter_or_that_leads_elsewhere_is_not_used(spaced, tmp_path):
-    params.LINKS.mkdir(mode=0o755)
-    assert params._link(spaced) == spaced
-    params.LINKS.rmdir()
+    paths.LINKS.mkdir(mode=0o755)
+    assert paths._link(spaced) == spaced
+    paths.LINKS.rmdir()
     (tmp_path / "trap").mkdir(mode=0o700)
-    params.LINKS.symlink_to(tmp_path / "trap")
-    assert params._link(spaced) == spaced and list((tmp_path / "trap").iterdir()) == []
+    paths.LINKS.symlink_to(tmp_path / "trap")
+    assert paths._link(spaced) == spaced and list((tmp_path / "trap").iterdir()) == []
 
 
 def test_a_folder_that_services_cannot_take_is_told(monkeypatch, spaced):
-    monkeypatch.setattr(params, "LINK", spaced)
+    monkeypatch.setattr(paths, "LINK", spaced)
     with pytest.raises(ParamsError, match="cannot work in this folder") as error:
         params.load("local")
     assert "move the checkout" in error.value.next_step and params.load("aws").name == "aws"
 
 
 def test_services_get_paths_without_the_space(monkeypatch, spaced):
-    monkeypatch.setattr(params, "ROOT", spaced)
-    monkeypatch.setattr(params, "LINK", params._link(spaced))
-    assert params.plain(spaced / "a" / "b") == params.LINK / "a" / "b" and " " not in str(params.LINK)
-    assert str(params.plain(params.Path("/usr/bin"))) == "/usr/bin"
+    monkeypatch.setattr(paths, "ROOT", spaced)
+    monkeypatch.setattr(paths, "LINK", paths._link(spaced))
+    assert paths.plain(spaced / "a" / "b") == paths.LINK / "a" / "b" and " " not in str(paths.LINK)
+    assert str(paths.plain(paths.Path("/usr/bin"))) == "/usr/bin"
 
 
 def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(tmp_path, monkeypatch):
     def mode(folder):
         return folder.stat().st_mode & 0o777
 
-    assert mode(params.closed(tmp_path / "a" / "new")) == 0o700
+    assert mode(paths.closed(tmp_path / "a" / "new")) == 0o700
     tmp_path.joinpath("old").mkdir(mode=0o755)
-    assert mode(params.closed(tmp_path / "old")) == 0o700
+    assert mode(paths.closed(tmp_path / "old")) == 0o700
     tmp_path.joinpath("theirs").mkdir(mode=0o755)
     tmp_path.joinpath("linked").symlink_to(tmp_path / "theirs")
-    assert mode(params.closed(tmp_path / "linked")) == 0o755, "what a link leads to is no folder of the workbench's own"
+    assert mode(paths.closed(tmp_path / "linked")) == 0o755, "what a link leads to is no folder of the workbench's own"
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert mode(params.closed(tmp_path / "theirs")) == 0o755
+    assert mode(paths.closed(tmp_path / "theirs")) == 0o755
 
 
 def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stays(tmp_path, monkeypatch):
     world = params.load("local")
-    monkeypatch.setattr(params, "ROOT", tmp_path)
-    monkeypatch.setattr(params, "VAR", tmp_path / "var")
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
     for folder in ("var", "runs", "named"):
         (tmp_path / folder).mkdir(mode=0o755)
     services.make_secrets()
@@ -244,7 +244,7 @@ def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stay
 
 def test_what_a_connect_worker_resolves_is_left_to_it():
     reference = params.load("local").connect.password_reference
-    assert reference == f"${{file:{params.state_dir()}/secrets.properties:postgres.replication}}"
+    assert reference == f"${{file:{paths.state_dir()}/secrets.properties:postgres.replication}}"
 
 
 @pytest.mark.parametrize(("address", "parts"), [
@@ -255,8 +255,8 @@ def test_addresses_split(address, parts):
 
 
 def test_only_file_addresses_are_local_paths():
-    assert str(params.local_path("file:/a/b")) == str(params.local_path("file:///a/b")) == "/a/b"
-    assert params.local_path("s3a://bucket/a") is None
+    assert str(paths.local_path("file:/a/b")) == str(paths.local_path("file:///a/b")) == "/a/b"
+    assert paths.local_path("s3a://bucket/a") is None
 
 
 def test_values_of_parameters():

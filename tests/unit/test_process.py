@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from workbench import stack
-from workbench.base import params
+from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
 from workbench.stack import artifacts, process, services, verbs
@@ -56,8 +56,8 @@ def answers(port):
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     """Make a service `web` that behaves as named; everything it started is gone after the test."""
-    monkeypatch.setattr(params, "VAR", tmp_path)
-    (params.state_dir() / "data").mkdir(parents=True)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
+    (paths.state_dir() / "data").mkdir(parents=True)
     made = []
 
     def service(how="", timeout=20.0):
@@ -72,7 +72,7 @@ def make(tmp_path, monkeypatch):
 
 
 def note(**changes):
-    file = process._pid_file("web")
+    file = pidfiles.pid_file("web")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **changes}))
 
@@ -98,7 +98,7 @@ def test_starts_once_then_is_reused_then_stops(make):
 def test_temporary_files_go_when_it_stops_and_when_it_is_started_after_a_kill(make):
     web = make("litters")
     process.start(web, WORLD)
-    folder = params.state_dir() / "tmp" / "web"
+    folder = paths.state_dir() / "tmp" / "web"
     (left,) = folder.iterdir()
     process.own("web").kill()
     wait_until(lambda: process.own("web") is None, "it to die", timeout=10)
@@ -111,11 +111,11 @@ def test_temporary_files_go_when_it_stops_and_when_it_is_started_after_a_kill(ma
 def test_what_bears_our_mark_is_found_until_it_ends(make):
     web = make("parent")
     process.start(web, WORLD)
-    found = process.marked(str(params.state_dir()))
+    found = process.marked(str(paths.state_dir()))
     assert {p.pid for p, _ in found} >= {process.own("web").pid} and len(found) == 2, "its child too"
-    assert {mark for _, mark in found} == {f"{params.state_dir()}:web"}
+    assert {mark for _, mark in found} == {f"{paths.state_dir()}:web"}
     process.stop(web)
-    assert process.marked(str(params.state_dir())) == []
+    assert process.marked(str(paths.state_dir())) == []
 
 
 def test_a_stranger_on_the_port_is_named_and_left_alone(make):
@@ -216,9 +216,9 @@ def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
     web = make()
     process.start(web, WORLD)
     pid = process.own("web").pid
-    process._pid_file("web").unlink()
+    pidfiles.pid_file("web").unlink()
     assert process.start(web, WORLD) == "started" and gone(pid)
-    process._pid_file("web").unlink()
+    pidfiles.pid_file("web").unlink()
     assert process.stop(web) and process.holder(web.port(WORLD)) is None
 
 
@@ -226,7 +226,7 @@ def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatc
     """A process that ends gives back its memory, and with it the environment, before it closes its ports."""
     process.start(make(), WORLD)
     seen = process.own("web")
-    process._pid_file("web").unlink()
+    pidfiles.pid_file("web").unlink()
     found = iter([[seen]])
     monkeypatch.setattr(process, "_rest_of", lambda name: next(found, []))
     slowly = threading.Timer(0.5, os.kill, (seen.pid, signal.SIGKILL))
@@ -235,18 +235,18 @@ def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatc
 
 
 def test_instances_with_a_living_service_are_told(make, tmp_path):
-    assert process.instances() == set()
+    assert pidfiles.instances() == set()
     process.start(make(), WORLD)
     (tmp_path / "dead" / "run").mkdir(parents=True)
     (tmp_path / "dead" / "run" / "web.json").write_text('{"pid": 1, "born": -5}')
-    assert process.instances() == {params.instance()}
+    assert pidfiles.instances() == {paths.instance()}
 
 
 def test_a_pid_file_whose_number_somebody_else_has_now_is_not_ours(make):
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:
         for stale in ({"pid": stranger.pid, "born": 1.0}, {"pid": stranger.pid}):
-            process._pid_file("web").unlink(missing_ok=True)
+            pidfiles.pid_file("web").unlink(missing_ok=True)
             note(**stale)
             web = make()
             assert process.own("web") is None
@@ -406,7 +406,7 @@ def test_what_a_kernel_started_after_a_down_is_found_and_what_died_does_not_rule
     assert params.load("local").stack.port_base == by_base
     leader = process.own("web")
     leader.kill()
-    wait_until(lambda: not process._alive(leader), "its end")
+    wait_until(lambda: not pidfiles.alive(leader), "its end")
     assert params.load("local").stack.port_base == 21400, "as after a reboot: no service lives"
 
 
@@ -432,7 +432,7 @@ def test_a_port_base_that_cannot_be_read_from_a_pid_file_is_none(by_base, monkey
 @pytest.fixture
 def written(tmp_path, monkeypatch):
     """A function that gives everything a service is started with for a world: command, environment, configuration."""
-    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "a-runner.jar").touch()
     for name, made in (("jars", lambda s: [tmp_path / "a.jar"]), ("java_home", lambda: tmp_path),
@@ -441,7 +441,7 @@ def written(tmp_path, monkeypatch):
 
     def everything(service, world):
         command = service.command(world)
-        conf = {f.name: f.read_text() for f in (params.state_dir() / "conf").glob("*")}
+        conf = {f.name: f.read_text() for f in (paths.state_dir() / "conf").glob("*")}
         named = {name: text for name, text in conf.items() if name in " ".join(command)}
         return str((command, service.env(world), named))
 
@@ -477,7 +477,7 @@ def test_only_spark_restarts_between_local_and_cluster_and_nothing_is_written(wr
     local, cluster = params.load("local"), params.load("cluster")
     same = {n for n in services.wanted(local)
             if process._fingerprint(services.SERVICES[n], local) == process._fingerprint(services.SERVICES[n], cluster)}
-    assert same == {"postgres", "kafka", "connect"} and not params.state_dir().exists()
+    assert same == {"postgres", "kafka", "connect"} and not paths.state_dir().exists()
 
 
 # ---- PostgreSQL of root, below a folder that only root may enter
@@ -488,7 +488,7 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
     for folder in (installed, *installed.parent.glob(f"{installed.name}.libs")):
         shutil.copytree(folder, tmp_path / "closed" / folder.name)
     (tmp_path / "closed").chmod(0o700)
-    monkeypatch.setattr(params, "VAR", tmp_path / "closed" / "var")
+    monkeypatch.setattr(paths, "VAR", tmp_path / "closed" / "var")
     monkeypatch.setattr(artifacts, "package", lambda name: tmp_path / "closed" / installed.name)
     services.make_secrets()
     services._postgres_fresh(params.load("local"))
@@ -505,7 +505,7 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up rights")
 def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
     monkeypatch.setattr(services, "_passing", lambda: "no_such_right")
     services.make_secrets()
     with pytest.raises(StackError, match="initdb failed") as error:
@@ -546,7 +546,7 @@ def test_the_source_database_of_such_a_world_can_be_reached(monkeypatch):
 def test_a_damaged_pid_file_is_no_process(make, text):
     web = make()
     note()
-    process._pid_file("web").write_text(text)
+    pidfiles.pid_file("web").write_text(text)
     assert process.own("web") is None and process.start(web, WORLD) == "started"
 
 
@@ -557,7 +557,7 @@ def test_a_service_gets_no_secret_of_ours_and_its_mark(make, monkeypatch):
     web = make()
     process.start(web, WORLD)
     environment = process.own("web").environ()
-    assert "canary" not in str(environment) and environment[process.MARK] == f"{params.state_dir()}:web"
+    assert "canary" not in str(environment) and environment[process.MARK] == f"{paths.state_dir()}:web"
 
 
 def test_a_service_that_is_lost_is_told_with_its_state(make):
@@ -571,7 +571,7 @@ def test_a_service_that_is_lost_is_told_with_its_state(make):
     assert stack.lost(local, "web", address) is None
     leader = process.own("web")
     leader.kill()
-    wait_until(lambda: not process._alive(leader), "its end")
+    wait_until(lambda: not pidfiles.alive(leader), "its end")
     said = str(stack.lost(local, "web", address))
     assert "the service web died" in said and "web.log" in said and "workbench up" in said
     process.stop(web)

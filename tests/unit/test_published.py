@@ -6,12 +6,12 @@ from fnmatch import fnmatch
 
 import pytest
 from workbench import connect
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, WorkbenchError
 from workbench.results import published
 from workbench.walkthroughs import museum, outbox
 
-REFERENCE = params.ROOT / "data" / "reference"
+REFERENCE = paths.ROOT / "data" / "reference"
 NAMES = sorted(f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json"))
 
 
@@ -86,5 +86,5 @@ def test_a_published_configuration_is_flat_holds_no_placeholder_of_its_authors_a
     values = json.loads((REFERENCE / f"{name}.json").read_text(encoding="utf-8"))
     assert all(isinstance(value, str) and not re.search("[<>]", value) for value in values.values())
     stem = re.sub("_(artists|artworks)$", "", name)
-    texts = [p.read_text(encoding="utf-8") for p in (params.ROOT / "notebooks").rglob("*.ipynb")]
+    texts = [p.read_text(encoding="utf-8") for p in (paths.ROOT / "notebooks").rglob("*.ipynb")]
     assert any(stem in text and "published.compare(" in text for text in texts), "no notebook compares it"

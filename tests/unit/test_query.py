@@ -3,7 +3,7 @@ import gc
 from types import SimpleNamespace
 
 import pytest
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.base.errors import LakeError, StackError
 from workbench.results import query
 from workbench.spark import causes, is_gone, unreachable
@@ -64,7 +64,7 @@ class Remote:
 
 
 def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes(tmp_path, monkeypatch):
-    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
     session = Remote()
     spark_module._worlds[session] = params.load("local")
     with pytest.raises(StackError, match="(?s)the service spark is stopped.*127.0.0.1:1.*set-up cell"):
@@ -134,7 +134,7 @@ def test_a_session_that_ended_hides_no_error_and_its_count_goes_with_it():
 
 def test_only_a_session_of_an_embedded_world_is_told_as_our_service(tmp_path, monkeypatch):
     """A Spark Connect of others at a loopback port, through a tunnel: none of ours."""
-    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
     theirs, ours = Remote(), Remote()
     assert "Spark was restarted or is gone" in str(spark_module.gone(theirs, "why"))
     spark_module._worlds[ours] = params.load("local")

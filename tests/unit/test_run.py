@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import params
+from workbench.base import paths
 from workbench.base.errors import ParamsError, WorkbenchError
 from workbench.run import run_record, runner
 
@@ -26,8 +26,8 @@ PARAMETERS = 'world = "local"\nscale = 1'
 def project(tmp_path, monkeypatch):
     (tmp_path / "params").mkdir()
     shutil.copy(HERE / "params" / "local.yaml", tmp_path / "params")
-    monkeypatch.setattr(params, "ROOT", tmp_path)
-    monkeypatch.setattr(params, "VAR", tmp_path / "var")
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
     monkeypatch.setenv("WORKBENCH_ROOT", str(tmp_path))
     return tmp_path
 
@@ -118,7 +118,7 @@ def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch
 
 def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
     write(project, "10_outbox/11_a.ipynb")
-    lock = params.state_dir() / "run.lock"
+    lock = paths.state_dir() / "run.lock"
     lock.parent.mkdir(parents=True)
     with open(lock, "w") as holder:
         holder.write("4711")
@@ -153,7 +153,7 @@ def test_no_kernel_is_interrupted_at_its_end(project, monkeypatch):
 
 def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     canary = "canary-7f3a9c"
-    secrets_file = params.state_dir() / "secrets.properties"
+    secrets_file = paths.state_dir() / "secrets.properties"
     secrets_file.parent.mkdir(parents=True)
     secrets_file.write_text(f"postgres.admin={canary}\n")
     flag = project / "mended"

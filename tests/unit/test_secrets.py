@@ -3,7 +3,7 @@ import stat
 
 import pytest
 from workbench import stack
-from workbench.base import params, secrets
+from workbench.base import params, paths, secrets
 from workbench.base.errors import ParamsError
 from workbench.base.secrets import Secret
 from workbench.stack import services
@@ -11,7 +11,7 @@ from workbench.stack import services
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(params, "VAR", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
     return tmp_path
 
 

@@ -1,10 +1,10 @@
 """docs/types.md says what the test of all types holds the lake to."""
 import pg_types
-from workbench.base import params
+from workbench.base import paths
 
 
 def test_the_tables_of_the_page_are_those_of_the_test():
-    lines = (params.ROOT / "docs" / "types.md").read_text(encoding="utf-8").splitlines()
+    lines = (paths.ROOT / "docs" / "types.md").read_text(encoding="utf-8").splitlines()
     heads = [n for n, line in enumerate(lines) if line.startswith("|---")]
     shown = []
     for head in heads:

@@ -1,1 +1,1 @@
-"""The ground: errors for people, waiting, addresses of files, worlds and their secrets."""
+"""The ground: errors for people, waiting, where things lie, files of the lake, worlds and their secrets."""

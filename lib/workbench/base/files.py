@@ -9,7 +9,7 @@ from typing import Any, ContextManager, List, Optional, Tuple
 
 from . import wait
 from .errors import LakeError
-from .params import local_path
+from .paths import local_path
 
 
 def open_address(address: str) -> Tuple[Any, str]:

@@ -8,11 +8,9 @@ One params file is one world. Every file has the same keys. Values may hold
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import html
 import os
 import re
-import stat
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,47 +18,9 @@ from typing import Any, Optional, Tuple
 
 import yaml
 
+from . import paths, pidfiles
 from .errors import ParamsError, nearest
 from .secrets import Secret
-
-ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
-LINKS = Path("/tmp") / f"workbench-{os.geteuid()}"  # named by nothing that differs between two terminals
-
-
-def _link(folder: Path) -> Path:
-    """Return a path to `folder` that is of letters, digits and _ . / - only: the folder itself, or a link to it.
-
-    Spark splits its Java options at blanks, and Hudi makes no table at an address that holds one. The link lies in a
-    folder that only we can enter, under a name that each of our processes finds again. Where that cannot be had, the
-    folder itself is returned, and no embedded world is loaded (see `load_file`)."""
-    if _is_plain(folder):
-        return folder
-    link = LINKS / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-    try:
-        LINKS.mkdir(mode=0o700, exist_ok=True)
-        seen = LINKS.lstat()  # another user may have made it before us
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
-            return folder
-        if not link.is_symlink() or os.readlink(link) != str(folder):
-            scratch = link.with_suffix(f".{os.getpid()}")
-            scratch.symlink_to(folder)
-            scratch.replace(link)
-    except OSError:
-        return folder
-    return link
-
-
-def _is_plain(path: Path) -> bool:
-    return re.fullmatch(r"[\w./-]+", str(path), re.ASCII) is not None
-
-
-LINK = _link(ROOT)  # ROOT as services are given it; people are shown ROOT
-VAR = LINK / "var"
-
-
-def plain(path: Path) -> Path:
-    """Return a path below ROOT as services can take it; any other as it is."""
-    return LINK / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
 def _spare_loopback() -> None:
@@ -75,31 +35,6 @@ def _spare_loopback() -> None:
 
 
 _spare_loopback()  # here, since every module that speaks with a service has imported this one before
-
-
-def instance() -> str:
-    """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use their own)."""
-    name = os.environ.get("WORKBENCH_INSTANCE", "main")
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,30}", name):
-        raise ParamsError(f"WORKBENCH_INSTANCE is {name!r}", expected="lower-case letters, digits, - and _")
-    return name
-
-
-def state_dir() -> Path:
-    """Where this instance keeps service data, logs, pid files, secrets and the local lake."""
-    return VAR / instance()
-
-
-def closed(folder: Path) -> Path:
-    """Make a folder that nobody else may enter, or mend one of ours that others may; return it.
-
-    For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs and notebooks too.
-    Where a link stands in its place, what it leads to is the user's, and stays as it is."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    seen = folder.stat()
-    if not folder.is_symlink() and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
-        folder.chmod(0o700)
-    return folder
 
 
 # How Java compiles in the embedded services. Over notebooks 11 to 13 its full compiler takes nearly half of all the
@@ -212,7 +147,7 @@ def flatten(world: World, prefix: str = "") -> list:
 
 def worlds() -> list:
     """Names of the worlds there are."""
-    return sorted(p.stem for p in (ROOT / "params").glob("*.yaml") if p.stem != "versions")
+    return sorted(p.stem for p in (paths.ROOT / "params").glob("*.yaml") if p.stem != "versions")
 
 
 def load(name: str) -> World:
@@ -221,7 +156,7 @@ def load(name: str) -> World:
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not exist.
     """
-    path = ROOT / "params" / f"{name}.yaml"
+    path = paths.ROOT / "params" / f"{name}.yaml"
     if not re.fullmatch(r"[a-z0-9_-]+", str(name)) or name == "versions" or not path.is_file():
         raise ParamsError(
             f"there is no world {name!r}", where=f"params/{name}.yaml", expected=nearest(str(name), worlds()),
@@ -232,7 +167,7 @@ def load(name: str) -> World:
 
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
-    shown = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+    shown = str(path.relative_to(paths.ROOT)) if path.is_relative_to(paths.ROOT) else str(path)
     try:
         text = path.read_text(encoding="utf-8")
         _refuse_doubles(yaml.compose(text, Loader=yaml.SafeLoader), shown)
@@ -247,10 +182,10 @@ def load_file(path: Path) -> World:
     base = _port_base(raw, shown)
     world = _build(World, _substitute(raw, shown, base), shown, "")
     if world.stack.embedded:
-        if not _is_plain(LINK):
+        if not paths.is_plain(paths.LINK):
             raise ParamsError(
-                "Spark and Hudi cannot work in this folder, and no link to it could be made", where=str(ROOT),
-                expected=f"a path of letters, digits and _ . / - only, or {LINKS} yours alone (mode 0700)",
+                "Spark and Hudi cannot work in this folder, and no link to it could be made", where=str(paths.ROOT),
+                expected=f"a path of letters, digits and _ . / - only, or {paths.LINKS} yours alone (mode 0700)",
                 next_step="move the checkout to such a path")
         _forget_postgres()
     return dataclasses.replace(
@@ -279,10 +214,8 @@ def _forget_postgres() -> None:
 
 def _port_base(raw: dict, shown: str) -> int:
     """Port base of this instance: WORKBENCH_PORT_BASE, else that of its running services, else the file's."""
-    from ..stack import process
-
     stack, stated = raw.get("stack"), os.environ.get("WORKBENCH_PORT_BASE")
-    running = None if stated else process.port_base()
+    running = None if stated else pidfiles.port_base()
     if running is not None:
         return running
     if not stated and not (isinstance(stack, dict) and type(stack.get("port_base")) is int):
@@ -300,7 +233,7 @@ def _substitute(value: Any, shown: str, base: int, path: str = "") -> Any:
         return {k: _substitute(v, shown, base, f"{path}.{k}".lstrip(".")) for k, v in value.items()}
     if not isinstance(value, str):
         return value
-    known = {"state": str(state_dir()), "root": str(LINK)}
+    known = {"state": str(paths.state_dir()), "root": str(paths.LINK)}
 
     def replace(m: re.Match[str]) -> str:
         kind, _, arg = m.group(1).partition(":")
@@ -374,11 +307,6 @@ def _kind(raw: Any) -> str:
 
 def _type_name(kind: type) -> str:
     return "mapping" if dataclasses.is_dataclass(kind) and kind is not Secret else kind.__name__.lower()
-
-
-def local_path(address: str) -> Optional[Path]:
-    """Return the folder that a `file:` address names, None for any other file system."""
-    return Path(re.sub(r"^file:(//)?", "", address)) if address.startswith("file:") else None
 
 
 def host_port(address: str) -> Tuple[str, int]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable
 
 from .errors import ParamsError
+from .paths import state_dir
 
 MASK = "••••••"
 
@@ -60,8 +61,6 @@ def _variable(name: str) -> str:
 
 def secrets_file() -> Path:
     """Path of this instance's secrets."""
-    from .params import state_dir
-
     return state_dir() / "secrets.properties"
 
 

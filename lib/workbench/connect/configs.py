@@ -12,7 +12,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from urllib.parse import urlsplit
 
 from ..base.errors import ConnectorError, nearest
-from ..base.params import ROOT, World
+from ..base.params import World
+from ..base.paths import ROOT
 from . import rest
 
 FOLDER = ROOT / "params" / "connectors"

@@ -192,7 +192,7 @@ def ingest(spark: SparkSession, world: World, source: Union[Topic, Landed], tabl
 
 def reader_schema(name: str) -> Any:
     """StructType of data/schemas/<name>.avsc."""
-    from ..base.params import ROOT
+    from ..base.paths import ROOT
     from ..topic import schemas
 
     path = ROOT / "data" / "schemas" / f"{name}.avsc"

@@ -23,7 +23,7 @@ from typing import Any, Callable, Optional, Sequence, Type, Union
 import numpy as np
 import pandas as pd
 
-from ..base import params
+from ..base import paths
 from ..base.errors import CheckFailed, WorkbenchError
 from ..base.wait import wait_until
 from . import check_line as line
@@ -106,12 +106,13 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "
         WorkbenchError: there is no such reference table, or it holds no rows.
     """
     began = time.perf_counter()
-    path = params.ROOT / "data" / "reference" / f"{name}.csv"
-    shown = path.relative_to(params.ROOT)
+    path = paths.ROOT / "data" / "reference" / f"{name}.csv"
+    shown = path.relative_to(paths.ROOT)
     if not path.is_file():
         raise WorkbenchError(
             f"there is no reference table {name!r}", where=str(shown),
-            next_step=f"read the rows; if they are right: df.to_csv(workbench.params.ROOT / '{shown}', index=False)",
+            next_step=f"read the rows; if they are right: df.to_csv(workbench.base.paths.ROOT / '{shown}', "
+                      "index=False)",
         )
     truth = values.read_like(path, df)
     if not len(truth):

@@ -11,7 +11,8 @@ import pandas
 
 from .. import connect
 from ..base.errors import WorkbenchError, nearest
-from ..base.params import ROOT, World
+from ..base.params import World
+from ..base.paths import ROOT
 from . import check
 
 REFERENCE = ROOT / "data" / "reference"

@@ -18,7 +18,7 @@ from IPython.display import HTML
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from ..base import params
+from ..base import paths
 from ..base.errors import LakeError
 from .show_names import flattened as flattened
 from .show_names import short_names as short_names
@@ -139,7 +139,7 @@ def _cell(value: Any) -> Any:
 def avro(name: str) -> HTML:
     """Show the fields of data/schemas/<name>.avsc: type, whether one may be missing, and what the type stands for (the
     name that Kafka Connect gives to it, e.g. io.debezium.time.Date)."""
-    schema = jsons.loads((params.ROOT / "data" / "schemas" / f"{name}.avsc").read_text(encoding="utf-8"))
+    schema = jsons.loads((paths.ROOT / "data" / "schemas" / f"{name}.avsc").read_text(encoding="utf-8"))
     rows = []
     for field in schema["fields"]:
         kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
@@ -159,7 +159,7 @@ def tree(address: str, limit: int = 20, last: int = 0) -> HTML:
         LakeError: the address is of another file system, or there is no such folder.
     """
     text = str(address)
-    folder = params.local_path(text if ":" in text else f"file:{text}")
+    folder = paths.local_path(text if ":" in text else f"file:{text}")
     if folder is None:
         raise LakeError("only the files of a file: address can be listed", where=text)
     if not folder.is_dir():

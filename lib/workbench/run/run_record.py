@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Set
 
 import yaml
 
-from ..base import params, secrets
+from ..base import params, paths, secrets
 from ..base.errors import ParamsError
 from ..base.wait import holder
 from . import report
@@ -26,12 +26,12 @@ PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", 
 
 def runs_dir() -> Path:
     """Where runs are kept: runs/, or the folder that WORKBENCH_RUNS names (tests use their own)."""
-    return Path(os.environ.get("WORKBENCH_RUNS") or params.ROOT / "runs")
+    return Path(os.environ.get("WORKBENCH_RUNS") or paths.ROOT / "runs")
 
 
 def lock_file() -> Path:
     """What a run of this instance holds while it goes on."""
-    return params.state_dir() / "run.lock"
+    return paths.state_dir() / "run.lock"
 
 
 def going_on(*locks: Path) -> List[str]:
@@ -43,7 +43,7 @@ def new(books: Dict[Path, Any], world: params.World, targets: List[str], given: 
     """Make the folder of a run; return it and what its record begins with."""
     stamp = dt.datetime.now().strftime("%Y%m%d-%H%M%S") + f"-{world.name}"
     if not os.environ.get("WORKBENCH_RUNS"):  # whose rights are the user's own choice
-        params.closed(runs_dir())
+        paths.closed(runs_dir())
     taken = len(list((runs_dir()).glob(f"{stamp}*")))
     folder = runs_dir() / (f"{stamp}-{taken + 1}" if taken else stamp)
     folder.mkdir(parents=True)
@@ -51,7 +51,7 @@ def new(books: Dict[Path, Any], world: params.World, targets: List[str], given: 
 
 
 def _record(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> dict:
-    versions_file = params.ROOT / "params" / "versions.yaml"
+    versions_file = paths.ROOT / "params" / "versions.yaml"
     versions = yaml.safe_load(versions_file.read_text(encoding="utf-8")) if versions_file.exists() else {}
     versions = {k: v for k, v in (versions or {}).items() if isinstance(v, (str, int, float))}
     for package in PACKAGES:
@@ -134,7 +134,7 @@ def changed_files() -> Set[str]:
 def _git(*words: str) -> str:
     """What git answers in this checkout; nothing where there is no git, or where it fails."""
     try:
-        done = subprocess.run(["git", "-C", str(params.ROOT), *words], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(["git", "-C", str(paths.ROOT), *words], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""
@@ -142,7 +142,7 @@ def _git(*words: str) -> str:
 
 def name(path: Path) -> str:
     """What a notebook is called in the record: its path below notebooks/."""
-    return path.relative_to(params.ROOT / "notebooks").as_posix()
+    return path.relative_to(paths.ROOT / "notebooks").as_posix()
 
 
 def now() -> str:

@@ -22,7 +22,7 @@ from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
 import nbformat
 import yaml
 
-from ..base import params
+from ..base import params, paths
 from ..base.errors import ParamsError, WorkbenchError, nearest
 from ..base.wait import alone
 from ..results.check import MIME
@@ -81,13 +81,13 @@ def run(
 
 def find(targets: Sequence[str] = ()) -> List[Path]:
     """Return the notebooks that the targets name, in order, each once. Raises ParamsError for an unknown target."""
-    base = params.ROOT / "notebooks"
+    base = paths.ROOT / "notebooks"
     known = sorted(p for p in base.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
     tracks = {p.parent.name for p in known if p.parent != base}
     chosen = set() if targets else set(known)
     for target in targets:
         text = str(target).rstrip("/")
-        path = next((q for q in (Path(text), params.ROOT / text, base / text) if q.exists()), None)
+        path = next((q for q in (Path(text), paths.ROOT / text, base / text) if q.exists()), None)
         hits = [p for p in known if text in (p.stem, p.name, p.parent.name if p.parent != base else "")
                 or (path and path.resolve() in (p.resolve(), *p.resolve().parents))]
         if not hits:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List
 
-from ..base.params import ROOT
+from ..base.paths import ROOT
 
 
 @dataclass(frozen=True)

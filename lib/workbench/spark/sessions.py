@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Union
 from weakref import WeakKeyDictionary
 
 from ..base.errors import StackError
-from ..base.params import COMPILERS, World, host_port, local_path, plain, state_dir
+from ..base.params import COMPILERS, World, host_port
+from ..base.paths import local_path, plain, state_dir
 from ..stack import artifacts, process
 
 if TYPE_CHECKING:

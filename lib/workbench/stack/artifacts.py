@@ -24,7 +24,7 @@ from typing import Callable, Iterable, List, Optional
 import yaml
 
 from ..base.errors import StackError
-from ..base.params import ROOT, VAR, closed, plain
+from ..base.paths import ROOT, VAR, closed, plain
 from ..base.wait import alone
 
 LOCK = ROOT / "params" / "jars.lock"

@@ -15,9 +15,11 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import psutil
 
-from ..base import params
+from ..base import pidfiles
 from ..base.errors import StackError, WorkbenchError
-from ..base.params import World, state_dir
+from ..base.params import World
+from ..base.paths import state_dir
+from ..base.pidfiles import pid_file
 from ..base.wait import wait_until
 
 # Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
@@ -90,10 +92,6 @@ def full_disk() -> str:
     return f"the disk is full: {free >> 20} MB are free for {state_dir()}" if free < ROOM else ""
 
 
-def _pid_file(name: str) -> Path:
-    return state_dir() / "run" / f"{name}.json"
-
-
 def _scratch(name: str) -> Path:
     """The service's folder for temporary files. What a killed one leaves there (native libraries that Java unpacks,
     Spark's and Hive's working folders) goes with the next start, or when the service is stopped."""
@@ -101,16 +99,7 @@ def _scratch(name: str) -> Path:
 
 
 def _noted(name: str) -> Dict[str, Any]:
-    return _read(_pid_file(name))
-
-
-def _read(pid_file: Path) -> Dict[str, Any]:
-    """Return what a pid file says; a pid that no process has where there is none or it is damaged (a full disk)."""
-    try:
-        noted = json.loads(pid_file.read_text())
-        return {**noted, "pid": int(noted["pid"]), "born": float(noted["born"])}
-    except (OSError, ValueError, TypeError, KeyError):
-        return {"pid": -1, "born": -1}
+    return pidfiles.read(pid_file(name))
 
 
 def ports(service: Service, world: World) -> Tuple[int, ...]:
@@ -120,14 +109,8 @@ def ports(service: Service, world: World) -> Tuple[int, ...]:
 
 def held() -> Set[int]:
     """The ports of all services of this instance that have a living process, whichever world they were started for."""
-    names = [f.stem for f in _pid_file("any").parent.glob("*.json")]
+    names = [f.stem for f in pid_file("any").parent.glob("*.json")]
     return {port for n in names if own(n) for port in _noted(n).get("ports") or [_noted(n).get("port")]}
-
-
-def port_base() -> Optional[int]:
-    """The port base that the living services of this instance were started with; None where none lives."""
-    noted = (_read(f) for f in sorted(_pid_file("any").parent.glob("*.json")))
-    return next((n["base"] for n in noted if type(n.get("base")) is int and _living(n)), None)
 
 
 def _fingerprint(service: Service, world: World) -> str:
@@ -143,38 +126,16 @@ def outdated(service: Service, world: World) -> bool:
 
 def own(name: str) -> Optional[psutil.Process]:
     """Return the process that our pid file names, if it still is that process and not a later one with its number."""
-    return _living(_noted(name))
+    return pidfiles.living(_noted(name))
 
 
 def ended(name: str) -> str:
     """How it stands with a service that does not answer: "is stopped", "died", "does not listen"; "" where it does."""
     noted = _noted(name)
     if not own(name):
-        return f"died. {full_disk()}".rstrip(". ") if _pid_file(name).exists() else "is stopped"
+        return f"died. {full_disk()}".rstrip(". ") if pid_file(name).exists() else "is stopped"
     listening = all(map(holder, noted.get("ports") or [noted["port"]]))
     return "" if listening else "does not listen: it is going down, or coming up"
-
-
-def instances() -> Set[str]:
-    """Names of the instances in this checkout of which a service is running."""
-    return {f.parents[1].name for f in params.VAR.glob("*/run/*.json") if _living(_read(f))}
-
-
-def _living(noted: Dict[str, Any]) -> Optional[psutil.Process]:
-    try:
-        process = psutil.Process(int(noted["pid"]))
-        return process if _born(process) == noted["born"] and _alive(process) else None
-    except (ValueError, psutil.Error):
-        return None
-
-
-def _born(process: psutil.Process) -> float:
-    """When a process began, on a clock that nobody sets. Linux gives it in ticks since boot (proc(5), stat, field 22);
-    as a time of day it would move when a laptop wakes up and its clock is put right."""
-    try:
-        return float(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except OSError:
-        return process.create_time()
 
 
 def answers(service: Service, world: World) -> bool:
@@ -248,7 +209,7 @@ def _refuse_strangers(service: Service, world: World) -> None:
 def _stranger(name: str, port: int) -> Optional[str]:
     """Return who holds the port. A predecessor that just died may still be about to let go of it: wait a little."""
     try:
-        wait_until(lambda: holder(port) is None, "", timeout=5.0 if _pid_file(name).exists() else 0.0, every=0.05)
+        wait_until(lambda: holder(port) is None, "", timeout=5.0 if pid_file(name).exists() else 0.0, every=0.05)
         return None
     except WorkbenchError:
         return holder(port)
@@ -263,7 +224,7 @@ def _sweep(name: str) -> bool:
         seen.update(_rest_of(name))  # looked up each time: one of them may have started another before it ended
         # One that is ending loses its environment, our mark with it, before it lets go of its ports: it is waited for
         # as the process that was seen, until it is gone or a zombie, which holds nothing any more.
-        rest = [p for p in seen if _alive(p)]
+        rest = [p for p in seen if pidfiles.alive(p)]
         for p in rest:
             _quietly(p.kill)
         return not rest
@@ -272,13 +233,6 @@ def _sweep(name: str) -> bool:
         return False
     wait_until(ended, f"the rest of {name} to end", timeout=30, every=0.1, error=StackError)
     return True
-
-
-def _alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def _rest_of(name: str) -> List[psutil.Process]:
@@ -292,13 +246,13 @@ def _rest_of(name: str) -> List[psutil.Process]:
         except (psutil.Error, OSError):
             return False  # gone meanwhile, or another user's
 
-    return [p for p in psutil.process_iter() if (_mark_of(p) == mark or backend(p)) and _alive(p)]
+    return [p for p in psutil.process_iter() if (_mark_of(p) == mark or backend(p)) and pidfiles.alive(p)]
 
 
 def marked(start: str) -> List[Tuple[psutil.Process, str]]:
     """Living processes with a mark that begins so, and their marks: `<folder of the instance>:<service>`."""
     found = ((p, _mark_of(p)) for p in psutil.process_iter())
-    return [(p, mark) for p, mark in found if mark.startswith(start) and _alive(p)]
+    return [(p, mark) for p, mark in found if mark.startswith(start) and pidfiles.alive(p)]
 
 
 def _mark_of(process: psutil.Process) -> str:
@@ -317,7 +271,7 @@ def _spawn(service: Service, world: World) -> None:
     command = service.command(world)
     log, out, scratch = log_file(service.name), printed(service.name), _scratch(service.name)
     shutil.rmtree(scratch, ignore_errors=True)
-    for folder in (log.parent, _pid_file(service.name).parent, scratch):
+    for folder in (log.parent, pid_file(service.name).parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
     for file in (log, out):
         if file.exists():
@@ -332,11 +286,12 @@ def _spawn(service: Service, world: World) -> None:
             env={**inherited, **temporary, **service.env(world), MARK: _mark(service.name)}, start_new_session=True,
         )
     began = psutil.Process(process.pid)
-    noted = {"pid": process.pid, "born": _born(began), "started": began.create_time(), "port": service.port(world),
-             "ports": ports(service, world), "base": world.stack.port_base, "told": _fingerprint(service, world)}
-    unfinished = _pid_file(service.name).with_suffix(".new")
+    noted = {"pid": process.pid, "born": pidfiles.born(began), "started": began.create_time(),
+             "port": service.port(world), "ports": ports(service, world), "base": world.stack.port_base,
+             "told": _fingerprint(service, world)}
+    unfinished = pid_file(service.name).with_suffix(".new")
     unfinished.write_text(json.dumps(noted))
-    unfinished.replace(_pid_file(service.name))
+    unfinished.replace(pid_file(service.name))
 
 
 def stop(service: Service, *, patience: float = 15.0) -> bool:
@@ -352,7 +307,7 @@ def stop(service: Service, *, patience: float = 15.0) -> bool:
                 _quietly(child.kill)
             psutil.wait_procs(left, timeout=5)
     swept = _sweep(service.name)
-    _pid_file(service.name).unlink(missing_ok=True)
+    pid_file(service.name).unlink(missing_ok=True)
     shutil.rmtree(_scratch(service.name), ignore_errors=True)
     return process is not None or swept
 
@@ -396,7 +351,7 @@ def status(service: Service, world: World) -> Status:
     port, log = service.port(world), str(log_file(service.name))
     process = own(service.name)
     if process is None:
-        died, stranger = _pid_file(service.name).exists(), holder(port)
+        died, stranger = pid_file(service.name).exists(), holder(port)
         state = "stranger" if stranger else "died" if died else "stopped"
         return Status(service.name, state, port, log=log if died else "",
                       detail=stranger or (full_disk() if died else ""))

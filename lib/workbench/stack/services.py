@@ -13,9 +13,10 @@ import zipfile
 from pathlib import Path
 from typing import Dict, List
 
-from ..base import params, secrets
+from ..base import paths, secrets
 from ..base.errors import StackError
-from ..base.params import COMPILERS, World, host_port, plain, state_dir
+from ..base.params import COMPILERS, World, host_port
+from ..base.paths import plain, state_dir
 from . import artifacts
 from .process import LOG_CONF, Service, log_file, logging
 
@@ -382,5 +383,5 @@ def wanted(world: World) -> List[str]:
 
 def make_secrets() -> None:
     """Make this instance's passwords at first start, in a folder that only we may enter."""
-    params.closed(params.VAR)
+    paths.closed(paths.VAR)
     secrets.ensure(SECRETS)

@@ -19,9 +19,10 @@ from typing import Callable, ContextManager, Iterator, List, Optional, Set
 
 import psutil
 
-from ..base import params, secrets
+from ..base import paths, pidfiles, secrets
 from ..base.errors import StackError, nearest
-from ..base.params import World, flatten, host_port, state_dir
+from ..base.params import World, flatten, host_port
+from ..base.paths import state_dir
 from ..base.wait import alone
 from . import process, services
 from .process import Status
@@ -158,7 +159,7 @@ def running() -> List[str]:
 
 def instances_running() -> Set[str]:
     """Names of the instances in this checkout, this one or another, of which a service is running."""
-    return process.instances()
+    return pidfiles.instances()
 
 
 def only_run() -> ContextManager[None]:
@@ -167,7 +168,7 @@ def only_run() -> ContextManager[None]:
     Raises (when it is entered): StackError: another run has it; names its process.
     """
     return alone(state_dir().with_suffix(".lock"), lambda pid: StackError(
-        f"another run uses the instance {params.instance()}", where=f"process {pid}",
+        f"another run uses the instance {paths.instance()}", where=f"process {pid}",
         next_step="wait until it is done"))
 
 
@@ -240,13 +241,13 @@ def _look(world: World, name: str) -> Status:
 def _refuse_other_ports(world: World) -> None:
     """Raise StackError where a service of this instance runs with another port base than this world has: another
     WORKBENCH_PORT_BASE, or a kernel that loaded its world before the instance was moved."""
-    there, wanted = process.port_base(), world.stack.port_base
+    there, wanted = pidfiles.port_base(), world.stack.port_base
     if there in (None, wanted):
         return
     stated = os.environ.get("WORKBENCH_PORT_BASE") == str(wanted)
     back = "`unset WORKBENCH_PORT_BASE`" if stated else "load the world again (a notebook's set-up cell does)"
     raise StackError(
-        f"instance {params.instance()} runs with port base {there}, and "
+        f"instance {paths.instance()} runs with port base {there}, and "
         f"{'WORKBENCH_PORT_BASE is' if stated else 'this world was loaded with'} {wanted}",
         where=f"running: {', '.join(running())}; nothing was restarted",
         expected="the ports that an instance was started with, as long as it runs",

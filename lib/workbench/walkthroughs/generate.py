@@ -18,7 +18,7 @@ from random import Random
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from ..base.errors import SourceError
-from ..base.params import ROOT
+from ..base.paths import ROOT
 
 DATA = ROOT / "data" / "northwind"
 FIRST, LAST = 10248, 11077  # order ids at scale 1

@@ -28,7 +28,7 @@ from random import Random
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from ..base.errors import SourceError
-from ..base.params import ROOT
+from ..base.paths import ROOT
 from .generate import Table, below
 
 DATA = ROOT / "data" / "moma"

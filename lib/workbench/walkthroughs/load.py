@@ -12,7 +12,8 @@ import psycopg
 from psycopg import sql
 
 from ..base.errors import SourceError
-from ..base.params import ROOT, World
+from ..base.params import World
+from ..base.paths import ROOT
 from ..source import postgres
 from . import generate
 

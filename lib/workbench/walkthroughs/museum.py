@@ -16,7 +16,8 @@ from psycopg import sql
 from .. import connect, hudi, landing
 from ..base import files
 from ..base.errors import LakeError, WorkbenchError
-from ..base.params import ROOT, World
+from ..base.params import World
+from ..base.paths import ROOT
 from ..base.wait import wait_until
 from ..run.steps import Steps
 from ..source import postgres

@@ -15,7 +15,8 @@ import pandas
 from .. import connect, hudi, landing
 from ..base import files
 from ..base.errors import LakeError
-from ..base.params import ROOT, World
+from ..base.params import World
+from ..base.paths import ROOT
 from ..base.wait import wait_until
 from ..hudi.ingesting import FIRST_LOAD
 from ..run.steps import Steps

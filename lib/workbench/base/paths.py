@@ -1,0 +1,80 @@
+"""Where things lie: the checkout, the state of one instance of the stack, and links that services can take."""
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Optional
+
+from .errors import ParamsError
+
+ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
+LINKS = Path("/tmp") / f"workbench-{os.geteuid()}"  # named by nothing that differs between two terminals
+
+
+def _link(folder: Path) -> Path:
+    """Return a path to `folder` that is of letters, digits and _ . / - only: the folder itself, or a link to it.
+
+    Spark splits its Java options at blanks, and Hudi makes no table at an address that holds one. The link lies in a
+    folder that only we can enter, under a name that each of our processes finds again. Where that cannot be had, the
+    folder itself is returned, and no embedded world is loaded (see `params.load_file`)."""
+    if is_plain(folder):
+        return folder
+    link = LINKS / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    try:
+        LINKS.mkdir(mode=0o700, exist_ok=True)
+        seen = LINKS.lstat()  # another user may have made it before us
+        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+            return folder
+        if not link.is_symlink() or os.readlink(link) != str(folder):
+            scratch = link.with_suffix(f".{os.getpid()}")
+            scratch.symlink_to(folder)
+            scratch.replace(link)
+    except OSError:
+        return folder
+    return link
+
+
+def is_plain(path: Path) -> bool:
+    return re.fullmatch(r"[\w./-]+", str(path), re.ASCII) is not None
+
+
+LINK = _link(ROOT)  # ROOT as services are given it; people are shown ROOT
+VAR = LINK / "var"
+
+
+def plain(path: Path) -> Path:
+    """Return a path below ROOT as services can take it; any other as it is."""
+    return LINK / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+
+
+def instance() -> str:
+    """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use their own)."""
+    name = os.environ.get("WORKBENCH_INSTANCE", "main")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,30}", name):
+        raise ParamsError(f"WORKBENCH_INSTANCE is {name!r}", expected="lower-case letters, digits, - and _")
+    return name
+
+
+def state_dir() -> Path:
+    """Where this instance keeps service data, logs, pid files, secrets and the local lake."""
+    return VAR / instance()
+
+
+def closed(folder: Path) -> Path:
+    """Make a folder that nobody else may enter, or mend one of ours that others may; return it.
+
+    For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs and notebooks too.
+    Where a link stands in its place, what it leads to is the user's, and stays as it is."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    seen = folder.stat()
+    if not folder.is_symlink() and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def local_path(address: str) -> Optional[Path]:
+    """Return the folder that a `file:` address names, None for any other file system."""
+    return Path(re.sub(r"^file:(//)?", "", address)) if address.startswith("file:") else None
