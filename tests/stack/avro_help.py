@@ -19,6 +19,17 @@ def register(world, avsc, artifact):
     return SimpleNamespace(glob=answer.json()["globalId"], content=answer.json()["contentId"])
 
 
+def source(lab, database, slot=""):
+    """The museum's source connector as that of another database, whose name its topics and its slot begin with."""
+    own = {"database.dbname": database, "topic.prefix": database}
+    return {**connect.config(lab, "moma_source", slot_prefix=slot or database), **own}
+
+
+def sink(lab, database):
+    """The museum's sink as that of another database's topics."""
+    return {**connect.config(lab, "moma_sink"), "topics.regex": rf"{database}\.public\.(.*)"}
+
+
 @contextlib.contextmanager
 def museum(world, name, script, tables=("artists", "artworks")):
     """The world with a museum in database `name`, made by an SQL script, and its connector `name` RUNNING; afterwards
@@ -31,7 +42,7 @@ def museum(world, name, script, tables=("artists", "artworks")):
     postgres.grant_replication(lab, full)
     postgres.create_publication(lab, "moma_publication", full)
     try:
-        connect.apply(lab, name, connect.config(lab, "moma_source", moma_database=name, slot_prefix=name))
+        connect.apply(lab, name, source(lab, name))
         yield lab
     finally:
         for each in connect.names(lab):

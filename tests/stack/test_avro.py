@@ -200,7 +200,7 @@ def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, sp
 
 
 def test_the_raw_envelope_with_ids_in_headers(lab, spark, table, path):
-    config = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=ENVELOPE)
+    config = avro_help.source(lab, NAME, ENVELOPE)
     config = {k: v for k, v in config.items() if "transforms" not in k and "headers.enabled" not in k}
     topic = f"{ENVELOPE}.public.artworks"
     if ENVELOPE not in connect.names(lab):
@@ -225,7 +225,7 @@ def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table, wire):
             for key, value in (("as-confluent", "true"), ("use-id", "contentId"))}
     name, topic = NAME + "_four", f"{NAME}_four.public.artworks"
     if name not in connect.names(lab):
-        config = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=name)
+        config = avro_help.source(lab, NAME, name)
         connect.apply(lab, name, {**config, "topic.prefix": name, **four})
     topics.wait_count(lab, topic, 2, connector=name)
     other = dataclasses.replace(lab, registry=dataclasses.replace(lab.registry, wire=wire))
@@ -249,7 +249,7 @@ def _first(world, topic):
 def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
     found = requests.get(lab.connect.url + "/connector-plugins?connectorsOnly=false", timeout=10).json()
     assert [p["type"] for p in found if p["class"] == AVRO_CONVERTER] == ["converter"]
-    config = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=NAME)
+    config = avro_help.source(lab, NAME)
     with pytest.raises(connect.ConnectorError, match="apicurio.registry.autoregister"):
         connect.validate(lab, {**config, "value.converter.apicurio.registry.autoregister": "true"})
 

@@ -42,7 +42,7 @@ def lab(world):
 
 @pytest.fixture
 def sink(lab):
-    config = {**connect.config(lab, "moma_sink", moma_database=NAME), "flush.size": "10"}
+    config = {**avro_help.sink(lab, NAME), "flush.size": "10"}
     yield config
     landing.drop(lab, config)
 

@@ -3,7 +3,7 @@
 import avro_help
 import pytest
 from lake_help import SCHEMA, change, new_table, new_topic, send
-from workbench import connect, hudi, landing, trace
+from workbench import hudi, landing, trace
 from workbench.base.errors import LakeError, WorkbenchError
 from workbench.landing.sinks import parse
 from workbench.source import postgres
@@ -32,7 +32,7 @@ def traced(lab, spark):
     made = [new_table(lab, key=("artist_id",), partition=("nationality",), index="GLOBAL_SIMPLE", type=kind,
                       deletes=deletes, database=f"trace_{kind}_{deletes}", extra=OFF if kind == "mor" else {})
             for kind, deletes in (("cow", "hard"), ("mor", "soft"))]
-    sink = connect.config(lab, "moma_sink", moma_database=NAME)
+    sink = avro_help.sink(lab, NAME)
     transactions = []
 
     def go(*statements, messages=1):

@@ -5,6 +5,7 @@ import json
 from decimal import Decimal
 from random import Random
 
+import avro_help
 import numpy as np
 import pytest
 from lake_help import change, new_table, new_topic, send
@@ -132,7 +133,7 @@ def own(world):
     made = Changes()
     made.apply(lab, 120)
     made.messages = len(made.keys)  # those of the snapshot
-    avro = connect.config(lab, "moma_source", moma_database=NAME, slot_prefix=NAME)
+    avro = avro_help.source(lab, NAME)
     avro |= {"table.include.list": "public.types", "slot.name": f"{NAME}_avro", "topic.prefix": f"{NAME}_avro"}
     by_json = {"": "org.apache.kafka.connect.json.JsonConverter", ".schemas.enable": "true",
                ".decimal.format": "NUMERIC"}

@@ -45,8 +45,7 @@ def test_the_museum_connectors_are_those_of_the_walkthrough():
     converters = {k: v for k, v in source.items() if ".converter" in k}
     assert len(converters) == 10 and converters.items() <= sink.items()
     assert converters["key.converter.apicurio.registry.url"] == WORLD.registry.url + "/apis/registry/v2"
-    other = connect.config(WORLD, "moma_source", moma_database="test", slot_prefix="test")
-    assert (other["topic.prefix"], other["database.dbname"], other["slot.name"]) == ("test", "test", "test_moma")
+    assert connect.config(WORLD, "moma_source", slot_prefix="test")["slot.name"] == "test_moma"
 
 
 def test_the_two_sources_share_neither_slot_nor_topic():
@@ -224,12 +223,12 @@ def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, val
     "mongodb://h:1,h2:2/?a=b@c", '{"url":"http://h","mail":"a@b"}', '{"url":"http://h:80","mail":"a@b"}',
 ])
 def test_references_inside_a_value_and_what_is_no_secret_pass(value):
-    assert rest._literal_secrets({"connection.url": value}) == []
+    assert configs.literal_secrets({"connection.url": value}) == []
 
 
 @pytest.mark.parametrize("file", sorted(connect.FOLDER.glob("*.json")), ids=lambda f: f.stem)
 def test_our_own_configurations_hold_no_secret(file):
-    assert rest._literal_secrets(connect.config(WORLD, file.stem)) == []
+    assert configs.literal_secrets(connect.config(WORLD, file.stem)) == []
 
 
 def test_missing_sink_plugin_names_the_job_that_does_its_work(monkeypatch):
@@ -266,8 +265,14 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
         answer.status_code, answer._content = code, b'{"message": "no such key"}'
         return answer
 
-    monkeypatch.setattr(rest.requests, "request", request)
+    monkeypatch.setattr(rest.requests.Session, "request", request)
     monkeypatch.setattr(rest.stack, "lost", lambda *args: StackError("the service kafka died"))
     with pytest.raises(StackError if told else ConnectorError,
                        match="the service kafka died" if told else f"Connect answers {code}: no such key"):
         rest._call(WORLD, "GET", "/connectors/x")
+
+
+def test_a_connect_that_rebalances_is_asked_again(answering):
+    served = answering({"/connectors": [(409, "rebalancing"), (503, "starting"), (200, '["b", "a"]')]})
+    assert connect.names(_with(url=served.url)) == ["a", "b"]
+    assert len(served.asked) == 3

@@ -1,22 +1,44 @@
-"""Connectors: config, plugins, validate, apply, status, wait_running, delete.
-
-A configuration is the JSON in params/connectors, the same for a Kafka Connect and for MSK Connect. What differs is a
-module per kind with the same public functions: connect_rest is there, MSK Connect's is not yet; `kind: msk` says so.
-"""
+"""Configurations of connectors: the JSON in params/connectors, the same for a Kafka Connect and for MSK Connect, with
+its ${placeholders} filled; and what must not stand in one: secrets, and keys that nobody knows."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 from urllib.parse import urlsplit
 
 from ..base.errors import ConnectorError, nearest
 from ..base.params import World
 from ..base.paths import ROOT
-from . import rest
 
 FOLDER = ROOT / "params" / "connectors"
+# Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and
+# per-table or per-column properties of its PostgreSQL and MariaDB pages), the rest Kafka Connect's. The last are of
+# Apicurio's converters: those of its SerdeConfig and SchemaResolverConfig that hold no credentials.
+DYNAMIC_KEYS = re.compile(
+    r"snapshot\.select\.statement\.overrides\..+|column\.(mask|truncate)\..+|driver\..+|internal\..+"
+    r"|topic\.creation\.[\w-]+\..+|(producer|consumer|admin)\.override\..+"
+    r"|(key|value)\.converter\.apicurio\.registry\.(url|auto-register(\.if-exists)?|find-latest|use-id|as-confluent"
+    r"|id-handler|headers\.enabled|headers\.handler|artifact\.(group-id|artifact-id|version)|artifact-resolver-strategy"
+    r"|schema-resolver|check-period-ms|retry-count|retry-backoff-ms|cache-latest|fault-tolerant-refresh)"
+)
+# Keys that older Debezium versions had, and what took their place.
+RENAMED = {
+    "database.server.name": "topic.prefix",
+    ".drop.tombstones": ".delete.tombstone.handling.mode",
+    ".delete.handling.mode": ".delete.tombstone.handling.mode",
+}
+SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
+# Looked for in what a value holds beside references. An address, ://user:password@host (digits and a slash are a port):
+SECRET_ADDRESS = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
+# a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not token_id=…
+SECRET_PAIR = re.compile(
+    r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
+    r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])", re.I)
+SQL = re.compile(r"\s*(select|with)\s", re.I)  # where password = … compares columns
+REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
 
 def config(world: World, name: str, **more: Any) -> Dict[str, str]:
@@ -32,31 +54,24 @@ def config(world: World, name: str, **more: Any) -> Dict[str, str]:
     path, shown = FOLDER / f"{name}.json", f"params/connectors/{name}.json"
     files = sorted(p.stem for p in FOLDER.glob("*.json"))
     if name not in files:
-        raise ConnectorError(
-            f"there is no connector configuration {name!r}", where=shown, expected=nearest(name, files)
-        )
+        raise ConnectorError(f"there is no connector configuration {name!r}", where=shown,
+                             expected=nearest(name, files))
     try:
         raw = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=lambda pairs: _once(pairs, shown))
     except ValueError as e:
         raise ConnectorError(f"not JSON: {e}", where=shown) from e
     if not isinstance(raw, dict) or not all(isinstance(v, str) for v in raw.values()):
-        raise ConnectorError(
-            "a connector configuration is one flat object of texts",
-            where=shown,
-            expected='every value in quotes, such as "tasks.max": "1"',
-        )
+        raise ConnectorError("a connector configuration is one flat object of texts", where=shown,
+                             expected='every value in quotes, such as "tasks.max": "1"')
     values = {**placeholders(world), **{k: str(v) for k, v in more.items()}}
     used = set()
 
     def fill(key: str, match: re.Match[str]) -> str:
         used.add(match.group(1))
         if match.group(1) not in values:
-            raise ConnectorError(
-                f"unknown placeholder {match.group(0)}",
-                where=f"{shown}: {key}",
-                expected=nearest(match.group(1), values),
-                next_step=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)",
-            )
+            raise ConnectorError(f"unknown placeholder {match.group(0)}", where=f"{shown}: {key}",
+                                 expected=nearest(match.group(1), values),
+                                 next_step=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)")
         return values[match.group(1)]
 
     # one pass, so that a filled-in ${file:…} is left for the Connect worker to resolve
@@ -90,9 +105,7 @@ def placeholders(world: World) -> Dict[str, str]:
         "database_name": pg.database,
         "database_user": pg.replication_user,
         "password_reference": world.connect.password_reference,
-        "moma_database": "moma",  # the time travel walkthrough's, by whose name its topics begin, too
         "registry_url": f"{world.registry.url}/apis/registry/v2" if world.registry.url else "",
-        "kafka_bootstrap": world.kafka.bootstrap,
         "region": region or "local",
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
         # where the lake is a folder there is no bucket; its landing folder takes that place
@@ -100,82 +113,29 @@ def placeholders(world: World) -> Dict[str, str]:
     }
 
 
-def _side(world: World) -> Any:
-    """Return the module that does the work for this world's kind of Connect."""
-    if world.connect.kind == "rest":
-        return rest
-    raise ConnectorError(
-        f"connectors of kind {world.connect.kind!r} are not there yet",
-        where=f"{world.file}: connect.kind",
-        expected="rest (a Kafka Connect)",
-        next_step="choose a world whose connect.kind is rest",
-    )
+def _refers(key: str, value: str) -> bool:
+    """Whether a secret is named instead of written out; a JAAS line holds a reference among other words."""
+    return bool(REFERENCE.search(value) if "jaas" in key.lower() else REFERENCE.fullmatch(value))
 
 
-def plugins(world: World) -> List[Dict[str, str]]:
-    """Return the connector plugins there are, as dicts with class, type ("source" or "sink") and version."""
-    return _side(world).plugins(world)
+def literal_secrets(config: Dict[str, str]) -> List[str]:
+    """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or a list."""
+    whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
+    beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
+    inside = [k for k, v in beside.items()
+              if SECRET_ADDRESS.search(v) or (SECRET_PAIR.search(v) and not SQL.match(v))]
+    return sorted({*whole, *inside})
 
 
-def validate(world: World, config: Dict[str, str], name: str = "") -> None:
-    """Let the plugin itself judge a configuration, without deploying it.
-
-    For Debezium this also tries the database. Keys that nobody knows are refused too (Connect and Debezium ignore them
-    silently), and so is a secret written out.
-
-    Raises:
-        ConnectorError: one, that lists every refused key with its message.
-    """
-    _side(world).validate(world, config, name)
-
-
-def apply(world: World, name: str, config: Dict[str, str]) -> Dict[str, Any]:
-    """Deploy a connector, or bring it to this configuration; the same again changes nothing. Returns its `status`.
-
-    Raises:
-        ConnectorError: the configuration is not valid (nothing is deployed then), or no plugin for it.
-    """
-    return _side(world).apply(world, name, config)
-
-
-def names(world: World) -> List[str]:
-    """Return the names of the connectors deployed now."""
-    return _side(world).names(world)
-
-
-def status(world: World, name: str) -> Dict[str, Any]:
-    """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}; `error` begins the trace.
-
-    Raises:
-        ConnectorError: there is no such connector.
-    """
-    return _side(world).status(world, name)
-
-
-def failure(world: World, name: str) -> Optional[str]:
-    """Return a sentence (first line of the trace, likely causes) when a connector or task is FAILED, else None."""
-    return _side(world).failure(world, name)
-
-
-def wait_running(world: World, name: str, *, timeout: float = 60, settle: float = 1.0) -> Dict[str, Any]:
-    """Wait until a connector and all its tasks are RUNNING, and stay so for `settle` seconds; return its `status`.
-
-    Raises:
-        ConnectorError: at once when one of them is FAILED, with the first line of the trace and likely causes.
-    """
-    return _side(world).wait_running(world, name, timeout=timeout, settle=settle)
-
-
-def restart(world: World, name: str) -> None:
-    """Start again what has FAILED of a connector: itself, its tasks. It goes on where it was. See `wait_running`."""
-    _side(world).restart(world, name)
-
-
-def delete(world: World, name: str, *, forget_offsets: bool = True) -> None:
-    """Delete a connector and wait until it is gone; one that is not there is fine.
-
-    Args:
-        forget_offsets: also forget how far it had read, so that the next `apply` takes a new snapshot (a new connector
-            of MSK Connect always does). The replication slot stays: see postgres.drop_slot.
-    """
-    _side(world).delete(world, name, forget_offsets=forget_offsets)
+def unknown_keys(config: Dict[str, str], known: Iterable[str]) -> Dict[str, str]:
+    """Return the keys that are neither `known` nor accepted by pattern, each with `; did you mean 'x'?`: its new name
+    if it was renamed, else the nearest one; "" where there is none."""
+    known = sorted(known)
+    found = {}
+    for key in config:
+        if key not in known and not DYNAMIC_KEYS.fullmatch(key):
+            renamed = next((new for old, new in RENAMED.items() if key.endswith(old)), None)
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            guess = ([k for k in known if renamed and k.endswith(renamed)] + near)[:1]
+            found[key] = f"; did you mean '{guess[0]}'?" if guess else ""
+    return found

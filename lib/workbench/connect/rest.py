@@ -1,46 +1,22 @@
-"""The `kind: rest` side of connectors: a Kafka Connect, over its REST API. Use it through `connect`."""
+"""The verbs of a Kafka Connect, over its REST API: plugins, validate, apply, names, status, failure, wait_running,
+restart, delete. Use them through `connect`."""
 
 from __future__ import annotations
 
-import difflib
 import re
 import time
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, List, Optional
 from urllib.parse import quote
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 from .. import stack
 from ..base.errors import ConnectorError, StackError, nearest
 from ..base.params import World
 from ..base.wait import wait_until
-
-# Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and
-# per-table or per-column properties of its PostgreSQL and MariaDB pages), the rest Kafka Connect's. The last are of
-# Apicurio's converters: those of its SerdeConfig and SchemaResolverConfig that hold no credentials.
-DYNAMIC_KEYS = re.compile(
-    r"snapshot\.select\.statement\.overrides\..+|column\.(mask|truncate)\..+|driver\..+|internal\..+"
-    r"|topic\.creation\.[\w-]+\..+|(producer|consumer|admin)\.override\..+"
-    r"|(key|value)\.converter\.apicurio\.registry\.(url|auto-register(\.if-exists)?|find-latest|use-id|as-confluent"
-    r"|id-handler|headers\.enabled|headers\.handler|artifact\.(group-id|artifact-id|version)|artifact-resolver-strategy"
-    r"|schema-resolver|check-period-ms|retry-count|retry-backoff-ms|cache-latest|fault-tolerant-refresh)"
-)
-SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
-# Looked for in what a value holds beside references. An address, ://user:password@host (digits and a slash are a port):
-SECRET_ADDRESS = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
-# a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not token_id=…
-SECRET_PAIR = re.compile(
-    r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
-    r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])", re.I)
-SQL = re.compile(r"\s*(select|with)\s", re.I)  # where password = … compares columns
-REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
-
-# Keys that older Debezium versions had, and what took their place.
-RENAMED = {
-    "database.server.name": "topic.prefix",
-    ".drop.tombstones": ".delete.tombstone.handling.mode",
-    ".delete.handling.mode": ".delete.tombstone.handling.mode",
-}
+from .configs import literal_secrets, unknown_keys
 
 # What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).
 INSTALL = "put the plugin's jars into a folder of the worker's plugin.path and restart it"
@@ -50,56 +26,28 @@ WITHOUT_PLUGIN = {
 }
 
 LIKELY_CAUSES = [
-    (
-        r"replication slot .* is active",
-        "another connector (or its leftover) reads this slot: each connector needs its own slot.name",
-    ),
-    (
-        r"Publication autocreation is disabled|publication .* does not exist",
-        "the publication is missing: create it with postgres.create_publication, then apply again",
-    ),
-    (
-        r"no longer available on the server|slot .* does not exist|can no longer (get|access)|has been invalidated",
-        "the replication slot was dropped or its WAL is gone while the connector's offset was kept: "
-        "connect.delete(world, name) forgets the offset, apply then takes a new snapshot",
-    ),
-    (
-        r"password authentication failed|no password was provided",
-        "the password is wrong, or its reference names no secret",
-    ),
+    (r"replication slot .* is active",
+     "another connector (or its leftover) reads this slot: each connector needs its own slot.name"),
+    (r"Publication autocreation is disabled|publication .* does not exist",
+     "the publication is missing: create it with postgres.create_publication, then apply again"),
+    (r"no longer available on the server|slot .* does not exist|can no longer (get|access)|has been invalidated",
+     "the replication slot was dropped or its WAL is gone while the connector's offset was kept: "
+     "connect.delete(world, name) forgets the offset, apply then takes a new snapshot"),
+    (r"password authentication failed|no password was provided",
+     "the password is wrong, or its reference names no secret"),
     (r"wal_level|logical decoding requires", "the server does not write logical WAL: wal_level must be logical"),
-    (
-        r"must be superuser or replication role|permission denied|roles? LOGIN and REPLICATION",
-        "the user lacks the REPLICATION role or SELECT on the table: see sources.grant_replication",
-    ),
-    (
-        r"Connection .*refused|UnknownHost|connection attempt failed|timed out",
-        "the database or Kafka cannot be reached",
-    ),
-    (
-        r"all replication slots are in use|max_replication_slots",
-        "no free slot: drop abandoned ones with postgres.drop_slot",
-    ),
+    (r"must be superuser or replication role|permission denied|roles? LOGIN and REPLICATION",
+     "the user lacks the REPLICATION role or SELECT on the table: see postgres.grant_replication"),
+    (r"Connection .*refused|UnknownHost|connection attempt failed|timed out",
+     "the database or Kafka cannot be reached"),
+    (r"all replication slots are in use|max_replication_slots",
+     "no free slot: drop abandoned ones with postgres.drop_slot"),
 ]
 
 
 def plugins(world: World) -> List[Dict[str, str]]:
-    """Return the connector plugins this Connect has, as dicts with class, type ("source" or "sink") and version."""
+    """Return the connector plugins there are, as dicts with class, type ("source" or "sink") and version."""
     return _call(world, "GET", "/connector-plugins")
-
-
-def _refers(key: str, value: str) -> bool:
-    """Whether a secret is named instead of written out; a JAAS line holds a reference among other words."""
-    return bool(REFERENCE.search(value) if "jaas" in key.lower() else REFERENCE.fullmatch(value))
-
-
-def _literal_secrets(config: Dict[str, str]) -> List[str]:
-    """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or a list."""
-    whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
-    beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
-    inside = [k for k, v in beside.items()
-              if SECRET_ADDRESS.search(v) or (SECRET_PAIR.search(v) and not SQL.match(v))]
-    return sorted({*whole, *inside})
 
 
 def validate(world: World, config: Dict[str, str], name: str = "") -> None:
@@ -113,36 +61,23 @@ def validate(world: World, config: Dict[str, str], name: str = "") -> None:
     """
     name = name or config.get("name") or "to-be-validated"
     wanted = _plugin(world, config, name)
-    literal = _literal_secrets(config)
+    literal = literal_secrets(config)
     if literal:  # before anything is sent: Connect would store and log it
         raise ConnectorError(
             f"connector {name!r} is refused: '{literal[0]}' holds a secret as plain text",
             where=f"{name}: {literal[0]}",
-            expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}",
-        )
+            expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}")
     answer = _call(world, "PUT", f"/connector-plugins/{quote(wanted)}/config/validate", {"name": name, **config})
     known = {c["definition"]["name"] for c in answer["configs"] if c.get("definition")}
     problems = {c["value"]["name"]: c["value"]["errors"] for c in answer["configs"] if c["value"].get("errors")}
-    for key in config:
-        if key not in known and key not in problems and not DYNAMIC_KEYS.fullmatch(key):
-            problems[key] = [f"{wanted.rsplit('.', 1)[-1]} has no such key and would ignore it{_guess(key, known)}"]
+    for key, guess in unknown_keys(config, known).items():
+        problems.setdefault(key, [f"{wanted.rsplit('.', 1)[-1]} has no such key and would ignore it{guess}"])
     if problems:
-        lines = [
-            f"\n    {key}: {' '.join(dict.fromkeys(m.strip() for m in errors))}" for key, errors in problems.items()
-        ]
+        lines = "".join(f"\n    {key}: {' '.join(dict.fromkeys(m.strip() for m in errors))}"
+                        for key, errors in problems.items())
         raise ConnectorError(
-            f"connector {name!r} is refused for {len(problems)} key(s); nothing was deployed{''.join(lines)}",
-            where=wanted,
-            next_step=_causes("".join(lines)) or "correct the keys and apply again",
-        )
-
-
-def _guess(key: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for an unknown key: its new name if it was renamed, else the nearest one."""
-    renamed = next((new for old, new in RENAMED.items() if key.endswith(old)), "")
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    guess = next((k for k in sorted(known) if renamed and k.endswith(renamed)), close[0] if close else "")
-    return f"; did you mean '{guess}'?" if guess else ""
+            f"connector {name!r} is refused for {len(problems)} key(s); nothing was deployed{lines}", where=wanted,
+            next_step=_causes(lines) or "correct the keys and apply again")
 
 
 def _plugin(world: World, config: Dict[str, str], name: str) -> str:
@@ -153,12 +88,9 @@ def _plugin(world: World, config: Dict[str, str], name: str) -> str:
         return wanted
     short = wanted.rsplit(".", 1)[-1].lower()
     known = next((step for start, step in WITHOUT_PLUGIN.items() if short.startswith(start)), "")
-    raise ConnectorError(
-        f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
-        where=f"connector {name!r} at {world.connect.url}",
-        expected="" if known else nearest(wanted, have),
-        next_step=known or INSTALL,
-    )
+    raise ConnectorError(f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
+                         where=f"connector {name!r} at {world.connect.url}",
+                         expected="" if known else nearest(wanted, have), next_step=known or INSTALL)
 
 
 def apply(world: World, name: str, config: Dict[str, str]) -> Dict[str, Any]:
@@ -167,11 +99,11 @@ def apply(world: World, name: str, config: Dict[str, str]) -> Dict[str, Any]:
     A changed or failed connector is stopped first, so that no state seen afterwards is of its former self.
 
     Raises:
-        ConnectorError: the configuration is not valid (nothing is deployed then).
+        ConnectorError: the configuration is not valid (nothing is deployed then), or no plugin for it.
     """
     validate(world, config, name)
     _slot_is_free(world, name, config)
-    url = f"/connectors/{quote(name, safe='')}"
+    url = _address(name)
     before = _call(world, "GET", f"{url}/config", missing=None)
     wanted = {**config, "name": name}
     if before is not None:
@@ -192,13 +124,15 @@ def _slot_is_free(world: World, name: str, config: Dict[str, str]) -> None:
         return tuple(of.get(k) for k in keys) if "slot.name" in of else None
 
     for other in names(world):
-        theirs = _call(world, "GET", f"/connectors/{quote(other, safe='')}/config", missing={})
+        theirs = _call(world, "GET", f"{_address(other)}/config", missing={})
         if other != name and slot(config) and slot(theirs) == slot(config):
             raise ConnectorError(
                 f"connector {name!r} is refused; nothing was deployed: connector {other!r} reads its replication slot",
-                where=f"slot.name: {config['slot.name']}",
-                expected="a slot.name of its own for each connector",
-            )
+                where=f"slot.name: {config['slot.name']}", expected="a slot.name of its own for each connector")
+
+
+def _address(name: str) -> str:
+    return f"/connectors/{quote(name, safe='')}"
 
 
 def names(world: World) -> List[str]:
@@ -214,29 +148,21 @@ def status(world: World, name: str) -> Dict[str, Any]:
     """
     found = _status(world, name)
     if found is None:
-        raise ConnectorError(
-            f"there is no connector {name!r}",
-            where=world.connect.url,
-            expected=nearest(name, names(world)),
-            next_step="deploy it with connect.apply",
-        )
+        raise ConnectorError(f"there is no connector {name!r}", where=world.connect.url,
+                             expected=nearest(name, names(world)), next_step="deploy it with connect.apply")
     return found
 
 
 def _status(world: World, name: str) -> Optional[Dict[str, Any]]:
-    answer = _call(world, "GET", f"/connectors/{quote(name, safe='')}/status", missing=None)
+    answer = _call(world, "GET", f"{_address(name)}/status", missing=None)
     if answer is None:
         return None
 
     def part(raw: Dict[str, Any]) -> Dict[str, Any]:
         return {"state": raw["state"], "worker": raw.get("worker_id", ""), "error": first_line(raw.get("trace", ""))}
 
-    return {
-        "name": name,
-        "type": answer["type"],
-        **part(answer["connector"]),
-        "tasks": [{"id": t["id"], **part(t)} for t in answer["tasks"]],
-    }
+    return {"name": name, "type": answer["type"], **part(answer["connector"]),
+            "tasks": [{"id": t["id"], **part(t)} for t in answer["tasks"]]}
 
 
 def _states(seen: Dict[str, Any]) -> set:
@@ -269,10 +195,10 @@ def failure(world: World, name: str) -> Optional[str]:
 
 
 def wait_running(world: World, name: str, *, timeout: float = 60, settle: float = 1.0) -> Dict[str, Any]:
-    """Wait until a connector and all its tasks are RUNNING; return its `status`.
+    """Wait until a connector and all its tasks are RUNNING, and stay so for `settle` seconds; return its `status`.
 
     Args:
-        settle: seconds it must stay so. Debezium opens the replication stream after its task is RUNNING, so a missing
+        settle: Debezium opens the replication stream after its task is RUNNING, so a missing
             publication, say, fails it half a second later. A slot in use, or a database that went away, it retries for
             ever (errors.max.retries) and stays RUNNING: only messages prove that it works (topics.wait_count).
 
@@ -289,53 +215,40 @@ def wait_running(world: World, name: str, *, timeout: float = 60, settle: float 
         since.append(time.monotonic())
         return seen if since[-1] - since[0] >= settle else None
 
-    return wait_until(
-        running,
-        f"connector {name!r} and its tasks to be RUNNING",
-        timeout=timeout,
-        every=0.2,
-        error=ConnectorError,
-        failed=lambda: failure(world, name),
-        next_step="read the worker's log: `workbench log connect`",
-    )
+    return wait_until(running, f"connector {name!r} and its tasks to be RUNNING", timeout=timeout, every=0.2,
+                      error=ConnectorError, failed=lambda: failure(world, name),
+                      next_step="read the worker's log: `workbench log connect`")
 
 
 def restart(world: World, name: str) -> None:
-    """Start again what has FAILED of a connector, itself and its tasks (KIP-745); what runs is left alone."""
-    _call(world, "POST", f"/connectors/{quote(name, safe='')}/restart?includeTasks=true&onlyFailed=true")
+    """Start again what has FAILED of a connector, itself and its tasks (KIP-745); what runs is left alone. It goes
+    on where it was. See `wait_running`."""
+    _call(world, "POST", f"{_address(name)}/restart?includeTasks=true&onlyFailed=true")
 
 
 def delete(world: World, name: str, *, forget_offsets: bool = True) -> None:
     """Delete a connector and wait until it is gone; one that is not there is fine.
 
     Args:
-        forget_offsets: also forget how far it had read (KIP-875), so that the next `apply` takes a new snapshot. Its
-            replication slot stays, as it does with MSK Connect: see postgres.drop_slot.
+        forget_offsets: also forget how far it had read (KIP-875), so that the next `apply` takes a new snapshot (a new
+            connector of MSK Connect always does). The replication slot stays: see postgres.drop_slot.
     """
-    url = f"/connectors/{quote(name, safe='')}"
+    url = _address(name)
     if _call(world, "GET", f"{url}/config", missing=None) is None:
         return
     if forget_offsets:
         _stop(world, name)
         _call(world, "DELETE", f"{url}/offsets")
     _call(world, "DELETE", url, missing=None)
-    wait_until(
-        lambda: _status(world, name) is None and name not in names(world),
-        f"connector {name!r} to be gone",
-        timeout=30,
-        error=ConnectorError,
-    )
+    wait_until(lambda: _status(world, name) is None and name not in names(world), f"connector {name!r} to be gone",
+               timeout=30, error=ConnectorError)
 
 
 def _stop(world: World, name: str) -> None:
     """Stop a connector (its offsets stay) and wait until its tasks are gone."""
-    _call(world, "PUT", f"/connectors/{quote(name, safe='')}/stop")
-    wait_until(
-        lambda: _states(status(world, name)) == {"STOPPED", "NO TASK"},
-        f"connector {name!r} to stop",
-        timeout=60,
-        error=ConnectorError,
-    )
+    _call(world, "PUT", f"{_address(name)}/stop")
+    wait_until(lambda: _states(status(world, name)) == {"STOPPED", "NO TASK"}, f"connector {name!r} to stop",
+               timeout=60, error=ConnectorError)
 
 
 def _lost(world: World) -> Optional[StackError]:
@@ -344,29 +257,28 @@ def _lost(world: World) -> Optional[StackError]:
 
 
 _RAISE = object()
+# 409: the workers are rebalancing; 503: starting. Asked again about once a second, for a minute.
+AGAIN = Retry(60, connect=0, read=0, other=0, status_forcelist=(409, 503), allowed_methods=None, raise_on_status=False,
+              backoff_factor=0.3, backoff_max=1)
 
 
 def _call(world: World, method: str, path: str, body: Any = None, *, missing: Any = _RAISE) -> Any:
     """Call Connect's REST API and return the decoded answer; `missing` is returned for 404 if given.
 
-    A 409 (the workers are rebalancing) or 503 (starting) is asked again until 60 s have gone.
+    Every verb comes by here, so a world with another kind of Connect is refused here.
     """
-    def ask() -> Optional[List[Any]]:
-        try:
-            answer = requests.request(method, world.connect.url.rstrip("/") + path, json=body, timeout=(5, 90))
-        except requests.RequestException as e:
-            return [e]
-        return None if answer.status_code in (409, 503) else [answer]
-
-    answer = wait_until(
-        ask, f"Connect to answer {method} {path} (it is rebalancing)", timeout=60, every=0.3, error=ConnectorError
-    )[0]
-    if isinstance(answer, requests.RequestException):
+    if world.connect.kind != "rest":
+        raise ConnectorError(
+            f"connectors of kind {world.connect.kind!r} are not there yet", where=f"{world.file}: connect.kind",
+            expected="rest (a Kafka Connect)", next_step="choose a world whose connect.kind is rest")
+    try:
+        with requests.Session() as session:
+            session.mount(world.connect.url, HTTPAdapter(max_retries=AGAIN))
+            answer = session.request(method, world.connect.url.rstrip("/") + path, json=body, timeout=(5, 90))
+    except requests.RequestException as e:
         raise _lost(world) or StackError(
-            f"Kafka Connect does not answer: {type(answer).__name__}",
-            where=f"{method} {world.connect.url}{path}",
-            next_step="run `workbench status`, then `workbench up`",
-        ) from None
+            f"Kafka Connect does not answer: {type(e).__name__}", where=f"{method} {world.connect.url}{path}",
+            next_step="run `workbench status`, then `workbench up`") from None
     if answer.status_code == 404 and missing is not _RAISE:
         return missing
     if answer.status_code >= 400:
@@ -375,6 +287,5 @@ def _call(world: World, method: str, path: str, body: Any = None, *, missing: An
         except ValueError:
             message = answer.text[:300]
         raise (_lost(world) if answer.status_code >= 500 else None) or ConnectorError(
-            f"Connect answers {answer.status_code}: {message}", where=f"{method} {path}", next_step=_causes(message)
-        )
+            f"Connect answers {answer.status_code}: {message}", where=f"{method} {path}", next_step=_causes(message))
     return answer.json() if answer.content else None
