@@ -6,6 +6,7 @@ import dataclasses
 import json
 
 import pytest
+from connect_schema import connect_schema_to_avro
 from workbench import connect
 from workbench.base import secrets
 from workbench.base.errors import ConnectorError
@@ -14,7 +15,6 @@ from workbench.base.wait import wait_until
 from workbench.connect import rest
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.topic.schemas import connect_schema_to_avro
 from workbench.walkthroughs import load
 
 TABLE, SOURCE, ENVELOPE = "datalake.cdc_events", "connect_test", "connect_test_envelope"

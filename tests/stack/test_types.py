@@ -8,6 +8,7 @@ from random import Random
 import avro_help
 import numpy as np
 import pytest
+from connect_schema import connect_schema_to_avro
 from lake_help import change, new_table, new_topic, send
 from pg_types import LOOSE, TYPES, expected
 from pyspark.sql import functions as F
@@ -252,7 +253,7 @@ def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, whi
 def from_messages(world, topic):
     """The reader schema that the messages of a JSON topic carry."""
     message = json.loads(topics.read(world, topic, limit=1)["value"][0])
-    return schemas.avro_to_spark(schemas.connect_schema_to_avro(message["schema"], "types.Value"))
+    return schemas.avro_to_spark(connect_schema_to_avro(message["schema"], "types.Value"))
 
 
 def source(world):

@@ -13,48 +13,49 @@ from workbench import hudi
 from workbench.base import params
 from workbench.base.errors import LakeError, StackError
 from workbench.hudi import decode_avro
-from workbench.topic import registry, schemas
+from workbench.topic import registry, schemas, wire
 
 WORLD = params.load("local")
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def with_registry(**fields):
     return dataclasses.replace(WORLD, registry=dataclasses.replace(WORLD.registry, **fields))
 
 
-@pytest.mark.parametrize(("wire", "head", "kind", "id"), [
+@pytest.mark.parametrize(("name", "head", "kind", "id"), [
     ("apicurio", "00 00000007", "contentId", 7),
     ("apicurio_legacy8", "00 0000000000000007", "globalId", 7),
     ("apicurio_legacy8", "00 ffffffffffffffff", "globalId", 2**64 - 1),
     ("confluent", "00 01000000", "ccompat", 2**24),
 ])
-def test_each_wire_format(wire, head, kind, id):
-    world = with_registry(wire=wire)
+def test_each_wire_format(name, head, kind, id):
+    world = with_registry(wire=name)
     for body in (b"", b"\x00avro"):
-        found = registry.framed(world, bytes.fromhex(head) + body)
-        assert found == registry.Framed(wire, kind, id, body) and found.schema == f"{kind} {id}"
-    assert registry.framed(world, bytes.fromhex(head)[:-1]) is None  # shorter than an id
-    assert registry.framed(world, b"\x01" + bytes.fromhex(head)[1:]) is None  # another magic byte
-    assert registry.framed(world, b"") is None
+        found = wire.framed(world, bytes.fromhex(head) + body)
+        assert found == wire.Framed(name, kind, id, body) and found.schema == f"{kind} {id}"
+    assert wire.framed(world, bytes.fromhex(head)[:-1]) is None  # shorter than an id
+    assert wire.framed(world, b"\x01" + bytes.fromhex(head)[1:]) is None  # another magic byte
+    assert wire.framed(world, b"") is None
 
 
 def test_every_wire_that_a_world_may_name_is_known():
     field = {f.name: f for f in dataclasses.fields(params.Registry)}["wire"]
-    assert set(field.metadata["one_of"]) == set(registry.WIRES)
+    assert set(field.metadata["one_of"]) == set(wire.WIRES)
 
 
 def test_an_id_in_the_headers_counts_whatever_the_bytes_are():
     seven = (7).to_bytes(8, "big")
     value = bytes.fromhex("00 0000000000000009") + b"x"
-    for wire in registry.WIRES:
-        world = with_registry(wire=wire)
-        for header, kind in registry.HEADERS.items():
-            found = registry.framed(world, value, [("other", b"1"), (header, seven), (header, b"2")])
-            assert found == registry.Framed("headers", kind, 7, value)
+    for name in wire.WIRES:
+        world = with_registry(wire=name)
+        for header, kind in wire.HEADERS.items():
+            found = wire.framed(world, value, [("other", b"1"), (header, seven), (header, b"2")])
+            assert found == wire.Framed("headers", kind, 7, value)
     both = [("apicurio.value.contentId", b"\x01"), ("apicurio.value.globalId", seven)]
-    assert registry.framed(WORLD, value, both).schema == "globalId 7"
+    assert wire.framed(WORLD, value, both).schema == "globalId 7"
     for none in (None, [], [("apicurio.key.globalId", seven)], [("apicurio.value.globalId", None)]):
-        assert registry.framed(WORLD, value, none).schema == "globalId 9"
+        assert wire.framed(WORLD, value, none).schema == "globalId 9"
 
 
 def test_what_the_registry_answers(answering):
@@ -177,7 +178,7 @@ WHO = "12345678-1234-1234-1234-123456789012"
 def test_a_message_is_taken_apart_without_spark(monkeypatch):
     for name in ("workbench.spark", "workbench.hudi.decode_avro"):
         monkeypatch.setitem(sys.modules, name, None)  # importing it is an error
-    monkeypatch.setattr(registry, "schema", lambda world, id, kind: SEEN)
+    monkeypatch.setattr(registry, "find", lambda world, id, kind: SEEN)
     now = dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schemas.exact(SEEN)), {
@@ -216,8 +217,8 @@ def test_types_of_debezium_become_those_of_spark():
         named("int", "io.debezium.time.Date"), ["null", named("long", "io.debezium.time.MicroTimestamp")],
         [named("long", "io.debezium.time.Timestamp"), "null"], named("string", "io.debezium.time.ZonedTimestamp"),
         named("long", "io.debezium.time.MicroTime"), named("int", "x", logicalType="time-millis"),
-        named("bytes", schemas.DECIMAL, logicalType="decimal", precision=10, scale=2),
-        named("bytes", schemas.DECIMAL, logicalType="decimal", precision=64, scale=4),
+        named("bytes", DECIMAL, logicalType="decimal", precision=10, scale=2),
+        named("bytes", DECIMAL, logicalType="decimal", precision=64, scale=4),
         {"type": "array", "items": named("int", "io.debezium.time.Date")})
     before = json.dumps(given)
     kinds = [f.dataType.simpleString() for f in schemas.avro_to_spark(schemas.exact(given))]

@@ -1,9 +1,10 @@
 """Connect schema → Avro → Spark, pure functions."""
 
 import pytest
+from connect_schema import connect_schema_to_avro
 from pyspark.sql import types as t
 from workbench.base.errors import LakeError
-from workbench.topic.schemas import avro_to_spark, connect_schema_to_avro
+from workbench.topic.schemas import avro_to_spark
 
 
 def struct(*fields, **more):

@@ -62,7 +62,7 @@ def test_unknown_tables_and_keys():
 def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once(monkeypatch):
     asked = []
     monkeypatch.setattr(in_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind))
-    world = SimpleNamespace(registry=SimpleNamespace(wire="apicurio_legacy8"))
+    world = SimpleNamespace(registry=SimpleNamespace(wire="apicurio_legacy8", kind="apicurio", url="http://r"))
     reading = in_topic._Reading(world, trace.Traced("artists", "public.artists", "artist_id", "t",
                                                          AvroSink("t", "b", 10), ()))
     raw = b"\0" + (7).to_bytes(8, "big") + b"\x02"

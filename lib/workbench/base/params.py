@@ -80,7 +80,7 @@ class Connect:
 class Registry:
     kind: str  # "apicurio" or "glue"
     url: str
-    wire: str = field(metadata={"one_of": ("apicurio", "apicurio_legacy8", "confluent")})  # see registry.WIRES
+    wire: str = field(metadata={"one_of": ("apicurio", "apicurio_legacy8", "confluent")})  # see topic/wire.py
 
 
 @dataclass(frozen=True)

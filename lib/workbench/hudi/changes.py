@@ -16,7 +16,7 @@ from ..base import files
 from ..base.errors import LakeError, nearest
 from ..landing.job import landed_topic_id
 from ..landing.writing import payload_start
-from ..topic import registry, wire
+from ..topic import wire
 from ..topic.topics import settings, silent, topic_id
 from . import decode_landed
 
@@ -91,7 +91,7 @@ Source = Union[Topic, Landed]
 @dataclass(frozen=True)
 class Batch:
     """Changes as they came: columns `key`, `text` (strings), `topic`, `partition`, `offset`, `file`; of an Avro topic
-    `value`, `schema` and `body` instead of `text` (see wire.framed).
+    `value`, `schema` and `body` instead of `text` (see wire.framed_in_spark).
 
     few: the rows travel with the query, so asking them twice costs no job. prefix: what most texts begin with, up to
     the payload (see decode.rows). schemas: those that Avro messages name; None for JSON. files: of landed Avro, in
@@ -160,9 +160,9 @@ class _Topic:
         reached = {"offsets": _named(stop), "topic_id": now}
         if not self.avro:
             return Batch(_texts(messages), reached, few, prefix="" if few else self._prefix(start, stop))
-        raw = wire.framed(messages, self.world)
+        raw = wire.framed_in_spark(messages, self.world)
         if few:  # told by this process: a question to Spark takes longer
-            named = (registry.framed(self.world, value, headers) for _, value, headers, *_ in rows if value)
+            named = (wire.framed(self.world, value, headers) for _, value, headers, *_ in rows if value)
             found = [f.schema for f in named if f]
         else:
             found = [r["schema"] for r in raw.select("schema").distinct().collect() if r["schema"]]

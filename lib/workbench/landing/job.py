@@ -104,7 +104,7 @@ def _start(spark: SparkSession, world: World, sink: AnySink, batch: int) -> Any:
     messages, dead = _messages(spark, world, sink, batch), dead_letters_path(world, sink)
     shown = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed")]
     if isinstance(sink, AvroSink):
-        messages = wire.framed(messages, world).select(*shown, "value", "schema", "body")
+        messages = wire.framed_in_spark(messages, world).select(*shown, "value", "schema", "body")
         urls = {kind: world.registry.url.rstrip("/") + path for kind, path in registry.BY_ID.items()}
         write = avro_files.task(f"{world.lake.landing}/{sink.folder}", dead, sink.flush_count, urls,
                                   wire.not_avro(world), wire.unknown(world))

@@ -29,7 +29,7 @@ def reader(avsc: Any, *, plain: bool = False) -> Reader:
     import fastavro
 
     try:
-        parsed = fastavro.parse_schema(_without_logical_types(avsc) if plain else _all_digits(avsc))
+        parsed = fastavro.parse_schema(rebuilt(avsc, _plain if plain else _all_digits))
     except Exception as e:  # noqa: BLE001 - it has errors of many classes
         raise ValueError(f"not an Avro schema: {type(e).__name__}: {e}") from None
 
@@ -46,30 +46,24 @@ def reader(avsc: Any, *, plain: bool = False) -> Reader:
     return read
 
 
-def _all_digits(avsc: Any) -> Any:
-    """A schema whose decimals may have any number of digits: one of more than it says would be rounded by fastavro."""
+def rebuilt(avsc: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Any:
+    """A copy of a schema with each of its parts changed by `change`, the innermost ones first."""
     if isinstance(avsc, list):
-        return [_all_digits(each) for each in avsc]
+        return [rebuilt(each, change) for each in avsc]
     if not isinstance(avsc, dict):
         return avsc
-    found = {k: _all_digits(v) if k in ("type", "items", "values", "fields") else v for k, v in avsc.items()}
+    return change({k: rebuilt(v, change) if k in ("type", "items", "values", "fields") else v for k, v in avsc.items()})
+
+
+def _all_digits(found: Dict[str, Any]) -> Dict[str, Any]:
+    """Decimals of any number of digits: one of more than its schema says would be rounded by fastavro."""
     if found.get("logicalType") == "decimal" and found.get("type") == "bytes" and "precision" in found:
         found["precision"] = max(found["precision"], DIGITS)
     return found
 
 
-def _without_logical_types(avsc: Any) -> Any:
-    if isinstance(avsc, list):
-        return [_without_logical_types(branch) for branch in avsc]
-    if not isinstance(avsc, dict):
-        return avsc
-    kept = {k: v for k, v in avsc.items() if k != "logicalType"}
-    for name in ("type", "items", "values"):
-        if name in kept:
-            kept[name] = _without_logical_types(kept[name])
-    if isinstance(kept.get("fields"), list):
-        kept["fields"] = [_without_logical_types(field) for field in kept["fields"]]
-    return kept
+def _plain(found: Dict[str, Any]) -> Dict[str, Any]:
+    return {k: v for k, v in found.items() if k != "logicalType"}
 
 
 # --- a file of records -----------------------------------------------------------------------------------------------

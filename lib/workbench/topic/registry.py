@@ -1,17 +1,4 @@
-"""Apicurio Registry: which schemas there are, a schema by its id, and how a message says which one it was written with.
-
-A serializer puts the id before the bytes of the message, or into a header of it. The formats, as their documentation
-has them (Apicurio: "Configuring Kafka serializers/deserializers"; Confluent: "Wire format"):
-
-  apicurio          magic byte 0, content id in 4 bytes: what Apicurio 3 writes by default
-  apicurio_legacy8  magic byte 0, global id in 8 bytes: what Apicurio 2 writes with headers.enabled=false
-  confluent         magic byte 0, schema id in 4 bytes, looked up at the API that speaks Confluent's language (ccompat)
-  headers           the message is Avro from its first byte, the id in 8 bytes of the header apicurio.value.globalId or
-                    apicurio.value.contentId: what Apicurio 2 writes by default (seen with 2.6.13: its SerdeConfig has
-                    ENABLE_HEADERS_DEFAULT true); known by itself, whatever `registry.wire` says
-
-Nothing in the bytes tells the first three apart, so the world says which one it is: `registry.wire`.
-"""
+"""Apicurio Registry: which schemas there are, a schema by its id, and the record in a message."""
 from __future__ import annotations
 
 import datetime as dt
@@ -19,8 +6,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 from urllib.parse import quote
 from uuid import UUID
 
@@ -28,43 +14,16 @@ from ..base.errors import LakeError, StackError, nearest
 from ..base.params import World
 from ..base.wait import wait_until
 from . import avro, schemas
+from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
 
 if TYPE_CHECKING:
     import pandas
 
-GLOBAL, CONTENT, CCOMPAT = "globalId", "contentId", "ccompat"
-HEADERS = {"apicurio.value.globalId": GLOBAL, "apicurio.value.contentId": CONTENT}
 V2 = "/apis/registry/v2"
 BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}",
          CCOMPAT: "/apis/ccompat/v6/schemas/ids/{}"}  # v6: what S5 asks
 PAGE = 500  # artifacts or versions of one answer
 LARGEST = 2**63 - 1  # the registry's ids are Java's longs
-
-
-@dataclass(frozen=True)
-class Wire:
-    """A wire format: how many bytes of id follow the magic byte, and what kind of id they are."""
-
-    size: int
-    kind: str
-
-
-WIRES = {"apicurio": Wire(4, CONTENT), "apicurio_legacy8": Wire(8, GLOBAL), "confluent": Wire(4, CCOMPAT)}
-
-
-@dataclass(frozen=True)
-class Framed:
-    """A message taken apart: the format's name, the kind and number of its schema id, the Avro after it."""
-
-    wire: str
-    kind: str
-    id: int
-    body: bytes
-
-    @property
-    def schema(self) -> str:
-        """The id as the ingest names it, such as `globalId 7`."""
-        return f"{self.kind} {self.id}"
 
 
 def artifacts(world: World) -> pandas.DataFrame:
@@ -97,10 +56,14 @@ def schema(world: World, id: int, kind: str = GLOBAL) -> Dict[str, Any]:
     """
     found = find(world, id, kind)
     if found is None:
-        raise LakeError(f"the registry has no schema with {kind} {id}", where=_base(world),
-                        next_step="registry.artifacts(world) lists what it has; is it the registry that the writer "
-                                  "used, and registry.wire the format it writes?")
+        raise _unknown(world, f"{kind} {id}")
     return found
+
+
+def _unknown(world: World, schema: str) -> LakeError:
+    return LakeError(f"the registry has no schema with {schema}", where=_base(world),
+                     next_step="registry.artifacts(world) lists what it has; is it the registry that the writer used, "
+                               "and registry.wire the format it writes?")
 
 
 def find(world: World, id: int, kind: str = GLOBAL) -> Optional[Dict[str, Any]]:
@@ -143,21 +106,51 @@ def subject(world: World, name: str) -> Dict[str, Any]:
     return _json(text, path)
 
 
-def framed(world: World, value: bytes, headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None
-           ) -> Optional[Framed]:
-    """Take a message's value apart; None where it is not in the world's wire format.
+class Decoded(NamedTuple):
+    """A message's record, and how it was framed. schema_name: full name of its schema."""
 
-    `wire.framed` does the same inside Spark.
-    """
-    named = {HEADERS[k]: bytes(v) for k, v in reversed(list(headers or ())) if k in HEADERS and v is not None}
-    for kind in (GLOBAL, CONTENT):
-        if kind in named:
-            return Framed("headers", kind, int.from_bytes(named[kind], "big"), value)
-    wire = WIRES[world.registry.wire]
-    if len(value) <= wire.size or value[0] != 0:
-        return None
-    at = wire.size + 1
-    return Framed(world.registry.wire, wire.kind, int.from_bytes(value[1:at], "big"), value[at:])
+    record: Any
+    framed: Framed
+    schema_name: str
+
+
+class Decoder:
+    """Decodes the values (or keys) of Avro messages one by one; each schema is asked for once."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self._known: Dict[str, Any] = {}
+
+    def __call__(self, value: bytes, headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None) -> Decoded:
+        """Decode one message: dates, times and decimals are Python's.
+
+        Raises:
+            LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
+        """
+        found = framed(self.world, value, headers)
+        if found is None:
+            wire = self.world.registry.wire
+            raise LakeError("the message does not begin as Avro with a schema id does", where=value[:12].hex(" "),
+                            expected=f"00 and {WIRES[wire].size} bytes of id ({self.world.file}: registry.wire is "
+                                     f"{wire})")
+        if found.schema not in self._known:
+            avsc = find(self.world, found.id, found.kind)
+            self._known[found.schema] = None if avsc is None else (schemas.full_name(avsc), self._reader(avsc, found))
+        if self._known[found.schema] is None:
+            raise _unknown(self.world, found.schema)
+        name, read = self._known[found.schema]
+        try:
+            return Decoded(read(found.body), found, name)
+        except ValueError as e:
+            raise LakeError(f"the bytes are not Avro of schema {found.schema}: {e}", where=found.body[:40].hex(" "),
+                            expected=name) from e
+
+    @staticmethod
+    def _reader(avsc: Any, found: Framed) -> avro.Reader:
+        try:
+            return avro.reader(schemas.exact(avsc))
+        except ValueError as e:
+            raise LakeError(f"schema {found.schema} cannot be read: {e}", expected="a schema of Avro") from e
 
 
 def peek(world: World, value: Union[bytes, str], headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None
@@ -176,21 +169,9 @@ def peek(world: World, value: Union[bytes, str], headers: Optional[Sequence[Tupl
         LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
     """
     raw = value.encode("utf-8") if isinstance(value, str) else bytes(value)
-    found = framed(world, raw, headers)
-    if found is None:
-        wire = WIRES[world.registry.wire]
-        raise LakeError("the message does not begin as Avro with a schema id does", where=raw[:12].hex(" "),
-                        expected=f"00 and {wire.size} bytes of id ({world.file}: registry.wire is "
-                                 f"{world.registry.wire})")
-    avsc = schema(world, found.id, found.kind)
-    name = schemas.full_name(avsc)
-    try:
-        record = _as_spark_gives(avro.reader(schemas.exact(avsc))(found.body))
-    except ValueError as e:
-        raise LakeError(f"the bytes are not Avro of schema {found.schema}: {e}", where=found.body[:40].hex(" "),
-                        expected=name) from e
+    record, found, name = Decoder(world)(raw, headers)
     return {"wire": found.wire, "id_kind": found.kind, "schema_id": found.id, "schema_name": name, "hex": raw.hex(" "),
-            "record": record}
+            "record": _as_spark_gives(record)}
 
 
 def _as_spark_gives(value: Any) -> Any:

@@ -1,41 +1,92 @@
-"""Messages in a wire format of the registry, taken apart inside Spark: which schema, and the Avro after it."""
+"""How a message says which schema it was written with: a serializer puts the schema's id before the bytes of the
+message, or into a header of it. The formats, as their documentation has them (Apicurio: "Configuring Kafka
+serializers/deserializers"; Confluent: "Wire format"):
+
+  apicurio          magic byte 0, content id in 4 bytes: what Apicurio 3 writes by default
+  apicurio_legacy8  magic byte 0, global id in 8 bytes: what Apicurio 2 writes with headers.enabled=false
+  confluent         magic byte 0, schema id in 4 bytes, looked up at the API that speaks Confluent's language (ccompat)
+  headers           the message is Avro from its first byte, the id in 8 bytes of the header apicurio.value.globalId or
+                    apicurio.value.contentId: what Apicurio 2 writes by default (seen with 2.6.13: its SerdeConfig has
+                    ENABLE_HEADERS_DEFAULT true); known by itself, whatever `registry.wire` says
+
+Nothing in the bytes tells the first three apart, so the world says which one it is: `registry.wire`.
+"""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from . import registry
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ..base.params import World
 
+GLOBAL, CONTENT, CCOMPAT = "globalId", "contentId", "ccompat"
+HEADERS = {"apicurio.value.globalId": GLOBAL, "apicurio.value.contentId": CONTENT}  # the first one counts
 MESSAGES = ("key binary, value binary, headers array<struct<key: string, value: binary>>, topic string, "
             "partition int, offset long, file string")
 
 
-def framed(messages: DataFrame, world: World) -> DataFrame:
-    """Add to messages (see MESSAGES) what registry.framed finds: `schema` and `body`; both null where it finds none."""
+@dataclass(frozen=True)
+class Wire:
+    """A wire format: how many bytes of id follow the magic byte, and what kind of id they are."""
+
+    size: int
+    kind: str
+
+
+WIRES = {"apicurio": Wire(4, CONTENT), "apicurio_legacy8": Wire(8, GLOBAL), "confluent": Wire(4, CCOMPAT)}
+
+
+@dataclass(frozen=True)
+class Framed:
+    """A message taken apart: the format's name, the kind and number of its schema id, the Avro after it."""
+
+    wire: str
+    kind: str
+    id: int
+    body: bytes
+
+    @property
+    def schema(self) -> str:
+        """The id as the ingest names it, such as `globalId 7`."""
+        return f"{self.kind} {self.id}"
+
+
+def framed(world: World, value: bytes, headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None
+           ) -> Optional[Framed]:
+    """Take a message's value apart; None where it is not in the world's wire format."""
+    named = {k: bytes(v) for k, v in reversed(list(headers or ())) if v is not None}
+    for header, kind in HEADERS.items():
+        if header in named:
+            return Framed("headers", kind, int.from_bytes(named[header], "big"), value)
+    wire = WIRES[world.registry.wire]
+    if len(value) <= wire.size or value[0] != 0:
+        return None
+    at = wire.size + 1
+    return Framed(world.registry.wire, wire.kind, int.from_bytes(value[1:at], "big"), value[at:])
+
+
+def framed_in_spark(messages: DataFrame, world: World) -> DataFrame:
+    """Add to messages (see MESSAGES) what `framed` finds: `schema` and `body`; both null where it finds none."""
     from pyspark.sql import functions as F
 
-    wire = registry.WIRES[world.registry.wire]
+    wire = WIRES[world.registry.wire]
     plain = F.expr(f"length(value) > {wire.size} AND substring(value, 1, 1) = X'00'")
     number = F.expr(f"conv(hex(substring(value, 2, {wire.size})), 16, 10)")
     schema = F.when(plain, F.concat(F.lit(wire.kind + " "), number))
     body = F.when(plain, F.expr(f"substring(value, {wire.size + 2})"))
-    for header, kind in reversed(list(registry.HEADERS.items())):
+    for header, kind in reversed(list(HEADERS.items())):
         id = F.expr(f"try_element_at(filter(headers, h -> h.key = '{header}' AND h.value IS NOT NULL), 1).value")
         schema = F.when(id.isNotNull(), F.concat(F.lit(kind + " "), F.conv(F.hex(id), 16, 10))).otherwise(schema)
         body = F.when(id.isNotNull(), F.col("value")).otherwise(body)
     return messages.withColumn("schema", schema).withColumn("body", body)
 
 
-
 def not_avro(world: World) -> str:
     """Why a message that is not in the world's wire format is a dead letter."""
     wire = world.registry.wire
-    return f"not Avro as {wire} has it: 00, {registry.WIRES[wire].size} bytes of schema id"
-
+    return f"not Avro as {wire} has it: 00, {WIRES[wire].size} bytes of schema id"
 
 
 def unknown(world: World) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 from ..base.errors import LakeError
 from ..landing import writing
 from ..landing.sinks import AvroSink
-from ..topic import avro, registry, schemas, topics
+from ..topic import registry, topics, wire
 
 if TYPE_CHECKING:
     import pandas
@@ -55,14 +55,14 @@ class _Reading:
 
     def __init__(self, world: World, table: Traced):
         self.world, self.table, self.avro = world, table, isinstance(table.sink, AvroSink)
-        self._readers: Dict[str, Any] = {}
+        self._decode = registry.Decoder(world)
         self._versions: Optional[pandas.DataFrame] = None
 
     def key(self, raw: bytes) -> Any:
         """The key of a message, None where it is of another kind, or of a schema that the registry does not know."""
         try:
-            whole = self._avro(raw)[0] if self.avro else json.loads(raw)
-        except ValueError:
+            whole = self._decode(raw).record if self.avro else json.loads(raw)
+        except (LakeError, ValueError):
             return None
         whole = whole.get("payload", whole) if isinstance(whole, dict) else whole
         return whole.get(self.table.key) if isinstance(whole, dict) else whole
@@ -75,27 +75,16 @@ class _Reading:
                 raise _unreadable(reason, where)
             return payload, line.encode("utf-8"), "inline", None
         try:
-            record, found = self._avro(raw)
-        except ValueError as e:
-            raise _unreadable(e, where) from e
+            record, found, _ = self._decode(raw)
+        except LakeError as e:
+            raise _unreadable(e.what, where) from e
         return record, found.body, found.schema, self._version(found)
 
-    def _avro(self, raw: bytes) -> Tuple[Any, registry.Framed]:
-        found = registry.framed(self.world, raw)
-        if found is None:
-            raise ValueError(f"not in the wire format {self.world.registry.wire}")
-        if found.schema not in self._readers:
-            avsc = registry.find(self.world, found.id, found.kind)
-            self._readers[found.schema] = avsc and avro.reader(schemas.exact(avsc))
-        if self._readers[found.schema] is None:
-            raise ValueError(f"the registry has no schema with {found.schema}")
-        return self._readers[found.schema](found.body), found
-
-    def _version(self, found: registry.Framed) -> Optional[str]:
+    def _version(self, found: wire.Framed) -> Optional[str]:
         if self._versions is None:
             versions = registry.artifacts(self.world)
             self._versions = versions[versions["artifact"] == f"{self.table.topic}-value"]
-        column = {registry.GLOBAL: "global_id"}.get(found.kind, "content_id")
+        column = {wire.GLOBAL: "global_id"}.get(found.kind, "content_id")
         same = self._versions[self._versions[column] == found.id]
         return None if same.empty else str(same["version"].iloc[0])
 

@@ -1,0 +1,128 @@
+"""Kafka Connect's own schemas, as they travel inside JSON messages, as Avro: data/schemas/*.avsc are made in this form.
+
+As Confluent's AvroConverter would register them.
+"""
+import re
+from typing import Any, Dict
+
+from workbench.base.errors import LakeError
+
+PRIMITIVES = {
+    "int8": "int",
+    "int16": "int",
+    "int32": "int",
+    "int64": "long",
+    "float": "float",
+    "double": "double",
+    "float32": "float",
+    "float64": "double",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "bytes",
+}
+# Kafka Connect's own logical types mean what Avro's mean. Debezium's (io.debezium.time.Date, …data.Json, …) stay
+# plain numbers and texts, named in `connect.name`: S1 and S2 show a date as INT32 days, and the JSON says just that.
+LOGICAL = {
+    "org.apache.kafka.connect.data.Date": "date",
+    "org.apache.kafka.connect.data.Time": "time-millis",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+}
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+NAME = re.compile(r"[A-Za-z_]\w*", re.A)
+
+
+def connect_schema_to_avro(schema: Dict[str, Any], name: str) -> Dict[str, Any]:
+    """Turn the `schema` part of a Connect JSON message into an Avro record schema.
+
+    Args:
+        schema: a struct, as JsonConverter writes it with schemas.enable=true.
+        name: the record's full name, such as `msk.datalake.cdc_events.Value`.
+
+    Returns:
+        The Avro schema as a dict. An optional field is a union with null, null being its default (or the field's own
+        default, whose branch Avro wants first). Narrow integers keep `connect.type`, named types `connect.name`.
+
+    Raises:
+        LakeError: not a struct; a type or a field name that Avro does not have.
+    """
+    if not isinstance(schema, dict) or schema.get("type") != "struct":
+        raise LakeError(
+            "the schema of a change event is not a struct",
+            where=name,
+            expected='{"type": "struct", "fields": […]}',
+            next_step="is value.converter.schemas.enable true? Hand over the message's 'schema' part",
+        )
+    return _record(schema, name, {})
+
+
+def _record(schema: Dict[str, Any], name: str, done: Dict[str, Any]) -> Any:
+    """`done` holds the records met so far: Avro defines a name once and refers to it afterwards."""
+    if name in done:
+        if done[name] == schema["fields"]:
+            return name
+        raise LakeError(f"two different records are called {name!r}", where=name)
+    done[name] = schema["fields"]
+    space, _, short = name.rpartition(".")
+    for part in name.split("."):
+        _check_name(part, name)
+    fields = [_field(f, f"{name}.{f.get('field')}", done) for f in schema["fields"]]
+    out = {"type": "record", "name": short, "namespace": space, "fields": fields, "connect.name": schema.get("name")}
+    return {k: v for k, v in out.items() if v not in (None, "")}
+
+
+def _check_name(text: Any, where: str) -> None:
+    if not isinstance(text, str) or not NAME.fullmatch(text):
+        raise LakeError(
+            f"{text!r} is not an Avro name",
+            where=where,
+            expected="letters, digits and _, no digit first",
+            next_step="Debezium: field.name.adjustment.mode=avro, schema.name.adjustment.mode=avro",
+        )
+
+
+def _field(field: Dict[str, Any], where: str, done: Dict[str, Any]) -> Dict[str, Any]:
+    _check_name(field.get("field"), where)
+    kind, default = _type(field, where, done), field.get("default")
+    out: Dict[str, Any] = {"name": field["field"], "type": kind}
+    if field.get("optional"):
+        out.update(type=["null", kind] if default is None else [kind, "null"], default=default)
+    elif default is not None:
+        out["default"] = default
+    return out
+
+
+def _type(schema: Dict[str, Any], where: str, done: Dict[str, Any]) -> Any:
+    kind, label = schema.get("type"), schema.get("name")
+    if kind == "struct":
+        return _record(schema, label or where, done)
+    if kind == "array":
+        return {"type": "array", "items": _element(schema["items"], f"{where}.items", done)}
+    if kind == "map" and schema.get("keys", {}).get("type") == "string":
+        return {"type": "map", "values": _element(schema["values"], f"{where}.values", done)}
+    if kind not in PRIMITIVES:
+        raise LakeError(
+            f"no Avro type for Connect type {kind!r}",
+            where=where,
+            expected=", ".join([*PRIMITIVES, "struct", "array", "map with text keys"]),
+        )
+    extra: Dict[str, Any] = {}
+    if kind in ("int8", "int16"):
+        extra["connect.type"] = kind
+    if label:
+        extra.update({"connect.version": schema.get("version"), "connect.name": label})
+    if label in LOGICAL:
+        extra["logicalType"] = LOGICAL[label]
+    if label == DECIMAL:
+        given = schema.get("parameters", {})
+        extra.update(
+            logicalType="decimal",
+            scale=int(given.get("scale", 0)),
+            precision=int(given.get("connect.decimal.precision", 38)),
+        )
+    extra = {k: v for k, v in extra.items() if v is not None}
+    return {"type": PRIMITIVES[kind], **extra} if extra else PRIMITIVES[kind]
+
+
+def _element(schema: Dict[str, Any], where: str, done: Dict[str, Any]) -> Any:
+    kind = _type(schema, where, done)
+    return ["null", kind] if schema.get("optional") else kind
