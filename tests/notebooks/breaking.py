@@ -40,8 +40,8 @@ from workbench.walkthroughs import museum, outbox
 # A check that fails shows its red line before it raises. One inside `expect_failure` is asked to raise, and does.
 GOES_ON = """
 import functools
-from workbench import check as _check, check_line as _line
-from workbench.errors import CheckFailed as _CheckFailed
+from workbench.base.errors import CheckFailed as _CheckFailed
+from workbench.results import check as _check, check_line as _line
 
 def _goes_on(call):
     @functools.wraps(call)

@@ -67,6 +67,19 @@ def test_the_whole_series_passes(world):
     checks = [c for n in json.loads((result.folder / "run.json").read_text())["notebooks"] for c in n["checks"]]
     assert len(checks) > 60 and all(c["ok"] for c in checks)
     assert holding_a_secret(result.folder) == []
+    for path, kept in KEPT.items():
+        copies = result.folder / "notebooks"
+        assert printed(copies / path) == printed(NOTEBOOKS / path) and kept in printed(copies / path), path
+
+
+KEPT = {"10_outbox/15_dashboard.ipynb": "RICSU", "50_time_travel/56_time_travel.ipynb": "Gerhard M. Bakker"}
+
+
+def printed(path):
+    """What the reference table's cell of a notebook holds as its output."""
+    cells = nbformat.read(path, as_version=4).cells
+    (cell,) = [c for c in cells if c.cell_type == "code" and "NBVAL_CHECK_OUTPUT" in c.source]
+    return "".join(output["text"] for output in cell.outputs if output.output_type == "stream")
 
 
 @pytest.mark.drill
@@ -88,19 +101,17 @@ def nbval(*paths):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
 
 
-def test_reference_tables_are_what_the_notebooks_print_today(world, tmp_path):
+@pytest.mark.drill
+def test_nbval_compares_the_reference_tables(world, tmp_path):
+    """As a person runs it; test_the_whole_series_passes compares them in the copies that it has executed anyway."""
     kept = [p for p in NOTEBOOKS.rglob("*.ipynb") if "NBVAL_CHECK_OUTPUT" in p.read_text(encoding="utf-8")]
-    holds = {"15_dashboard": "RICSU", "56_time_travel": "Gerhard M. Bakker"}
-    assert {p.stem for p in kept} == set(holds)
-    for path in kept:
-        book = nbformat.read(path, as_version=4)
-        (cell,) = [c for c in book.cells if c.cell_type == "code" and "NBVAL_CHECK_OUTPUT" in c.source]
-        assert holds[path.stem] in cell.outputs[0]["text"]
-        if path.stem == "15_dashboard":
-            cell.outputs[0]["text"] = "another table\n"
-            book.cells = book.cells[: book.cells.index(cell) + 1]  # what comes after it would only cost time
-            wrong = tmp_path / "wrong.ipynb"
-            nbformat.write(book, wrong)
+    assert {p.relative_to(NOTEBOOKS).as_posix() for p in kept} == set(KEPT)
+    book = nbformat.read(NOTEBOOKS / min(KEPT), as_version=4)
+    (cell,) = [c for c in book.cells if c.cell_type == "code" and "NBVAL_CHECK_OUTPUT" in c.source]
+    cell.outputs[0]["text"] = "another table\n"
+    book.cells = book.cells[: book.cells.index(cell) + 1]  # what comes after it would only cost time
+    wrong = tmp_path / "wrong.ipynb"
+    nbformat.write(book, wrong)
     done = nbval(*kept)
     assert done.returncode == 0, done.stdout[-3000:]
     done = nbval(wrong)
@@ -170,7 +181,8 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
 
 
 LEAK = """
-from workbench import check, secrets
+from workbench.base import secrets
+from workbench.results import check
 values = secrets.read(secrets.secrets_file())
 print(*values.values())
 check.equal("secrets", sorted(values.values()), sorted(values.values()))
@@ -263,7 +275,8 @@ BROKEN = {  # notebook, cell, put before this heading, what the first red check 
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("what", [
+    pytest.param(what, marks=() if BROKEN[what][0] == "13_hudi_ingest" else pytest.mark.drill) for what in BROKEN])
 def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
     name, cell, before, says = BROKEN[what]
     seen = errors(*execute_changed(name, cell, before=before), tmp_path)

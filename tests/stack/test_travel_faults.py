@@ -216,6 +216,7 @@ def everywhere(it, world):
     return {r[2] for r in now}
 
 
+@pytest.mark.drill
 def test_spark_killed_while_it_writes_a_log(lake, world, spark):
     it = lake()
     parts = [f"p{n % 20}" for n in range(MANY)]  # a log in each: when the first is there, most are still to come
@@ -238,6 +239,7 @@ def optimised(world, table):
     return sorted(((r.id, r.part, r.text) for r in found.collect()), key=str)
 
 
+@pytest.mark.drill
 def test_spark_killed_while_it_compacts(lake, world, spark):
     it = lake()
     it.go("loaded", *[change(n, 1, "one", part="pq"[n % 2]) for n in range(MANY)])
