@@ -149,7 +149,8 @@ def session(world: World) -> SparkSession:
             _worlds[spark] = world
             return spark
         except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
-            if last_try or not is_gone(e):
+            # a server that has just been restarted may not know the old session, and answer UNKNOWN with no word more
+            if last_try or not (is_gone(e) or "StatusCode.UNKNOWN" in str(e)):
                 raise
             forget(spark)  # getOrCreate gives back the session of a server that is no more
     raise AssertionError("not reached")
