@@ -4,9 +4,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import html
-import time
 from typing import Any, Iterator, List, Optional, Sequence
 
+import IPython.display
 import pandas as pd
 
 from ..base.errors import CheckFailed
@@ -17,14 +17,13 @@ STATES = {True: ("✔", "#1a9850"), False: ("✘", "#d73027"), None: ("≠", "#b
 SHOWN = 5  # differing rows that are named; the others are counted
 
 
-def settle(ok: bool, what: str, left: str, right: str, left_label: str, right_label: str, detail: str,
-           began: float, own: str = "") -> None:
+def judge(ok: bool, what: str, left: str, right: str, left_label: str, right_label: str, detail: str = "",
+          own: str = "") -> None:
     """Show the line; raise CheckFailed when it is a red one. Of `own` data a difference is shown only."""
-    seconds = round(time.perf_counter() - began, 3)
     if own and not ok:
         detail = "\n".join(filter(None, [f"shown, not judged: the data are your own, from {own}", detail]))
     _display({"ok": None if own and not ok else ok, "what": what, "left": left, "right": right,
-              "left_label": left_label, "right_label": right_label, "detail": detail, "seconds": seconds})
+              "left_label": left_label, "right_label": right_label, "detail": detail})
     if not (ok or own):
         raise CheckFailed(f"check failed: {what}", where=detail.replace("\n", "\n            "),
                           expected=f"{right_label} {right}, but {left_label} {left}")
@@ -43,15 +42,10 @@ def quietly() -> Iterator[None]:
 def _display(line: dict) -> None:
     if _quiet.get():
         return
-    try:
-        from IPython import get_ipython
-        from IPython.display import display
-    except ImportError:  # the library works without a notebook
-        get_ipython = lambda: None  # noqa: E731
-    if get_ipython() is None:
+    if IPython.get_ipython() is None:
         print(as_text(line))
     else:
-        display({MIME: line, "text/html": as_html(line), "text/plain": as_text(line)}, raw=True)
+        IPython.display.display({MIME: line, "text/html": as_html(line), "text/plain": as_text(line)}, raw=True)
 
 
 def as_text(line: dict) -> str:
@@ -64,13 +58,11 @@ def as_text(line: dict) -> str:
 def as_html(line: dict) -> str:
     """The line of a check as HTML that stands in a light and in a dark notebook."""
     e = {k: html.escape(str(v)) for k, v in line.items()}
-    mark, colour = STATES[line["ok"]]
+    sign, colour = STATES[line["ok"]]
     detail = f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>" if line["detail"] else ""
-    return (
-        f"<div style='border-left:4px solid {colour};background:{colour}14;padding:.35em .7em;margin:.2em 0'>"
-        f"<b style='color:{colour}'>{mark}</b> {e['what']}: <span style='opacity:.75;margin-left:.6em'>"
-        f"{e['left_label']} <b>{e['left']}</b> · {e['right_label']} <b>{e['right']}</b></span>{detail}</div>"
-    )
+    return (f"<div style='border-left:4px solid {colour};background:{colour}14;padding:.35em .7em;margin:.2em 0'>"
+            f"<b style='color:{colour}'>{sign}</b> {e['what']}: <span style='opacity:.75;margin-left:.6em'>"
+            f"{e['left_label']} <b>{e['left']}</b> · {e['right_label']} <b>{e['right']}</b></span>{detail}</div>")
 
 
 def size(frame: pd.DataFrame, found: Optional[Sequence[str]] = None, tolerance: float = 0) -> str:

@@ -5,16 +5,14 @@ import datetime as dt
 import json
 import numbers
 import uuid
-from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Iterable, List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 import pandas as pd
 
 COLLECTIONS = (list, tuple, set, frozenset, dict)
-SIMPLE = {str, int, float, bool, Decimal, dt.date, dt.datetime, bytes}  # equal when == says so: the quick way
 
 
 def differences(source: pd.DataFrame, lake: pd.DataFrame, key: List[str], tolerance: float,
@@ -28,137 +26,120 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: List[str], tolera
         found += [f"column {c} stands twice in {side}" for c in frame.columns[frame.columns.duplicated()]]
     if found:
         return found
-    source_keys, lake_keys = _keys(source, key), _keys(lake, key)
-    for side, keys in ((theirs, source_keys), (ours, lake_keys)):
-        counts = keys[keys.duplicated()].value_counts()
+    source, lake = (frame.set_axis(_keys(frame, key)) for frame in (source, lake))
+    for side, frame in ((theirs, source), (ours, lake)):
+        counts = frame.index[frame.index.duplicated()].value_counts()
         found += [f"{_named(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
-    found += [f"{_named(key, k)}: missing in {ours}" for k in source_keys[~source_keys.isin(lake_keys)].unique()]
-    found += [f"{_named(key, k)}: not in {theirs}" for k in lake_keys[~lake_keys.isin(source_keys)].unique()]
-    left, right = lake[~lake_keys.duplicated()], source[~source_keys.duplicated()]
-    left_keys, right_keys = lake_keys[~lake_keys.duplicated()], source_keys[~source_keys.duplicated()]
-    at = left_keys.get_indexer(right_keys)
-    left, right, names = left.iloc[at[at >= 0]], right[at >= 0], right_keys[at >= 0]
+    source, lake = (frame[~frame.index.duplicated()] for frame in (source, lake))
+    found += [f"{_named(key, k)}: missing in {ours}" for k in source.index[~source.index.isin(lake.index)]]
+    found += [f"{_named(key, k)}: not in {theirs}" for k in lake.index[~lake.index.isin(source.index)]]
+    source = source[source.index.isin(lake.index)]
+    lake = lake.iloc[lake.index.get_indexer(source.index)]
     for column in (c for c in source.columns if c not in key):
-        a, b = left[column], right[column]
-        for i in _unequal(a, b, tolerance):
-            found.append(f"{_named(key, names[i])}, {column}: "
-                         f"{ours} {quoted(a.iloc[i])}, {theirs} {quoted(b.iloc[i])}")
+        a, b = lake[column].array, source[column].array
+        found += [f"{_named(key, source.index[i])}, {column}: {ours} {text(a[i], True)}, {theirs} {text(b[i], True)}"
+                  for i in _unequal(pd.Series(a), pd.Series(b), tolerance)]
     return found
 
 
 def _keys(frame: pd.DataFrame, key: List[str]) -> pd.Index:
     """The keys as an index of plain values: equal numbers hash alike, whatever their types."""
     columns = [frame[k] if frame[k].dtype.kind in "iu" else [_hashable(v) for v in frame[k].array] for k in key]
-    if len(columns) == 1:
-        return pd.Index(columns[0], dtype=object)
-    return pd.Index(list(zip(*columns)), dtype=object, tupleize_cols=False)
+    return pd.Index(columns[0] if len(key) == 1 else list(zip(*columns)), dtype=object, tupleize_cols=False)
 
 
 def _hashable(value: Any) -> Any:
-    plain = value if type(value) is str else _plain(value)
-    return json.dumps(plain, default=str, sort_keys=True) if isinstance(plain, (dict, list)) else plain
+    value = plain(value)
+    return json.dumps(value, default=str, sort_keys=True) if isinstance(value, (dict, list)) else value
 
 
-def _unequal(a: pd.Series, b: pd.Series, tolerance: float) -> Iterable[int]:
-    """Positions at which two aligned columns differ."""
-    a, b = _widen(a), _widen(b)
-    if a.dtype.kind == b.dtype.kind == "M":  # NaT is one number
-        with suppress(pd.errors.OutOfBoundsDatetime):  # years that ns do not reach: one by one below
-            a, b = [pd.to_datetime(side, utc=True).dt.as_unit("ns").astype("int64") for side in (a, b)]
-    kinds = str(a.dtype.kind) + str(b.dtype.kind)
-    exact = kinds in ("ii", "uu", "ff", "bb") or (set(kinds) <= set("iuf") and _small(a) and _small(b))
-    if exact and isinstance(a.dtype, np.dtype) and isinstance(b.dtype, np.dtype):
-        x, y = a.to_numpy(), b.to_numpy()
-        with np.errstate(invalid="ignore"):
-            alike = (x == y) | ((x != x) & (y != y))
-            if tolerance and "b" not in kinds:
-                alike |= np.abs(x.astype(float) - y.astype(float)) <= tolerance
-        return np.flatnonzero(~alike)
-    pairs = zip(a.to_numpy(object), b.to_numpy(object))
-    return [i for i, (x, y) in enumerate(pairs)
-            if not (x is y or type(x) is type(y) and type(x) in SIMPLE and x == y or same(x, y, tolerance))]
+def _unequal(a: pd.Series, b: pd.Series, tolerance: float) -> List[int]:
+    """Positions at which two columns differ: pandas says what is equal as it stands, `same` judges the rest."""
+    a, b = _comparable(a), _comparable(b)
+    kinds = {pd.api.types.infer_dtype(column) for column in (a, b)}
+    alike = np.zeros(len(a), dtype=bool)
+    if len(kinds) == 1 and not kinds & {"mixed", "mixed-integer"}:  # of mixed kinds pandas takes True for 1
+        alike = ((a == b) | (a.isna() & b.isna())).to_numpy(dtype=bool, na_value=False)
+    rest = np.flatnonzero(~alike)
+    pairs = zip(rest, a.iloc[rest].to_numpy(object), b.iloc[rest].to_numpy(object))
+    return [i for i, x, y in pairs if not same(x, y, tolerance)]
 
 
-def _widen(column: pd.Series) -> pd.Series:
-    """A float32 column counts as the doubles that its shortest texts name (0.15, not 0.15000000596)."""
+def _comparable(column: pd.Series) -> pd.Series:
+    """A column in the one type that pandas compares exactly: whole numbers Int64, beside which one may be missing; a
+    float32 as the double that its shortest text names (0.15, not 0.15000000596); instants in UTC."""
     if column.dtype == np.float32:
-        return pd.Series(column.to_numpy().astype("U32").astype(float), index=column.index)
-    return column
-
-
-def _small(column: pd.Series) -> bool:
-    """True where every number of the column has an exact double."""
-    return column.dtype.kind == "f" or not len(column) or max(abs(int(column.max())), abs(int(column.min()))) <= 2**53
+        column = pd.Series(column.to_numpy().astype("U32").astype(float))
+    if column.dtype.kind == "f" and (column.isna() | (column % 1 == 0) & (column.abs() < 2**63)).all():
+        return column.astype("Int64")
+    if column.dtype.kind == "i":
+        return column.astype("Int64")
+    return pd.to_datetime(column, utc=True) if column.dtype.kind == "M" else column
 
 
 def same(x: Any, y: Any, tolerance: float = 0) -> bool:
     """Whether two values say the same."""
-    a, b = _plain(x), _plain(y)
-    if isinstance(a, str) != isinstance(b, str) or (isinstance(a, str) and a != b):
-        a, b = _parsed(a), _parsed(b)
+    a, b = plain(x), plain(y)
+    if bool(a == b):
+        return True
+    a, b = _parsed(a), _parsed(b)
     if tolerance and all(isinstance(v, (int, Decimal)) for v in (a, b)):
         return abs(Decimal(a) - Decimal(b)) <= Decimal(str(tolerance))
-    return type(a) is type(b) and a == b if isinstance(a, (str, dict, list)) else bool(a == b)
+    return bool(a == b)
 
 
 def _parsed(value: Any) -> Any:
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return _plain(json.loads(value))
-        except ValueError:
-            return value
-    return value
+    """A text that holds JSON's objects or arrays as these, anything else as it is."""
+    try:
+        return plain(json.loads(value)) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+    except ValueError:
+        return value
 
 
-def _plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
+def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     """Return the value in the one form in which values of all drivers are compared."""
-    if value is None or value is pd.NaT or value is pd.NA or type(value) is str:
-        return None if type(value) is not str else value
+    if isinstance(value, (str, uuid.UUID)):
+        return str(value)
+    if hasattr(value, "asDict"):  # a row inside a Spark frame
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(v) for v in value]
     if isinstance(value, (bool, np.bool_)):
         return ("bool", bool(value))
     if isinstance(value, numbers.Integral):
         return int(value)
-    if isinstance(value, (float, np.floating)):
-        return None if value != value else Decimal(str(value))  # str: shortest text, of a float32, too
-    if isinstance(value, Decimal):
-        return None if value.is_nan() else value
-    if isinstance(value, (dt.datetime, np.datetime64)):
-        stamp = pd.Timestamp(value)
-        return None if stamp is pd.NaT else stamp.tz_localize("UTC") if stamp.tz is None else stamp.tz_convert("UTC")
-    if isinstance(value, dt.date):
-        return pd.Timestamp(value, tz="UTC")
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    if hasattr(value, "asDict"):  # a row inside a Spark frame
-        value = value.asDict()
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(v) for v in value]
-    return str(value) if isinstance(value, (str, uuid.UUID)) else value
+    if pd.isna(value):
+        return None
+    if isinstance(value, (float, np.floating)):
+        return Decimal(str(value))  # str: shortest text, of a float32, too
+    if isinstance(value, (dt.date, np.datetime64)):
+        stamp = pd.Timestamp(value)
+        return stamp.tz_localize("UTC") if stamp.tz is None else stamp.tz_convert("UTC")
+    return value
 
 
 def read_like(path: Path, df: pd.DataFrame) -> pd.DataFrame:
     """Read a CSV, giving each cell the type of the cell that stands there in `df`; an empty cell is nothing."""
     found = pd.read_csv(path, dtype=str, keep_default_na=False)
-
-    def typed(cell: str, like: Any) -> Any:
-        like = _plain(like)
-        try:
-            if cell == "" and not isinstance(like, str):
-                return None
-            if isinstance(like, tuple):
-                return {"true": True, "false": False}.get(cell.lower(), cell)
-            if isinstance(like, (int, Decimal)):
-                return Decimal(cell)
-            return pd.Timestamp(cell) if isinstance(like, pd.Timestamp) else cell
-        except (ValueError, ArithmeticError):
-            return cell
-
     for column in (c for c in found.columns if c in df.columns):
-        like = [*df[column], *[None] * len(found)][: len(found)]
-        found[column] = pd.Series([typed(c, v) for c, v in zip(found[column], like)], dtype=object)
+        like = [*df[column], *[None] * len(found)]
+        found[column] = pd.Series([_typed(c, plain(v)) for c, v in zip(found[column], like)], dtype=object)
     return found
+
+
+def _typed(cell: str, like: Any) -> Any:
+    if cell == "" and not isinstance(like, str):
+        return None
+    if isinstance(like, tuple):
+        return {"true": True, "false": False}.get(cell.lower(), cell)
+    try:
+        return Decimal(cell) if isinstance(like, (int, Decimal)) else type(like)(cell) if like is not None else cell
+    except (ValueError, ArithmeticError):
+        return cell
 
 
 def apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
@@ -167,61 +148,36 @@ def apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
             side if isinstance(side, (set, frozenset)) else None for side in (left, right)]
     if None not in sets:
         only = [(left_label, sets[0] - sets[1]), (right_label, sets[1] - sets[0])]
-        return "\n".join(f"only {label}: {quoted(values)}" for label, values in only if values)
+        return "\n".join(f"only {label}: {text(values, True)}" for label, values in only if values)
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         at = next((i for i, (x, y) in enumerate(zip(left, right)) if not same(x, y)), min(len(left), len(right)))
-        sides = [quoted(side[at]) if at < len(side) else "nothing" for side in (left, right)]
+        sides = [text(side[at], True) if at < len(side) else "nothing" for side in (left, right)]
         return f"first at place {at + 1}: {left_label} {sides[0]}, {right_label} {sides[1]}"
-    return f"{left_label} {quoted(left)}\n{right_label} {quoted(right)}"
+    return f"{left_label} {text(left, True)}\n{right_label} {text(right, True)}"
 
 
 def _named(key: List[str], value: Any) -> str:
     values = value if len(key) > 1 else (value,)
-    return ", ".join(f"{k}={quoted(v)}" for k, v in zip(key, values))
+    return ", ".join(f"{k}={text(v, True)}" for k, v in zip(key, values))
 
 
-def quoted(value: Any) -> str:
-    """A value that differs, as short text: texts stand in quotes, so that a blank at their end is seen."""
+@np.printoptions(legacy="1.25")  # NumPy 2 calls its numbers, inside a collection, by their type
+def text(value: Any, quotes: bool = False) -> str:
+    """A value as short text. Of a value that differs a text stands in quotes, so that a blank at its end is seen."""
+    value = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(value, str):
-        return _short(repr(value))
-    if isinstance(value, (set, frozenset, dict)) and len(value) == 1:
-        (only,) = value
-        return f"{quoted(only)}: {quoted(value[only])}" if isinstance(value, dict) else quoted(only)
-    return text(value)
-
-
-def text(value: Any) -> str:  # noqa: PLR0911 - a table of types
-    """A value as short text."""
-    if isinstance(value, str) and not value:
-        return "''"
-    if isinstance(value, (bool, np.bool_)):
-        return str(bool(value)).lower()
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    elif isinstance(value, np.generic):
-        value = value.item()
+        said = repr(value) if quotes or not value else value
+    elif isinstance(value, (bool, np.bool_)):
+        said = str(value).lower()
+    elif isinstance(value, COLLECTIONS) and not value:
+        said = "none"
+    elif isinstance(value, (set, frozenset, dict)) and len(value) == 1:  # a single one needs no brackets
+        (only,) = value.items() if isinstance(value, dict) else [value]
+        said = ": ".join(text(v, quotes) for v in only)
+    elif isinstance(value, (set, frozenset)):  # sorted, so that two equal ones read alike
+        said = "{" + ", ".join(sorted(map(repr, value))) + "}"
+    elif isinstance(value, pd.Timestamp) and value == value.normalize() and value.tz is None:
+        said = str(value.date())
     else:
-        value = _python_numbers(value)
-    if isinstance(value, COLLECTIONS) and not value:
-        return "none"
-    if isinstance(value, (set, frozenset, dict)) and len(value) == 1:  # a single one needs no brackets
-        (only,) = value
-        return f"{text(only)}: {text(value[only])}" if isinstance(value, dict) else text(only)
-    if isinstance(value, (set, frozenset)):  # sorted, so that two equal ones read alike
-        value = "{" + ", ".join(sorted(map(repr, value))) + "}"
-    if isinstance(value, pd.Timestamp) and value == value.normalize() and value.tz is None:
-        value = value.date()
-    return _short(str(value))
-
-
-def _python_numbers(value: Any) -> Any:
-    """A value whose numbers are Python's: NumPy 2 calls its own, inside a collection, by their type."""
-    if type(value) in (list, tuple, set, frozenset):
-        return type(value)(map(_python_numbers, value))
-    if type(value) is dict:
-        return {_python_numbers(k): _python_numbers(v) for k, v in value.items()}
-    return value.item() if isinstance(value, np.number) else value
-
-
-def _short(said: str) -> str:
+        said = str(value)
     return said if len(said) <= 200 else said[:199] + "…"
