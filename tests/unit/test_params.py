@@ -63,25 +63,37 @@ STACK = "stack:\n  embedded: true\n  port_base: 21400\n  java_compiler: quick\n"
     ("  database: devdb\n", "", ["missing key 'database'", "postgres.database", "type str"]),
     ("  port: ${port:0}", "  port: '5432'", ["postgres.port is '5432' (str)", "type int"]),
     ("embedded: true", "embedded: 1", ["stack.embedded is 1 (int)", "type bool"]),
-    ("workers: 0", "workers: true", ["spark.workers is True (bool)", "type int"]),
-    ("workers: 0", "workers: 3", ["spark.workers is 3", "mine.yaml: spark.workers", "valid: 0, 1, 2"]),
-    ("workers: 0", "workers: -1", ["spark.workers is -1", "valid: 0, 1, 2"]),
+    ("workers: 0", "workers: true", ["spark.workers is True (bool)", "0, 1 or 2"]),
+    ("workers: 0", "workers: 3", ["spark.workers is 3", "mine.yaml: spark.workers", "0, 1 or 2", "of your own"]),
+    ("workers: 0", "workers: -1", ["spark.workers is -1", "0, 1 or 2"]),
     ("region: \"\"", "region:", ["region is empty", "type str"]),
+    ("region: \"\"", "region: \"\"\nfile: x", ["unknown key 'file'", "mine.yaml: file"]),
+    ("region: \"\"", "region: \"\"\n5: x", ["unknown key '5'", "mine.yaml: 5"]),
+    ("region: \"\"", "region: 2026-11-22", ["region is datetime.date(2026, 11, 22) (date)", "type str"]),
+    ("parallelism: 2", "parallelism: 2.0", ["spark.parallelism is 2.0 (float)", "type int"]),
     ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
     ("port_base: 21400", "port_base: 80", ["port base is 80", "stack.port_base", "1024 to 65500"]),
     ("database: devdb", "database: a\n  database: b", ["key 'postgres.database' is given twice", "mine.yaml: line"]),
     ("region: \"\"", "region: \"\"\nregion: eu", ["key 'region' is given twice"]),
     ("port_base: 21400", "port_base: ²", ["stack.port_base is '²' (str)"]),
     (STACK, "stack: 5\n", ["stack is 5 (int)", "embedded, java_compiler, port_base"]),
-    (STACK, "", ["missing key 'stack'", "type mapping"]),
+    (STACK, "", ["missing key 'stack'", "a mapping with embedded, java_compiler, port_base"]),
     ("java_compiler: quick", "java_compiler: fast", ["stack.java_compiler is 'fast'", "full, quick"]),
     ("wire: apicurio_legacy8", "wire: apicurio_legacy", [
         "registry.wire is 'apicurio_legacy'", "did you mean 'apicurio_legacy8'?", "apicurio, apicurio_legacy8, conf"]),
-    ("  wire: apicurio_legacy8\n", "", ["missing key 'wire'", "registry.wire", "type str"]),
-    ("wire: apicurio_legacy8", "wire: 8", ["registry.wire is 8 (int)", "type str"]),
+    ("  wire: apicurio_legacy8\n", "", ["missing key 'wire'", "registry.wire", "valid: apicurio, "]),
+    ("wire: apicurio_legacy8", "wire: 8", ["registry.wire is 8 (int)", "valid: apicurio, "]),
     ("${secret:postgres.admin}", "hunter2", ["a password stands in a params file", "postgres.admin_password"]),
     ("${secret:postgres.admin}", "\"\"", ["the secret is empty", "postgres.admin_password"]),
+    ("${secret:postgres.admin}", "", ["the secret is empty", "postgres.admin_password"]),
+    ("${secret:postgres.admin}", "5", ["a password stands in a params file", "postgres.admin_password"]),
+    ("${secret:postgres.admin}", "{name: hunter2}", ["a password stands in a params file", "postgres.admin_password"]),
+    ("${secret:postgres.admin}", "${secret:}", ["unknown reference ${secret:}", "postgres.admin_password"]),
+    ("${secret:postgres.admin}", "${secret:A}", ["unknown reference ${secret:A}", "postgres.admin_password"]),
+    ("${secret:postgres.admin}", "x${secret:a}", ["unknown reference ${secret:a}", "${secret:NAME} alone"]),
+    ("database: devdb", "database: d${secret:x}", ["unknown reference ${secret:x}", "${secret:NAME} alone"]),
     ("database: devdb", "database: ${secret:x}", ["a secret stands where plain text", "postgres.database"]),
+    ("  admin_password: ${secret:postgres.admin}\n", "", ["missing key 'admin_password'", "a reference such as $"]),
     ("${port:0}", "${port:99}", ["unknown reference ${port:99}", "postgres.port", "${port:0…39}"]),
     ("file:${state}/lake\n", "file:${stat}/lake\n", ["unknown reference ${stat}", "lake.root"]),
 ])
@@ -150,7 +162,7 @@ def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
 def test_no_proxy_leads_to_loopback(stated, plain, grpc):
     """Looked at in a process of its own, since it is done once, when the module is imported."""
     environment = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
-    show = ("import os, workbench.base.params as p; p._spare_loopback(); "  # twice is as once
+    show = ("import os, workbench.base.params; workbench.base.environment.spare_loopback(); "  # twice is as once
             "print(*(os.environ[n] for n in ('no_proxy', 'NO_PROXY', 'no_grpc_proxy')), sep='|')")
     done = subprocess.run([sys.executable, "-c", show], env={**environment, **stated}, capture_output=True, text=True)
     assert done.stdout.strip().split("|") == [plain, plain, grpc], done.stderr

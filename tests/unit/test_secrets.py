@@ -62,7 +62,7 @@ def test_odd_passwords_come_back_as_they_were(monkeypatch):
     found = secrets.read(secrets.ensure([f"s{n}" for n in range(len(ODD))]))
     assert [found[f"s{n}"] for n in range(len(ODD))] == ODD
     text = secrets.secrets_file().read_text(encoding="utf-8")
-    assert text.isascii() and r"s0=a\u005cb" in text and "s1=\\u0020two" in text, "Java would read something else"
+    assert text.isascii() and r"s0=a\\b" in text and "s1=\\u0020two" in text, "Java would read something else"
     secrets.ensure(["other"])
     assert {**secrets.read(secrets.secrets_file()), "other": ""} == {**found, "other": ""}
 
@@ -84,10 +84,3 @@ def test_a_password_that_no_file_can_hold_is_refused(monkeypatch, text):
 def test_a_secret_that_is_nowhere_says_where_to_put_it():
     with pytest.raises(ParamsError, match="WORKBENCH_SECRET_NO_SUCH"):
         Secret("no.such").reveal()
-
-
-@pytest.mark.parametrize("raw", ["hunter2", "", None, 5, "${secret:}", "x${secret:a}", "${secret:A}"])
-def test_only_a_reference_is_a_secret(raw):
-    with pytest.raises(ParamsError) as error:
-        Secret.parse(raw, where="f: k")
-    assert "hunter2" not in str(error.value) and "f: k" in str(error.value)

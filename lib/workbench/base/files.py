@@ -52,10 +52,8 @@ def remove(address: str) -> None:
         return
     system.delete_dir_contents(path, missing_dir_ok=True)
     if address.startswith("file:"):
-        try:
+        with contextlib.suppress(FileNotFoundError):
             system.delete_dir(path)
-        except FileNotFoundError:
-            return
 
 
 def holds_files(address: str) -> bool:
@@ -86,5 +84,5 @@ def alone(address: str, what: str, next_step: str) -> ContextManager[None]:
     if place is None:
         return contextlib.nullcontext()
     lock = Path(f"{place}.lock")
-    return wait.alone(lock, lambda pid: LakeError(f"another {what} is going on",
-                                                  where=f"process {pid} holds {lock}", next_step=next_step))
+    return wait.alone(lock, lambda pid: LakeError(f"another {what} is going on", next_step=next_step,
+                                                  where=f"process {pid} holds {lock}"))

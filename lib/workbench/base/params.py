@@ -12,29 +12,18 @@ import html
 import os
 import re
 import typing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Annotated, Any, Dict, Literal, Optional, Tuple
 
 import yaml
+from pydantic import BeforeValidator, ConfigDict, InstanceOf, StrictBool, StrictInt, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
-from . import paths, pidfiles
+from . import environment, paths, pidfiles
 from .errors import ParamsError, nearest
 from .secrets import Secret
 
-
-def _spare_loopback() -> None:
-    """Let no proxy that the environment names stand between us and our own services, for us and for all that we start.
-
-    What the user excepts stays so. gRPC reads lower case only, and knows no `*`, so it has a variable of its own."""
-    stated = f'{os.environ.get("no_proxy", "")},{os.environ.get("NO_PROXY", "")}'
-    hosts = list(dict.fromkeys(h for h in re.split(r"[\s,]+", stated) if h))
-    extended = ",".join(hosts + [h for h in ("127.0.0.1", "localhost") if h not in hosts])
-    plain = "*" if "*" in hosts else extended  # a star counts only where it stands alone
-    os.environ.update(no_proxy=plain, NO_PROXY=plain, no_grpc_proxy=extended)
-
-
-_spare_loopback()  # here, since every module that speaks with a service has imported this one before
+STRICT = ConfigDict(extra="forbid")  # no unknown keys; StrictInt and StrictBool below take no "5432" and no 1
 
 
 # How Java compiles in the embedded services. Over notebooks 11 to 13 its full compiler takes nearly half of all the
@@ -44,31 +33,37 @@ _spare_loopback()  # here, since every module that speaks with a service has imp
 COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
 
 
-@dataclass(frozen=True)
+def _workers(value: Any) -> Any:
+    if type(value) is not int or value not in (0, 1, 2):  # true would be taken for 1
+        raise ValueError("0, 1 or 2; a cluster of your own brings its workers: 0")
+    return value
+
+
+@dataclass(frozen=True, config=STRICT)
 class Stack:
-    embedded: bool  # True: `stack` starts the services; False: it only checks that they can be reached
-    port_base: int
-    java_compiler: str = field(metadata={"one_of": tuple(COMPILERS)})
+    embedded: StrictBool  # True: `stack` starts the services; False: it only checks that they can be reached
+    port_base: StrictInt
+    java_compiler: Literal["quick", "full"]  # see COMPILERS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Postgres:
     host: str
-    port: int
+    port: StrictInt
     database: str
     admin_user: str
-    admin_password: Secret
+    admin_password: InstanceOf[Secret]
     replication_user: str
-    replication_password: Secret
+    replication_password: InstanceOf[Secret]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Kafka:
     bootstrap: str
     security_protocol: str  # PLAINTEXT, or what a managed cluster asks for
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Connect:
     kind: str  # "rest" (Kafka Connect) or "msk" (MSK Connect)
     url: str
@@ -76,14 +71,14 @@ class Connect:
     password_reference: str  # how a connector config names a secret: the Connect worker resolves it, never we
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Registry:
     kind: str  # "apicurio" or "glue"
     url: str
-    wire: str = field(metadata={"one_of": ("apicurio", "apicurio_legacy8", "confluent")})  # see topic/wire.py
+    wire: Literal["apicurio", "apicurio_legacy8", "confluent"]  # see topic/wire.py
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Lake:
     root: str  # file:, s3a: or s3: address below which everything lies
     landing: str  # raw files written by the sink
@@ -92,26 +87,24 @@ class Lake:
     checkpoints: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Spark:
     kind: str  # "connect" (Spark Connect), "classic" (spark.master), "existing" (the session of an EMR notebook)
     url: str
     master: str
     # workers that the embedded stack starts for a spark:// master; 0 where it starts none
-    workers: int = field(metadata={"one_of": (0, 1, 2), "next_step": "a cluster of your own brings its workers: 0"})
+    workers: Annotated[int, BeforeValidator(_workers)]
     driver_memory: str
     executor_memory: str
-    parallelism: int
+    parallelism: StrictInt
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class Query:
     kind: str  # "spark" or "athena"
-    workgroup: str
-    output: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=STRICT)
 class World:
     name: str
     describe: str
@@ -124,7 +117,7 @@ class World:
     lake: Lake
     spark: Spark
     query: Query
-    file: str = field(default="", metadata={"derived": True})
+    file: InstanceOf[Path] = Path()  # where it was read; no key
 
     def _repr_html_(self) -> str:
         cells = ((key, html.escape(value)) for key, value in flatten(self))
@@ -133,15 +126,13 @@ class World:
         return f"<details><summary>{title}</summary><table>{rows}</table></details>"
 
 
-def flatten(world: World, prefix: str = "") -> list:
+def flatten(part: Any, prefix: str = "") -> list:
     """Return `[(key path, value as text), …]` of a world; secrets show as dots."""
     out: list = []
-    for f in dataclasses.fields(world):
-        value = getattr(world, f.name)
-        path = f"{prefix}{f.name}"
-        out += flatten(value, path + ".") if dataclasses.is_dataclass(value) and not isinstance(value, Secret) else [
-            (path, str(value))
-        ]
+    for f in dataclasses.fields(part):
+        value, path = getattr(part, f.name), f"{prefix}{f.name}"
+        nested = dataclasses.is_dataclass(value) and not isinstance(value, Secret)
+        out += flatten(value, f"{path}.") if nested else [(path, str(value))]
     return out
 
 
@@ -158,10 +149,9 @@ def load(name: str) -> World:
     """
     path = paths.ROOT / "params" / f"{name}.yaml"
     if not re.fullmatch(r"[a-z0-9_-]+", str(name)) or name == "versions" or not path.is_file():
-        raise ParamsError(
-            f"there is no world {name!r}", where=f"params/{name}.yaml", expected=nearest(str(name), worlds()),
-            next_step="name one of these, or copy params/local.yaml to a new name and edit it",
-        )
+        raise ParamsError(f"there is no world {name!r}", where=f"params/{name}.yaml",
+                          expected=nearest(str(name), worlds()),
+                          next_step="name one of these, or copy params/local.yaml to a new name and edit it")
     return load_file(path)
 
 
@@ -180,17 +170,18 @@ def load_file(path: Path) -> World:
     if not isinstance(raw, dict):
         raise ParamsError("the params file holds no keys", where=shown, expected="the keys of params/local.yaml")
     base = _port_base(raw, shown)
-    world = _build(World, _substitute(raw, shown, base), shown, "")
+    try:
+        world = TypeAdapter(World).validate_python(_substitute(raw, shown, base))
+    except ValidationError as e:
+        raise _refused(e, shown) from None  # its own text would show the values
     if world.stack.embedded:
         if not paths.is_plain(paths.LINK):
             raise ParamsError(
                 "Spark and Hudi cannot work in this folder, and no link to it could be made", where=str(paths.ROOT),
                 expected=f"a path of letters, digits and _ . / - only, or {paths.LINKS} yours alone (mode 0700)",
                 next_step="move the checkout to such a path")
-        _forget_postgres()
-    return dataclasses.replace(
-        world, file=shown, stack=dataclasses.replace(world.stack, port_base=base)
-    )
+        environment.forget_postgres()
+    return dataclasses.replace(world, file=Path(shown), stack=dataclasses.replace(world.stack, port_base=base))
 
 
 def _refuse_doubles(node: Optional[yaml.Node], shown: str, path: str = "") -> None:
@@ -205,108 +196,78 @@ def _refuse_doubles(node: Optional[yaml.Node], shown: str, path: str = "") -> No
         _refuse_doubles(value, shown, name)
 
 
-def _forget_postgres() -> None:
-    """Take libpq's variables (PGSSLMODE, PGSERVICE, PGOPTIONS …) out of our environment: set for a database elsewhere,
-    they would change or refuse every connection to the embedded one, and not all of them yield to what a call says."""
-    for name in [n for n in os.environ if n.startswith("PG")]:
-        os.environ.pop(name, None)
-
-
 def _port_base(raw: dict, shown: str) -> int:
     """Port base of this instance: WORKBENCH_PORT_BASE, else that of its running services, else the file's."""
     stack, stated = raw.get("stack"), os.environ.get("WORKBENCH_PORT_BASE")
-    running = None if stated else pidfiles.port_base()
-    if running is not None:
-        return running
-    if not stated and not (isinstance(stack, dict) and type(stack.get("port_base")) is int):
-        return 0  # missing or mistyped: _build says so
-    text = stated or stack["port_base"]
-    base = int(text) if str(text).isdecimal() else -1  # isdigit is also true of ², which is no number for int
-    if not 1024 <= base <= 65500:
+    base = stated or pidfiles.port_base() or (stack.get("port_base") if isinstance(stack, dict) else None)
+    number = int(base) if str(base).isdecimal() else -1  # isdigit is also true of ², which is no number for int
+    if (stated or type(base) is int) and not 1024 <= number <= 65500:
         where = "the environment variable WORKBENCH_PORT_BASE" if stated else f"{shown}: stack.port_base"
-        raise ParamsError(f"port base is {text!r}", where=where, expected="1024 to 65500")
-    return base
+        raise ParamsError(f"port base is {base!r}", where=where, expected="1024 to 65500")
+    return number  # of one that is missing or mistyped `_refused` tells
 
 
 def _substitute(value: Any, shown: str, base: int, path: str = "") -> Any:
+    """Fill in the references. A secret becomes a Secret: only where one is expected will it do."""
     if isinstance(value, dict):
         return {k: _substitute(v, shown, base, f"{path}.{k}".lstrip(".")) for k, v in value.items()}
     if not isinstance(value, str):
         return value
+    secret = re.fullmatch(r"\$\{secret:([a-z0-9_.]+)\}", value)
+    if secret:
+        return Secret(secret.group(1))
     known = {"state": str(paths.state_dir()), "root": str(paths.LINK)}
 
     def replace(m: re.Match[str]) -> str:
         kind, _, arg = m.group(1).partition(":")
-        if kind == "secret":
-            return m.group(0)
         if kind == "port" and arg.isdecimal() and int(arg) < 40:
             return str(base + int(arg))
         if kind in known and not arg:
             return known[kind]
-        raise ParamsError(
-            f"unknown reference {m.group(0)}", where=f"{shown}: {path}",
-            expected="${port:0…39}, ${state}, ${root} or ${secret:NAME}",
-        )
+        raise ParamsError(f"unknown reference {m.group(0)}", where=f"{shown}: {path}",
+                          expected="${port:0…39}, ${state}, ${root}, or ${secret:NAME} alone")
 
     # a doubled $ is an escape: the text is for a Connect worker, not for us
     new = re.sub(r"(?<!\$)\$\{([^}]*)\}", replace, value).replace("$${", "${")
     return int(new) if new != value and new.isdecimal() else new
 
 
-def _build(cls: type, raw: Any, shown: str, path: str) -> Any:
-    hints = typing.get_type_hints(cls)
-    fields = {f.name for f in dataclasses.fields(cls) if not f.metadata.get("derived")}
-    if not isinstance(raw, dict):
-        raise ParamsError(
-            f"{path or 'the file'} is {_kind(raw)}", where=f"{shown}: {path}",
-            expected=f"a mapping with {', '.join(sorted(fields))}",
-        )
-    for key in raw:
-        if key not in fields:
-            raise ParamsError(
-                f"unknown key '{key}'", where=f"{shown}: {path + '.' if path else ''}{key}",
-                expected=nearest(str(key), fields), next_step="rename or remove the key",
-            )
-    missing = sorted(fields - set(raw))
-    if missing:
-        raise ParamsError(
-            f"missing key '{missing[0]}'", where=f"{shown}: {path + '.' if path else ''}{missing[0]}",
-            expected=f"a value of type {_type_name(hints[missing[0]])}",
-            next_step="copy the line from params/local.yaml and adapt it",
-        )
-    values = {k: _value(hints[k], raw[k], shown, f"{path}.{k}".lstrip(".")) for k in raw}
-    for f in dataclasses.fields(cls):
-        allowed = f.metadata.get("one_of")
-        if allowed and values[f.name] not in allowed:
-            raise ParamsError(f"{path}.{f.name} is {values[f.name]!r}", where=f"{shown}: {path}.{f.name}",
-                              expected=nearest(str(values[f.name]), map(str, allowed)),
-                              next_step=f.metadata.get("next_step", ""))
-    return cls(**values)
+def _refused(error: ValidationError, shown: str) -> ParamsError:
+    """What a person is told of a file that is no world: an unknown key first, since the right one is missing then."""
+    ranks = {"unexpected_keyword_argument": 0, "missing": 1}
+    found = min(error.errors(), key=lambda e: ranks.get(e["type"], 2))
+    *above, key = found["loc"]
+    path, raw, kinds = ".".join(map(str, found["loc"])), found["input"], _kinds(World)
+    for name in above:
+        kinds = _kinds(kinds[name])
+    expected, next_step = _expected(kinds.get(key), raw), ""
+    if key not in kinds:
+        what, expected, next_step = f"unknown key '{key}'", nearest(str(key), kinds), "rename or remove the key"
+    elif found["type"] == "missing":
+        what, next_step = f"missing key '{key}'", "copy the line from params/local.yaml and adapt it"
+    elif kinds[key] is Secret:
+        what = "a password stands in a params file" if raw else "the secret is empty"
+        next_step = "put the value into the environment variable WORKBENCH_SECRET_… and name it here"
+    elif kinds[key] is str and isinstance(raw, Secret):
+        what, expected = "a secret stands where plain text is expected", "a literal: this value is shown and logged"
+    else:
+        what = f"{path} is empty" if raw is None else f"{path} is {raw!r} ({type(raw).__name__})"
+        expected = str(found["ctx"]["error"]) if found["type"] == "value_error" else expected
+    return ParamsError(what, where=f"{shown}: {path}", expected=expected, next_step=next_step)
 
 
-def _value(kind: type, raw: Any, shown: str, path: str) -> Any:
+def _expected(kind: Any, raw: Any) -> str:
     if kind is Secret:
-        return Secret.parse(raw, where=f"{shown}: {path}")
+        return "a reference such as ${secret:postgres.admin}"
     if dataclasses.is_dataclass(kind):
-        return _build(kind, raw, shown, path)
-    if kind is str and isinstance(raw, str) and "${secret:" in raw:
-        raise ParamsError(
-            "a secret stands where plain text is expected", where=f"{shown}: {path}",
-            expected="a literal: this value is shown and logged",
-        )
-    if type(raw) is not kind:  # bool is an int for isinstance, and "8083" must not pass for a number
-        raise ParamsError(
-            f"{path} is {_kind(raw)}", where=f"{shown}: {path}", expected=f"a value of type {_type_name(kind)}",
-        )
-    return raw
+        return f"a mapping with {', '.join(sorted(_kinds(kind)))}"
+    choices = typing.get_args(kind)
+    return nearest(str(raw), choices) if choices else f"a value of type {getattr(kind, '__name__', kind)}"
 
 
-def _kind(raw: Any) -> str:
-    return "empty" if raw is None else f"{raw!r} ({type(raw).__name__})"
-
-
-def _type_name(kind: type) -> str:
-    return "mapping" if dataclasses.is_dataclass(kind) and kind is not Secret else kind.__name__.lower()
+def _kinds(part: Any) -> Dict[str, Any]:
+    """The keys of a part of a world, and what each of them holds."""
+    return {name: kind for name, kind in typing.get_type_hints(part).items() if kind is not Path}
 
 
 def host_port(address: str) -> Tuple[str, int]:

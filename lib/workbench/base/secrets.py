@@ -7,12 +7,13 @@ world it may give a password at first start only: PostgreSQL keeps the one that 
 """
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets as random_secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable
+from typing import Dict, Iterable
 
 from .errors import ParamsError
 from .paths import state_dir
@@ -26,27 +27,13 @@ class Secret:
 
     name: str
 
-    @staticmethod
-    def parse(raw: Any, where: str) -> Secret:
-        """Make a Secret of `${secret:NAME}`. Raises ParamsError for anything else: a literal password, above all."""
-        match = re.fullmatch(r"\$\{secret:([a-z0-9_.]+)\}", raw) if isinstance(raw, str) else None
-        if not match:
-            raise ParamsError(
-                "a password stands in a params file" if raw else "the secret is empty", where=where,
-                expected="a reference such as ${secret:postgres.admin}",
-                next_step="put the value into the environment variable WORKBENCH_SECRET_… and name it here",
-            )
-        return Secret(match.group(1))
-
     def reveal(self) -> str:
         """Return the secret's text. Raises ParamsError when it is nowhere to be found."""
         variable = _variable(self.name)
         text = os.environ.get(variable) or read(secrets_file()).get(self.name)
         if not text:
-            raise ParamsError(
-                f"secret {self.name!r} is not set", where=str(secrets_file()),
-                next_step=f"run `workbench up` (it makes the embedded ones), or set {variable}",
-            )
+            raise ParamsError(f"secret {self.name!r} is not set", where=str(secrets_file()),
+                              next_step=f"run `workbench up` (it makes the embedded ones), or set {variable}")
         return text
 
     def __repr__(self) -> str:
@@ -73,11 +60,8 @@ def read(path: Path) -> Dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    """As a Java properties file has it: everything but visible ASCII, and the backslash, as \\uXXXX."""
-    def units(m: re.Match[str]) -> str:
-        return re.sub("....", r"\\u\g<0>", m[0].encode("utf-16-be").hex())
-
-    return re.sub(r"[^!-\[\]-~]", units, text)
+    """As a Java properties file has it: JSON escapes as Java does. A blank at the start would be none of the value."""
+    return json.dumps(text)[1:-1].replace(" ", r"\u0020")
 
 
 def _unescaped(text: str) -> str:
@@ -106,8 +90,7 @@ def check(names: Iterable[str]) -> None:
             raise ParamsError(
                 f"{variable} is not the password that this instance was made with", where=str(path),
                 expected="the value that the file has, or no such variable",
-                next_step=f"unset {variable}; or `workbench down` and `workbench clean`, to make the instance anew",
-            )
+                next_step=f"unset {variable}; or `workbench down` and `workbench clean`, to make the instance anew")
 
 
 def ensure(names: Iterable[str]) -> Path:

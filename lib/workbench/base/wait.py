@@ -13,16 +13,9 @@ from .errors import WorkbenchError
 T = TypeVar("T")
 
 
-def wait_until(
-    condition: Callable[[], T],
-    what: str,
-    *,
-    timeout: float = 60.0,
-    every: float = 0.1,
-    failed: Optional[Callable[[], Optional[str]]] = None,
-    error: Type[WorkbenchError] = WorkbenchError,
-    next_step: str = "",
-) -> T:
+def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, every: float = 0.1,
+               failed: Optional[Callable[[], Optional[str]]] = None, error: Type[WorkbenchError] = WorkbenchError,
+               next_step: str = "") -> T:
     """Poll `condition` until it returns something true, and return that.
 
     Args:
