@@ -135,7 +135,7 @@ def _executed(name, run, tmp_path):
     book.cells.insert(parameters + 1, nbformat.v4.new_code_cell(GOES_ON))
     changed = tmp_path / f"{name}.ipynb"
     nbformat.write(book, changed)
-    done = execute.notebook(changed, {"world": "local", **run.values}, 600, execute.Stop(), lambda *_: None)
+    done = execute.notebook(changed, {"world": "local", **run.values})
     printed = {cell.id: _printed(cell) for cell in done.book.cells if cell.cell_type == "code"}
     outputs = [o for cell in done.book.cells if cell.cell_type == "code" for o in cell.outputs]
     errors = [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"]

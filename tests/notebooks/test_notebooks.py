@@ -47,7 +47,7 @@ def execute_changed(name, cell, *, before="## Check", **values):
 def errors(book, values, tmp_path):
     path = tmp_path / "changed.ipynb"
     nbformat.write(book, path)
-    done = execute.notebook(path, {"world": "local", **values}, 600, execute.Stop(), lambda *_: None)
+    done = execute.notebook(path, {"world": "local", **values})
     return [o.evalue for c in done.book.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "error"]
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from workbench.base.errors import WorkbenchError
-from workbench.run import report
+from workbench.run import report, toc
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
 CHECK = {"cell": 3, "section": "Check", "ok": True, "what": "<i>rows</i> in the lake", "left": "829", "right": "829",
@@ -93,16 +93,16 @@ def test_a_folder_with_a_blank_is_quoted_where_the_command_is_repeated(run_dir):
     assert "--param &#39;from_dir=/my data&#39; --resume" in report.write(run_dir).read_text()
 
 
-@pytest.mark.parametrize("text, caption", [
+@pytest.mark.parametrize("text, title", [
     ("<Figure size 8x6 with 1 Axes>", "2. Who earns it?"), ("Artist <299>", "Artist &lt;299&gt;"),
     ("", "2. Who earns it?")])
-def test_a_picture_has_its_own_title_and_a_full_size(run_dir, text, caption):
+def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_and_a_full_size(run_dir, text, title):
     path = run_dir / "notebooks" / "10_outbox" / "11_a.ipynb"
     book = json.loads(path.read_text())
     book["cells"][-1]["outputs"][0]["data"]["text/plain"] = text
     path.write_text(json.dumps(book))
     page = report.write(run_dir).read_text()
-    assert f'alt="{caption}"></a><figcaption id="notebook-1-picture-1-caption">{caption} ' in page
+    assert f'alt="{title}"></a><figcaption id="notebook-1-picture-1-caption">2. Who earns it? ' in page
     assert '<figure id="notebook-1-picture-1"><a href="#notebook-1-picture-1"><img src="data:' in page
     assert "figure:target img { width: auto" in page and page.count(PIXEL) == 1
 
@@ -121,8 +121,11 @@ def test_newest(run_dir):
 def test_title_and_promise():
     source = "# Load the `source`\n\nA [database](x.md) with *orders*\nin it.\n\nMore."
     cells = [{"cell_type": "markdown", "source": source}]
-    assert report.told(cells, "11_a") == {"title": "Load the source", "promise": "A database with orders in it."}
-    assert report.told([], "11_a") == {"title": "11_a", "promise": ""}
+    intro = toc.introduction(cells, "11_a")
+    assert intro == {"title": "Load the `source`", "promise": "A [database](x.md) with *orders* in it."}
+    assert report.plain(intro["promise"]) == "A database with orders in it."
+    assert report.plain(intro["title"]) == "Load the source"
+    assert toc.introduction([], "11_a") == {"title": "11_a", "promise": ""}
 
 
 @pytest.mark.parametrize("seconds, text", [

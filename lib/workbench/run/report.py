@@ -30,7 +30,7 @@ def write(run_dir: Path) -> Path:
     for number, entry in enumerate(record["notebooks"], 1):
         entry.update(anchor=f"notebook-{number}", pictures=_pictures(run_dir / "notebooks" / entry["path"]))
         entry["sections"] = _sections(entry["cells"])
-        entry["label"] = STATUS[entry["status"]]
+        entry.update(said=STATUS[entry["status"]], title=plain(entry["title"]), promise=plain(entry["promise"]))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(duration=duration, when=_when)
@@ -58,7 +58,7 @@ def newest(folder: Path) -> Path:
 def heading(markdown: str) -> str:
     """Return the text of the last heading of a markdown cell, or the empty text."""
     found = re.findall(r"^#{1,3} +(.+?)\s*#*$", re.sub(r"```.*?```", "", markdown, flags=re.S), re.M)
-    return re.sub(r"[`*]", "", found[-1]) if found else ""
+    return plain(found[-1]) if found else ""
 
 
 def duration(seconds: Any) -> str:
@@ -70,39 +70,23 @@ def duration(seconds: Any) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def told(cells: List[Any], name: str) -> Dict[str, str]:
-    """Return title and promise of a notebook: heading and first paragraph of its first markdown cell."""
-    first = next((c["source"].strip() for c in cells if c["cell_type"] == "markdown"), "")
-    title, _, rest = first.partition("\n")
-    return {"title": heading(title) or name, "promise": _sentence(rest)}
+def plain(markdown: str) -> str:
+    """A line of Markdown as plain text."""
+    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown))
 
 
 def _pictures(path: Path) -> List[dict]:
-    """The pictures of an executed notebook (none if it was not run), each with its own title or, where it has none that
-    can be read, the heading that it stands under."""
+    """The pictures of an executed notebook (none if it was not run): each with the heading that it stands under and,
+    for who does not see it, its own title, which `draw.Picture` puts beside it as text."""
     found, section = [], ""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if path.is_file() else []:
         if cell["cell_type"] == "markdown":
             section = heading("".join(cell["source"])) or section
-        for output in cell.get("outputs", []):
-            picture = "".join(output.get("data", {}).get("image/png", ""))
-            if picture:
-                caption = _title(output["data"]) or section
-                found.append({"src": "data:image/png;base64," + "".join(picture.split()), "caption": caption})
+        for data in (output["data"] for output in cell.get("outputs", []) if "image/png" in output.get("data", {})):
+            title = "".join(data.get("text/plain", ""))
+            found.append({"src": "data:image/png;base64," + "".join("".join(data["image/png"]).split()),
+                          "caption": section, "title": section if title.startswith("<") else title or section})
     return found
-
-
-def _title(data: Dict[str, Any]) -> str:
-    """The title of a picture, which `show` puts beside it as text; none where that is Python's name for a figure."""
-    text = "".join(data.get("text/plain", ""))
-    return "" if text.startswith("<") else text
-
-
-def _sentence(markdown: str) -> str:
-    """The first paragraph as plain text."""
-    paragraph = next((p for p in markdown.strip().split("\n\n") if p.strip() and not p.startswith("#")), "")
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", " ".join(paragraph.split()))
-    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", text)
 
 
 def _sections(cells: List[dict]) -> List[dict]:

@@ -19,7 +19,7 @@ import yaml
 from ..base import params, paths, secrets
 from ..base.errors import ParamsError
 from ..base.wait import holder
-from . import report
+from . import toc
 
 PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", "psycopg", "matplotlib", "papermill"]
 
@@ -63,7 +63,7 @@ def _record(books: Dict[Path, Any], world: params.World, targets: List[str], giv
         "python": platform.python_version(), "platform": platform.platform(), "processors": os.cpu_count(),
         "commit": commit(), "versions": versions, "world_values": params.flatten(world),
         "notebooks": [
-            {"path": name(p), **report.told(book.cells, p.stem), "track": name(p).split("/")[0],
+            {"path": name(p), **toc.introduction(book.cells, p.stem), "track": name(p).split("/")[0],
              "status": "pending", "why": "", "seconds": 0.0, "cell_seconds": 0.0, "cells": [],
              "checks": [], "error": None} for p, book in books.items()],
     }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -21,13 +22,14 @@ from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
 
 import nbformat
 import yaml
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..base import params, paths
 from ..base.errors import ParamsError, WorkbenchError, nearest
 from ..base.wait import alone
 from ..results.check import MIME
 from ..stack import process
-from . import execute, report, run_record
+from . import execute, report, run_record, toc
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,9 @@ class RunResult:
         return {"passed": 0, "stopped": 130}.get(self.status, 1)
 
 
-def run(
-    targets: Sequence[str] = (), world: str = "local", parameters: Optional[Dict[str, Any]] = None, *,
-    resume: bool = False, timeout: float = 600, progress: bool = True,
-) -> RunResult:
-    """Run notebooks and write the report.
+def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[Dict[str, Any]] = None, *,
+        resume: bool = False, timeout: float = 600, progress: bool = True) -> RunResult:
+    """Run notebooks and write the report. Ctrl-C or TERM ends the kernel and leaves the rest out.
 
     Args:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path; none means all.
@@ -65,24 +65,22 @@ def run(
         WorkbenchError: another run of this instance is going on, or there is no room for one.
     """
     loaded = params.load(world)
-    paths = find(targets)
-    books = {p: nbformat.read(p, as_version=4) for p in paths}
+    books = {p: nbformat.read(p, as_version=4) for p in find(targets)}
     given = _given(books, dict(parameters or {}))
     if process.full_disk():
         raise WorkbenchError(f"nothing is run: {process.full_disk()}",
                              next_step="make room: `make clean` removes service data, lake and runs")
-    with _lock():
-        with execute.stoppable() as stop, _progress(progress) as show:
-            earlier = run_record.earlier(paths, world, given, show.say) if resume else None
-            folder, record = earlier or run_record.new(books, loaded, list(targets), given)
-            _run_all(folder, record, books, given, timeout, stop, show)
+    with _lock(), _stoppable(), _bar(progress) as bar:
+        lines = _Lines(bar, progress)
+        earlier = run_record.earlier(list(books), world, given, lines.say) if resume else None
+        folder, record = earlier or run_record.new(books, loaded, list(targets), given)
+        _run_all(folder, record, books, given, timeout, lines)
         return RunResult(folder, report.write(folder), record["status"], record["seconds"], tuple(record["notebooks"]))
 
 
 def find(targets: Sequence[str] = ()) -> List[Path]:
     """Return the notebooks that the targets name, in order, each once. Raises ParamsError for an unknown target."""
-    base = paths.ROOT / "notebooks"
-    known = sorted(p for p in base.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    base, known = paths.ROOT / "notebooks", toc.notebooks()
     tracks = {p.parent.name for p in known if p.parent != base}
     chosen = set() if targets else set(known)
     for target in targets:
@@ -91,9 +89,8 @@ def find(targets: Sequence[str] = ()) -> List[Path]:
         hits = [p for p in known if text in (p.stem, p.name, p.parent.name if p.parent != base else "")
                 or (path and path.resolve() in (p.resolve(), *p.resolve().parents))]
         if not hits:
-            raise ParamsError(
-                f"there is no notebook or track {text!r}", where="notebooks/",
-                expected=nearest(Path(text).stem, {*tracks, *(p.stem for p in known)}))
+            raise ParamsError(f"there is no notebook or track {text!r}", where="notebooks/",
+                              expected=nearest(Path(text).stem, {*tracks, *(p.stem for p in known)}))
         chosen.update(hits)
     if not chosen:
         raise ParamsError("there are no notebooks", where=str(base))
@@ -109,9 +106,8 @@ def declared(book: Any, shown: str) -> Dict[str, Any]:
     """
     cells = [c for c in book.cells if c.cell_type == "code" and "parameters" in c.metadata.get("tags", [])]
     if len(cells) != 1:
-        raise ParamsError(
-            f"the notebook has {len(cells) or 'no'} parameters cell{'s'[:len(cells) > 1]}", where=shown,
-            expected="one code cell tagged `parameters`", next_step="tag the cell that says world = …")
+        raise ParamsError(f"the notebook has {len(cells) or 'no'} parameters cell{'s'[:len(cells) > 1]}", where=shown,
+                          expected="one code cell tagged `parameters`", next_step="tag the cell that says world = …")
     found: Dict[str, Any] = {}
     try:
         statements = ast.parse(cells[0].source).body
@@ -122,9 +118,9 @@ def declared(book: Any, shown: str) -> Dict[str, Any]:
         try:
             found[target.id] = ast.literal_eval(node.value)
         except (ValueError, TypeError, AttributeError):
-            raise ParamsError(
-                "the parameters cell holds something else than literals", where=f"{shown}: {ast.unparse(node)}",
-                expected="lines such as scale = 1", next_step="compute it in the cell below") from None
+            raise ParamsError("the parameters cell holds something else than literals",
+                              where=f"{shown}: {ast.unparse(node)}", expected="lines such as scale = 1",
+                              next_step="compute it in the cell below") from None
     if "world" not in found:
         raise ParamsError("the parameters cell does not declare `world`", where=shown, expected='world = "local"')
     return found
@@ -170,132 +166,148 @@ def _converted(name: str, value: Any, default: Any) -> Any:
 
 # ---- running
 
-def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: float, stop: execute.Stop, show: Any
-             ) -> None:
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let TERM stop a run as Ctrl-C does, by KeyboardInterrupt. A second one changes nothing: the report is written."""
+    def stop(*_: Any) -> None:
+        for number in before:
+            signal.signal(number, lambda *_: None)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: float, lines: _Lines) -> None:
     began = time.monotonic() - record["seconds"]
-    broken = set()
+    entries, broken = record["notebooks"], set()
     record["status"] = "running"
-    for entry, (path, book) in zip(record["notebooks"], books.items()):
-        if entry["status"] == "passed":
-            continue
-        if entry["track"] in broken or stop.asked:
-            entry.update(status="skipped", why="stopped" if stop.asked else "a notebook before it in the track failed")
-            continue
-        entry.update(status="running", why="")
-        run_record.save(folder, record)
-        own = {k: v for k, v in given.items() if k in declared(book, entry["path"])}
-        _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, stop, show)
+    for entry in entries:
         if entry["status"] != "passed":
-            broken.add(entry["track"])
-        record["seconds"] = round(time.monotonic() - began, 2)
-        run_record.save(folder, record)
-    states = {e["status"] for e in record["notebooks"]}
-    cells = sum(e["cell_seconds"] for e in record["notebooks"])
+            entry.update(status="pending", why="")
+    try:
+        for entry, (path, book) in zip(entries, books.items()):
+            if entry["status"] == "passed":
+                continue
+            if entry["track"] in broken:
+                entry.update(status="skipped", why="a notebook before it in the track failed")
+                continue
+            entry["status"] = "running"
+            run_record.save(folder, record)
+            own = {k: v for k, v in given.items() if k in declared(book, entry["path"])}
+            _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, lines)
+            if entry["status"] == "stopped":
+                break
+            if entry["status"] == "failed":
+                broken.add(entry["track"])
+            record["seconds"] = round(time.monotonic() - began, 2)
+            run_record.save(folder, record)
+    except KeyboardInterrupt:  # between two cells' executions: what was going on is not finished
+        record["status"] = "stopped"
+    for entry in entries:
+        if entry["status"] in ("pending", "running"):
+            entry.update(status={"pending": "skipped", "running": "stopped"}[entry["status"]], why="stopped")
+    states = {record["status"], *(e["status"] for e in entries)} - {"running"}
     record.update(
-        status="stopped" if stop.asked else "passed" if states == {"passed"} else "failed", finished=run_record.now(),
-        seconds=round(time.monotonic() - began, 2), cell_seconds=round(cells, 2))
+        status="stopped" if "stopped" in states else "passed" if states == {"passed"} else "failed",
+        finished=run_record.now(), seconds=round(time.monotonic() - began, 2),
+        cell_seconds=round(sum(e["cell_seconds"] for e in entries), 2))
     run_record.save(folder, record)
 
 
-def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float, stop: execute.Stop, show: Any
-             ) -> None:
+def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float, lines: _Lines) -> None:
     """Execute one notebook and put what came out into its entry; the copy is written masked."""
-    show.start(entry["path"])
+    lines.start(entry["path"])
     began = time.monotonic()
-    done = execute.notebook(path, values, timeout, stop, lambda at, cells: show.cell(entry["path"], at, cells))
-    entry.update(_outcome(done.book, done.at, done.why), seconds=round(time.monotonic() - began, 2))
-    if stop.asked:
-        entry["status"] = "stopped"
+    done = execute.notebook(path, values, timeout, lambda at, cells: lines.cell(entry["path"], at, cells))
+    entry.update(_outcome(done), seconds=round(time.monotonic() - began, 2))
     if entry["error"] and process.full_disk():  # who waits for a service in vain gets a time-out to read
         entry["error"]["message"] += f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
     target = folder / "notebooks" / entry["path"]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(nbformat.writes(nbformat.from_dict(run_record.masked(done.book))), encoding="utf-8")
-    show.end(entry)
+    lines.end(entry)
 
 
-def _outcome(book: Any, at: int, why: str) -> dict:
-    """Status, cells, checks and error of an executed notebook. `at`: the cell that ran last."""
-    cells, checks, error, section = [], [], None, ""
-    for i, cell in enumerate(book.cells):
+def _outcome(done: execute.Executed) -> dict:
+    """Status, cells, checks and error of an executed notebook."""
+    cells, checks, errors, red, section = [], [], [], [], ""
+    for i, cell in enumerate(done.book.cells):
         if cell.cell_type == "markdown":
             section = report.heading(cell.source) or section
             continue
-        timing = cell.metadata.get("papermill", {})
-        cells.append({"index": i, "section": section, "seconds": round(timing.get("duration") or 0, 3)})
+        place = {"cell": i, "section": section, "source": cell.source}
+        seconds = cell.metadata.papermill.get("duration") or 0
+        cells.append({"index": i, "section": section, "seconds": round(seconds, 3)})
+        if done.why and i == done.at:
+            errors.insert(0, {**place, "name": "", "message": done.why, "traceback": ""})
         for output in cell.get("outputs", []):
             if MIME in output.get("data", {}):
-                checks.append({"cell": i, "section": section, **output["data"][MIME]})
-            failed = output.output_type == "error" and not (output.ename == "SystemExit" and output.evalue in "0")
-            if failed and error is None:
-                error = {"cell": i, "section": section, "source": cell.source, "name": output.ename,
-                         "message": output.evalue, "traceback": _plain("\n".join(output.traceback))}
-        if why and i == at:
-            error = {"cell": i, "section": section, "source": cell.source, "name": "", "message": why, "traceback": ""}
-    if why and error is None:  # no cell was started: the kernel did not come up
-        error = {"cell": None, "section": "", "source": "", "name": "", "message": why, "traceback": ""}
-    failed = error or any(c["ok"] is False for c in checks)  # a red check that was caught is still red
-    if failed and error is None:
-        red = next(c for c in checks if c["ok"] is False)
-        error = {"cell": red["cell"], "section": red["section"], "source": book.cells[red["cell"]].source,
-                 "name": "CheckFailed", "message": f"check failed: {red['what']}", "traceback": red["detail"]}
-    return {"status": "failed" if failed else "passed", "cells": cells, "checks": checks, "error": error,
+                check = output["data"][MIME]
+                checks.append({"cell": i, "section": section, **check})
+                if check["ok"] is False:  # one that was caught is still red
+                    red.append({**place, "name": "CheckFailed", "message": f"check failed: {check['what']}",
+                                "traceback": check["detail"]})
+            if output.output_type == "error" and not (output.ename == "SystemExit" and output.evalue in "0"):
+                traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
+                errors.append({**place, "name": output.ename, "message": output.evalue, "traceback": traceback})
+    if done.why and not errors:  # no cell was started: the kernel did not come up
+        errors.append({"cell": None, "section": "", "source": "", "name": "", "message": done.why, "traceback": ""})
+    error = next(iter(errors + red), None)
+    status = "stopped" if done.stopped else "failed" if error else "passed"
+    return {"status": status, "cells": cells, "checks": checks, "error": error,
             "cell_seconds": round(sum(c["seconds"] for c in cells), 3)}
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 def _lock() -> ContextManager[None]:
     """This instance's run lock."""
     path = run_record.lock_file()
-    return alone(path, lambda pid: WorkbenchError(
-        "another run is going on", where=f"process {pid} holds {path}",
-        next_step=f"wait until it is done, or stop it: kill {pid}"))
+    return alone(path, lambda pid: WorkbenchError("another run is going on", where=f"process {pid} holds {path}",
+                                                  next_step=f"wait until it is done, or stop it: kill {pid}"))
 
 
 # ---- showing
 
-@contextlib.contextmanager
-def _progress(wanted: bool) -> Iterator[Any]:
-    """A bar on a terminal, plain lines elsewhere, nothing where it is not wanted."""
-    if not (wanted and sys.stdout.isatty()):
-        yield _Lines(print if wanted else lambda *a, **k: None)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
+def _bar(wanted: bool) -> Progress:
+    """A bar on a terminal; nothing elsewhere."""
     columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns) as bar:
-        yield _Lines(lambda text, **_: bar.console.print(text, markup=False, highlight=False), bar)
+    return Progress(*columns, disable=not (wanted and sys.stdout.isatty()))
 
 
 class _Lines:
-    def __init__(self, say: Any, bar: Any = None) -> None:
-        self.say, self.bar, self.task, self.section = say, bar, None, ""
+    """What a run says: with a bar where there is one, plain lines elsewhere, nothing where it is not wanted."""
+
+    def __init__(self, bar: Progress, wanted: bool) -> None:
+        self.bar, self.wanted, self.section = bar, wanted, ""
+
+    def say(self, text: str) -> None:
+        if not self.bar.disable:
+            self.bar.console.print(text, markup=False, highlight=False)
+        elif self.wanted:
+            print(text, flush=True)
 
     def start(self, name: str) -> None:
-        self.section = ""
-        if self.bar:
-            self.task = self.bar.add_task(name, total=None)
-        else:
-            self.say(f"▶ {name}", flush=True)
+        self.section, self.task = "", self.bar.add_task(name, total=None)
+        if self.bar.disable:
+            self.say(f"▶ {name}")
 
     def cell(self, name: str, at: int, cells: list) -> None:
         before = [report.heading(c.source) for c in cells[: at + 1] if c.cell_type == "markdown"]
         section = ([""] + [h for h in before if h])[-1]
-        if self.bar:
-            self.bar.update(self.task, completed=at, total=len(cells), description=f"{name} · {section[:40]}")
-        elif section != self.section:
-            self.say(f"    cell {at + 1} of {len(cells)}: {section}", flush=True)
+        self.bar.update(self.task, completed=at, total=len(cells), description=f"{name} · {section[:40]}")
+        if self.bar.disable and section != self.section:
+            self.say(f"    cell {at + 1} of {len(cells)}: {section}")
         self.section = section
 
     def end(self, entry: dict) -> None:
-        if self.bar:
-            self.bar.remove_task(self.task)
-        mark = {"passed": "✔"}.get(entry["status"], "✘")
+        self.bar.remove_task(self.task)
+        sign = {"passed": "✔"}.get(entry["status"], "✘")
         green, differ = (sum(c["ok"] is state for c in entry["checks"]) for state in (True, None))
-        self.say(f"{mark} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"
-                 + f", {differ} shown: own data differ" * bool(differ), flush=True)
+        self.say(f"{sign} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"
+                 + f", {differ} shown: own data differ" * bool(differ))
         if entry["error"]:
-            self.say(run_record.masked(f"    {entry['error']['name']} {entry['error']['message']}"), flush=True)
+            self.say(run_record.masked(f"    {entry['error']['name']} {entry['error']['message']}"))

@@ -42,8 +42,7 @@ class Steps:
         from . import execute
 
         print(f"{step} has not been run yet: running it first …")
-        done = execute.notebook(self.folder / f"{step}.ipynb", {"world": world.name}, 600, execute.Stop(),
-                                lambda *_: None)
+        done = execute.notebook(self.folder / f"{step}.ipynb", {"world": world.name})
         errors = [o for c in done.book.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "error"]
         if done.why or errors:
             raise WorkbenchError(f"{step} failed when it was run as a first step", where=done.why or errors[0].evalue,

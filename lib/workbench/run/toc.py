@@ -1,57 +1,47 @@
-"""The table of contents and the picture of the flow, for the first notebook and for the README."""
+"""The notebooks in reading order, what each promises, and the picture of the flow, for the first notebook."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import List
+from typing import TYPE_CHECKING, Any, Dict, List
 
-from ..base.paths import ROOT
+from ..base import paths
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One notebook: path below notebooks/, title, and its promise (the first sentence below the title)."""
-
-    path: str
-    title: str
-    promise: str
+if TYPE_CHECKING:
+    from IPython.display import HTML, Markdown
 
 
-def entries() -> List[Entry]:
-    """Return every notebook in reading order."""
+def notebooks() -> List[Path]:
+    """Every notebook, in reading order."""
+    return sorted(p for p in (paths.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+
+
+def introduction(cells: List[Any], name: str) -> Dict[str, str]:
+    """Title and promise of a notebook, as Markdown: heading and first paragraph of its first cell of text; its name
+    where it has none."""
+    first = next((c["source"] for c in cells if c["cell_type"] == "markdown"), "")
+    title, _, rest = first.strip().partition("\n")
+    promise = re.split(r"\n\s*\n", rest.strip())[0]
+    return {"title": title.strip("# ") or name, "promise": "" if promise.startswith("#") else " ".join(promise.split())}
+
+
+def contents() -> Markdown:
+    """The table of contents, for display in a notebook at the top of notebooks/."""
     import nbformat
-
-    folder = ROOT / "notebooks"
-    out = []
-    for path in sorted(folder.rglob("*.ipynb"), key=lambda p: p.relative_to(folder).as_posix()):
-        if ".ipynb_checkpoints" in path.parts:
-            continue
-        text = next(c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "markdown")
-        title, _, rest = text.partition("\n")
-        promise = re.split(r"\n\s*\n", rest.strip())[0].replace("\n", " ")
-        out.append(Entry(path.relative_to(folder).as_posix(), title.lstrip("# ").strip(), promise))
-    return out
-
-
-def contents():
-    """Return the table of contents as Markdown, for display in a notebook at the top of notebooks/."""
     from IPython.display import Markdown
 
-    return Markdown(as_markdown())
+    rows = ["| notebook | | at its end |", "|---|---|---|"]
+    for path in notebooks():
+        intro = introduction(nbformat.read(path, as_version=4).cells, path.stem)
+        promise = re.sub(r"^At the end of this notebook,? ", "", intro["promise"])
+        link = path.relative_to(paths.ROOT / "notebooks").as_posix()
+        rows.append(f"| [{path.stem}]({link}) | {intro['title']} | {promise[:1].upper()}{promise[1:]} |")
+    return Markdown("\n".join(rows))
 
 
-def as_markdown(prefix: str = "") -> str:
-    """Return the table of contents as a Markdown table; links start with `prefix`."""
-    short = {e.path: re.sub(r"^At the end of this notebook,? ", "", e.promise).strip() for e in entries()}
-    rows = [f"| [{Path(e.path).stem}]({prefix}{e.path}) | {e.title} | {short[e.path][:1].upper()}{short[e.path][1:]} |"
-            for e in entries()]
-    return "\n".join(["| notebook | | at its end |", "|---|---|---|", *rows])
-
-
-def flow():
-    """Return the picture of the flow (docs/flow.svg)."""
+def flow() -> HTML:
+    """The picture of the flow (docs/flow.svg)."""
     from IPython.display import HTML
 
-    svg = (ROOT / "docs" / "flow.svg").read_text(encoding="utf-8")
+    svg = (paths.ROOT / "docs" / "flow.svg").read_text(encoding="utf-8")
     return HTML(f"<div style='max-width:960px'>{svg}</div>")
