@@ -6,6 +6,9 @@
 -- several details writes a version per detail, too, but each holds all of them: row triggers run after the statement.)
 -- Deleting an order or a detail writes nothing, as in the reference walkthrough.
 
+-- The fill below joins these: without statistics the planner guesses their sizes.
+ANALYZE orders, order_details, products;
+
 CREATE TABLE cdc_events (
     order_id integer PRIMARY KEY,
     customer_id varchar(5),

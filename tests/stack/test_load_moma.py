@@ -44,7 +44,7 @@ def tables(world):
 def museum(world):
     """A world like `world`, whose museum is a database of its own, so that other tests' data stay."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load_moma, "DATABASE", DATABASE)
+        patch.setattr(load_moma, "PLACE", dataclasses.replace(load_moma.PLACE, database=DATABASE))
         own = dataclasses.replace(world, connect=dataclasses.replace(world.connect, topic_prefix="test_moma"))
         yield own
         postgres.execute(own, "DROP DATABASE IF EXISTS test_moma WITH (FORCE)", database="postgres")
@@ -52,7 +52,7 @@ def museum(world):
 
 @pytest.fixture
 def empty(museum):
-    load_moma.reset_moma(museum)
+    load_moma.reset_moma(museum, publications=["test_moma_p"])
     return museum
 
 
@@ -86,7 +86,7 @@ def test_loads_and_says_so(empty):
     said = []
     assert load_moma.load_moma(empty, confirm=yes, say=said.append) == {"artists": 300, "artworks": 2760}
     assert [m.split(":")[0] for m in said] == ["connection created", "tables loaded"] and "2,760 artworks" in said[1]
-    assert load_moma.DATABASE in said[0]
+    assert DATABASE in said[0]
 
 
 def test_every_value_arrives(loaded):
@@ -214,14 +214,18 @@ def test_reset_removes_what_is_ours_and_can_be_repeated(loaded):
     postgres.create_publication(loaded, "test_moma_p", TABLES, database=DATABASE)
     execute(loaded, "CREATE TABLE mine (x int PRIMARY KEY)")
     execute(loaded, "CREATE PUBLICATION mine FOR TABLE mine, artists")
-    for slot in ("test_moma_slot", "somebody_elses"):
+    for published in (["public.mine"], TABLES):
+        postgres.grant_replication(loaded, published, database=DATABASE)
+    for slot in ("test_moma_slot", "test_moma_other"):
         execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
     for _ in range(2):
-        load_moma.reset_moma(loaded)
+        load_moma.reset_moma(loaded, slots=["test_moma_slot"], publications=["test_moma_p"])
         assert tables(loaded) == {"mine"}
         assert list(postgres.publications(loaded, DATABASE)["publication"]) == ["mine"]
-        assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["somebody_elses"]
-    assert postgres.drop_slot(loaded, "somebody_elses", database=DATABASE) is True
+        assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["test_moma_other"]
+    with postgres.connect(loaded, DATABASE, role="replication") as c:
+        assert c.execute("SELECT count(*) FROM mine").fetchone() == (0,)
+    assert postgres.drop_slot(loaded, "test_moma_other", database=DATABASE) is True
     postgres.drop_publication(loaded, "mine", database=DATABASE)
     execute(loaded, "DROP TABLE mine")
 

@@ -51,7 +51,7 @@ def database(world):
 
 @pytest.fixture
 def empty(database):
-    load.reset_northwind(database)
+    load.reset_northwind(database, publications=set(postgres.publications(database)["publication"]))
     return database
 
 
@@ -102,7 +102,7 @@ def test_second_load_is_refused(loaded):
 def test_reset_removes_everything_and_can_be_repeated(loaded):
     postgres.create_publication(loaded, "test_sources_p", ["datalake.cdc_events"])
     for _ in range(2):
-        load.reset_northwind(loaded)
+        load.reset_northwind(loaded, publications=["test_sources_p"])
         assert "datalake" not in schemas(loaded) and postgres.publications(loaded).empty
 
 
@@ -513,6 +513,54 @@ def test_replication_role_reads_just_its_tables(loaded):
         assert owned == (0,)
 
 
+def reads(world, query, database=None):
+    """Whether the connectors' user may run a query."""
+    with postgres.connect(world, database, role="replication") as c:
+        try:
+            return bool(c.execute(query))
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+
+
+def test_two_publications_of_a_schema_do_not_disarm_each_other(loaded):
+    for name, table in (("test_sources_a", "datalake.cdc_events"), ("test_sources_b", "datalake.orders")):
+        postgres.create_publication(loaded, name, [table])
+        postgres.grant_replication(loaded, [table])
+    tables = ("cdc_events", "orders", "customers")
+    assert [reads(loaded, f"SELECT * FROM datalake.{t}") for t in tables] == [True, True, False]
+    assert not reads(loaded, "DELETE FROM datalake.cdc_events"), "both are read only"
+    postgres.drop_publication(loaded, "test_sources_a")
+    postgres.grant_replication(loaded, ["datalake.orders"])
+    assert [reads(loaded, f"SELECT * FROM datalake.{t}") for t in tables] == [False, True, False]
+
+
+def test_somebody_elses_publication_gives_no_rights(loaded):
+    postgres.create_publication(loaded, "elses", ["datalake.customers"])
+    postgres.execute(loaded, "CREATE PUBLICATION everything FOR ALL TABLES")
+    postgres.grant_replication(loaded, ["datalake.orders"])
+    postgres.grant_replication(loaded, ["datalake.cdc_events"])
+    tables = ("cdc_events", "orders", "customers")
+    assert [reads(loaded, f"SELECT * FROM datalake.{t}") for t in tables] == [True, False, False]
+    for name in ("elses", "everything"):
+        postgres.drop_publication(loaded, name)
+
+
+def test_reset_leaves_another_walkthrough_of_the_database_alone(loaded):
+    postgres.execute(loaded, "CREATE TABLE public.other (id int PRIMARY KEY)")
+    postgres.create_publication(loaded, "other", ["public.other"])
+    postgres.create_publication(loaded, "shared", ["public.other", "datalake.orders"])
+    postgres.grant_replication(loaded, ["public.other"])
+    postgres.execute(loaded, "SELECT pg_create_logical_replication_slot('test_sources_other', 'pgoutput')")
+    load.reset_northwind(loaded)
+    try:
+        assert list(postgres.slots(loaded)["slot_name"]) == ["test_sources_other"]
+        assert list(postgres.publications(loaded)["publication"]) == ["other", "shared"]
+        assert reads(loaded, "SELECT * FROM public.other")
+    finally:
+        postgres.drop_slot(loaded, "test_sources_other")
+        postgres.execute(loaded, "DROP TABLE public.other; DROP PUBLICATION IF EXISTS other, shared")
+
+
 def test_password_is_in_no_server_log(loaded):
     postgres.grant_replication(loaded, ["datalake.cdc_events"])
     logs = "".join(p.read_text(errors="replace") for p in (paths.state_dir() / "log").glob("postgres*"))
@@ -549,7 +597,7 @@ def test_drop_slot_ends_its_reader(loaded):
 def test_reset_drops_our_slots_only(loaded):
     for name in ("test_sources_ours", "somebody_elses"):
         postgres.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
-    load.reset_northwind(loaded)
+    load.reset_northwind(loaded, slots=["test_sources_ours"])
     assert list(postgres.slots(loaded)["slot_name"]) == ["somebody_elses"]
     postgres.drop_slot(loaded, "somebody_elses")
 

@@ -5,6 +5,7 @@ import itertools
 import pandas
 import pytest
 from workbench.base.errors import SourceError
+from workbench.source import csv_files
 from workbench.walkthroughs import generate
 
 DIGEST = "c7918cc9efbde1299a14c3e58e6f8c00422fdf6c4b2f68c3c3e365a58094f571"  # of scale 2
@@ -90,7 +91,7 @@ def test_profiles_are_met(data):
     """The search for products came to its end for every customer: within a thousandth of the profile."""
     orders, details = with_11075(data)
     by = per_customer(data["orders"], data["order_details"])
-    for profile in generate._read("customer_profiles"):
+    for profile in csv_files.read(generate.DATA, "customer_profiles"):
         if int(profile["orders"]):
             assert by["item"][profile["customer_id"]] == pytest.approx(float(profile["item_revenue"]), rel=0.0011)
     assert per_customer(orders, details).orders["RICSU"] == 10

@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
-from typing import Any, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
 
 import pandas
 import psycopg
 from psycopg import sql
-from psycopg.adapt import Loader
-from psycopg.types import datetime as of
 
 from ..base import secrets
 from ..base.errors import ParamsError, SourceError
 from ..base.params import World
 from ..base.wait import wait_until
+from . import column_types
 
 
 def connect(world: World, database: Optional[str] = None, role: str = "admin") -> psycopg.Connection:
@@ -77,50 +76,14 @@ def frame(world: World, query: Any, params: Any = None, database: Optional[str] 
     Raises SourceError.
     """
     with session(world, database) as c:
-        for name, loader in OR_TEXT.items():
+        for name, loader in column_types.OR_TEXT.items():
             c.adapters.register_loader(name, loader)
         cursor = c.execute(query, params)
         if cursor.description is None:
             raise SourceError("the statement returns no rows", expected="a SELECT", next_step="use postgres.execute")
         columns, rows = cursor.description, cursor.fetchall()
-    data = {}
-    for i, column in enumerate(columns):
-        values = pandas.Series([row[i] for row in rows], dtype=object)
-        data[i] = values.astype(_dtype(column.type_code, values))
-    out = pandas.DataFrame(data)
-    out.columns = [column.name for column in columns]
-    return out
-
-
-def _or_text(loader: Type[Loader]) -> Type[Loader]:
-    """A loader of psycopg that gives the text of a value where it raises by itself, for one that Python has not."""
-    class OrText(loader):  # type: ignore[valid-type, misc]
-        def load(self, data: Any) -> Any:
-            try:
-                return super().load(data)
-            except psycopg.DataError:
-                return bytes(data).decode()
-
-    return OrText
-
-
-OR_TEXT = {"date": _or_text(of.DateLoader), "time": _or_text(of.TimeLoader), "timetz": _or_text(of.TimetzLoader),
-           "timestamp": _or_text(of.TimestampLoader), "timestamptz": _or_text(of.TimestamptzLoader)}
-
-
-def _dtype(type_code: int, values: pandas.Series) -> str:
-    kind, nulls = psycopg.postgres.types.get(type_code), bool(values.isna().any())
-    name = kind.name if kind and kind.oid == type_code else ""  # an array's type is found by its element's
-    if name in ("int2", "int4", "int8", "oid"):
-        return "Int64" if nulls else "int64"
-    if name == "bool":
-        return "boolean" if nulls else "bool"
-    if name in ("float4", "float8"):
-        return "float64"
-    if name not in ("timestamp", "timestamptz") or any(isinstance(v, str) for v in values):
-        return "object"
-    unit = "ns" if all(1678 <= v.year <= 2261 for v in values if v is not None) else "us"  # what 64 bits of ns hold
-    return f"datetime64[{unit}{', UTC' if name == 'timestamptz' else ''}]"
+    values = [pandas.Series([row[i] for row in rows], dtype=object, name=c.name) for i, c in enumerate(columns)]
+    return pandas.concat([v.astype(column_types.dtype(c.type_code, v)) for v, c in zip(values, columns)], axis=1)
 
 
 def identifier(name: str) -> sql.Identifier:
@@ -131,13 +94,18 @@ def identifier(name: str) -> sql.Identifier:
     return sql.Identifier(*parts)
 
 
+def quoted(text: str, *names: Union[str, Tuple[str, ...]]) -> sql.Composed:
+    """Return SQL in which each {} is one of the names, quoted: `name` or `(schema, table)`."""
+    return sql.SQL(text).format(*(sql.Identifier(*([name] if isinstance(name, str) else name)) for name in names))
+
+
 def create_database(world: World, database: Optional[str] = None) -> bool:
     """Create the database unless it is there; return whether it was created."""
     name = database or world.postgres.database
     with session(world, "postgres") as c:
         if c.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
             return False
-        c.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        c.execute(quoted("CREATE DATABASE {}", name))
         return True
 
 
@@ -154,29 +122,35 @@ def slot_prefix(world: World) -> str:
 # --- what change data capture needs ----------------------------------------------------------------------------------
 
 def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Make the user that connectors log in as: it may replicate, and read `tables`; nothing else in their schemas.
+    """Make the user that connectors log in as: it may replicate, and read `tables`.
 
-    Its password is the world's secret, made if there is none. PostgreSQL gets its SCRAM verifier, so that the password
-    is in no statement and no server log. Raises SourceError.
+    Of other tables in their schemas it keeps the right to read those that are published still, for the sake of other
+    connectors; any other right there is taken back. Its password is the world's secret, made if there is none.
+    PostgreSQL gets its SCRAM verifier, so that the password is in no statement and no server log. Raises SourceError.
     """
-    secret, user = world.postgres.replication_password, sql.Identifier(world.postgres.replication_user)
+    secret, user = world.postgres.replication_password, world.postgres.replication_user
     try:
         password = secret.reveal()
     except ParamsError:
         secrets.ensure([secret.name])
         password = secret.reveal()
     with session(world, database) as c, c.transaction():
-        found = [_table(c, t) for t in _some(tables)]
-        verifier = c.pgconn.encrypt_password(password.encode(), world.postgres.replication_user.encode(),
-                                             b"scram-sha-256").decode()
-        exists = c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [world.postgres.replication_user]).fetchone()
-        c.execute(sql.SQL("{} ROLE {} LOGIN REPLICATION PASSWORD {}").format(
-            sql.SQL("ALTER" if exists else "CREATE"), user, sql.Literal(verifier)))
-        for schema in {schema for schema, _, _ in found}:
-            c.execute(sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}").format(sql.Identifier(schema), user))
-            c.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), user))
-        for schema, table, _ in found:
-            c.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(sql.Identifier(schema, table), user))
+        found = [(schema, table) for schema, table, _ in (_table(c, t) for t in _some(tables))]
+        verifier = c.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256").decode()
+        exists = c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [user]).fetchone()
+        c.execute(quoted(f"{'ALTER' if exists else 'CREATE'} ROLE {{}} LOGIN REPLICATION PASSWORD ", user)
+                  + sql.Literal(verifier))
+        schemas = sorted({schema for schema, _ in found})
+        others = c.execute("""
+            SELECT t.schemaname, t.tablename FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
+            WHERE NOT p.puballtables AND t.schemaname = ANY(%s)
+            AND has_table_privilege(%s, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT')""",
+                           [schemas, user]).fetchall()
+        for schema in schemas:
+            c.execute(quoted("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}", schema, user))
+            c.execute(quoted("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
+        for table in [*found, *others]:
+            c.execute(quoted("GRANT SELECT ON {} TO {}", table, user))
 
 
 def create_publication(world: World, name: str, tables: Sequence[str], database: Optional[str] = None,
@@ -197,7 +171,7 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
             raise SourceError(f"{', '.join(keyless)} has neither primary key nor replica identity",
                               where=f"publication {name}", expected="a way to tell the rows of a published table apart",
                               next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL")
-        lost = {column: kind for column, kind in _not_carried(c, found) if column not in left_out}
+        lost = {column: kind for column, kind in column_types.not_carried(c, found) if column not in left_out}
         if lost:
             named = json.dumps([*left_out, *lost], ensure_ascii=False)
             raise SourceError(f"Debezium does not carry {', '.join(f'{c} ({kind})' for c, kind in lost.items())}",
@@ -208,47 +182,18 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
         if old and old[0]:
             raise SourceError(f"publication {name} is one for all tables", expected="a list of tables",
                               next_step=f"postgres.drop_publication(world, {name!r}), then create it again")
-        c.execute(sql.SQL("ALTER PUBLICATION {} SET TABLE {}" if old else "CREATE PUBLICATION {} FOR TABLE {}").format(
-            sql.Identifier(name), sql.SQL(", ").join(sql.Identifier(s, t) for s, t, _ in found)))
+        change = "ALTER PUBLICATION {} SET TABLE " if old else "CREATE PUBLICATION {} FOR TABLE "
+        c.execute(quoted(change + ", ".join("{}" for _ in found), name, *((s, t) for s, t, _ in found)))
 
 
-# What Debezium's PostgreSQL connector (3.5) carries; beside these, enums and domains over them all
-CARRIED = frozenset("""
-    bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz timestamp timestamptz
-    json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange daterange citext
-    """.split())  # in lists, too
-CARRIED_ALONE = CARRIED | set("""
-    bit varbit char interval money xml point tsvector ltree hstore geometry geography vector halfvec sparsevec
-    """.split())
-
-
-def _not_carried(c: psycopg.Connection, tables: List[Tuple[str, str, bool]]) -> List[Tuple[str, str]]:
-    """The columns that do not arrive: (`schema.table.column`, its type)."""
-    rows = c.execute("""
-        WITH RECURSIVE domain AS (
-            SELECT oid AS type, oid AS base, typbasetype AS next FROM pg_type
-            UNION ALL SELECT d.type, t.oid, t.typbasetype FROM domain d JOIN pg_type t ON t.oid = d.next)
-        SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname), format_type(a.atttypid, a.atttypmod),
-               a.attgenerated <> '', a.attndims, t.typname, t.typtype, e.typname, e.typtype, a.atttypid = t.oid
-        FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
-        JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
-        LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
-        WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
-        ORDER BY r.relname, a.attnum""", [[f"{schema}.{table}" for schema, table, _ in tables]]).fetchall()
-    lost = []
-    for column, kind, generated, dimensions, base, sort, element, element_sort, plain in rows:
-        if element:
-            carried = (element in CARRIED or element_sort == "e") and dimensions < 2
-        else:
-            carried = base in CARRIED_ALONE or (sort == "e" and plain)  # a domain over an enum stops the connector
-        if generated or not carried:
-            lost.append((column, "generated" if generated else kind))
-    return lost
-
+# How replication tells the rows of a table t (of pg_class) apart
+IDENTITY = sql.SQL("""CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coalesce((
+    SELECT CASE t.relreplident WHEN 'i' THEN 'index' ELSE 'primary key' END FROM pg_index i WHERE i.indrelid = t.oid
+    AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END), 'none') END""")
 
 def drop_publication(world: World, name: str, database: Optional[str] = None) -> None:
     """Drop a publication if it is there."""
-    execute(world, sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)), database=database)
+    execute(world, quoted("DROP PUBLICATION IF EXISTS {}", name), database=database)
 
 
 def _some(tables: Sequence[str]) -> List[str]:
@@ -261,13 +206,10 @@ def _table(c: psycopg.Connection, name: str) -> Tuple[str, str, bool]:
     """Find a table: its schema, its name, and whether its rows can be told apart by replication."""
     identifier(name)
     schema, _, table = name.rpartition(".")
-    row = c.execute("""
-        SELECT n.nspname, t.relname, t.relreplident = 'f' OR EXISTS (
-            SELECT FROM pg_index i WHERE i.indrelid = t.oid
-            AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END)
-        FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+    row = c.execute(sql.SQL("""
+        SELECT n.nspname, t.relname, {} <> 'none' FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
         WHERE t.relkind IN ('r', 'p') AND t.relname = %s AND n.nspname = coalesce(nullif(%s, ''), current_schema())
-        """, [table, schema]).fetchone()
+        """).format(IDENTITY), [table, schema]).fetchone()
     if not row:
         raise SourceError(f"there is no table {name}", where=f"database {c.info.dbname}",
                           next_step="load the data first (load.load_northwind, …), or correct the name")
@@ -276,14 +218,13 @@ def _table(c: psycopg.Connection, name: str) -> Tuple[str, str, bool]:
 
 def publications(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return one row per published table: publication, all_tables, table, identity (how its rows are told apart)."""
-    return frame(world, """
-        SELECT p.pubname AS publication, p.puballtables AS all_tables, t.schemaname || '.' || t.tablename AS "table",
-               CASE c.relreplident WHEN 'f' THEN 'full row' WHEN 'i' THEN 'index' WHEN 'n' THEN 'none'
-                    ELSE CASE WHEN EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
-                              THEN 'primary key' ELSE 'none' END END AS identity
-        FROM pg_publication p LEFT JOIN pg_publication_tables t USING (pubname)
-        LEFT JOIN pg_namespace n ON n.nspname = t.schemaname
-        LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename ORDER BY 1, 3""", database=database)
+    return frame(world, sql.SQL("""
+        SELECT p.pubname AS publication, p.puballtables AS all_tables, s.schemaname || '.' || s.tablename AS "table",
+               {} AS identity
+        FROM pg_publication p LEFT JOIN pg_publication_tables s USING (pubname)
+        LEFT JOIN pg_namespace n ON n.nspname = s.schemaname
+        LEFT JOIN pg_class t ON t.relnamespace = n.oid AND t.relname = s.tablename ORDER BY 1, 3
+        """).format(IDENTITY), database=database)
 
 
 def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:

@@ -9,16 +9,16 @@ Only `Random.random()` is drawn from: the one method whose sequence Python promi
 """
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
-from pathlib import Path
 from random import Random
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from ..base.errors import SourceError
 from ..base.paths import ROOT
+from ..source import csv_files
+from ..source.loading import Table
 
 DATA = ROOT / "data" / "northwind"
 FIRST, LAST = 10248, 11077  # order ids at scale 1
@@ -31,15 +31,6 @@ ORDER_COLUMNS = ("order_id", "customer_id", "employee_id", "order_date", "requir
                  "freight", "ship_name", "ship_address", "ship_city", "ship_region", "ship_postal_code", "ship_country")
 DETAIL_COLUMNS = ("order_id", "product_id", "unit_price", "quantity", "discount")
 DISCOUNTS = (0, 0, 0, 0, 0, 0, 5, 10, 15, 20, 25)  # percent, as often as they stand here
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table to load: its name, its columns, and a function that starts reading its rows from the first one."""
-
-    name: str
-    columns: Tuple[str, ...]
-    rows: Callable[[], Iterator[tuple]]
 
 
 @dataclass
@@ -66,20 +57,13 @@ def northwind(scale: int = 1) -> List[Table]:
     """
     if type(scale) is not int or not 1 <= scale <= 1000:
         raise SourceError(f"scale is {scale!r}", expected="a whole number from 1 to 1000")
-    small = [Table(name, *_csv(name)) for name in SMALL_TABLES]
-    return small + [Table("orders", ORDER_COLUMNS, lambda: _orders(scale)),
-                    Table("order_details", DETAIL_COLUMNS, lambda: _details(scale))]
+    return [*map(_small, SMALL_TABLES), Table("orders", ORDER_COLUMNS, lambda: _orders(scale)),
+            Table("order_details", DETAIL_COLUMNS, lambda: _details(scale))]
 
 
-def _csv(name: str) -> Tuple[Tuple[str, ...], Callable[[], Iterator[tuple]]]:
-    with (DATA / f"{name}.csv").open(encoding="utf-8", newline="") as f:
-        columns = tuple(next(csv.reader(f)))
-    return columns, lambda: (tuple(v or None for v in row.values()) for row in _read(name))
-
-
-def _read(name: str) -> List[Dict[str, str]]:
-    with Path(DATA / f"{name}.csv").open(encoding="utf-8", newline="") as f:
-        return list(csv.DictReader(f))
+def _small(name: str) -> Table:
+    rows = csv_files.read(DATA, name)
+    return Table(name, tuple(rows[0]), lambda: (tuple(v or None for v in row.values()) for row in rows))
 
 
 def below(rng: Random, n: int) -> int:
@@ -97,14 +81,14 @@ def _shuffle(rng: Random, items: list) -> None:
 def _plan() -> Dict[int, Tuple[str, List[Item]]]:
     """Plan scale 1: order id → customer and items. Every further block of orders repeats it with small changes."""
     rng = Random(830)
-    profiles = {p["customer_id"]: p for p in _read("customer_profiles")}
+    profiles = {p["customer_id"]: p for p in csv_files.read(DATA, "customer_profiles")}
     customers = [c for c, p in profiles.items() for _ in range(int(p["orders"]))]
     customers.remove("RICSU")  # order 11075, with 3 of RICSU's items
     customers.remove("RATTC")  # order 11077 is the last
     _shuffle(rng, customers)
     ids = [i for i in range(FIRST, LAST + 1) if i != LEFT_OUT]
     owner = dict(zip(ids, [*customers, "RATTC"]))
-    prices = {int(p["product_id"]): round(float(p["unit_price"]) * 100) for p in _read("products")}
+    prices = {int(p["product_id"]): round(float(p["unit_price"]) * 100) for p in csv_files.read(DATA, "products")}
     plan: Dict[int, Tuple[str, List[Item]]] = {i: (owner[i], []) for i in ids}
     for customer, profile in profiles.items():
         mine: Dict[int, List[Item]] = {i: [] for i in ids if owner[i] == customer}
@@ -176,7 +160,8 @@ def _blocks(scale: int) -> Iterator[Tuple[int, int, str, List[Item], Random]]:
 
 def _orders(scale: int) -> Iterator[tuple]:
     ship_to = {c["customer_id"]: tuple(c[k] or None for k in (
-        "company_name", "address", "city", "region", "postal_code", "country")) for c in _read("customers")}
+        "company_name", "address", "city", "region", "postal_code", "country"))
+        for c in csv_files.read(DATA, "customers")}
     for order, place, customer, _, rng in _blocks(scale):
         ordered = FIRST_DAY + timedelta(days=place * DAYS // 828)
         shipped: Optional[date] = ordered + timedelta(days=2 + below(rng, 18))

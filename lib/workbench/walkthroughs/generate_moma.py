@@ -15,7 +15,6 @@ Only `Random.random()` is drawn from, as in generate.py. A larger scale has all 
 """
 from __future__ import annotations
 
-import csv
 import itertools
 from bisect import bisect
 from datetime import date, datetime, time, timedelta
@@ -29,7 +28,9 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from ..base.errors import SourceError
 from ..base.paths import ROOT
-from .generate import Table, below
+from ..source import csv_files
+from ..source.loading import Table
+from .generate import below
 
 DATA = ROOT / "data" / "moma"
 ARTISTS, ARTWORKS = 15_000, 138_000  # at scale 1
@@ -80,14 +81,10 @@ def _numbered(named: Iterable[int], rows: Iterator[tuple]) -> Iterator[tuple]:
     return ((key, *row) for key, row in zip((i for i in itertools.count(1) if i not in named), rows))
 
 
-def _read(name: str) -> List[Dict[str, str]]:
-    with (DATA / f"{name}.csv").open(encoding="utf-8", newline="") as f:
-        return list(csv.DictReader(f))
-
-
 @lru_cache(maxsize=1)
 def _words() -> Dict[str, List[str]]:
-    return {kind: [row["word"] for row in rows] for kind, rows in itertools.groupby(_read("words"), itemgetter("kind"))}
+    kinds = itertools.groupby(csv_files.read(DATA, "words"), itemgetter("kind"))
+    return {kind: [row["word"] for row in rows] for kind, rows in kinds}
 
 
 def _pick(rng: Random, items: Sequence) -> Any:
@@ -101,7 +98,7 @@ def _square(rng: Random) -> float:
 
 
 def _weighted(name: str) -> Tuple[List[Dict[str, str]], List[int]]:
-    rows = _read(name)
+    rows = csv_files.read(DATA, name)
     return rows, list(itertools.accumulate(int(row["weight"]) for row in rows))
 
 

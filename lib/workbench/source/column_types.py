@@ -1,0 +1,75 @@
+"""Types of PostgreSQL's columns: what pandas makes of them, and which of them Debezium carries."""
+from __future__ import annotations
+
+from typing import Any, List, Tuple, Type
+
+import pandas
+import psycopg
+from psycopg.adapt import Loader
+from psycopg.types import datetime as of
+
+
+def _or_text(loader: Type[Loader]) -> Type[Loader]:
+    """A loader of psycopg that gives the text of a value where it raises by itself, for one that Python has not."""
+    class OrText(loader):  # type: ignore[valid-type, misc]
+        def load(self, data: Any) -> Any:
+            try:
+                return super().load(data)
+            except psycopg.DataError:
+                return bytes(data).decode()
+
+    return OrText
+
+
+OR_TEXT = {"date": _or_text(of.DateLoader), "time": _or_text(of.TimeLoader), "timetz": _or_text(of.TimetzLoader),
+           "timestamp": _or_text(of.TimestampLoader), "timestamptz": _or_text(of.TimestamptzLoader)}
+
+
+def dtype(type_code: int, values: pandas.Series) -> str:
+    """Return the type that a column of a frame gets: as Spark's toPandas has it, so that both can be compared."""
+    kind, nulls = psycopg.postgres.types.get(type_code), bool(values.isna().any())
+    name = kind.name if kind and kind.oid == type_code else ""  # an array's type is found by its element's
+    if name in ("int2", "int4", "int8", "oid"):
+        return "Int64" if nulls else "int64"
+    if name == "bool":
+        return "boolean" if nulls else "bool"
+    if name in ("float4", "float8"):
+        return "float64"
+    if name not in ("timestamp", "timestamptz") or any(isinstance(v, str) for v in values):
+        return "object"
+    unit = "ns" if all(1678 <= v.year <= 2261 for v in values if v is not None) else "us"  # what 64 bits of ns hold
+    return f"datetime64[{unit}{', UTC' if name == 'timestamptz' else ''}]"
+
+
+# What Debezium's PostgreSQL connector (3.5) carries; beside these, enums and domains over them all
+CARRIED = frozenset("""
+    bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz timestamp timestamptz
+    json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange daterange citext
+    """.split())  # in lists, too
+CARRIED_ALONE = CARRIED | set("""
+    bit varbit char interval money xml point tsvector ltree hstore geometry geography vector halfvec sparsevec
+    """.split())
+
+
+def not_carried(c: psycopg.Connection, tables: List[Tuple[str, str, bool]]) -> List[Tuple[str, str]]:
+    """The columns that do not arrive: (`schema.table.column`, its type)."""
+    rows = c.execute("""
+        WITH RECURSIVE domain AS (
+            SELECT oid AS type, oid AS base, typbasetype AS next FROM pg_type
+            UNION ALL SELECT d.type, t.oid, t.typbasetype FROM domain d JOIN pg_type t ON t.oid = d.next)
+        SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname), format_type(a.atttypid, a.atttypmod),
+               a.attgenerated <> '', a.attndims, t.typname, t.typtype, e.typname, e.typtype, a.atttypid = t.oid
+        FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+        JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
+        LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
+        WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
+        ORDER BY r.relname, a.attnum""", [[f"{schema}.{table}" for schema, table, _ in tables]]).fetchall()
+    lost = []
+    for column, kind, generated, dimensions, base, sort, element, element_sort, plain in rows:
+        if element:
+            carried = (element in CARRIED or element_sort == "e") and dimensions < 2
+        else:
+            carried = base in CARRIED_ALONE or (sort == "e" and plain)  # a domain over an enum stops the connector
+        if generated or not carried:
+            lost.append((column, "generated" if generated else kind))
+    return lost
