@@ -15,7 +15,7 @@ from avro_bytes import framed, number, record, text
 from confluent_kafka import Consumer, Producer, TopicPartition
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, stack
-from workbench.base.errors import CheckFailed, LakeError, StackError
+from workbench.base.errors import CheckFailed, ConnectorError, LakeError, StackError
 from workbench.base.wait import wait_until
 from workbench.hudi import changes
 from workbench.results import check
@@ -250,7 +250,7 @@ def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
     found = requests.get(lab.connect.url + "/connector-plugins?connectorsOnly=false", timeout=10).json()
     assert [p["type"] for p in found if p["class"] == AVRO_CONVERTER] == ["converter"]
     config = avro_help.source(lab, NAME)
-    with pytest.raises(connect.ConnectorError, match="apicurio.registry.autoregister"):
+    with pytest.raises(ConnectorError, match="apicurio.registry.autoregister"):
         connect.validate(lab, {**config, "value.converter.apicurio.registry.autoregister": "true"})
 
 

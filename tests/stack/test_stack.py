@@ -15,7 +15,7 @@ import pytest
 import requests
 from workbench import connect, stack
 from workbench.base import params, paths
-from workbench.base.errors import WorkbenchError
+from workbench.base.errors import StackError, WorkbenchError
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.spark import session
@@ -213,7 +213,7 @@ def test_apicurio_starts_when_asked(world):
 
 def test_a_name_that_is_no_service(world):
     for verb in (stack.need, stack.restart):
-        with pytest.raises(stack.StackError, match="there is no service 'kafak'") as error:
+        with pytest.raises(StackError, match="there is no service 'kafak'") as error:
             verb(world, "kafak")
         assert "did you mean 'kafka'" in str(error.value)
 
@@ -291,7 +291,7 @@ def test_a_port_held_by_a_stranger_stops_that_service_only(beside):
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", params.host_port(beside.kafka.bootstrap)[1]))
         taken.listen()
-        with pytest.raises(stack.StackError, match=f"kafka cannot start: port {beside.stack.port_base + 1} is taken"):
+        with pytest.raises(StackError, match=f"kafka cannot start: port {beside.stack.port_base + 1} is taken"):
             stack.up(beside, ["postgres", "kafka"])
     assert stack.running() == ["postgres"]
     stack.need(beside, "kafka")
