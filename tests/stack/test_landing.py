@@ -45,7 +45,7 @@ def test_objects_hold_each_message_once_and_no_more_than_the_flush_count(world, 
     assert json.loads(there[f"part=__HIVE_DEFAULT_PARTITION__/{topic}-0-{8:020d}.json"][0]) == wrapped["payload"]
     letters = {r.offset: r.reason for r in landing.dead_letters(spark, world, sink).collect()}
     assert letters == {10: "malformed JSON", 11: "no value and no key"}
-    assert landing.run(spark, world, sink) == landing.Landed() and objects(world, sink) == there
+    assert landing.run(spark, world, sink) == landing.LandingCounts() and objects(world, sink) == there
 
     table = new_table(world)
     try:
@@ -119,7 +119,7 @@ def test_what_a_producer_takes_back_is_not_landed(world, spark, sink):
         end(20)
     assert landing.run(spark, world, sink).messages == 1
     assert [json.loads(line)["id"] for lines in objects(world, sink).values() for line in lines] == [2]
-    assert landing.run(spark, world, sink) == landing.Landed()
+    assert landing.run(spark, world, sink) == landing.LandingCounts()
 
 
 def test_a_landing_that_is_given_up_does_not_go_on_by_itself(world, spark, sink):

@@ -69,3 +69,21 @@ def test_deleted_is_gone_and_deleting_again_is_fine(world, topic):
     topics.delete(world, topic, "never_was")
     assert topic not in topics.names(world)
     topics.delete(world, topic)
+
+
+def test_of_a_transaction_what_was_committed_is_read_and_its_marks_hold_nobody_up(world, topic):
+    producer = Producer(topics.settings(world, **{"transactional.id": topic}))
+    producer.init_transactions(20)
+    for value, end in (("taken back", producer.abort_transaction), ("committed", producer.commit_transaction),
+                       ("open", lambda timeout: None)):
+        producer.begin_transaction()
+        producer.produce(topic, key="k", value=value, partition=0)
+        assert producer.flush(20) == 0
+        end(20)
+    began = time.monotonic()
+    assert list(topics.read(world, topic)["value"]) == ["committed"]
+    assert time.monotonic() - began < 5
+    producer.commit_transaction(20)
+    began = time.monotonic()
+    assert list(topics.read(world, topic)["value"]) == ["committed", "open"]
+    assert time.monotonic() - began < 5

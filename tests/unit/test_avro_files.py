@@ -12,7 +12,7 @@ from avro_bytes import number, text
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_landed
-from workbench.landing import avro_files, batch
+from workbench.landing import avro_files, batch, writing
 from workbench.topic import avro
 
 ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
@@ -127,8 +127,8 @@ def land(tmp_path, monkeypatch):
     def go(*messages, most=2):
         frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "value", "schema",
                                                           "body"], dtype=object)
-        task = avro_files.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", most, {"globalId": "http://r/{}"},
-                                 "not Avro", "schema {} is unknown")
+        task = writing.task(avro_files.Containers({"globalId": "http://r/{}"}, "not Avro", "schema {} is unknown"),
+                            f"file:{tmp_path}/out", f"file:{tmp_path}/dead", most)
         (counts,) = task(iter([frame[:3], frame[3:]]))
         return counts.iloc[0].to_dict()
 
@@ -194,8 +194,8 @@ print(counts.iloc[0].to_dict())
 
 def test_the_task_travels_without_this_package(tmp_path, answering):
     served = answering({"/ids/1": (200, json.dumps(ROW))})
-    task = avro_files.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {"globalId": served.url + "/ids/{}"},
-                             "not Avro", "schema {} is unknown")
+    task = writing.task(avro_files.Containers({"globalId": served.url + "/ids/{}"}, "not Avro", "schema {} is unknown"),
+                        f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
     frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], dtype=object)
     done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
     assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
@@ -206,7 +206,7 @@ def test_the_task_travels_without_this_package(tmp_path, answering):
 
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
-    task = avro_files.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10, {}, "", "")
+    task = writing.task(avro_files.Containers({}, "", ""), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
     with pytest.raises(ModuleNotFoundError) as e:
         next(task(iter([])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))

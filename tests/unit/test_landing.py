@@ -9,7 +9,7 @@ from workbench import connect, landing
 from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import changes
-from workbench.landing import job, writing
+from workbench.landing import job, json_lines, writing
 from workbench.source import postgres
 from workbench.walkthroughs import outbox
 
@@ -19,8 +19,8 @@ GOOD = {"connector.class": landing.SINK, "topics": "msk.t", "connect.s3.kcql": K
 
 
 def test_the_statement_of_the_walkthrough():
-    assert landing.parse(GOOD) == landing.Sink("msk.t", "lake", "cdc-events", ("customer_id", "order_id"), 50, 60)
-    assert landing.kcql("INSERT INTO b:p/q SELECT * FROM `t`") == landing.Sink("t", "b", "p/q", ())
+    assert landing.parse(GOOD) == landing.Sink("json", "cdc-events", 50, ("msk.t",), fields=("customer_id", "order_id"))
+    assert landing.kcql("INSERT INTO b:p/q SELECT * FROM `t`") == landing.Sink("json", "p/q", 50_000, ("t",))
 
 
 @pytest.mark.parametrize("change, says", [
@@ -51,7 +51,7 @@ def test_what_cannot_be_honoured_is_refused(change, says):
     ("", "a=__HIVE_DEFAULT_PARTITION__"), (10248, "a=10248"), (True, "a=true"), ("..", "a=.."), ("\n", "a=%0A"),
 ])
 def test_folders(value, folder):
-    assert writing.folder_of({"a": value}, ["a"]) == folder
+    assert json_lines.folder_of({"a": value}, ["a"]) == folder
 
 
 @pytest.mark.parametrize("text, line, reason", [
@@ -62,10 +62,10 @@ def test_folders(value, folder):
     ('{"a":\n1}', '{"a":1}', None),
     ('{"schema":null,"payload":null}', "", None),
     ("{broken", "", "malformed JSON"), ("", "", "malformed JSON"), ('{"a": NaN}', "", "malformed JSON"),
-    ("[1]", "", "not a JSON object"), (None, "", "no value and no key"),
+    ("[1]", "", "not a JSON object"),
 ])
 def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
-    assert writing.unwrap(text, True)[1:] == (line, reason)
+    assert json_lines.unwrap(text, True)[1:] == (line, reason)
 
 
 DEEP = b'{"c": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
@@ -82,7 +82,8 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     values = [p for p, _ in POISON] + [b'{"c": 1, "d": "\\ud800"}']
     frame = pandas.DataFrame([("t", 0, i, True, v) for i, v in enumerate(values)],
                              columns=["topic", "partition", "offset", "keyed", "value"], dtype=object)
-    done, = writing.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", ["c"], 50, True)(iter([frame]))
+    task = writing.task(json_lines.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 50)
+    done, = task(iter([frame]))
     assert done.iloc[0][["records", "dead_letters"]].to_dict() == {"records": 1, "dead_letters": len(POISON)}
     letters = [json.loads(x) for f in (tmp_path / "dead").iterdir() for x in f.read_text().splitlines()]
     for number, (letter, (_, reason)) in enumerate(zip(letters, POISON)):
@@ -92,7 +93,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
-    assert writing.judge(json.dumps({"c": "x" * 253}).encode(), True, ["c"])[2] is None
+    assert json_lines.Lines(("c",), True).read(json.dumps({"c": "x" * 253}).encode())[2] is None
     writing._write(writing._open(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
 
 
@@ -104,12 +105,13 @@ def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp
         yield frame[:4]
         yield frame[4:]
 
-    task = writing.task(f"file:{tmp_path}/out", f"file:{tmp_path}/dead", ["c"], 2, True)
+    task = writing.task(json_lines.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 2)
     first, = task(frames())
     assert first.iloc[0].to_dict() == {"records": 10, "tombstones": 1, "dead_letters": 2, "objects": 6, "bytes": 90}
     seen = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.json")}
     assert seen["out/c=0/t-0-00000000000000000004.json"] == '{"c": 0}\n{"c": 0}\n'
-    assert [json.loads(x)["offset"] for x in seen["dead/t-0-00000000000000000011.json"].splitlines()] == [11, 12]
+    letters = [json.loads(x) for x in seen["dead/t-0-00000000000000000011.json"].splitlines()]
+    assert [(x["offset"], x["reason"]) for x in letters] == [(11, "no value and no key"), (12, "malformed JSON")]
     list(task(frames()))
     assert {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()} == seen
 

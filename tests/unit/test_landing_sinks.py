@@ -20,7 +20,7 @@ def good(world):
 
 def test_the_sink_of_the_walkthrough(world, good):
     sink = landing.parse(good, world)
-    assert sink == landing.AvroSink(r"moma\.public\.(.*)", "landing", 10_000)
+    assert sink == landing.Sink("avro", "topics", 10_000, pattern=r"moma\.public\.(.*)")
     names = ["moma.public.artworks", "moma_public.artists", "__debezium-heartbeat.moma", "moma.public.artists"]
     assert sink.matching(names) == [names[0], names[3]]
     assert sink.prefix_of(names[0]) == "topics/moma.public.artworks"

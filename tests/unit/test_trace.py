@@ -14,7 +14,7 @@ from workbench import hudi, trace
 from workbench.base import params
 from workbench.base.errors import LakeError, SourceError
 from workbench.hudi import timeline
-from workbench.landing.sinks import AvroSink, Sink
+from workbench.landing.sinks import Sink
 from workbench.source import postgres
 from workbench.trace import biography, in_lake, in_source, in_topic, telling
 from workbench.walkthroughs import traceable
@@ -64,7 +64,7 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     monkeypatch.setattr(in_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind))
     world = SimpleNamespace(registry=SimpleNamespace(wire="apicurio_legacy8", kind="apicurio", url="http://r"))
     reading = in_topic._Reading(world, trace.Traced("artists", "public.artists", "artist_id", "t",
-                                                         AvroSink("t", "b", 10), ()))
+                                                         Sink("avro", "topics", 10, ("t",)), ()))
     raw = b"\0" + (7).to_bytes(8, "big") + b"\x02"
     assert reading.key(raw) is reading.key(raw) is None and asked == [(7, "globalId")]
     with pytest.raises(LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"):
@@ -259,7 +259,7 @@ def test_the_landed_file_of_a_message(world, tmp_path):
                        ("out/p=a/t-0-00000000000000000000.json", b'{"x":1}\n')):
         (tmp_path / "landing" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "landing" / name).write_bytes(data)
-    avro, lines = AvroSink("t", "b", 10), Sink("t", "b", "out", ("p",))
+    avro, lines = Sink("avro", "topics", 10, pattern="t"), Sink("json", "out", 10, ("t",), fields=("p",))
     assert find(avro, 1, b"two") == "topics/t/partition=0/t+0+0000000000.avro"
     assert find(avro, 2, b"three").endswith("02.avro") and find(avro, 2, b"two") == ""
     assert find(lines, 0, b'{"x":1}', {"p": "a"}).startswith("out/p=a/") and find(lines, 0, b"x", {"p": "b"}) == ""

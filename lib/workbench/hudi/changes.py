@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Tuple, Union
 
-from .. import stack
 from ..base import files
 from ..base.errors import LakeError, nearest
 from ..landing.job import landed_topic_id
-from ..landing.writing import payload_start
-from ..topic import wire
-from ..topic.topics import settings, silent, topic_id
+from ..landing.json_lines import payload_start
+from ..topic import topics, wire
 from . import decode_landed
 
 if TYPE_CHECKING:
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 
 # A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to start.
 FEW, FEW_BYTES = 2_000, 16 << 20
-SILENCE = 10  # seconds without a message that is known to be there
 COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
 FORMATS = ("json", "avro")
 FOLD = 50  # lists of landed files, after which one list holds what they say
@@ -119,20 +115,16 @@ class _Topic:
     """Reads a topic by offsets. Holds its two Kafka clients until `close()`."""
 
     def __init__(self, spark: SparkSession, world: World, source: Topic, most: int):
-        from confluent_kafka import Consumer
         from confluent_kafka.admin import AdminClient
 
         self.spark, self.world, self.name, self.most = spark, world, source.name, most
         self.avro = source.format == "avro"
-        self._admin = AdminClient(settings(world))
-        self._consumer = Consumer({
-            **settings(world), "group.id": "workbench-ingest", "enable.auto.commit": False,
-            "allow.auto.create.topics": False, "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 20, "fetch.queue.backoff.ms": 10})
+        self._admin = AdminClient(topics.settings(world))
+        self._consumer = topics.consumer(world)
 
     def next(self, mine: Dict[str, Any], number: int) -> Optional[Batch]:
         marks = self._watermarks()
-        now = topic_id(self.world, self.name, self._admin)
+        now = topics.topic_id(self.world, self.name, self._admin)
         if mine.get("topic_id", now) != now:
             raise LakeError(
                 "the topic was deleted and made anew: what has been read of the old one says nothing about the new one",
@@ -174,38 +166,16 @@ class _Topic:
     def _fetch(self, start: Dict[int, int], stop: Dict[int, int],
                most: int = FEW) -> Tuple[List[tuple], Dict[int, int]]:
         """Messages from `start` up to before `stop`, and up to where: an earlier place where they are large."""
-        from confluent_kafka import KafkaException, TopicPartition
-
-        at = dict(start)
         rows: List[tuple] = []
-        size, heard = 0, time.monotonic()
-        self._consumer.assign([TopicPartition(self.name, p, at[p]) for p in at if at[p] < stop[p]])
-        try:
-            while any(at[p] < stop[p] for p in at) and len(rows) < most and size < FEW_BYTES:
-                message = self._consumer.poll(0.1)
-                if message is None:
-                    # where a transaction ended, no message stands at the last offset, but the client has passed it
-                    for place in self._consumer.position([TopicPartition(self.name, p) for p in at]):
-                        at[place.partition] = max(at[place.partition], min(place.offset, stop[place.partition]))
-                    if time.monotonic() > heard + SILENCE:
-                        raise stack.lost(self.world, "kafka", self.world.kafka.bootstrap) or LakeError(
-                            f"Kafka sent nothing for {SILENCE} s", where=f"{self.name}, offsets {at}",
-                                        next_step="run `workbench status`; nothing is lost, run the ingest again")
-                    continue
-                if message.error():
-                    raise KafkaException(message.error())
-                heard = time.monotonic()
-                p = message.partition()
-                if message.offset() < stop[p]:
-                    headers = [message.headers()] if self.avro else []
-                    rows.append((message.key(), message.value(), *headers, self.name, p, message.offset(), None))
-                    size += len(message.value() or b"")
-                at[p] = min(message.offset() + 1, stop[p])
-        except KafkaException as e:
-            raise silent(self.world, e) from e
-        finally:
-            self._consumer.unassign()
-        return rows, at
+        size, at = 0, dict(start)
+        for m in topics.messages(self.world, self._consumer, self.name, start, stop):
+            headers = [m.headers()] if self.avro else []
+            rows.append((m.key(), m.value(), *headers, self.name, m.partition(), m.offset(), None))
+            size += len(m.value() or b"")
+            at[m.partition()] = m.offset() + 1
+            if len(rows) >= most or size >= FEW_BYTES:
+                return rows, at
+        return rows, stop
 
     def _prefix(self, start: Dict[int, int], stop: Dict[int, int]) -> str:
         """What the first message with a schema begins with; "" when the first few have none."""
@@ -247,7 +217,7 @@ class _Topic:
             return {p: self._consumer.get_watermark_offsets(TopicPartition(self.name, p), timeout=10)
                     for p in topic.partitions}
         except KafkaException as e:
-            raise silent(self.world, e) from e
+            raise topics.silent(self.world, e) from e
 
 
 

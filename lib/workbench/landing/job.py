@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ContextManager, Dict, List, Union
+from typing import TYPE_CHECKING, Any, ContextManager, Dict, List
 
 from .. import stack
 from ..base import files
@@ -16,23 +16,19 @@ from ..base.errors import LakeError, nearest
 from ..base.wait import wait_until
 from ..spark import gone, unreachable
 from ..topic import registry, topics, wire
-from . import avro_files, writing
+from . import avro_files, json_lines, writing
 from .batch import cause, counted, read_dead_letters
-from .sinks import CONFLUENT, SINK, AvroSink, Sink, kcql, parse
+from .sinks import Sink, parse
+from .writing import COUNTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from ..base.params import World
 
-__all__ = ["SINK", "CONFLUENT", "Sink", "AvroSink", "Landed", "run", "parse", "kcql", "drop", "dead_letters",
-           "dead_letters_path", "checkpoint"]
-COUNTS = ("records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
-AnySink = Union[Sink, AvroSink]
-
 
 @dataclass(frozen=True)
-class Landed:
+class LandingCounts:
     """What one run did, counted by Spark while it ran; messages = records + tombstones + dead_letters."""
 
     messages: int = 0
@@ -48,14 +44,15 @@ class Landed:
                        dead_letters=self.dead_letters)
 
 
-def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str = "available", timeout: float = 600,
-        batch: int = 50_000) -> Landed:
+def run(spark: SparkSession, world: World, config: Dict[str, str], *, timeout: float = 600,
+        batch: int = 50_000) -> LandingCounts:
     """Land what is in the sink's topics and has not been landed yet.
+
+    One run is one flush: at its end everything is on disk, so nothing waits longer than a run, whatever
+    WITH_FLUSH_INTERVAL says. Run it again whenever there is more to land.
 
     Args:
         config: the sink connector's JSON (see connect.config).
-        until: "available". One run is one flush: at its end everything is on disk, so nothing waits longer than a run,
-            whatever WITH_FLUSH_INTERVAL says.
         timeout: seconds until it gives up.
         batch: most messages in one batch; bounds the memory of a task.
 
@@ -64,9 +61,6 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str
             was made anew since the last run; another landing into the same folder is going on; or `timeout` is over.
             StackError: Spark or Kafka is gone; the next run goes on from there.
     """
-    if until != "available":
-        raise LakeError(f"until is {until!r}", where="landing.run", expected="'available'",
-                        next_step="run it again whenever there is more to land")
     sink = parse(config, world)
     with _alone(world, sink):
         same_topics(world, sink)
@@ -74,17 +68,18 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, until: str
         reports = _finish(spark, world, query, sink, timeout)
     values = [v for v in (observed(p, "landing") for p in reports) if v]
     total = {n: sum(v[n] for v in values) for n in COUNTS}
-    return Landed(messages=total["records"] + total["tombstones"] + total["dead_letters"], batches=len(values), **total)
+    return LandingCounts(messages=total["records"] + total["tombstones"] + total["dead_letters"], batches=len(values),
+                         **total)
 
 
-def _alone(world: World, sink: AnySink) -> ContextManager[None]:
+def _alone(world: World, sink: Sink) -> ContextManager[None]:
     """Of two landings of one topic, Spark would stop the first when the second starts, and that one would take its end
     for the end of the topic."""
     return files.alone(checkpoint(world, sink), f"landing of {sink.shown}",
                        "wait until it is done; what it lands need not be landed again")
 
 
-def _messages(spark: SparkSession, world: World, sink: AnySink, batch: int) -> DataFrame:
+def _messages(spark: SparkSession, world: World, sink: Sink, batch: int) -> DataFrame:
     """The topics as a stream, in batches of so many messages."""
     return (
         spark.readStream.format("kafka").option("kafka.bootstrap.servers", world.kafka.bootstrap)
@@ -92,26 +87,24 @@ def _messages(spark: SparkSession, world: World, sink: AnySink, batch: int) -> D
         # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
         .option("kafka.isolation.level", "read_committed")
         .option("startingOffsets", "earliest").option("failOnDataLoss", "true")
-        .option("includeHeaders", str(isinstance(sink, AvroSink)).lower())
+        .option("includeHeaders", str(sink.format == "avro").lower())
         .option("maxOffsetsPerTrigger", str(batch)).load()
     )
 
 
-def _start(spark: SparkSession, world: World, sink: AnySink, batch: int) -> Any:
+def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     """Start the stream that lands what is there now; return its query."""
     from pyspark.sql import functions as F
 
-    messages, dead = _messages(spark, world, sink, batch), dead_letters_path(world, sink)
-    shown = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed")]
-    if isinstance(sink, AvroSink):
-        messages = wire.framed_in_spark(messages, world).select(*shown, "value", "schema", "body")
+    messages = _messages(spark, world, sink, batch)
+    columns = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"), "value"]
+    if sink.format == "avro":
+        messages = wire.framed_in_spark(messages, world).select(*columns, "schema", "body")
         urls = {kind: world.registry.url.rstrip("/") + path for kind, path in registry.BY_ID.items()}
-        write = avro_files.task(f"{world.lake.landing}/{sink.folder}", dead, sink.flush_count, urls,
-                                  wire.not_avro(world), wire.unknown(world))
+        form: Any = avro_files.Containers(urls, wire.not_avro(world), wire.unknown(world))
     else:
-        messages = messages.select(*shown, "value")
-        write = writing.task(f"{world.lake.landing}/{sink.prefix}", dead, sink.fields, sink.flush_count,
-                                   sink.envelope)
+        messages, form = messages.select(*columns), json_lines.Lines(sink.fields, sink.envelope)
+    write = writing.task(form, f"{world.lake.landing}/{sink.folder}", dead_letters_path(world, sink), sink.flush_count)
     sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS]
     # the noop sink: the task has written already, only the counts come out
     return (
@@ -121,7 +114,7 @@ def _start(spark: SparkSession, world: World, sink: AnySink, batch: int) -> Any:
     )
 
 
-def _finish(spark: SparkSession, world: World, query: Any, sink: AnySink, timeout: float) -> List[dict]:
+def _finish(spark: SparkSession, world: World, query: Any, sink: Sink, timeout: float) -> List[dict]:
     """Wait until the query has ended; return its progress reports. Stops it when waiting ends before that.
 
     Raises: LakeError: after `timeout`, or a batch failed. StackError: Spark or Kafka is gone.
@@ -166,7 +159,7 @@ def observed(report: dict, name: str) -> Dict[str, int]:
     return {k: v or 0 for k, v in metrics.items()}
 
 
-def checkpoint(world: World, sink: AnySink) -> str:
+def checkpoint(world: World, sink: Sink) -> str:
     """Where the progress of this landing is kept."""
     return f"{world.lake.checkpoints}/landing/{sink.place}"
 
@@ -177,7 +170,7 @@ def landed_topic_id(world: World, prefix: str) -> str:
     return f"{world.lake.checkpoints}/landing/{prefix}.topic-id"
 
 
-def same_topics(world: World, sink: AnySink) -> None:
+def same_topics(world: World, sink: Sink) -> None:
     """Raise LakeError when a topic is not the one whose progress is kept; note the id of one that is new.
 
     Raises also when there is no topic for the sink at all: it would land nothing without a word.
@@ -198,7 +191,7 @@ def same_topics(world: World, sink: AnySink) -> None:
                         next_step="the first message makes it: is the source connector RUNNING? (connect.status)")
 
 
-def dead_letters_path(world: World, sink: AnySink) -> str:
+def dead_letters_path(world: World, sink: Sink) -> str:
     """Folder of the messages of these topics that could not be landed."""
     return f"{world.lake.dead_letters}/landing/{sink.place}"
 
@@ -227,10 +220,10 @@ def drop(world: World, config: Dict[str, str]) -> None:
             files.remove(landed_topic_id(world, prefix))
 
 
-def _prefixes(world: World, sink: AnySink) -> List[str]:
+def _prefixes(world: World, sink: Sink) -> List[str]:
     """The folders that this sink has landed into; of a topic that is gone, too."""
-    if isinstance(sink, Sink):
-        return [sink.prefix]
+    if sink.format == "json":
+        return [sink.folder]
     seen = {i.base_name for i in files.entries(f"{world.lake.landing}/{sink.folder}")}
     ids = (i.base_name for i in files.entries(f"{world.lake.checkpoints}/landing/{sink.folder}"))
     seen |= {name[:-len(".topic-id")] for name in ids if name.endswith(".topic-id")}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Tuple, Union
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from ..base.errors import ConnectorError, nearest
 from ..base.params import World
@@ -16,120 +16,97 @@ CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
 V2 = "/apis/registry/v2"
-# settings that change nothing about what is written from here, with the reason
-NOT_NEEDED = {
-    "name": "the connector's name",
-    "tasks.max": "one Spark task per topic partition",
-    "aws.region": "the world's lake says where the objects go",
-    "aws.custom.endpoint": "the world's lake says where the objects go",
-    "connect.s3.aws.region": "the world's lake says where the objects go",
-    "key.converter": "keys are not stored",
-    "key.converter.schemas.enable": "keys are not stored",
-    "errors.log.enable": "what cannot be landed is always reported",
-}
 FLAWS = {
     "schema.enable": "no Connect worker knows schema.enable: value.converter.schemas.enable was meant; the "
                      "published walkthrough has this flaw: Connect ignores it and takes the envelope off all the same",
     "table.name.format": "table.name.format belongs to the JDBC sink; the published walkthrough has it here: Connect "
                          "ignores it",
 }
-FLUSHES = {"WITH_FLUSH_INTERVAL": "flush_seconds", "WITH_FLUSH_COUNT": "flush_count"}
-
-# the same for Confluent's sink
-CONFLUENT_NOT_NEEDED = {
-    "name": "the connector's name",
-    "tasks.max": "one Spark task per topic partition",
-    "s3.region": "the world's lake says where the objects go",
-    "s3.part.size": "how an upload is cut",
-    "rotate.schedule.interval.ms": "one run is one flush, so nothing waits longer than a run",
-    "timezone": "for the rotation's clock",
-    "schema.generator.class": "for partitions named by fields, and for Hive",
-    "key.converter": "keys are not stored",
-    "value.converter.apicurio.registry.auto-register": "for what writes",
-    "value.converter.apicurio.registry.find-latest": "for what writes",
-    "value.converter.apicurio.registry.headers.enabled": "an id in the headers is found by itself",
+# Of each plugin the settings that change nothing about what is written from here,
+NOT_NEEDED = {
+    SINK: {
+        "name", "tasks.max",  # one Spark task per topic partition
+        "aws.region", "aws.custom.endpoint", "connect.s3.aws.region",  # the world's lake says where the objects go
+        "key.converter", "key.converter.schemas.enable",  # keys are not stored
+        "errors.log.enable",  # what cannot be landed is always reported
+    },
+    CONFLUENT: {
+        "name", "tasks.max",  # one Spark task per topic partition
+        "s3.region", "s3.bucket.name",  # the world's lake says where the objects go
+        "s3.part.size",  # how an upload is cut
+        "rotate.schedule.interval.ms", "timezone",  # one run is one flush, so nothing waits longer than a run
+        "schema.generator.class",  # for partitions named by fields, and for Hive
+        "key.converter",  # keys are not stored
+        # for what writes; and an id in the headers is found by itself
+        "value.converter.apicurio.registry.auto-register", "value.converter.apicurio.registry.find-latest",
+        "value.converter.apicurio.registry.headers.enabled",
+    },
 }
-# settings with the one value that is honoured; the sink's own default where there is one
-CONFLUENT_FIXED = {
-    "storage.class": ("io.confluent.connect.s3.storage.S3Storage", None),
-    "format.class": ("io.confluent.connect.s3.format.avro.AvroFormat", None),
-    "partitioner.class": ("io.confluent.connect.storage.partitioner.DefaultPartitioner",
-                          "io.confluent.connect.storage.partitioner.DefaultPartitioner"),
-    "schema.compatibility": ("NONE", "NONE"),
-    "behavior.on.null.values": ("ignore", "fail"),
-    "value.converter": (APICURIO, None),
+# those with one value that is honoured, and the sink's own default where there is one,
+FIXED = {
+    SINK: {"value.converter": (JSON, JSON)},
+    CONFLUENT: {
+        "storage.class": ("io.confluent.connect.s3.storage.S3Storage", None),
+        "format.class": ("io.confluent.connect.s3.format.avro.AvroFormat", None),
+        "partitioner.class": ("io.confluent.connect.storage.partitioner.DefaultPartitioner",
+                              "io.confluent.connect.storage.partitioner.DefaultPartitioner"),
+        "schema.compatibility": ("NONE", "NONE"),
+        "behavior.on.null.values": ("ignore", "fail"),
+        "value.converter": (APICURIO, None),
+    },
 }
-CONFLUENT_READ = {"connector.class", "topics", "topics.regex", "s3.bucket.name", "flush.size", "topics.dir",
-                  "value.converter.apicurio.registry.url"}
+# and those that are read.
+READ = {
+    SINK: {"connector.class", "topics", "connect.s3.kcql", "value.converter.schemas.enable"},
+    CONFLUENT: {"connector.class", "topics", "topics.regex", "flush.size", "topics.dir",
+                "value.converter.apicurio.registry.url"},
+}
 
 
 @dataclass(frozen=True)
 class Sink:
-    """What the JSON of the Lenses sink asks for."""
+    """What the JSON of a sink connector asks for, whichever plugin it is for.
 
-    topic: str
-    bucket: str
-    prefix: str
-    fields: Tuple[str, ...]
-    flush_count: int = 50_000  # the defaults of the Lenses sink
-    flush_seconds: int = 3600  # understood and not needed: a run flushes everything at its end
-    envelope: bool = True  # values come as {"schema": …, "payload": …}
+    format: "json", lines; or "avro", container files. folder: of the objects, below the world's landing address.
+    flush_count: most records of one object. topics: their names; pattern: of their names, where there are none.
+    fields: those that name partitions of lines. envelope: values come as {"schema": …, "payload": …}.
+    """
+
+    format: str
+    folder: str
+    flush_count: int
+    topics: Tuple[str, ...] = ()
+    pattern: str = ""
+    fields: Tuple[str, ...] = ()
+    envelope: bool = True
 
     @property
     def shown(self) -> str:
         """What it lands, for messages."""
-        return self.topic
-
-    @property
-    def place(self) -> str:
-        """The name of its progress and of its dead letters."""
-        return self.prefix
-
-    @property
-    def subscription(self) -> Tuple[str, str]:
-        """Spark's option for the topics, and its value."""
-        return "subscribe", self.topic
-
-    def matching(self, topics: Iterable[str]) -> List[str]:
-        """Those of these topics that it lands."""
-        return [t for t in topics if t == self.topic]
-
-    def prefix_of(self, topic: str) -> str:
-        """The folder of a topic's objects, below the world's landing address."""
-        return self.prefix
-
-
-@dataclass(frozen=True)
-class AvroSink:
-    """What the JSON of Confluent's sink asks for: objects `<folder>/<topic>/partition=<n>/<topic>+<n>+<offset>.avro`,
-    the offset that of their first record, in ten digits (DefaultPartitioner; filename.offset.zero.pad.width)."""
-
-    pattern: str  # of the names of the topics
-    bucket: str
-    flush_count: int
-    folder: str = "topics"
-    topics: Tuple[str, ...] = ()  # instead of the pattern
-
-    @property
-    def shown(self) -> str:
         return ", ".join(self.topics) or self.pattern
 
     @property
     def place(self) -> str:
+        """The name of its progress and of its dead letters."""
+        if self.format == "json":
+            return self.folder
         return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]", "_", "+".join(self.topics) or self.pattern)
 
     @property
     def subscription(self) -> Tuple[str, str]:
+        """Spark's option for the topics, and its value."""
         return ("subscribe", ",".join(self.topics)) if self.topics else ("subscribePattern", self.pattern)
 
     def matching(self, topics: Iterable[str]) -> List[str]:
+        """Those of these topics that it lands."""
         return [t for t in topics if (t in self.topics if self.topics else re.fullmatch(self.pattern, t))]
 
     def prefix_of(self, topic: str) -> str:
-        return f"{self.folder}/{topic}"
+        """The folder of a topic's objects, below the world's landing address."""
+        return self.folder if self.format == "json" else f"{self.folder}/{topic}"
 
 
-def parse(config: Dict[str, str], world: Optional[World] = None) -> Union[Sink, AvroSink]:
+def parse(config: Dict[str, str], world: Optional[World] = None) -> Sink:
     """Read a sink connector's JSON. Raises ConnectorError naming any setting that the landing does not honour.
 
     Understood, and it changes nothing: how long a sink may wait before it flushes (WITH_FLUSH_INTERVAL,
@@ -140,15 +117,12 @@ def parse(config: Dict[str, str], world: Optional[World] = None) -> Union[Sink, 
         world: where it is given, the registry that the JSON names has to be the world's.
     """
     where = str(config.get("name", "the S3 sink's JSON"))
-    kinds = {SINK: _lenses, CONFLUENT: _confluent}
-    kind = config.get("connector.class")
-    if kind not in kinds:
-        raise ConnectorError(f"connector.class is {kind!r}", where=where, expected=" or ".join(kinds))
-    return kinds[kind](config, where, world)
-
-
-def _no_others(config: Dict[str, str], known: Iterable[str], where: str) -> None:
-    known = set(known)
+    plugin = config.get("connector.class", "")
+    if plugin not in READ:
+        raise ConnectorError(f"connector.class is {plugin!r}", where=where, expected=" or ".join(READ))
+    known = READ[plugin] | NOT_NEEDED[plugin] | set(FIXED[plugin])
+    if plugin == CONFLUENT:  # keys are not stored, however they are converted
+        known |= {k for k in config if k.startswith("key.converter.")}
     for key in config:
         if key in FLAWS and key not in known:
             raise ConnectorError(f"{key} is not a setting", where=where, expected=FLAWS[key],
@@ -156,21 +130,24 @@ def _no_others(config: Dict[str, str], known: Iterable[str], where: str) -> None
         if key not in known:
             raise ConnectorError(f"the landing job does not honour {key}", where=where, expected=nearest(key, known),
                                  next_step="remove it, or run the real connector")
-
-
-# --- Confluent -------------------------------------------------------------------------------------------------------
-
-def _confluent(config: Dict[str, str], where: str, world: Optional[World]) -> AvroSink:
-    keys = (k for k in config if k.startswith("key.converter."))  # keys are not stored, however they are converted
-    _no_others(config, {*CONFLUENT_READ, *CONFLUENT_FIXED, *CONFLUENT_NOT_NEEDED, *keys}, where)
-    for key, (honoured, default) in CONFLUENT_FIXED.items():
+    for key, (honoured, default) in FIXED[plugin].items():
         if config.get(key, default) != honoured:
             said = repr(config[key]) if key in config else "not there" + (f", which means {default}" if default else "")
             raise ConnectorError(f"{key} is {said}", where=where, expected=f"{key}={honoured}",
                                  next_step="the landing honours no other value; run the real connector for it")
-    size = config.get("flush.size", "")
-    if not size.isdigit() or int(size) < 1:
-        raise ConnectorError(f"flush.size is {size!r}", where=where, expected="a whole number from 1")
+    return _lenses(config, where) if plugin == SINK else _confluent(config, where, world)
+
+
+def _count(text: str, name: str, where: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ConnectorError(f"{name} is {text!r}", where=where, expected="a whole number from 1")
+    return int(text)
+
+
+def _confluent(config: Dict[str, str], where: str, world: Optional[World]) -> Sink:
+    """Objects `<folder>/<topic>/partition=<n>/<topic>+<n>+<offset>.avro`, the offset that of their first record, in ten
+    digits (DefaultPartitioner; filename.offset.zero.pad.width)."""
+    size = _count(config.get("flush.size", ""), "flush.size", where)
     folder = config.get("topics.dir", "topics")
     if not re.fullmatch(r"[\w.+-]+(/[\w.+-]+)*", folder) or ".." in folder.split("/"):
         raise ConnectorError(f"topics.dir is {folder!r}", where=where, expected="a folder such as topics")
@@ -187,23 +164,16 @@ def _confluent(config: Dict[str, str], where: str, world: Optional[World]) -> Av
         raise ConnectorError(f"value.converter.apicurio.registry.url is {url!r}", where=where,
                              expected=f"the registry of {world.file}: {expected}{V2}")
     names = tuple(t.strip() for t in config.get("topics", "").split(",") if t.strip())
-    return AvroSink(pattern, config.get("s3.bucket.name", ""), int(size), folder, names)
+    return Sink("avro", folder, size, names, pattern)
 
 
-# --- Lenses ----------------------------------------------------------------------------------------------------------
-
-def _lenses(config: Dict[str, str], where: str, world: Optional[World]) -> Sink:
-    known = {"connector.class", "topics", "connect.s3.kcql", "value.converter", "value.converter.schemas.enable",
-             *NOT_NEEDED}
-    _no_others(config, known, where)
-    if config.get("value.converter", JSON) != JSON:
-        raise ConnectorError(f"value.converter is {config['value.converter']}", where=where, expected=JSON)
+def _lenses(config: Dict[str, str], where: str) -> Sink:
     envelope = str(config.get("value.converter.schemas.enable", "true")).lower()
     if envelope not in ("true", "false"):
         raise ConnectorError(f"value.converter.schemas.enable is {envelope!r}", where=where, expected="true or false")
     sink = kcql(config.get("connect.s3.kcql", ""), where, envelope == "true")
-    if config.get("topics") != sink.topic:
-        raise ConnectorError(f"topics is {config.get('topics')!r}, the KCQL reads {sink.topic!r}", where=where,
+    if (config.get("topics"),) != sink.topics:
+        raise ConnectorError(f"topics is {config.get('topics')!r}, the KCQL reads {sink.shown!r}", where=where,
                              expected="one and the same topic")
     return sink
 
@@ -213,7 +183,7 @@ def kcql(text: str, where: str = "KCQL", envelope: bool = True) -> Sink:
     if ";" in text.strip().rstrip(";"):
         raise ConnectorError("connect.s3.kcql holds several statements", where=where, expected="one")
     found = re.fullmatch(
-        r"\s*insert\s+into\s+(?P<bucket>[^\s:]+):(?P<prefix>\S+)\s+select\s+(?P<what>.+?)\s+from\s+(?P<topic>\S+)"
+        r"\s*insert\s+into\s+[^\s:]+:(?P<prefix>\S+)\s+select\s+(?P<what>.+?)\s+from\s+(?P<topic>\S+)"
         r"(?:\s+partitionby\s+(?P<fields>\w+(?:\s*,\s*\w+)*))?(?:\s+storeas\s+(?P<format>\S+))?(?P<rest>(?:\s+with_.*)?)"
         r"\s*;?\s*", text, re.I | re.S)
     if not found:
@@ -225,17 +195,15 @@ def kcql(text: str, where: str = "KCQL", envelope: bool = True) -> Sink:
     stored = (found["format"] or "json").strip("`").lower()
     if stored != "json":
         raise ConnectorError(f"KCQL stores as {stored!r}", where=where, expected="`json`")
-    flush: Dict[str, int] = {}
+    flushes = {"WITH_FLUSH_INTERVAL": 3600, "WITH_FLUSH_COUNT": 50_000}  # with the sink's defaults
     for name, value in re.findall(r"(\w+)\s*=\s*(\S+)", found["rest"]):
-        if name.upper() not in FLUSHES:
+        if name.upper() not in flushes:
             raise ConnectorError(f"the landing job does not honour {name}", where=where,
-                                 expected=nearest(name.upper(), FLUSHES))
-        if not value.isdigit() or int(value) < 1:
-            raise ConnectorError(f"{name} is {value!r}", where=where, expected="a whole number from 1")
-        flush[FLUSHES[name.upper()]] = int(value)
+                                 expected=nearest(name.upper(), flushes))
+        flushes[name.upper()] = _count(value, name, where)
     left = re.sub(r"(\w+)\s*=\s*(\S+)", "", found["rest"]).strip()
     if left:
         raise ConnectorError(f"KCQL not understood at {left!r}", where=where, expected="WITH_FLUSH_COUNT = 50")
-    unquoted = {n: found[n].strip("`") for n in ("bucket", "prefix", "topic")}
     fields = tuple(f.strip() for f in (found["fields"] or "").split(",") if f.strip())
-    return Sink(**unquoted, fields=fields, envelope=envelope, **flush)
+    return Sink("json", found["prefix"].strip("`"), flushes["WITH_FLUSH_COUNT"], (found["topic"].strip("`"),),
+                fields=fields, envelope=envelope)

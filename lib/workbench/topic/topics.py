@@ -1,4 +1,4 @@
-"""Topics of a Kafka: names, ends, count, topic_id, wait_count, read, produce, delete.
+"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, produce, delete.
 
 Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing here ever creates a topic:
 every function looks the topic up in the full list first (asking a broker for one topic by name may create it).
@@ -6,14 +6,25 @@ every function looks the topic up in the full list first (asking a broker for on
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Generator, List, Optional, Union
 
 import pandas as pd
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from .. import stack
+from .. import connect, stack
 from ..base.errors import LakeError, StackError, WorkbenchError, nearest
 from ..base.params import World
 from ..base.wait import wait_until
@@ -27,21 +38,15 @@ def settings(world: World, **more: Any) -> Dict[str, Any]:
 
     A broker's absence is told by our own error, so the client's own lines on stderr are off.
     """
-    return {
-        "bootstrap.servers": world.kafka.bootstrap,
-        "security.protocol": world.kafka.security_protocol,
-        "log_level": 0,
-        **more,
-    }
+    return {"bootstrap.servers": world.kafka.bootstrap, "security.protocol": world.kafka.security_protocol,
+            "log_level": 0, **more}
 
 
 def silent(world: World, error: KafkaException) -> StackError:
     """The error for a Kafka that does not answer: its state, where it is a service of this instance."""
     return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
-        f"Kafka does not answer: {error.args[0].str()}",
-        where=world.kafka.bootstrap,
-        next_step="run `workbench status`, then `workbench up`",
-    )
+        f"Kafka does not answer: {error.args[0].str()}", where=world.kafka.bootstrap,
+        next_step="run `workbench status`, then `workbench up`")
 
 
 def _partitions(world: World, admin: Any = None) -> Dict[str, List[int]]:
@@ -59,12 +64,9 @@ def _of(world: World, topic: str) -> List[int]:
     listed = _partitions(world)
     if topic not in listed:
         shown = [t for t in listed if not t.startswith("__consumer")]
-        raise WorkbenchError(
-            f"there is no topic {topic!r}",
-            where=world.kafka.bootstrap,
-            expected=nearest(topic, shown),
-            next_step="the first message makes it: is the connector RUNNING? (connect.status)",
-        )
+        raise WorkbenchError(f"there is no topic {topic!r}", where=world.kafka.bootstrap,
+                             expected=nearest(topic, shown),
+                             next_step="the first message makes it: is the connector RUNNING? (connect.status)")
     return listed[topic]
 
 
@@ -76,7 +78,8 @@ def names(world: World) -> List[str]:
 def _offsets(world: World, topic: str, spec: OffsetSpec, partitions: List[int]) -> Dict[int, int]:
     asked = {TopicPartition(topic, p): spec for p in partitions}
     admin = AdminClient(settings(world))  # in a variable: once it is collected, its futures never end
-    futures = admin.list_offsets(asked, request_timeout=TIMEOUT)
+    # of a transaction that goes on nothing can be read
+    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT)
     try:
         return {tp.partition: future.result(TIMEOUT + 5).offset for tp, future in futures.items()}
     except KafkaException as e:
@@ -128,8 +131,6 @@ def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = N
     Raises:
         WorkbenchError: after `timeout`, naming the count reached; or the connector's failure.
     """
-    from .. import connect
-
     timeout = 60 + n / 500 if timeout is None else timeout
     seen = {"count": 0}
 
@@ -143,22 +144,64 @@ def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = N
     try:
         wait_until(enough, f"{n} messages in topic {topic!r}", timeout=timeout, every=0.2, failed=failed)
     except WorkbenchError as e:
-        raise WorkbenchError(
-            f"{e.what}; it holds {seen['count']}",
-            where=f"topic {topic!r}" + (f"; {e.where}" if e.where else ""),
-            next_step=e.next_step or "look at connect.status and the worker's log",
-        ) from e
+        raise WorkbenchError(f"{e.what}; it holds {seen['count']}",
+                             where=f"topic {topic!r}" + (f"; {e.where}" if e.where else ""),
+                             next_step=e.next_step or "look at connect.status and the worker's log") from e
     return seen["count"]
 
 
-def read(
-    world: World,
-    topic: str,
-    limit: Optional[int] = None,
-    *,
-    after: Optional[Dict[int, int]] = None,
-    only: Optional[Callable[[Optional[bytes]], bool]] = None,
-) -> pd.DataFrame:
+def consumer(world: World) -> Consumer:
+    """A consumer for `messages`: it joins no group, commits nothing, and makes no topic."""
+    return Consumer(settings(world, **{
+        "group.id": "workbench", "enable.auto.commit": False, "allow.auto.create.topics": False,
+        "auto.offset.reset": "error",
+        "fetch.wait.max.ms": 20,  # default 500, which closing waits out
+        "fetch.queue.backoff.ms": 10,  # default 1000: a second lost each time 64 MB wait to be consumed
+    }))
+
+
+def messages(world: World, reader: Consumer, topic: str, start: Dict[int, int],
+             stop: Dict[int, int]) -> Generator[Message, None, None]:
+    """The messages of a topic from offsets `start` up to before `stop`, of each partition in the order of its offsets.
+
+    Args:
+        reader: a `consumer`; what it was assigned before is lost.
+        start, stop: {partition: offset}, of the same partitions.
+
+    Raises:
+        StackError: Kafka does not answer, or sent nothing for ten seconds.
+    """
+    at = {p: n for p, n in start.items() if n < stop[p]}
+    heard = time.monotonic()
+    try:
+        reader.assign([TopicPartition(topic, p, n) for p, n in at.items()])
+        while at:
+            # returns when it has as many as there may be, or at the timeout
+            batch = reader.consume(min(5000, sum(stop[p] - n for p, n in at.items())), 0.05)
+            for message in batch:
+                if message.error():
+                    raise KafkaException(message.error())
+                at[message.partition()] = message.offset() + 1
+                if message.offset() < stop[message.partition()]:
+                    yield message
+            if batch:
+                heard = time.monotonic()
+            elif time.monotonic() > heard + TIMEOUT:
+                raise stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
+                    f"Kafka sent nothing for {TIMEOUT} s", where=f"topic {topic!r}, offsets {at}",
+                    next_step="run `workbench status`; nothing is lost, read it again")
+            else:  # where a transaction ended, no message stands at the last offset, but the client has passed it
+                for place in reader.position([TopicPartition(topic, p) for p in at]):
+                    at[place.partition] = max(at[place.partition], place.offset)
+            at = {p: n for p, n in at.items() if n < stop[p]}
+    except KafkaException as e:
+        raise silent(world, e) from e
+    finally:
+        reader.unassign()
+
+
+def read(world: World, topic: str, limit: Optional[int] = None, *, after: Optional[Dict[int, int]] = None,
+         only: Optional[Callable[[Optional[bytes]], bool]] = None) -> pd.DataFrame:
     """Return the messages that the topic holds now, ordered by partition and offset.
 
     Args:
@@ -176,50 +219,14 @@ def read(
     upto = ends(world, topic)
     begins = _offsets(world, topic, OffsetSpec.earliest(), list(upto))
     start = {p: max((after or {}).get(p, 0), begin) for p, begin in begins.items()}
-    consumer = Consumer(
-        settings(
-            world,
-            **{
-                "group.id": "workbench-read",  # the client wants one; nothing joins or commits it
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,  # the only sign of the end where transaction marks are the last offsets
-                "allow.auto.create.topics": False,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 50,  # default 500, which closing waits out
-                "fetch.queue.backoff.ms": 10,  # default 1000: a second lost each time 64 MB wait to be consumed
-            },
-        )
-    )
-    rows: List[tuple] = []
-    try:
-        unfinished = {p for p, end in upto.items() if start[p] < end}
-        consumer.assign([TopicPartition(topic, p, start[p]) for p in unfinished])
-        heard = time.monotonic()
-        while unfinished and (limit is None or len(rows) < limit):
-            batch = consumer.consume(
-                num_messages=5000, timeout=0.05
-            )  # returns when it has that many, or at the timeout
-            if batch:
-                heard = time.monotonic()
-            elif time.monotonic() > heard + TIMEOUT:
-                raise stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
-                    f"Kafka sent nothing for {TIMEOUT} s",
-                    where=f"topic {topic!r}, partitions {sorted(unfinished)}",
-                    next_step="run `workbench status`",
-                )
-            for m in batch:
-                if m.error():
-                    if m.error().code() != KafkaError._PARTITION_EOF:
-                        raise StackError(f"Kafka: {m.error().str()}", where=f"topic {topic!r}")
-                elif m.offset() < upto[m.partition()] and (only is None or only(m.key())):
-                    rows.append((topic, m.partition(), m.offset(), m.timestamp()[1], _text(m.key()), _text(m.value())))
-                if m.offset() is None or m.offset() >= upto[m.partition()] - 1:
-                    unfinished.discard(m.partition())
-    finally:
-        consumer.close()
+    with contextlib.closing(consumer(world)) as reader, contextlib.closing(
+            messages(world, reader, topic, start, upto)) as found:
+        wanted = (m for m in found if only is None or only(m.key()))
+        rows = [(topic, m.partition(), m.offset(), m.timestamp()[1], _text(m.key()), _text(m.value()))
+                for m in itertools.islice(wanted, limit)]
     frame = pd.DataFrame(rows, columns=COLUMNS).sort_values(["partition", "offset"], ignore_index=True)
     frame["timestamp"] = pd.to_datetime(frame["timestamp"], unit="ms", utc=True)
-    return frame if limit is None else frame.head(limit)
+    return frame
 
 
 def _text(raw: Optional[bytes]) -> Union[str, bytes, None]:
@@ -242,8 +249,7 @@ def produce(world: World, topic: str, key: Union[str, bytes, None], value: Union
     left = producer.flush(TIMEOUT + 5)
     if refused or left:
         raise stack.lost(world, "kafka", world.kafka.bootstrap) or WorkbenchError(
-            f"the message was not taken: {refused[0].str() if refused else 'no answer'}", where=f"topic {topic!r}"
-        )
+            f"the message was not taken: {refused[0].str() if refused else 'no answer'}", where=f"topic {topic!r}")
 
 
 def delete(world: World, *topics: str) -> None:
@@ -258,7 +264,6 @@ def delete(world: World, *topics: str) -> None:
             future.result(TIMEOUT + 5)
         except KafkaException as e:
             if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise WorkbenchError(
-                    f"topic {topic!r} was not deleted: {e.args[0].str()}", where=world.kafka.bootstrap
-                ) from e
+                raise WorkbenchError(f"topic {topic!r} was not deleted: {e.args[0].str()}",
+                                     where=world.kafka.bootstrap) from e
     wait_until(lambda: not set(there) & set(_partitions(world, admin)), f"topics {there} to be gone", timeout=30)

@@ -15,8 +15,7 @@ from ..base import files
 from ..base.errors import LakeError
 from ..hudi import travel
 from ..hudi.changes import reading_order
-from ..landing import writing
-from ..landing.sinks import Sink
+from ..landing import json_lines
 from ..spark import session
 from . import in_source, in_topic
 from .in_lake import History, Place, names
@@ -80,7 +79,7 @@ def _whole(table: Traced, key: Any) -> int:
 def _landed(world: World, table: Traced, event: Dict[str, Any], record: Dict[str, Any], needle: bytes) -> str:
     """The landed file that holds a message, below the landing; "" where there is none."""
     sink, partition = table.sink, event["partition"]
-    below = writing.folder_of(record, sink.fields) if isinstance(sink, Sink) else f"partition={partition}"
+    below = json_lines.folder_of(record, sink.fields) if sink.format == "json" else f"partition={partition}"
     prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
     names = (i.base_name for i in files.entries(f"{world.lake.landing}/{prefix}") if i.is_file)
     orders = (reading_order(name, 0) for name in names)

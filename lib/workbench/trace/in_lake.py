@@ -15,7 +15,7 @@ from ..hudi.catalog import entries
 from ..hudi.ingesting import progress_in
 from ..hudi.tables import Topic
 from ..hudi.timeline import Done, completed, write_stats
-from ..landing.writing import folder_of
+from ..landing.json_lines import folder_of
 
 if TYPE_CHECKING:
     from ..base.params import World

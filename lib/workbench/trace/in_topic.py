@@ -9,8 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ..base.errors import LakeError
-from ..landing import writing
-from ..landing.sinks import AvroSink
+from ..landing import json_lines
 from ..topic import registry, topics, wire
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class _Reading:
     """Keys and values of one topic as dicts, Avro or Connect's JSON; each schema is asked for once."""
 
     def __init__(self, world: World, table: Traced):
-        self.world, self.table, self.avro = world, table, isinstance(table.sink, AvroSink)
+        self.world, self.table, self.avro = world, table, table.sink.format == "avro"
         self._decode = registry.Decoder(world)
         self._versions: Optional[pandas.DataFrame] = None
 
@@ -70,7 +69,7 @@ class _Reading:
     def value(self, raw: bytes, where: str) -> Tuple[Dict[str, Any], bytes, Any, Any]:
         """(record, bytes by which the landed file is known, schema id, version of the schema)."""
         if not self.avro:
-            payload, line, reason = writing.unwrap(raw.decode("utf-8", "replace"), True)
+            payload, line, reason = json_lines.unwrap(raw.decode("utf-8", "replace"), True)
             if payload is None:
                 raise _unreadable(reason, where)
             return payload, line.encode("utf-8"), "inline", None
