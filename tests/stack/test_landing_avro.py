@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import avro_bytes
 import avro_help
 import pytest
-from avro_bytes import framed, number, record
+from avro_bytes import framed, number, opened, record
 from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing, stack
@@ -17,7 +17,7 @@ from workbench.results import check
 from workbench.source import postgres
 from workbench.stack import process
 from workbench.stack.services import SERVICES
-from workbench.topic import avro, registry, topics
+from workbench.topic import registry, topics
 
 NAME = "landing_test"
 ARTISTS, ARTWORKS = f"{NAME}.public.artists", f"{NAME}.public.artworks"
@@ -66,11 +66,11 @@ def artists(**fields):
 
 def landed(world, topic, folder="topics"):
     root = paths.local_path(world.lake.landing) / folder / topic
-    return {str(p.relative_to(root)): avro.opened(p.read_bytes()) for p in sorted(root.rglob("*")) if p.is_file()}
+    return {str(p.relative_to(root)): opened(p.read_bytes()) for p in sorted(root.rglob("*")) if p.is_file()}
 
 
 def contents(found):
-    return {name: list(file.records()) for name, file in found.items()}
+    return {name: file.records for name, file in found.items()}
 
 
 # --- written by Debezium ---------------------------------------------------------------------------------------------

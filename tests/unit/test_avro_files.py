@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pandas
 import pytest
-from avro_bytes import number, text
+from avro_bytes import number, opened, text
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_landed
@@ -91,20 +91,20 @@ def test_a_file_comes_apart_as_it_was_put_together():
     read = avro.reader(ROW, plain=True)
     records = [read(row(n)) for n in range(3000)]
     data = avro.container(ROW, records, b"s" * 16, more="x")
-    found = avro.opened(data)
-    assert found.count == 3000 and found.meta["more"] == "x"
+    found = opened(data)
+    assert len(found.records) == 3000 and found.meta["more"] == "x"
     assert json.loads(found.schema)["fields"][2] == ROW["fields"][2]
     assert data.count(b"s" * 16) > 2, "several blocks"
-    last = list(found.records())[-1]
+    last = found.records[-1]
     assert (last["id"], last["day"], last["price"]) == (2999, dt.date(1969, 12, 31), Decimal("-1.50"))
     assert row(2999)[:10] in data and data == avro.container(ROW, records, b"s" * 16, more="x")
     for cut in (3, 10, len(data) // 2, len(data) - 1):
         with pytest.raises(ValueError):
-            avro.opened(data[:cut])
+            avro.schema_of(data[:cut])
     with pytest.raises(ValueError, match="sync marker"):
-        avro.opened(data[:-1] + b"x")
+        avro.schema_of(data[:-1] + b"x")
     with pytest.raises(ValueError, match="avro.schema"):
-        avro.opened(avro.MAGIC + b"\0" + b"s" * 16)
+        avro.schema_of(avro.MAGIC + b"\0" + b"s" * 16)
 
 
 # --- the task --------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def land(tmp_path, monkeypatch):
         (counts,) = task(iter([frame[:3], frame[3:]]))
         return counts.iloc[0].to_dict()
 
-    go.files = lambda: {str(p.relative_to(tmp_path / "out")): avro.opened(p.read_bytes())
+    go.files = lambda: {str(p.relative_to(tmp_path / "out")): opened(p.read_bytes())
                         for p in sorted((tmp_path / "out").rglob("*")) if p.is_file()}
     go.letters = lambda: {d["offset"]: d["reason"] for f in (tmp_path / "dead").glob("*")
                           for d in map(json.loads, f.read_text().splitlines())}
@@ -151,7 +151,7 @@ def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
     done = land(*messages)
     assert done | {"bytes": 0} == {"records": 7, "tombstones": 1, "dead_letters": 0, "objects": 5, "bytes": 0}
     found = land.files()
-    assert {n: ([r["id"] for r in f.records()], f.meta["workbench.schema"]) for n, f in found.items()} == {
+    assert {n: ([r["id"] for r in f.records], f.meta["workbench.schema"]) for n, f in found.items()} == {
         "m.artists/partition=0/m.artists+0+0000000000.avro": ([0, 1], "globalId 1"),
         "m.artists/partition=0/m.artists+0+0000000002.avro": ([2], "globalId 1"),
         "m.artists/partition=0/m.artists+0+0000000003.avro": ([3], "globalId 2"),
@@ -201,7 +201,7 @@ def test_the_task_travels_without_this_package(tmp_path, answering):
     assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
     assert served.asked == ["/ids/1", "/ids/9"]
     (file,) = (tmp_path / "out").rglob("*.avro")
-    assert [r["id"] for r in avro.opened(file.read_bytes()).records()] == [0, 1]
+    assert [r["id"] for r in opened(file.read_bytes()).records] == [0, 1]
 
 
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):

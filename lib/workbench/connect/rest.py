@@ -107,7 +107,7 @@ def apply(world: World, name: str, config: Dict[str, str]) -> Dict[str, Any]:
     before = _call(world, "GET", f"{url}/config", missing=None)
     wanted = {**config, "name": name}
     if before is not None:
-        if before == wanted and not failure(world, name) and _states(status(world, name)) == {"RUNNING"}:
+        if before == wanted and _states(status(world, name)) == {"RUNNING"}:
             return status(world, name)
         _stop(world, name)
     _call(world, "PUT", f"{url}/config", wanted)
@@ -118,17 +118,13 @@ def apply(world: World, name: str, config: Dict[str, str]) -> Dict[str, Any]:
 
 def _slot_is_free(world: World, name: str, config: Dict[str, str]) -> None:
     """Refuse a replication slot that another connector reads: Debezium would retry for ever, and look RUNNING."""
-
-    def slot(of: Dict[str, str]) -> Optional[tuple]:
-        keys = ("slot.name", "database.hostname", "database.port")
-        return tuple(of.get(k) for k in keys) if "slot.name" in of else None
-
-    for other in names(world):
-        theirs = _call(world, "GET", f"{_address(other)}/config", missing={})
-        if other != name and slot(config) and slot(theirs) == slot(config):
+    keys = ("slot.name", "database.hostname", "database.port")
+    mine = [config.get(k) for k in keys]
+    for other, known in _call(world, "GET", "/connectors?expand=info").items():
+        if other != name and mine[0] and [known["info"]["config"].get(k) for k in keys] == mine:
             raise ConnectorError(
                 f"connector {name!r} is refused; nothing was deployed: connector {other!r} reads its replication slot",
-                where=f"slot.name: {config['slot.name']}", expected="a slot.name of its own for each connector")
+                where=f"slot.name: {mine[0]}", expected="a slot.name of its own for each connector")
 
 
 def _address(name: str) -> str:

@@ -36,7 +36,7 @@ def examine(addresses: Sequence[str]) -> Files:
     broken = {}
     for address in addresses:
         try:
-            whole.setdefault(avro.opened(files.read_bytes(address)).schema, []).append(address)
+            whole.setdefault(avro.schema_of(files.read_bytes(address)), []).append(address)
         except ValueError as e:
             broken[address] = f"not a whole Avro file: {e}"
     return Files(whole, broken)

@@ -15,32 +15,23 @@ SINK = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
-V2 = "/apis/registry/v2"
+V2, REGISTRY = "/apis/registry/v2", "value.converter.apicurio.registry"
 FLAWS = {
     "schema.enable": "no Connect worker knows schema.enable: value.converter.schemas.enable was meant; the "
                      "published walkthrough has this flaw: Connect ignores it and takes the envelope off all the same",
     "table.name.format": "table.name.format belongs to the JDBC sink; the published walkthrough has it here: Connect "
                          "ignores it",
 }
-# Of each plugin the settings that change nothing about what is written from here,
+# Of each plugin the settings that change nothing about what is written from here: a connector's name; tasks.max, for a
+# Spark task does one topic partition; where the objects go, for the world's lake says that; how keys are converted, for
+# they are not stored; errors.log.enable, for what cannot be landed is always reported; how an upload is cut; when to
+# rotate, for one run is one flush; what is for partitions named by fields and for Hive, and what is for writers,
 NOT_NEEDED = {
-    SINK: {
-        "name", "tasks.max",  # one Spark task per topic partition
-        "aws.region", "aws.custom.endpoint", "connect.s3.aws.region",  # the world's lake says where the objects go
-        "key.converter", "key.converter.schemas.enable",  # keys are not stored
-        "errors.log.enable",  # what cannot be landed is always reported
-    },
-    CONFLUENT: {
-        "name", "tasks.max",  # one Spark task per topic partition
-        "s3.region", "s3.bucket.name",  # the world's lake says where the objects go
-        "s3.part.size",  # how an upload is cut
-        "rotate.schedule.interval.ms", "timezone",  # one run is one flush, so nothing waits longer than a run
-        "schema.generator.class",  # for partitions named by fields, and for Hive
-        "key.converter",  # keys are not stored
-        # for what writes; and an id in the headers is found by itself
-        "value.converter.apicurio.registry.auto-register", "value.converter.apicurio.registry.find-latest",
-        "value.converter.apicurio.registry.headers.enabled",
-    },
+    SINK: {"name", "tasks.max", "aws.region", "aws.custom.endpoint", "connect.s3.aws.region", "key.converter",
+           "key.converter.schemas.enable", "errors.log.enable"},
+    CONFLUENT: {"name", "tasks.max", "s3.region", "s3.bucket.name", "s3.part.size", "rotate.schedule.interval.ms",
+                "timezone", "schema.generator.class", "key.converter", f"{REGISTRY}.auto-register",
+                f"{REGISTRY}.find-latest", f"{REGISTRY}.headers.enabled"},
 }
 # those with one value that is honoured, and the sink's own default where there is one,
 FIXED = {
@@ -58,8 +49,7 @@ FIXED = {
 # and those that are read.
 READ = {
     SINK: {"connector.class", "topics", "connect.s3.kcql", "value.converter.schemas.enable"},
-    CONFLUENT: {"connector.class", "topics", "topics.regex", "flush.size", "topics.dir",
-                "value.converter.apicurio.registry.url"},
+    CONFLUENT: {"connector.class", "topics", "topics.regex", "flush.size", "topics.dir", f"{REGISTRY}.url"},
 }
 
 
@@ -159,9 +149,9 @@ def _confluent(config: Dict[str, str], where: str, world: Optional[World]) -> Si
         re.compile(pattern)
     except re.error as e:
         raise ConnectorError(f"topics.regex is {pattern!r}: {e}", where=where, expected="a regular expression") from e
-    url, expected = config.get("value.converter.apicurio.registry.url", ""), world and world.registry.url.rstrip("/")
+    url, expected = config.get(f"{REGISTRY}.url", ""), world and world.registry.url.rstrip("/")
     if world is not None and url.rstrip("/") not in (expected, expected + V2):
-        raise ConnectorError(f"value.converter.apicurio.registry.url is {url!r}", where=where,
+        raise ConnectorError(f"{REGISTRY}.url is {url!r}", where=where,
                              expected=f"the registry of {world.file}: {expected}{V2}")
     names = tuple(t.strip() for t in config.get("topics", "").split(",") if t.strip())
     return Sink("avro", folder, size, names, pattern)

@@ -119,7 +119,8 @@ class Decoder:
 
     def __init__(self, world: World):
         self.world = world
-        self._known: Dict[str, Any] = {}
+        self._schemas: Dict[str, Any] = {}
+        self._readers: Dict[str, avro.Reader] = {}
 
     def __call__(self, value: bytes, headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None) -> Decoded:
         """Decode one message: dates, times and decimals are Python's.
@@ -133,24 +134,20 @@ class Decoder:
             raise LakeError("the message does not begin as Avro with a schema id does", where=value[:12].hex(" "),
                             expected=f"00 and {WIRES[wire].size} bytes of id ({self.world.file}: registry.wire is "
                                      f"{wire})")
-        if found.schema not in self._known:
-            avsc = find(self.world, found.id, found.kind)
-            self._known[found.schema] = None if avsc is None else (schemas.full_name(avsc), self._reader(avsc, found))
-        if self._known[found.schema] is None:
-            raise _unknown(self.world, found.schema)
-        name, read = self._known[found.schema]
+        id = found.schema
+        if id not in self._schemas:
+            self._schemas[id] = find(self.world, found.id, found.kind)
+        avsc = self._schemas[id]
+        if avsc is None:
+            raise _unknown(self.world, id)
+        name = schemas.full_name(avsc)
         try:
-            return Decoded(read(found.body), found, name)
+            if id not in self._readers:
+                self._readers[id] = avro.reader(schemas.exact(avsc))
+            return Decoded(self._readers[id](found.body), found, name)
         except ValueError as e:
-            raise LakeError(f"the bytes are not Avro of schema {found.schema}: {e}", where=found.body[:40].hex(" "),
+            raise LakeError(f"the bytes are not Avro of schema {id}: {e}", where=found.body[:40].hex(" "),
                             expected=name) from e
-
-    @staticmethod
-    def _reader(avsc: Any, found: Framed) -> avro.Reader:
-        try:
-            return avro.reader(schemas.exact(avsc))
-        except ValueError as e:
-            raise LakeError(f"schema {found.schema} cannot be read: {e}", expected="a schema of Avro") from e
 
 
 def peek(world: World, value: Union[bytes, str], headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None
