@@ -1,8 +1,14 @@
-"""Pictures of a table's past: what stands in them."""
+"""Pictures: what stands in them."""
+import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import select_figure_formats
+from matplotlib.figure import Figure
 from workbench.base.errors import LakeError
-from workbench.results import draw
+from workbench.results import draw, show
+
+REVENUE = pd.Series({f"C{i:02}": 1000.0 / (i + 1) for i in range(30)})
 
 COMMITS = pd.DataFrame({"instant": ["20260101120000001", "20260101120102003"], "operation": ["BULK_INSERT", "UPSERT"],
                         "written": [300, 1], "bytes": [240_000, 1_600]})
@@ -49,3 +55,50 @@ def test_costs_have_a_panel_for_each_unit_and_a_colour_for_each_group():
     assert texts(figure) == ["30", "1", "445.2 kB", "0 bytes"] and len(figure.axes) == 2
     first, second = figure.axes[0].patches
     assert first.get_facecolor() != second.get_facecolor()
+
+
+def test_pie_top_names_twenty_and_the_rest():
+    figure = draw.pie_top(REVENUE, 20, "Revenue")
+    assert isinstance(figure, Figure)
+    shown = texts(figure)
+    assert "10 others" in shown and "C19" in shown and "C20" not in shown
+    assert "top 20 of 30\nof 3,995" in shown
+    for series in (REVENUE[:0], -REVENUE, REVENUE * 0):
+        with pytest.raises(LakeError):
+            draw.pie_top(series)
+
+
+def test_pie_top_names_beside_the_ring_only_the_largest_whose_labels_cannot_collide():
+    names = ["Hungry Owl All-Night Grocers of the Northern Harbour", "Rattlesnake Canyon Grocery of the Southern Hills"]
+    shares = pd.Series([35, 35, 3.1, 3.05, 23.85], index=["A", "B", *names, "C"])
+    labels = [t for t in texts(draw.pie_top(shares)) if t.endswith("%") and "\n" in t]
+    assert labels == ["A\n35.0%", "B\n35.0%", "C\n23.9%"]
+
+
+def test_scatter_labels_the_named():
+    df = pd.DataFrame({"q": [1, 2, 3], "r": [1, 2, 3], "n": [1, 1, 4]}, index=["A", "B", "C"])
+    assert texts(draw.scatter(df, "q", "r", "n", {"big": ["C", "B"]})) == ["C", "B"]
+    with pytest.raises(LakeError, match="no row is named 'Z'"):
+        draw.scatter(df, "q", "r", "n", {"big": ["Z"]})
+
+
+def test_figures_are_closed_so_that_a_cell_shows_them_once():
+    draw.pie_top(REVENUE)
+    assert plt.get_fignums() == []
+
+
+def test_a_picture_bears_its_title_as_text():
+    """In a notebook, also after matplotlib has set up its own way of showing figures there."""
+    shell, figure = InteractiveShell(), draw.Picture()
+    show.frames(shell)
+    select_figure_formats(shell, {"png"})
+
+    def shown():
+        return shell.display_formatter.format(figure)[0]["text/plain"]
+
+    assert shown() == f"<Picture size {figure.bbox.width:.0f}x{figure.bbox.height:.0f} with 0 Axes>"
+    figure.suptitle("Twice\nthe bytes")
+    assert shown() == "Twice the bytes"
+    for drawn in (draw.pie_top(REVENUE, title="Revenue"), draw.commits({"CoW": COMMITS}, title="Revenue"),
+                  draw.life(VALUES, ["name"], "Revenue"), draw.costs(VALUES[["born"]].fillna(1), {"born": ""}, "Revenue")):
+        assert repr(drawn) == "Revenue"

@@ -2,20 +2,11 @@
 import re
 from decimal import Decimal
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.pylabtools import select_figure_formats
-from matplotlib.figure import Figure
 from workbench.base.errors import LakeError
 from workbench.results import show
-
-REVENUE = pd.Series({f"C{i:02}": 1000.0 / (i + 1) for i in range(30)})
-
-
-def texts(figure):
-    return [t.get_text() for axes in figure.axes for t in axes.texts]
 
 
 def test_json_is_folded_and_escaped():
@@ -47,44 +38,16 @@ def test_tree_lists_files_with_sizes(tmp_path):
         show.tree("s3a://bucket/lake")
 
 
-def test_pie_top_names_twenty_and_the_rest():
-    figure = show.pie_top(REVENUE, 20, "Revenue")
-    assert isinstance(figure, Figure)
-    shown = texts(figure)
-    assert "10 others" in shown and "C19" in shown and "C20" not in shown
-    assert "top 20 of 30\nof 3,995" in shown
-    for series in (REVENUE[:0], -REVENUE, REVENUE * 0):
-        with pytest.raises(LakeError):
-            show.pie_top(series)
-
-
-def test_pie_top_leaves_out_labels_that_would_collide():
-    names = ["Hungry Owl All-Night Grocers of the Northern Harbour", "Rattlesnake Canyon Grocery of the Southern Hills"]
-    shares = pd.Series([35, 35, 3.1, 3.05, 23.85], index=["A", "B", *names, "C"])
-    labels = [t for t in texts(show.pie_top(shares)) if t.endswith("%") and "\n" in t]
-    assert len(labels) == 4 and any(t.startswith("A\n") for t in labels)
-
-
-def test_scatter_labels_the_named():
-    df = pd.DataFrame({"q": [1, 2, 3], "r": [1, 2, 3], "n": [1, 1, 4]}, index=["A", "B", "C"])
-    assert texts(show.scatter(df, "q", "r", "n", {"big": ["C", "B"]})) == ["C", "B"]
-    with pytest.raises(LakeError, match="no row is named 'Z'"):
-        show.scatter(df, "q", "r", "n", {"big": ["Z"]})
-
-
-def test_figures_are_closed_so_that_a_cell_shows_them_once():
-    import matplotlib.pyplot as plt
-
-    show.pie_top(REVENUE)
-    assert plt.get_fignums() == []
-
-
 def cells(shown):
     return re.findall(r"<td[^>]*>(.*?)</td>", shown)
 
 
 def sides(shown, tag="td"):
-    return re.findall(f"<{tag} style='text-align:(\\w+)'>", shown)
+    """The sides at which cells stand, as the table's own style has it: to the left where it does not name them."""
+    assert re.search(r"#T_\w+ +td \{\s*text-align: left;", shown)
+    right = re.findall(r"#T_\w+ \.(col\d+) \{\s*text-align: right;", shown)
+    return ["right" if any(name in right for name in names.split()) else "left"
+            for names in re.findall(f'<{tag} [^>]*class="([^"]*)"', shown)]
 
 
 GREY_NULL = "<span style='color:#8A9099'>null</span>"
@@ -96,7 +59,7 @@ def test_whole_numbers_are_whole_and_what_is_missing_is_a_grey_null():
         "freight": [14.0, 110184.2], "lsn": [27189760, 27136440], "items": [None, [{"q": 1}]]})
     assert cells(show.table(frame).data) == [
         "11075", "10392", "", "14.0", "27189760", GREY_NULL,
-        GREY_NULL, GREY_NULL, "&lt;b&gt;", "110184.2", "27136440", '[{"q": 1}]']
+        GREY_NULL, GREY_NULL, "&lt;b&gt;", "110184.2", "27136440", '[{&#34;q&#34;: 1}]']
     assert "overflow-x:auto" in show.table(frame).data
     assert "no rows" in show.table(frame[:0]).data
     assert cells(show.table(pd.DataFrame({"said": ["null", None]})).data) == ["null", GREY_NULL]
@@ -137,24 +100,6 @@ def test_a_notebook_shows_every_frame_like_a_table():
     assert ">0</th>" not in shown(frame)
     customers = pd.Index(["VINET", "TOMSP"], name="customer")
     assert cells(shown(frame.set_axis(customers))) == ["VINET", "1", "TOMSP", GREY_NULL]
-
-
-def test_a_picture_bears_its_title_as_text():
-    """In a notebook, also after matplotlib has set up its own way of showing figures there."""
-    shell, figure = InteractiveShell(), plt.figure(FigureClass=show.Picture)
-    show.frames(shell)
-    select_figure_formats(shell, {"png"})
-
-    def shown():
-        return shell.display_formatter.format(figure)[0]["text/plain"]
-
-    assert shown() == "<Picture size 640x480 with 0 Axes>"
-    axes = figure.subplots()
-    axes.set_title("Twice\nthe bytes", loc="left")
-    assert shown() == "Twice the bytes"
-    figure.suptitle("Of both tables")
-    assert shown() == "Of both tables"
-    plt.close(figure)
 
 
 def test_a_row_is_shown_whole_a_line_for_each_column():

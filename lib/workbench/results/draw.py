@@ -1,20 +1,128 @@
-"""Pictures of a table's past: its commits, a record's values over instants, what a read costs."""
+"""Pictures that can go into a slide: shares, customers among others, a table's commits, a record's values over instants,
+what a read costs."""
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence
+import textwrap
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from ..base.errors import LakeError
-from .show import GREY, INK, PALETTE, Picture, size, style
+from .show import size as size_text
 
+# Okabe and Ito's palette, told apart with every colour blindness (jfly.uni-koeln.de/color), without its yellow
+PALETTE = ["#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9"]
+GREY, INK = "#B8BEC6", "#22262B"
 COLOURS = {"BULK_INSERT": GREY, "UPSERT": PALETTE[3], "COMPACT": PALETTE[1], "CLUSTER": PALETTE[2]}
+STYLE = {  # `with plt.rc_context(draw.STYLE)` draws with the settings of the project's pictures
+    "figure.dpi": 160, "savefig.dpi": 160, "figure.facecolor": "white", "axes.facecolor": "white",
+    "font.family": "sans-serif", "font.sans-serif": ["Inter", "Helvetica Neue", "Arial", "DejaVu Sans"],
+    "font.size": 11, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY, "axes.linewidth": 0.8,
+    "axes.grid": True, "grid.color": "#E8EBEF", "axes.axisbelow": True, "xtick.major.size": 0,
+    "ytick.major.size": 0, "legend.frameon": False, "axes.prop_cycle": plt.cycler(color=PALETTE),
+}
 
 
+class Picture(Figure):
+    """A figure whose text is its title: a notebook keeps it beside the picture, the report has it for who does not see
+    the picture. It is not pyplot's, so a cell that returns it shows it once."""
+
+    def __init__(self, height: float = 6.2, title: str = "", **how: Any) -> None:
+        super().__init__(figsize=(11, height), **how)
+        FigureCanvasAgg(self)
+        self.suptitle(title, x=0.03, ha="left", fontsize=15, weight="bold")
+
+    def __repr__(self) -> str:
+        return " ".join(self.get_suptitle().split()) or super().__repr__()
+
+
+@plt.rc_context(STYLE)
+def pie_top(series: pd.Series, top: int = 20, title: str = "", *, highlight: int = 3, unit: str = "") -> Picture:
+    """Draw the shares of the `top` largest values, and of all others together, as a ring.
+
+    Args:
+        series: values by name, not negative.
+        top: how many names get a slice of their own.
+        highlight: how many of them get a colour of their own and their name beside them; the others share a colour
+            that fades, the rest is grey, and the list names them.
+        unit: text before the total, e.g. "$".
+    """
+    values = series.astype(float).sort_values(ascending=False)
+    if not len(values) or values.min() < 0 or values.sum() <= 0:
+        raise LakeError("there is nothing to draw shares of", expected="values, none of them negative")
+    first, rest, total = values[:top], values[top:], values.sum()
+    slices = pd.concat([first, pd.Series({f"{len(rest)} others": rest.sum()})]) if len(rest) else first
+    fade = [plt.cm.Blues(0.62 - 0.42 * i / max(1, top - highlight - 1)) for i in range(max(0, len(first) - highlight))]
+    colours = (PALETTE[:highlight] + fade)[: len(first)] + ["#DDE1E6"] * bool(len(rest))
+    labels = [f"{textwrap.fill(str(name), 18)}\n{value / total:.1%}" for name, value in first[:highlight].items()]
+    fig = Picture(title=title)
+    ax, side = fig.subplots(1, 2, width_ratios=[1.5, 1])
+    ax.pie(slices, labels=labels + [""] * (len(slices) - len(labels)), colors=colours, startangle=90,
+           counterclock=False, wedgeprops={"width": 0.38, "edgecolor": "white", "linewidth": 1.2})
+    ax.text(0, 0.09, f"{first.sum() / total:.0%}", ha="center", va="center", fontsize=30, weight="bold")
+    ax.text(0, -0.13, f"top {len(first)} of {len(values)}\nof {unit}{total:,.0f}", ha="center", va="center")
+    side.axis("off")  # a list of all slices: swatch, name, value and share, one line each
+    side.set(xlim=(0, 1), ylim=(len(slices) + 0.5, -1.6))
+    lines = [(textwrap.shorten(str(name), 24, placeholder=" …"), f"{value:,.0f}", f"{value / total:.1%}")
+             for name, value in slices.items()]
+    for at, (line, colour) in enumerate(zip([("", unit or "value", "share"), *lines], ["none", *colours]), -1):
+        side.add_patch(Rectangle((0, at - 0.32), 0.05, 0.64, color=colour, lw=0))
+        for x, text, where in zip((0.09, 0.84, 1.0), line, ("left", "right", "right")):
+            side.text(x, at, text, va="center", ha=where, fontsize=10)
+    fig.tight_layout(rect=(0, 0, 1, 0.97))
+    return fig
+
+
+@plt.rc_context(STYLE)
+def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Mapping[str, Sequence[str]], title: str = "", *,
+            x_label: str = "", y_label: str = "", size_label: str = "") -> Picture:
+    """Draw one dot per row, its area showing `size`; rows named in `labels` stand out and carry their name.
+
+    Args:
+        df: the index names its rows.
+        labels: group → names, e.g. {"big customers": ["QUICK", …]}; each group has a colour.
+    """
+    named = [name for names in labels.values() for name in names]
+    missing = [name for name in named if name not in df.index]
+    if missing:
+        raise LakeError(f"no row is named {missing[0]!r}", expected="names of the index")
+    areas = df[size].astype(float) / float(df[size].max()) * 420
+    dots = df[[x, y]].astype(float)
+    others = df.index.difference(named)
+    fig = Picture(title=title)
+    ax = fig.subplots()
+    ax.scatter(dots.loc[others, x], dots.loc[others, y], areas[others], color=GREY, alpha=0.55, lw=0,
+               label=f"{len(others)} others")
+    places = dots.loc[named] / dots.max()
+    for (group, names), colour in zip(labels.items(), [PALETTE[0], PALETTE[3], *PALETTE[1:3]]):
+        ax.scatter(dots.loc[names, x], dots.loc[names, y], areas[names], color=colour, alpha=0.85, edgecolor="white",
+                   lw=0.8, label=group)
+        for name in names:  # on the side that is away from the nearest named dot and from the margin
+            apart = ((places - places.loc[name]) ** 2).sum(axis=1).drop(name)
+            left = places.loc[name, x] > 0.8 or (len(apart) and places.loc[apart.idxmin(), x] > places.loc[name, x])
+            gap = (areas[name] / 3.14) ** 0.5 + 4
+            ax.annotate(name, dots.loc[name], (-gap if left else gap, 0), textcoords="offset points", color=colour,
+                        ha="right" if left else "left", va="center", weight="bold", fontsize=10.5)
+    ax.margins(0.1)
+    ax.set(xlabel=x_label or x, ylabel=y_label or y)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.yaxis.set_major_formatter("{x:,.0f}")
+    legend = ax.legend(loc="upper left", alignment="left", labelspacing=0.7, title_fontsize=10,
+                       title=f"dot size: {size_label or size} ({df[size].min():,.0f} to {df[size].max():,.0f})")
+    for handle in legend.legend_handles:
+        handle.set_sizes([70])
+    fig.tight_layout()
+    return fig
+
+
+@plt.rc_context(STYLE)
 def commits(tables: Mapping[str, pd.DataFrame], labels: Optional[Mapping[str, Mapping[str, str]]] = None,
-            title: str = "") -> Figure:
+            title: str = "") -> Picture:
     """Draw the commits of tables, one lane for each: a bar as high as the bytes written, coloured by operation, with
     bytes and rows above it.
 
@@ -27,41 +135,33 @@ def commits(tables: Mapping[str, pd.DataFrame], labels: Optional[Mapping[str, Ma
         raise LakeError("there are no commits to draw", expected="frames as hudi.commits returns them")
     width = max(len(frame) for frame in tables.values())
     top = max(frame["bytes"].max() for frame in tables.values())
-    with plt.rc_context(style()):
-        fig, axes = plt.subplots(len(tables), 1, FigureClass=Picture, figsize=(11, 0.8 + 2.7 * len(tables)),
-                                 squeeze=False)
-        for ax, (name, frame) in zip(axes[:, 0], tables.items()):
-            operations = frame["operation"].fillna("")
-            colours = [COLOURS.get(o, PALETTE[4]) for o in operations]
-            ax.bar(range(len(frame)), frame["bytes"], color=colours, width=0.62)
-            for x, row in enumerate(frame.itertuples()):
-                ax.text(x, row.bytes * 1.25, f"{size(row.bytes)}\n{row.written:,} row{'s'[row.written == 1:]}",
-                        ha="center", va="bottom", fontsize=9)
-            names = (labels or {}).get(name, {})
-            ax.set_xticks(range(len(frame)), [_tick(i, names, o) for i, o in zip(frame["instant"], operations)])
-            ax.set(yscale="log", ylim=(500, top * 12), xlim=(-0.6, width - 0.4), ylabel=name)
-            ax.yaxis.set_ticks([])
-            ax.yaxis.set_ticks([], minor=True)
-            ax.grid(visible=False)
-            ax.spines["left"].set_visible(False)
-        seen = dict.fromkeys(o for frame in tables.values() for o in frame["operation"].dropna())
-        handles = [plt.Rectangle((0, 0), 1, 1, color=COLOURS.get(o, PALETTE[4])) for o in seen]
-        axes[0, 0].legend(handles, [o.lower().replace("_", " ") for o in seen], loc="upper right", ncols=len(seen),
-                          bbox_to_anchor=(1, 1.16))
-        fig.suptitle(title, x=0.03, ha="left", fontsize=15, weight="bold")
-        fig.text(0.03, 0.012, "height of a bar: bytes written, on a logarithmic scale; times: of the instants, in UTC",
-                 fontsize=11, color=INK)
-        fig.tight_layout(rect=(0, 0.03, 1, 0.98))
-    plt.close(fig)  # a cell shows the figure that it returns; left open it would show twice
+    fig = Picture(0.8 + 2.7 * len(tables), title)
+    axes = fig.subplots(len(tables), squeeze=False)[:, 0]
+    for ax, (name, frame) in zip(axes, tables.items()):
+        operations = frame["operation"].fillna("")
+        bars = ax.bar(range(len(frame)), frame["bytes"], width=0.62,
+                      color=[COLOURS.get(o, PALETTE[4]) for o in operations])
+        ax.bar_label(bars, [f"{size_text(row.bytes)}\n{row.written:,} row{'s'[row.written == 1:]}"
+                            for row in frame.itertuples()], padding=3, fontsize=9)
+        said = (labels or {}).get(name, {})
+        ax.set_xticks(range(len(frame)), [
+            f"{said.get(i, o.lower().replace('_', ' '))}\n{i[8:10]}:{i[10:12]}:{i[12:14]}"
+            for i, o in zip(frame["instant"], operations)])
+        ax.set(yscale="log", ylim=(500, top * 12), xlim=(-0.6, width - 0.4), ylabel=name)
+        ax.tick_params(axis="y", which="both", left=False, labelleft=False)
+        ax.grid(visible=False)
+        ax.spines["left"].set_visible(False)
+    seen = dict.fromkeys(o for frame in tables.values() for o in frame["operation"].dropna())
+    handles = [Rectangle((0, 0), 1, 1, color=COLOURS.get(o, PALETTE[4])) for o in seen]
+    axes[0].legend(handles, [o.lower().replace("_", " ") for o in seen], loc="upper right", ncols=len(seen),
+                   bbox_to_anchor=(1, 1.16))
+    fig.text(0.03, 0.012, "height of a bar: bytes written, on a logarithmic scale; times: of the instants, in UTC")
+    fig.tight_layout(rect=(0, 0.03, 1, 0.98))
     return fig
 
 
-def _tick(instant: str, names: Mapping[str, str], operation: str) -> str:
-    time = f"{instant[8:10]}:{instant[10:12]}:{instant[12:14]}"
-    return f"{names.get(instant, operation.lower().replace('_', ' '))}\n{time}"
-
-
-def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Figure:
+@plt.rc_context(STYLE)
+def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Picture:
     """Draw what a record's columns held over instants: a lane for each column, a band for each value.
 
     Args:
@@ -70,27 +170,23 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Figur
     missing = [c for c in columns if c not in values]
     if missing or not len(values):
         raise LakeError(f"there is no column {missing[0]!r}" if missing else "there are no instants to draw")
-    with plt.rc_context(style()):
-        fig, ax = plt.subplots(FigureClass=Picture, figsize=(11, 1.3 + 0.62 * len(columns)))
-        for lane, column in enumerate(columns):
-            for number, (start, stop, value) in enumerate(_bands(list(values[column]))):
-                none = value == "null"
-                colour = "#ECEEF1" if none else PALETTE[(3, 5, 2, 1, 4, 0)[number % 6]]
-                ax.barh(lane, stop - start - 0.05, left=start + 0.025, height=0.66, color=colour,
-                        alpha=1 if none else 0.3)
-                room = int(13 * (stop - start) * 6 / len(values))  # characters that find a place in the band
-                shown = value if len(value) <= room else value[:room - 1] + "…"
-                ax.text(start + 0.1, lane, shown, va="center", fontsize=10, color="#6B7280" if none else INK)
-        ax.set_yticks(range(len(columns)), columns)
-        ax.set_xticks(range(len(values)), list(values.index), ha="left")
-        ax.set(ylim=(len(columns) - 0.5, -0.6), xlim=(0, len(values)))
-        ax.xaxis.tick_top()
-        ax.grid(axis="y", visible=False)
-        for spine in ax.spines.values():
-            spine.set_visible(False)
-        fig.suptitle(title, x=0.03, ha="left", fontsize=15, weight="bold")
-        fig.tight_layout(rect=(0, 0, 1, 1))
-    plt.close(fig)
+    fig = Picture(1.3 + 0.62 * len(columns), title)
+    ax = fig.subplots()
+    for lane, column in enumerate(columns):
+        for number, (start, stop, value) in enumerate(_bands(list(values[column]))):
+            none = value == "null"
+            colour = "#ECEEF1" if none else PALETTE[(3, 5, 2, 1, 4, 0)[number % 6]]
+            ax.barh(lane, stop - start - 0.05, left=start + 0.025, height=0.66, color=colour, alpha=1 if none else 0.3)
+            room = int(13 * (stop - start) * 6 / len(values))  # characters that find a place in the band
+            shown = value if len(value) <= room else value[:room - 1] + "…"
+            ax.text(start + 0.1, lane, shown, va="center", fontsize=10, color="#6B7280" if none else INK)
+    ax.set_yticks(range(len(columns)), columns)
+    ax.set_xticks(range(len(values)), list(values.index), ha="left")
+    ax.set(ylim=(len(columns) - 0.5, -0.6), xlim=(0, len(values)))
+    ax.xaxis.tick_top()
+    ax.grid(axis="y", visible=False)
+    ax.spines[:].set_visible(False)
+    fig.tight_layout()
     return fig
 
 
@@ -101,7 +197,8 @@ def _bands(values: Sequence[object]) -> list:
     return [(a, b, texts[a]) for a, b in zip(starts, [*starts[1:], len(texts)])]
 
 
-def costs(frame: pd.DataFrame, units: Dict[str, str], title: str = "", *, groups: Sequence[str] = ()) -> Figure:
+@plt.rc_context(STYLE)
+def costs(frame: pd.DataFrame, units: Dict[str, str], title: str = "", *, groups: Sequence[str] = ()) -> Picture:
     """Draw one measure beside the other: a panel for each column of `units`, a bar for each row of the frame.
 
     Args:
@@ -110,22 +207,17 @@ def costs(frame: pd.DataFrame, units: Dict[str, str], title: str = "", *, groups
     """
     colours = [next((PALETTE[(3, 1, 2)[n % 3]] for n, end in enumerate(groups) if str(name).endswith(end)), PALETTE[3])
                for name in frame.index]
-    with plt.rc_context(style()):
-        fig, axes = plt.subplots(1, len(units), FigureClass=Picture, figsize=(11, 1.4 + 0.5 * len(frame)), sharey=True,
-                                 squeeze=False)
-        for ax, (column, name) in zip(axes[0], units.items()):
-            values = frame[column].astype(float)
-            ax.barh(range(len(frame)), values, color=colours, height=0.6)
-            for y, value in enumerate(values):
-                ax.text(value + values.max() * 0.02, y, size(value) if column == "bytes" else f"{value:,.4g}",
-                        va="center", fontsize=10)
-            ax.set(xlim=(0, values.max() * 1.35 or 1), xticks=[])
-            ax.set_title(name, fontsize=11, pad=8)
-            ax.grid(visible=False)
-            ax.spines["bottom"].set_visible(False)
-        axes[0, 0].set_yticks(range(len(frame)), list(frame.index))
-        axes[0, 0].set_ylim(len(frame) - 0.5, -0.5)
-        fig.suptitle(title, x=0.03, ha="left", fontsize=15, weight="bold")
-        fig.tight_layout(rect=(0, 0, 1, 0.97))
-    plt.close(fig)
+    fig = Picture(1.4 + 0.5 * len(frame), title)
+    axes = fig.subplots(1, len(units), sharey=True, squeeze=False)[0]
+    for ax, (column, name) in zip(axes, units.items()):
+        values = frame[column].astype(float)
+        bars = ax.barh(range(len(frame)), values, color=colours, height=0.6)
+        ax.bar_label(bars, [size_text(v) if column == "bytes" else f"{v:,.4g}" for v in values], padding=4, fontsize=10)
+        ax.set(xlim=(0, values.max() * 1.35 or 1), xticks=[])
+        ax.set_title(name, fontsize=11, weight="bold", loc="left", pad=8)
+        ax.grid(visible=False)
+        ax.spines["bottom"].set_visible(False)
+    axes[0].set_yticks(range(len(frame)), list(frame.index))
+    axes[0].set_ylim(len(frame) - 0.5, -0.5)
+    fig.tight_layout(rect=(0, 0, 1, 0.97))
     return fig
