@@ -1,6 +1,6 @@
 """The lakehouse workbench: what the notebooks share. Twelve rooms in the order of the flow (docs/design.md):
 
-base          errors for people, waiting, addresses of files, paths, worlds (params), secrets
+base          errors for people, waiting, addresses of files, paths, worlds (`params`, also had from here), secrets
 stack         the embedded services: need, up, status, down; pinned jars (artifacts), the look at the machine (doctor)
 source        the source database (postgres), what every loader needs (loading)
 connect       connectors: config, validate, apply, status, delete
@@ -17,3 +17,4 @@ A room imports from rooms above it only. `cli` (the command `workbench`) stands 
 Two sides of one noun are two modules with the same functions: a Kafka Connect now and MSK Connect later, Spark's SQL
 now and Athena later; `spark.session` knows Spark Connect and an existing session; addresses are file: or s3:.
 """
+from .base import params as params

@@ -100,5 +100,5 @@ def test_a_picture_bears_its_title_as_text():
     figure.suptitle("Twice\nthe bytes")
     assert shown() == "Twice the bytes"
     for drawn in (draw.pie_top(REVENUE, title="Revenue"), draw.commits({"CoW": COMMITS}, title="Revenue"),
-                  draw.life(VALUES, ["name"], "Revenue"), draw.costs(VALUES[["born"]].fillna(1), {"born": ""}, "Revenue")):
+                  draw.life(VALUES, ["name"], "Revenue"), draw.costs(COMMITS, {"bytes": ""}, "Revenue")):
         assert repr(drawn) == "Revenue"

@@ -94,6 +94,12 @@ def cells_are_short(book):
         yield f"the longest code cell has {max(counts)} lines, at most 15"
 
 
+def imports_are_few(book):
+    count = sum(len(re.findall("^(?:from|import) workbench", c.source, re.M)) for c in code_cells(book))
+    if count > 6:
+        yield f"{count} lines import from workbench, at most 6: import nouns, several in a line"
+
+
 def something_is_checked(book):
     after = False
     for cell in book.cells:
@@ -145,7 +151,7 @@ def kernel_is_python3(book):
 
 
 RULES = [title_is_verb_and_noun, sections_are_there, parameters_are_literals, parameters_are_judged_first,
-         cells_are_short, something_is_checked, no_literal_of_a_world, nothing_forbidden,
+         cells_are_short, imports_are_few, something_is_checked, no_literal_of_a_world, nothing_forbidden,
          code_is_python, outputs_are_stripped, kernel_is_python3]
 FREE = {  # what a notebook of another kind need not have
     "00_start_here": {sections_are_there, something_is_checked}, "99_teardown": {sections_are_there},
@@ -213,6 +219,7 @@ def tag(name):
     (parameters_are_judged_first, replace(1, 'world = "local"\nscale = "a"  # "a": one; "b": two'), "to its choices"),
     (cells_are_short, replace(3, "1\n" * 16), "longest"),
     (cells_are_short, lambda book: [replace(i, "1\n" * 5)(book) for i in (1, 3)], "median"),
+    (imports_are_few, replace(3, "from workbench import hudi\n" * 7), "at most 6"),
     (something_is_checked, replace(5, "print(829)"), "no check"),
     (no_literal_of_a_world, replace(3, "connect('127.0.0.1')"), "host"),
     (no_literal_of_a_world, replace(3, "connect('broker:9092')"), "host"),

@@ -1,5 +1,5 @@
-"""Pictures that can go into a slide: shares, customers among others, a table's commits, a record's values over instants,
-what a read costs."""
+"""Pictures that can go into a slide: shares, some rows among the others, a table's commits, a record's values over
+instants, what a read costs."""
 from __future__ import annotations
 
 import textwrap
@@ -98,13 +98,13 @@ def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Mapping[str, Se
     ax = fig.subplots()
     ax.scatter(dots.loc[others, x], dots.loc[others, y], areas[others], color=GREY, alpha=0.55, lw=0,
                label=f"{len(others)} others")
-    places = dots.loc[named] / dots.max()
+    places = dots.loc[named] / dots.max() * [1, 3]  # names are wide and low: who is beside counts, not who is above
     for (group, names), colour in zip(labels.items(), [PALETTE[0], PALETTE[3], *PALETTE[1:3]]):
         ax.scatter(dots.loc[names, x], dots.loc[names, y], areas[names], color=colour, alpha=0.85, edgecolor="white",
                    lw=0.8, label=group)
         for name in names:  # on the side that is away from the nearest named dot and from the margin
             apart = ((places - places.loc[name]) ** 2).sum(axis=1).drop(name)
-            left = places.loc[name, x] > 0.8 or (len(apart) and places.loc[apart.idxmin(), x] > places.loc[name, x])
+            left = places.loc[name, x] > 0.95 or (len(apart) and places.loc[apart.idxmin(), x] > places.loc[name, x])
             gap = (areas[name] / 3.14) ** 0.5 + 4
             ax.annotate(name, dots.loc[name], (-gap if left else gap, 0), textcoords="offset points", color=colour,
                         ha="right" if left else "left", va="center", weight="bold", fontsize=10.5)

@@ -12,7 +12,7 @@ import pandas as pd
 from IPython import get_ipython
 from IPython.display import HTML
 
-from ..base import params, paths
+from ..base import paths
 from ..base.errors import LakeError, nearest
 from ..hudi.timeline import written
 

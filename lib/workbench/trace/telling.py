@@ -68,7 +68,7 @@ def draw(life: Biography) -> Figure:
     distances in time are not to scale."""
     import matplotlib.pyplot as plt
 
-    from ..results import show as charts
+    from ..results import draw as charts
 
     stages: Dict[str, List[Optional[dt.datetime]]] = {
         "source": list(life.changes["made_at"]), f"topic {life.table.topic}": list(life.changes["in_topic_at"])}
@@ -78,9 +78,11 @@ def draw(life: Biography) -> Figure:
     at = {t: n for n, t in enumerate(times)}
     colours = [*charts.PALETTE, charts.INK]
     lines = -(-len(life.changes) // 2)  # of the legend, which has two columns
-    with plt.rc_context(charts.style()):
+    with plt.rc_context(charts.STYLE):
         key = 0.25 * lines + 0.25  # inches
-        figure, axes = plt.subplots(FigureClass=charts.Picture, figsize=(11, 1.4 + 0.75 * len(stages) + key))
+        figure = charts.Picture(1.4 + 0.75 * len(stages) + key,
+                                f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)")
+        axes = figure.subplots()
         starts = []
         for number, (_, change) in enumerate(life.changes.iterrows()):
             path, marks = _path([(at[row[number]], -level) if row[number] else None
@@ -95,12 +97,9 @@ def draw(life: Biography) -> Figure:
         ticks = _apart(sorted(set(starts)), len(times) / 10)
         axes.set_xticks(ticks, [f"{times[n]:%H:%M:%S}" for n in ticks])
         axes.set_ylim(0.6 - len(stages), 0.6)
-        figure.suptitle(f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)", x=0.01,
-                        ha="left", fontsize=15, weight="bold")
         height = figure.get_figheight()
         figure.legend(loc="lower left", ncols=2, bbox_to_anchor=(0, 0))
         figure.tight_layout(rect=(0, key / height, 1, 1))
-    plt.close(figure)
     return figure
 
 
