@@ -8,7 +8,6 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # --world, --param …: make run ARGS="10_outbox --world cluster"
 ARGS ?=
-export ARGS
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo up status run lab doctor test drill bench down clean lock
@@ -47,11 +46,11 @@ doctor: $(STAMP) ## check this machine, every problem with its fix
 
 test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install
-	@$(BIN)/workbench test --pytest "$$ARGS"
+	@$(BIN)/python tests/run_tests.py $(ARGS)
 
 drill: $(STAMP) ## the longest tests: every check broken once, on a cluster, on the original dump, notebooks alone and twice, Spark killed while it lands
 	@$(BIN)/workbench install
-	@$(BIN)/workbench test notebooks stack --pytest "-m drill $$ARGS"
+	@$(BIN)/python tests/run_tests.py notebooks stack -m drill $(ARGS)
 
 bench: $(STAMP) ## speed, as ratios measured side by side
 	@$(BIN)/python tests/bench/bench.py $(ARGS)

@@ -1,13 +1,9 @@
 """The command line: `workbench <verb>`. Each verb calls one module, which is imported only when the verb runs."""
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import shlex
 import shutil
-import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, List, Optional
@@ -20,8 +16,8 @@ from .base.errors import WorkbenchError, nearest
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo")
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
-TESTS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
-NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM)  # no room, or not allowed
+SOURCE = typer.Option(None, "--from", help="Folder with the original data, instead of generated ones.", exists=True,
+                      file_okay=False, resolve_path=True)
 YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
 
 
@@ -29,13 +25,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
     """Run the command line. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 130 stopped."""
     try:
         app(arguments)
-    except WorkbenchError as e:
-        _say(str(e), "red", stderr=True)
-        sys.exit(1)
-    except OSError as e:
-        if e.errno not in NOT_WRITTEN:
-            raise
-        _say(str(_not_written(e)), "red", stderr=True)
+    except (WorkbenchError, OSError) as e:
+        _say(str(e if isinstance(e, WorkbenchError) else _not_written(e)), "red", stderr=True)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -51,19 +42,14 @@ def install() -> None:
 
 
 @app.command()
-def demo(
-    world: str = WORLD,
-    source: Optional[Path] = typer.Option(None, "--from", help="Folder with the original SQL dump, instead of "
-                                          "generated data.", exists=True, file_okay=False, resolve_path=True),
-) -> None:
-    """Look at the machine, install, start the stack, run the outbox walkthrough and write its report."""
+def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
+    """Look at the machine, install, start the stack, run the first walkthrough and write its report."""
     from . import stack
     from .stack import artifacts
     from .stack import doctor as doctors
 
     loaded = params.load(world)
-    findings = doctors.examine(loaded)
-    findings = [f for f in findings if f.subject != "jars"]  # absent and damaged ones are what install mends
+    findings = [f for f in doctors.examine(loaded) if f.subject != "jars"]  # bad ones are what install mends
     _findings([f for f in findings if f.level != "ok"])
     if doctors.problems(findings):
         raise typer.Exit(1)
@@ -71,7 +57,8 @@ def demo(
         artifacts.install(_say)
     _say("starting the stack …")
     stack.up(loaded, say=_say)
-    code = _run(["00_start_here", "10_outbox"], world, {"from_dir": str(source)} if source else {}, False, 600)
+    first = sorted(p.stem for p in (paths.ROOT / "notebooks").glob("[0-9]*"))[:2]  # 00_start_here, and a walkthrough
+    code = _run(first, world, {"from_dir": str(source)} if source else {}, False, 600)
     _say("The stack still runs: `make lab` opens the notebooks, `make down` stops it.")
     raise typer.Exit(code)
 
@@ -126,22 +113,13 @@ def report(folder: Optional[Path] = typer.Argument(None, help="A folder of runs/
 @app.command()
 def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
     """Open JupyterLab at the first notebook; on this machine only, with a token."""
-    import secrets
-
-    token, file = secrets.token_urlsafe(24), paths.state_dir() / "lab.token"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
-        f.write(token)
-    port, first = _free_port(8888), Path("notebooks") / "00_start_here.ipynb"
+    first = Path("notebooks") / "00_start_here.ipynb"
     page = f"/lab/tree/{first.as_posix()}" if (paths.ROOT / first).exists() else "/lab"
-    _say(f"JupyterLab: http://127.0.0.1:{port}{page}?token={token}   (Ctrl-C ends it)")
-    os.environ.pop("JUPYTER_TOKEN", None)  # the file is read instead: kernels inherit the environment
-    os.execve(sys.executable, [
-        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
-        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={paths.ROOT}", f"--LabApp.default_url={page}",
-        f"--ServerApp.open_browser={browser}", *(["--allow-root"] if os.geteuid() == 0 else []),
-    ], {**os.environ, "JUPYTER_TOKEN_FILE": str(file)})
+    os.environ.pop("JUPYTER_TOKEN", None)  # Jupyter makes one and prints it: kernels inherit the environment
+    os.execv(sys.executable, [
+        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={paths.ROOT}",
+        f"--LabApp.default_url={page}", f"--ServerApp.open_browser={browser}",
+        *(["--allow-root"] if os.geteuid() == 0 else [])])
 
 
 @app.command()
@@ -170,7 +148,7 @@ def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …")
                              next_step="it was not started yet: workbench up")
     for path in files:
         print(*process.last(path, lines), sep="\n")
-        _say(f"log: {_relative(path)}")
+        _say(f"log: {paths.shown(path)}")
 
 
 @app.command()
@@ -203,10 +181,8 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
         raise WorkbenchError(f"services of {', '.join(sorted(others))} still run in this checkout",
                              next_step="WORKBENCH_INSTANCE=<each of them> workbench down")
     _ask_under_a_run(run_record.going_on(*paths.VAR.glob("*/run.lock")), yes)
-    runs = [run_record.runs_dir()]
-    if runs != [paths.ROOT / "runs"]:  # WORKBENCH_RUNS may name a folder that holds other things, too
-        runs = sorted(f.parent for f in runs[0].glob("*/run.json"))
-    folders = [f for f in (paths.VAR if everything else paths.state_dir(), *runs) if f.is_dir()]
+    service_state = paths.VAR if everything else paths.state_dir()
+    folders = [f for f in (service_state, *run_record.folders()) if f.is_dir()]
     for folder in folders:
         total = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
         _say(f"{folder}  {show.size(total)}")
@@ -220,55 +196,24 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
 
 
 @app.command()
-def test(
-    kinds: Optional[List[str]] = typer.Argument(None, help="unit, stack, notebooks; all by default."),
-    options: str = typer.Option("", "--pytest", help='More options for pytest, such as "-k hudi --durations=20".'),
-) -> None:
-    """Run the tests, on as many stacks side by side as this machine carries (see tests/conftest.py)."""
-    from .run import run_record
-    from .stack import process
-
-    for kind in kinds or []:
-        if kind not in TESTS:
-            raise typer.BadParameter(f"{kind!r}: {nearest(kind, TESTS)}", param_hint="kinds")
-    side_by_side = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
-    folders = [f"tests/{kind}" for kind in TESTS if kind in (kinds or TESTS)]
-    command = [sys.executable, "-m", "pytest", "-q", *side_by_side, *folders, *shlex.split(options)]
-    before = run_record.changed_files()
-    code = subprocess.call(command, cwd=paths.ROOT)
-    left = [f"process {p.pid} of {name}" for p, name in process.marked(f"{paths.VAR}/test")]
-    left += [f"changed or new file: {line}" for line in sorted(run_record.changed_files() - before)]
-    if left:
-        _say("the tests left something behind (or somebody changed a file meanwhile):")
-    for line in left:
-        _say(f"  {line}")
-    raise typer.Exit(code or bool(left))
-
-
-@app.command()
-def load_northwind(
-    world: str = WORLD, scale: int = typer.Option(1, min=1, max=1000, help="Times the original number of orders."),
-    source: Optional[Path] = typer.Option(None, "--from", help="Folder with the original SQL dump, instead of "
-                                          "generated data.", exists=True, file_okay=False, resolve_path=True),
+def load(
+    name: str = typer.Argument(..., help="Whose data."), world: str = WORLD, source: Optional[Path] = SOURCE,
+    scale: Optional[float] = typer.Option(None, min=0.001, help="How much is generated, as the notebook says."),
     yes: bool = YES,
 ) -> None:
-    """Load Northwind into the source database of a world, in one transaction."""
+    """Load the data of a walkthrough into the source database of a world, in one transaction."""
     from . import stack
-    from .walkthroughs import load
+    from .walkthroughs import LOADERS
 
+    if name not in LOADERS:
+        raise WorkbenchError(f"there is no loader of {name!r}", expected=nearest(name, LOADERS))
     loaded = params.load(world)
     stack.need(loaded, "postgres")
-    answers: List[bool] = []
-
-    def confirm(question: str) -> bool:
-        answers.append(yes or typer.confirm(question, default=False))
-        return answers[-1]
-
-    load.load_northwind(loaded, scale=scale, from_dir=source, confirm=confirm)
-    if answers and not answers[-1]:
+    how = {} if scale is None else {"scale": int(scale) if scale.is_integer() else scale}
+    if not LOADERS[name](loaded, from_dir=source, confirm=lambda question: yes or typer.confirm(question), **how):
         _say("nothing was changed")
         raise typer.Exit(1)
-    _say(f"Northwind is loaded into {loaded.postgres.database}")
+    _say(f"{name} is loaded")
 
 
 @app.command()
@@ -297,10 +242,14 @@ def help_(context: typer.Context) -> None:
 
 
 def _not_written(e: OSError) -> WorkbenchError:
-    """What a person does about a full disk, or about files of somebody else's (after one `sudo make`)."""
+    """What a person does about a full disk, or about files of somebody else's (after one `sudo make`).
+
+    Other errors of the system are raised again."""
     if e.errno in (errno.ENOSPC, errno.EDQUOT):
         return WorkbenchError(f"the disk is full: {e.strerror}", where=e.filename or f"var/ or runs/ of {paths.ROOT}",
                               next_step="make room (`make clean` removes service data, lake and runs), then again")
+    if e.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+        raise e
     return WorkbenchError(f"a file cannot be read or written: {e.strerror}", where=f"{e.filename or paths.VAR}",
                           expected="var/ and runs/ to belong to who runs this",
                           next_step='sudo chown -R "$(id -un)" var runs')
@@ -318,12 +267,7 @@ def _run(targets: List[str], world: str, values: dict, resume: bool, timeout: fl
     from .run import runner
 
     result = runner.run(targets, world, values, resume=resume, timeout=timeout)
-    failed = [e["path"] for e in result.notebooks if e["status"] == "failed"]
-    states = [c["ok"] for e in result.notebooks for c in e["checks"]]
-    _say(f"{result.status}: {sum(e['status'] == 'passed' for e in result.notebooks)} of {len(result.notebooks)} "
-         f"notebooks, {states.count(True)} of {len(states)} checks in {result.seconds:.0f} s"
-         + (f"; {states.count(None)} shown: own data differ" if None in states else "")
-         + (f"; failed: {', '.join(failed)}" if failed else ""), "green" if result.status == "passed" else "red")
+    _say(str(result), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")
     return result.exit_code
 
@@ -335,23 +279,15 @@ def _say(text: str, style: str = "", stderr: bool = False) -> None:
 
 
 def _table(rows: list) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("service", "state", "port", "pid", "since", "memory", "log"):
-        table.add_column(title, justify="right" if title in ("port", "pid", "since", "memory") else "left",
-                         overflow="fold")
+    row = "{:<16}  {:<9}  {:>5}  {:>7}  {:>7}  {:>8}  {}".format
+    _say(row("service", "state", "port", "pid", "since", "memory", "log"), "bold")
     for s in rows:
-        colour = {"up": "green", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}.get(s.state, "red")
+        colour = {"up": "", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}.get(s.state, "red")
         since = "" if s.seconds is None else f"{s.seconds:.0f} s"
         memory = "" if s.memory_mb is None else f"{s.memory_mb:,.0f} MB"
-        table.add_row(s.name, f"[{colour}]{s.state}[/]", str(s.port or ""), str(s.pid or ""), since, memory,
-                      _relative(s.log))
+        _say(row(s.name, s.state, s.port or "", s.pid or "", since, memory, s.log and paths.shown(Path(s.log))), colour)
         if s.detail and s.state != "up":
-            table.add_row("", Text(s.detail, style=colour))  # plain: a message may hold brackets
-    Console().print(table)
+            _say(f"    {s.detail}", colour)
     total = sum(s.memory_mb or 0 for s in rows)
     if total:
         _say(f"{total:,.0f} MB together")
@@ -362,22 +298,6 @@ def _findings(findings: list) -> None:
     for f in findings:
         mark, colour = marks[f.level]
         _say(f"{mark} {f.subject}: {f.seen}" + (f"\n    {f.fix}" if f.fix else ""), colour)
-
-
-def _relative(path: object) -> str:
-    for root in (paths.ROOT, paths.LINK):
-        with contextlib.suppress(ValueError):
-            return str(Path(str(path)).relative_to(root)) if path else ""
-    return str(path)
-
-
-def _free_port(wanted: int) -> int:
-    """`wanted` where it is free, else one that the system picks."""
-    for port in (wanted, 0):
-        with contextlib.suppress(OSError), socket.socket() as s:
-            s.bind(("127.0.0.1", port))
-            return s.getsockname()[1]
-    raise WorkbenchError("no free port on 127.0.0.1")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 """The command line: exit codes, errors as text, questions, and no slow imports."""
 import importlib
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
-from workbench import cli
+from workbench import cli, walkthroughs
 from workbench.base import params, paths
 from workbench.base.errors import StackError, WorkbenchError
-from workbench.stack import process
+from workbench.run import runner
 from workbench.walkthroughs import traceable
 
 ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
@@ -28,9 +29,9 @@ def module(monkeypatch, name, **functions):
 
 def test_help_names_every_verb():
     out = call("--help").output
-    for verb in ("install demo up status run report lab doctor log down clean test load-northwind trace help").split():
+    for verb in ("install demo up status run report lab doctor log down clean load trace help").split():
         assert f" {verb} " in out
-    assert "load-northwind" in call("help").output
+    assert " load " in call("help").output
 
 
 def test_help_imports_nothing_slow():
@@ -41,7 +42,7 @@ def test_help_imports_nothing_slow():
 
 def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
     for arguments, code in ((["run", "--world", "locale"], 1), (["run", "--param", "scale"], 2), (["rnu"], 2),
-                            (["test", "untit"], 2), (["report", "/nowhere"], 1)):
+                            (["load", "nortwind"], 1), (["report", "/nowhere"], 1)):
         with pytest.raises(SystemExit) as e:
             cli.main(arguments)
         assert e.value.code == code, arguments
@@ -104,21 +105,25 @@ def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level,
     assert ("make down" in result.output) == runs
 
 
-def test_load_northwind_asks_and_default_is_no(monkeypatch):
+def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
     loaded = []
 
-    def load(world, scale, from_dir, confirm):
-        if confirm("Load Northwind?"):
-            loaded.append(scale)
+    def load(world, *, from_dir, confirm, scale=1):
+        if not confirm("Load Northwind?"):
+            return {}
+        loaded.append((scale, from_dir))
+        return {"orders": 829}
 
     module(monkeypatch, "stack", need=lambda world, *names: None)
-    module(monkeypatch, "walkthroughs.load", load_northwind=load)
-    result = call("load-northwind", input="\n")
+    monkeypatch.setitem(walkthroughs.LOADERS, "northwind", load)
+    result = call("load", "northwind", input="\n")
     assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
-    assert call("load-northwind", "--scale", "3", input="y\n").exit_code == 0
-    assert call("load-northwind", "--yes").exit_code == 0 and loaded == [3, 1]
-    assert call("load-northwind", "--scale", "0").exit_code == 2
-    assert call("load-northwind", "--password", "x").exit_code == 2  # a password in argv is not taken
+    assert call("load", "northwind", "--scale", "3", input="y\n").exit_code == 0
+    assert call("load", "northwind", "--yes", "--from", str(tmp_path)).exit_code == 0
+    assert loaded == [(3, None), (1, tmp_path)] and isinstance(loaded[0][0], int)
+    assert call("load", "northwind", "--scale", "0").exit_code == 2
+    assert call("load", "northwind", "--password", "x").exit_code == 2  # a password in argv is not taken
+    assert "did you mean 'northwind'?" in str(call("load", "nortwind").exception)
 
 
 @pytest.fixture
@@ -194,34 +199,14 @@ def test_the_report_is_of_the_newest_run_where_runs_are_kept(monkeypatch, tmp_pa
         call("report", catch_exceptions=False)
 
 
-def test_tests_that_leave_something_behind_are_red(monkeypatch, folders):
-    def pytest_then(make=lambda: None):
-        monkeypatch.setattr(cli.subprocess, "call", lambda *a, **k: make() or 0)
-        return call("test", "unit")
-
-    subprocess.run(["git", "init", "-q", folders], check=True)
-    assert pytest_then().exit_code == 0
-    new = pytest_then(lambda: (folders / "litter.txt").write_text("x") and None)
-    assert new.exit_code == 1 and "changed or new file: ?? litter.txt" in new.output
-    assert pytest_then().exit_code == 0, "it was there before"
-    with monkeypatch.context() as patch:
-        patch.setenv("PATH", "")
-        assert pytest_then().exit_code == 0, "a machine without git"
-    monkeypatch.setattr(process, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
-    left = pytest_then()
-    assert left.exit_code == 1 and f"process 7 of {paths.VAR}/test-gw0:kafka" in left.output.replace("\n", "")
-
-
-def test_lab_listens_on_loopback_with_a_token_that_is_not_in_argv(monkeypatch, folders):
+def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     seen = {}
-    monkeypatch.setattr("os.execve", lambda program, argv, env: seen.update(argv=argv, env=env))
-    out = call("lab", "--no-browser").output
-    file = paths.state_dir() / "lab.token"
-    token = file.read_text()
-    assert len(token) >= 24 and file.stat().st_mode & 0o777 == 0o600
-    assert seen["env"]["JUPYTER_TOKEN_FILE"] == str(file) and f"token={token}" in out
-    assert "--ServerApp.ip=127.0.0.1" in seen["argv"] and token not in " ".join(seen["argv"])
-    assert token not in " ".join(seen["env"].values())
+    monkeypatch.setenv("JUPYTER_TOKEN", "inherited")
+    monkeypatch.setattr("os.execv", lambda program, argv: seen.update(argv=argv, env=dict(os.environ)))
+    assert call("lab", "--no-browser").exit_code == 0
+    assert "--ServerApp.ip=127.0.0.1" in seen["argv"] and "--ServerApp.open_browser=False" in seen["argv"]
+    assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in seen["argv"]
+    assert "token" not in " ".join(seen["argv"]) and "JUPYTER_TOKEN" not in seen["env"]
 
 
 def test_up_reports_the_service_that_failed(monkeypatch, capsys):
@@ -245,7 +230,7 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
 
 def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
     book = {"path": "a.ipynb", "status": "passed", "checks": [{"ok": True}, {"ok": None}]}
-    result = SimpleNamespace(status="passed", notebooks=[book], seconds=3, report=tmp_path, exit_code=0)
+    result = runner.RunResult(folder=tmp_path, report=tmp_path, status="passed", seconds=3, notebooks=(book,))
     module(monkeypatch, "run.runner", run=lambda *_, **__: result)
     done = call("run")
     assert done.exit_code == 0

@@ -157,7 +157,7 @@ def load(name: str) -> World:
 
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
-    shown = str(path.relative_to(paths.ROOT)) if path.is_relative_to(paths.ROOT) else str(path)
+    shown = paths.shown(path)
     try:
         text = path.read_text(encoding="utf-8")
         _refuse_doubles(yaml.compose(text, Loader=yaml.SafeLoader), shown)

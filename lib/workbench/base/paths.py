@@ -50,6 +50,14 @@ def plain(path: Path) -> Path:
     return LINK / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
 
 
+def shown(path: Path) -> str:
+    """A path as people are shown it: below ROOT without it."""
+    for root in (ROOT, LINK):
+        if path.is_relative_to(root):
+            return str(path.relative_to(root))
+    return str(path)
+
+
 def instance() -> str:
     """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use their own)."""
     name = os.environ.get("WORKBENCH_INSTANCE", "main")

@@ -29,6 +29,12 @@ def runs_dir() -> Path:
     return Path(os.environ.get("WORKBENCH_RUNS") or paths.ROOT / "runs")
 
 
+def folders() -> List[Path]:
+    """Where the runs lie: runs/; or, as WORKBENCH_RUNS may name a folder that holds other things, each run's own."""
+    at = runs_dir()
+    return [at] if at == paths.ROOT / "runs" else sorted(f.parent for f in at.glob("*/run.json"))
+
+
 def lock_file() -> Path:
     """What a run of this instance holds while it goes on."""
     return paths.state_dir() / "run.lock"

@@ -46,6 +46,15 @@ class RunResult:
     def exit_code(self) -> int:
         return {"passed": 0, "stopped": 130}.get(self.status, 1)
 
+    def __str__(self) -> str:
+        failed = [e["path"] for e in self.notebooks if e["status"] == "failed"]
+        passed = sum(e["status"] == "passed" for e in self.notebooks)
+        checks = [c["ok"] for e in self.notebooks for c in e["checks"]]
+        return (f"{self.status}: {passed} of {len(self.notebooks)} notebooks, "
+                f"{checks.count(True)} of {len(checks)} checks in {self.seconds:.0f} s"
+                + (f"; {checks.count(None)} shown: own data differ" if None in checks else "")
+                + (f"; failed: {', '.join(failed)}" if failed else ""))
+
 
 def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[Dict[str, Any]] = None, *,
         resume: bool = False, timeout: float = 600, progress: bool = True) -> RunResult:

@@ -1,0 +1,38 @@
+"""Run the tests on as many stacks side by side as this machine carries (see conftest.py); red, too, where they leave
+something behind.
+
+usage: tests/run_tests.py [unit] [stack] [notebooks] [options of pytest, such as -k hudi --durations=20]
+"""
+import subprocess
+import sys
+from itertools import takewhile
+
+from workbench.base import paths
+from workbench.base.errors import nearest
+from workbench.run import run_record
+from workbench.stack import process
+
+KINDS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
+SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
+
+
+def main(words):
+    """Return the exit code: pytest's, 1 where something is left behind, 2 for tests of no such kind."""
+    chosen = list(takewhile(lambda word: not word.startswith("-"), words))
+    for kind in chosen:
+        if kind not in KINDS:
+            print(f"there are no tests {kind!r}: {nearest(kind, KINDS)}", file=sys.stderr)
+            return 2
+    folders = [f"tests/{kind}" for kind in KINDS if kind in (chosen or KINDS)]
+    command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen):]]
+    before = run_record.changed_files()
+    code = subprocess.call(command, cwd=paths.ROOT)
+    left = [f"process {p.pid} of {name}" for p, name in process.marked(f"{paths.VAR}/test")]
+    left += [f"changed or new file: {line}" for line in sorted(run_record.changed_files() - before)]
+    if left:
+        print("the tests left something behind (or somebody changed a file meanwhile):", *left, sep="\n  ")
+    return code or bool(left)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

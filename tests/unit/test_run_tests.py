@@ -1,0 +1,58 @@
+"""What `make test` does: all kinds of tests or the chosen ones, and red where they leave something behind."""
+import importlib.util
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from workbench.base import paths
+from workbench.stack import process
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """tests/run_tests.py, in a repository of its own; `called` takes what it runs."""
+    spec = importlib.util.spec_from_file_location("run_tests", paths.ROOT / "tests" / "run_tests.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setattr(paths, "VAR", tmp_path / "var")
+    return module
+
+
+@pytest.fixture
+def pytest_then(script, monkeypatch):
+    def run(make=lambda: None, *words):
+        monkeypatch.setattr(script.subprocess, "call", lambda *a, **k: make() or 0)
+        return script.main(list(words) or ["unit"])
+
+    return run
+
+
+def test_tests_that_leave_something_behind_are_red(pytest_then, monkeypatch, tmp_path, capsys):
+    assert pytest_then() == 0
+    assert pytest_then(lambda: (tmp_path / "litter.txt").write_text("x") and None) == 1
+    assert "changed or new file: ?? litter.txt" in capsys.readouterr().out
+    assert pytest_then() == 0, "it was there before"
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert pytest_then() == 0, "a machine without git"
+    monkeypatch.setattr(process, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
+    assert pytest_then() == 1
+    assert f"process 7 of {paths.VAR}/test-gw0:kafka" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words, folders, options", [
+    ([], ["tests/notebooks", "tests/stack", "tests/unit"], []),
+    (["unit", "stack"], ["tests/stack", "tests/unit"], []),
+    (["-k", "test_params or stack"], ["tests/notebooks", "tests/stack", "tests/unit"], ["-k", "test_params or stack"]),
+    (["stack", "-m", "drill"], ["tests/stack"], ["-m", "drill"]),
+])
+def test_the_chosen_kinds_and_pytests_options(script, monkeypatch, words, folders, options):
+    seen = []
+    monkeypatch.setattr(script.subprocess, "call", lambda command, cwd: seen.extend(command) or 0)
+    assert script.main(words) == 0 and seen[-len(folders + options):] == folders + options
+
+
+def test_a_kind_that_there_is_not_is_wrong_usage(script, capsys):
+    assert script.main(["untit"]) == 2 and "did you mean 'unit'?" in capsys.readouterr().err
