@@ -45,7 +45,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 first = museum.events(spark, world, "artists").where("artist_id = 1").first()["offset"]
 connect.apply(world, museum.CONNECTOR, {
-    **config, "transforms.unwrap.add.fields": "op,table,db,schema,lsn,source.ts_ms"})
+    **config, "transforms.unwrap.add.fields": "op,table,db,schema,lsn,source.ts_ms,source.txId"})
 connect.wait_running(world, museum.CONNECTOR)
 museum.change(world, "artists", 1, name="Somebody")
 kafka = AdminClient(topics.settings(world))

@@ -213,7 +213,8 @@ topics.count = _count
 postgres.execute(world, "UPDATE order_details SET quantity = 31 WHERE order_id = 11075 AND product_id = 46")
 topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2 + 5)
 topics.count = lambda *asked: sum(start.values())""",
-          {"four more": "not yet", "operations of 11075": "'u', 'u', 'u', 'u']", "landed records of 11075": "files 5",
+          {"four more": "not yet", "operations of 11075": "'u', 'u', 'u', 'u']", "transactions of 11075": "topic 2",
+           "landed records of 11075": "files 5",
            "records in each new file of 11075": "files [1, 2, 2]",
            "items of 11075, event by event": "topic [None, 1, 2, 3, 3]",
            "products grow alike": "topic [None, 1, 2, 3, 3]",

@@ -95,7 +95,8 @@ def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
     assert {k: record[k] for k in ("artist_id", "name", "nationality", "birth_year", "__op", "__deleted", "__db")} == {
         "artist_id": 1, "name": "Robert Arneson", "nationality": "American", "birth_year": 1930, "__op": "r",
         "__deleted": "false", "__db": NAME}
-    assert list(record)[-7:] == ["__deleted", "__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms"]
+    assert list(record)[-8:] == ["__deleted", "__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms",
+                                 "__source_txId"]
     text = registry.schema(lab, int(mine["content_id"]), "contentId")
     assert text == registry.latest(lab, f"{ARTISTS}-value") == registry.schema(lab, int(mine["global_id"]))
     assert registry.schema(lab, int(mine["content_id"]), "ccompat") == text

@@ -66,7 +66,8 @@ def test_snapshot_is_one_flat_message_per_row_and_applying_again_changes_nothing
     payloads = [json.loads(value)["payload"] for value in snapshot["value"]]
     assert sorted(p["order_id"] for p in payloads) == rows
     assert not {"before", "after"} & set(payloads[0])
-    added = {"__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms", "__deleted"}
+    added = {"__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms", "__source_txId",
+             "__deleted"}
     assert added <= set(payloads[0]) and {p["__op"] for p in payloads} == {"r"}
     before = topics.count(lab, topic)
     connect.apply(lab, SOURCE, config)

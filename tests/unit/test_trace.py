@@ -2,8 +2,6 @@
 import dataclasses
 import datetime as dt
 import json
-from contextlib import contextmanager
-from decimal import Decimal
 from types import SimpleNamespace
 
 import pandas
@@ -12,11 +10,11 @@ import pyarrow.parquet
 import pytest
 from workbench import hudi, trace
 from workbench.base import params
-from workbench.base.errors import LakeError, SourceError
+from workbench.base.errors import LakeError
 from workbench.hudi import timeline
 from workbench.landing.sinks import Sink
-from workbench.source import postgres
-from workbench.trace import biography, in_lake, in_source, in_topic, telling
+from workbench.topic import registry, topics
+from workbench.trace import biography, in_lake, in_topic
 from workbench.walkthroughs import traceable
 
 T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
@@ -63,89 +61,17 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     asked = []
     monkeypatch.setattr(in_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind))
     world = SimpleNamespace(registry=SimpleNamespace(wire="apicurio_legacy8", kind="apicurio", url="http://r"))
-    reading = in_topic._Reading(world, trace.Traced("artists", "public.artists", "artist_id", "t",
-                                                         Sink("avro", "topics", 10, ("t",)), ()))
+    decode = registry.Decoder(world)
     raw = b"\0" + (7).to_bytes(8, "big") + b"\x02"
-    assert reading.key(raw) is reading.key(raw) is None and asked == [(7, "globalId")]
+    assert in_topic.key_of(decode, raw, "id") is in_topic.key_of(decode, raw, "id") is None
+    assert asked == [(7, "globalId")]
+    message = {"partition": 0, "offset": 3, "value": raw, "timestamp": pandas.Timestamp(0)}
+    monkeypatch.setattr(topics, "read", lambda *_, only: pandas.DataFrame([message]))
+    monkeypatch.setattr(registry, "artifacts", lambda _: pandas.DataFrame(
+        columns=["artifact", "version", "global_id", "content_id"]))
+    table = trace.Traced("artists", "public.artists", "artist_id", "t", Sink("avro", "topics", 10, ("t",)), ())
     with pytest.raises(LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"):
-        reading.value(raw, "t, partition 0, offset 3")
-
-
-# --- the source ------------------------------------------------------------------------------------------------------
-
-DAY, NOON = dt.date(1959, 4, 15), dt.datetime(2001, 2, 3, 12, 0, 0, 5000)
-
-
-@pytest.mark.parametrize("said, has, equal", [
-    (1, 1, True), (1, 2, False), (None, None, True), (None, "", False), (0, None, False), ("None", None, False),
-    ("x", "x", True), ("x", "X", False), (Decimal("1.50"), Decimal("1.5"), True), (True, True, True),
-    (DAY, DAY, True), (-3914, DAY, True), (-3913, DAY, False), (10**12, DAY, False),
-    (NOON.replace(tzinfo=UTC), NOON, True), (NOON.replace(microsecond=6000, tzinfo=UTC), NOON, False),
-    (981201600005, NOON, True), (981201600005000, NOON, True), (981201600006, NOON, False), ("noon", NOON, False),
-    ("2001-02-03T12:00:00.005Z", NOON.replace(tzinfo=dt.timezone.utc), True), (DAY, NOON, False),
-    ("2001-02-03T13:00:00.005Z", NOON.replace(tzinfo=dt.timezone.utc), False),
-    ("2001-02-03T12:00:00.005Z", NOON.replace(hour=14, tzinfo=dt.timezone(dt.timedelta(hours=2))), True),
-    (36_000_000_000, dt.time(10), True), (36_000_000, dt.time(10), True), (36_000_001, dt.time(10), False),
-    ('{"a": [1]}', {"a": [1]}, True), ('{"a": [2]}', {"a": [1]}, False), ("{", {}, False),
-])
-def test_a_value_of_a_change_beside_that_of_the_source(said, has, equal):
-    assert in_source.same(said, has) is equal
-
-
-@pytest.fixture
-def answer(monkeypatch):
-    """Stands for the source: one row of artist 299, or an error; a trace of that artist with no lake."""
-    record = {"artist_id": 299, "birth_year": 1905, "born": DAY, "left_out": "x", "__lsn": 7, "__op": "u"}
-    event = {"transaction": None, "partition": 0, "offset": 1, "record": record, "needle": b""}
-    monkeypatch.setattr(in_topic, "events", lambda *_: [{**event, "record": dict(record)}])
-    monkeypatch.setattr(biography, "_landed", lambda *_: "")
-    table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
-
-    def trace_with(row, raises=None):
-        @contextmanager
-        def session(world, database):
-            if raises:
-                raise raises
-            cursor = SimpleNamespace(description=[SimpleNamespace(name=n) for n in row or ()],
-                                     fetchone=lambda: row and tuple(row.values()))
-            yield SimpleNamespace(execute=lambda query, values: cursor)
-
-        monkeypatch.setattr(postgres, "session", session)
-        life = trace.row(None, table, 299)
-        return life.changes["transaction"].iloc[0], life.notes
-
-    return trace_with
-
-
-ROW = {"xmin": 700, "artist_id": 299, "birth_year": 1905, "born": DAY, "added": 1, "__lsn": 0}
-
-
-def test_the_transaction_of_a_row_that_is_as_the_change_says(answer):
-    assert answer(ROW) == (700, ())
-
-
-def test_the_transaction_of_another_state_of_the_row_is_not_taken(answer):
-    found, notes = answer({**ROW, "birth_year": 1906, "born": None})
-    assert found is None
-    assert notes == ("the row in the source is not as the last change says (birth_year, born), "
-                     "so no transaction is known",)
-    assert answer(None) == (None, ("the source has no such row any more, so no transaction is known",))
-
-
-def test_transactions_that_nobody_says_are_noted():
-    events, gone = [{"transaction": None}, {"transaction": None}], [{"__op": "r"}, {"__op": "d"}]
-    assert in_source.complete(None, None, 1, events, gone) == [
-        "a deleted row is not there to be asked, so no transaction is known of its deletion",
-        "the events carry no transaction, and PostgreSQL keeps that of a row's last change only "
-        "(its hidden column xmin)"]
-    said = [{"transaction": 1}, {"transaction": 2}]
-    assert in_source.complete(None, None, 1, said, gone) == []
-
-
-def test_a_source_that_is_not_reached_is_noted(answer):
-    found, notes = answer(ROW, SourceError("cannot connect to PostgreSQL", where="admin@host:1/moma"))
-    assert (found, notes) == (None, ("the source was not reached: cannot connect to PostgreSQL (admin@host:1/moma), "
-                                     "so no transaction is known",))
+        in_topic.events(world, table, 1)
 
 
 # --- the lake --------------------------------------------------------------------------------------------------------
@@ -200,16 +126,26 @@ def test_a_commit_that_was_archived_is_not_guessed(world, lake, tmp_path):
 def test_the_file_of_a_version(world, lake):
     history = in_lake.History(world, lake, 1)
     first, second, _ = history.done
-    assert history.place(first, {"p": "a", "v": 10}, None).file == f"p=a/f_0_{T1}.parquet"
+    assert history.place(first, {"p": "a", "v": 10}, None)["path"] == f"p=a/f_0_{T1}.parquet"
     assert history.place(first, {"p": "a", "v": 11}, None) is None, "that file holds another version"
     place = history.place(second, {"p": "a", "v": 30}, None)
-    assert (place.file, place.file_group) == ("p=a/.f.log.1", "f")
+    assert (place["path"], place["fileId"]) == ("p=a/.f.log.1", "f")
     gone = history.place(second, {"p": None, "v": 31, "__deleted": "true"}, place)
-    assert gone.file == "p=a/.f.log.1", "a hard delete goes to where the row was"
+    assert gone["path"] == "p=a/.f.log.1", "a hard delete goes to where the row was"
     assert history.in_base_files({"f"}) == [10, 30] and history.in_base_files({"g"}) == []
     assert in_lake.History(world, lake, 3).place(second, {"p": "a", "v": 30}, None) is None
-    commits = [first, second, second, None]
-    assert [history.merged_away(commits, n) for n in range(4)] == [False, True, False, False]
+
+
+def test_of_changes_that_came_with_one_commit_the_last_was_written(world, lake):
+    table = trace.Traced("x", "public.x", "id", "x", None, (lake,))
+    events = [{"partition": 0, "offset": offset, "landed": "", "record": {"p": "a", "v": version, "__op": "u"}}
+              for offset, version in ((3, 10), (5, 20), (8, 30), (9, 40))]
+    shown = pandas.DataFrame({"view": ["datalake.t_ro", "datalake.t_rt"], "v": [30, 30]})
+    biography._through(world, table, lake, 1, events, shown)
+    assert [e["mor_commit"] for e in events] == [T1, T2, T2, ""]
+    assert [e["mor_rt"] for e in events] == [e["mor_ro"] for e in events] == ["was", "never", "now", ""]
+    assert [e["mor_file"] for e in events] == [f"p=a/f_0_{T1}.parquet", "", "p=a/.f.log.1", ""]
+    assert [e["mor_file_group"] for e in events] == ["f", "", "f", ""]
 
 
 def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, monkeypatch):
@@ -252,7 +188,8 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
 def test_the_landed_file_of_a_message(world, tmp_path):
     def find(sink, offset, needle, record=None):
         table = SimpleNamespace(sink=sink, topic="t")
-        return biography._landed(world, table, {"partition": 0, "offset": offset}, record or {}, needle)
+        event = {"partition": 0, "offset": offset, "record": record or {}, "needle": needle}
+        return biography._landed(world, table, event)
 
     for name, data in (("topics/t/partition=0/t+0+0000000000.avro", b"..one..two"),
                        ("topics/t/partition=0/t+0+0000000002.avro", b"three"),
@@ -287,37 +224,44 @@ def test_it_is_printed_line_by_line(capsys, monkeypatch):
                  "datalake.t_ro"):
         assert text in out
     assert "700.0" not in out and "NaN" not in out
-    note = "the source was not reached: [b]x[/b]"
-    assert "reached" not in out
-    trace.show(dataclasses.replace(life(), notes=(note,)))
-    assert capsys.readouterr().out.rstrip().endswith(note)
 
 
 def test_the_picture_has_a_line_for_each_change():
     figure = trace.draw(life())
     (axes,) = figure.axes
-    assert [len(line.get_markevery()) for line in axes.lines] == [3, 2], "the second change is not in the lake yet"
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["1  row read", "2  a 1 → 2"]
+    to_topic, to_table, second = axes.lines
+    assert list(second.get_ydata()) == [0, -1], "the second change is not in the lake yet"
+    assert list(to_table.get_ydata()) == [-1, -1.5, -2] and list(to_table.get_markevery()) == [2]
+    assert to_table.get_xdata()[1] == to_table.get_xdata()[2], "it bends before it comes down to the table"
     assert [t.get_text() for t in axes.get_yticklabels()] == ["source", "topic m.artists", "commit of t"]
 
 
 def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
-    source, topic, cow, mor = (0, 0), (1, -1), (3, -2), (2, -3)
-    path, marks = telling._path([source, topic, cow, mor])
-    assert [path[n] for n in marks] == [source, topic, cow, mor]
-    assert path[2] == (3, -1.5) and path[5:] == [topic, (2, -1.5), mor], "a bend before each table"
-    assert path[4][0] != path[4][0], "a gap: from one table nothing goes to the other"
-    assert telling._path([source, topic, None, None]) == ([source, topic], [0, 1])
-    assert telling._path([None, None, cow, None]) == ([cow], [0])
-
-
-def test_labels_of_times_stand_apart():
-    assert telling._apart([0, 1, 4, 5, 9], 4) == [0, 4, 9]
+    """From one table nothing goes to the other, and where there is no time in the source it begins at the topic."""
+    one = life()
+    cow = dataclasses.replace(one.table.tables[0], name="u", type="cow")
+    two = dataclasses.replace(one, table=dataclasses.replace(one.table, tables=(*one.table.tables, cow)),
+                              changes=one.changes[:1].assign(cow_commit=T2, made_at=pandas.NaT))
+    to_topic, *to_tables = [list(line.get_ydata()) for line in trace.draw(two).axes[0].lines]
+    assert to_topic == [-1] and to_tables == [[-1, -1.5, -2], [-1, -1.5, -3]]
 
 
 def test_no_two_changes_of_the_picture_look_alike():
     two = life()
     changes = pandas.concat([two.changes[:1]] * 30, ignore_index=True).assign(change=range(1, 31))
     figure = trace.draw(dataclasses.replace(two, changes=changes))
-    looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines]
+    lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]
+    looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines]
+    assert len(figure.axes[0].get_xticks()) <= 11, "times of many changes do not run into each other"
     assert len(set(looks)) == 30 and len({colour for colour, *_ in looks[:7]}) == 7
     assert figure.get_suptitle().startswith("artists 7: ") and figure._suptitle.get_ha() == "left"
+
+
+def test_the_tables_of_the_walkthroughs_can_be_traced():
+    world = params.load("local")
+    for name, source, key, kinds in (("artists", "public.artists", "artist_id", ["cow", "mor"]),
+                                     ("cdc_events", "datalake.cdc_events", "order_id", ["cow"])):
+        table = traceable.traced(world, name)
+        assert (table.name, table.source, table.key, [t.type for t in table.tables]) == (name, source, key, kinds)
+        assert table.topic.endswith(f".{source}")

@@ -17,8 +17,8 @@ from ..hudi import travel
 from ..hudi.changes import reading_order
 from ..landing import json_lines
 from ..spark import session
-from . import in_source, in_topic
-from .in_lake import History, Place, names
+from . import in_topic
+from .in_lake import History, names
 from .model import Biography, Traced
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..base.params import World
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
+OWN = ["record", "needle", "_state"]  # what a change is known by here, and nobody else asks for
 
 
 def row(world: World, table: Traced, key: Any) -> Biography:
@@ -36,56 +37,34 @@ def row(world: World, table: Traced, key: Any) -> Biography:
         table: of a walkthrough, `walkthroughs.traceable` gives it. key: of the row, a whole number.
 
     Returns:
-        changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn, transaction (what the event
-            says, else the row's own xmin: of the last one only, where the row is as that says), partition, offset,
-            in_topic_at, schema (its id; "inline" of JSON), version, landed (file below the landing); then for each lake
-            table <kind>_commit, <kind>_file_group, <kind>_file; then for each view whether it shows this change: now,
-            was (time travel finds it), not yet (before compaction), never (a later change came with the same commit).
+        changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn, transaction (of a snapshot's
+            row that of the snapshot), partition, offset, in_topic_at, schema (its id; "inline" of JSON), version,
+            landed (file below the landing); then for each lake table <kind>_commit, <kind>_file_group, <kind>_file;
+            then for each view whether it shows this change: now, was (time travel finds it), not yet (before
+            compaction), never (a later change came with the same commit).
         views: for each view the rows it has of this key now, read by hudi-rs, by Spark where that cannot.
             A read-optimised view has two where a record moved and was not compacted yet.
-        notes: why changes have no transaction, where they have none.
 
     Raises:
-        LakeError: no message of such a key. WorkbenchError: no topic. StackError: a service
-            does not answer.
+        LakeError: no message of such a key. WorkbenchError: no topic. StackError: a service does not answer.
     """
     import pandas
 
-    key = _whole(table, key)
-    with ThreadPoolExecutor(2) as pool:
-        shown = pool.submit(views, world, table, key)
-        events = in_topic.events(world, table, key)
-    records = [e.pop("record") for e in events]
-    needles = [e.pop("needle") for e in events]
-    notes = in_source.complete(world, table, key, events, records)
-    for event, record, needle in zip(events, records, needles):
-        event["landed"] = _landed(world, table, event, record, needle)
-    seen = shown.result()
-    for lake in table.tables:
-        _through(world, table, lake, key, events, records, seen)
-    return Biography(table, key, pandas.DataFrame(events), seen, tuple(notes))
-
-
-def _whole(table: Traced, key: Any) -> int:
     try:
-        return int(str(key))
+        key = int(str(key))
     except ValueError:
         raise LakeError(f"{key!r} is no {table.key}", where=f"table {table.name}", expected="a whole number",
                         next_step=f"workbench trace {table.name} 1") from None
-
-
-# --- files and lake --------------------------------------------------------------------------------------------------
-
-def _landed(world: World, table: Traced, event: Dict[str, Any], record: Dict[str, Any], needle: bytes) -> str:
-    """The landed file that holds a message, below the landing; "" where there is none."""
-    sink, partition = table.sink, event["partition"]
-    below = json_lines.folder_of(record, sink.fields) if sink.format == "json" else f"partition={partition}"
-    prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
-    names = (i.base_name for i in files.entries(f"{world.lake.landing}/{prefix}") if i.is_file)
-    orders = (reading_order(name, 0) for name in names)
-    first = {o[3]: o[4] for o in orders if o[:3] == (True, table.topic, partition) and o[3] <= event["offset"]}
-    name = first[max(first)] if first else ""
-    return f"{prefix}/{name}" if name and needle in files.read_bytes(f"{world.lake.landing}/{prefix}/{name}") else ""
+    with ThreadPoolExecutor(2) as pool:
+        shown = pool.submit(views, world, table, key)
+        events = in_topic.events(world, table, key)
+    for event in events:
+        event["landed"] = _landed(world, table, event)
+    for lake in table.tables:
+        _through(world, table, lake, key, events, shown.result())
+    changes = pandas.DataFrame(events).drop(columns=OWN, errors="ignore")
+    kinds = {"transaction": "Int64", "made_at": "datetime64[us, UTC]"}  # also where no message says them
+    return Biography(table, key, changes.astype(kinds), shown.result())
 
 
 def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
@@ -93,45 +72,53 @@ def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
     import pandas
 
     parts = []
-    for lake in table.tables:
-        if not hudi.exists(lake):
-            continue
+    for lake in filter(hudi.exists, table.tables):
         for view, kind in hudi.entries(lake).items():
             try:
                 found = hudi.read_independent(lake, optimized=kind == "read_optimized", where={table.key: key})
             except LakeError:  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
                 read = travel.reader(session(world)).option("hoodie.datasource.query.type", kind)
                 found = read.load(lake.base).where(f"`{table.key}` = {key:d}").toPandas()
-            found.insert(0, "view", view)
-            parts.append(found)
+            parts.append(found.assign(view=view))
     return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame({"view": []})
 
 
+def _landed(world: World, table: Traced, event: Dict[str, Any]) -> str:
+    """The landed file that holds a message, below the landing; "" where there is none."""
+    sink, partition = table.sink, event["partition"]
+    below = json_lines.folder_of(event["record"], sink.fields) if sink.format == "json" else f"partition={partition}"
+    prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
+    folder = f"{world.lake.landing}/{prefix}"
+    orders = (reading_order(i.base_name, 0) for i in files.entries(folder) if i.is_file)
+    first = {o[3]: o[4] for o in orders if o[:3] == (True, table.topic, partition) and o[3] <= event["offset"]}
+    name = first[max(first)] if first else ""
+    return f"{prefix}/{name}" if name and event["needle"] in files.read_bytes(f"{folder}/{name}") else ""
+
+
 def _through(world: World, table: Traced, lake: hudi.Table, key: int, events: List[Dict[str, Any]],
-             records: List[Dict[str, Any]], shown: pandas.DataFrame) -> None:
+             shown: pandas.DataFrame) -> None:
     """Add the columns of one lake table and of its views to every change."""
     history = History(world, lake, key)
     commits = [history.commit(table.topic, e["partition"], e["offset"], e["landed"]) for e in events]
-    place: Optional[Place] = None
+    place: Optional[Dict[str, Any]] = None
     groups = set()
-    last = max((n for n, c in enumerate(commits) if c), default=None)
-    for number, (event, record, commit) in enumerate(zip(events, records, commits)):
-        merged = history.merged_away(commits, number)
-        mine = history.place(commit, record, place) if commit and not merged else None
-        place = mine or place
-        groups |= {mine.file_group} if mine else set()
+    for number, (event, commit) in enumerate(zip(events, commits)):
+        merged = commit is not None and commit.instant in {c.instant for c in commits[number + 1:] if c}
+        mine = history.place(commit, event["record"], place) if commit and not merged else None
+        if mine:
+            place = mine
+            groups.add(mine["fileId"])
         event[f"{lake.type}_commit"] = commit.instant if commit else ""
-        event[f"{lake.type}_file_group"] = mine.file_group if mine else ""
-        event[f"{lake.type}_file"] = mine.file if mine else ""
+        event[f"{lake.type}_file_group"] = mine["fileId"] if mine else ""
+        event[f"{lake.type}_file"] = mine["path"] if mine else ""
         event["_state"] = NEVER if merged else WAS if commit else ""
+    last = max((n for n, c in enumerate(commits) if c), default=None)
     based = set(history.in_base_files(groups))
     for short, view in names(lake).items():
         here = set(shown[shown["view"] == view].get(lake.ordering, ()))
-        for number, (event, record) in enumerate(zip(events, records)):
-            event[short] = _state(event["_state"], record, lake, here, number == last,
+        for number, event in enumerate(events):
+            event[short] = _state(event["_state"], event["record"], lake, here, number == last,
                                   based if short == "mor_ro" else None)
-    for event in events:
-        del event["_state"]
 
 
 def _state(state: str, record: Dict[str, Any], lake: hudi.Table, here: set, last: bool, based: Optional[set]) -> str:

@@ -7,8 +7,7 @@ and a record stays in its file group until it changes partition (the index sees 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional
 
 from ..base import files
 from ..hudi.catalog import entries
@@ -27,29 +26,15 @@ def names(lake: Table) -> Dict[str, str]:
     return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in entries(lake)}
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a commit put a version of the record. `file` is below the table's folder."""
-
-    partition: str
-    file_group: str
-    file: str
-
-
-@dataclass
 class History:
     """One record in one table."""
 
-    world: World
-    table: Table
-    key: Any
-    done: List[Done] = field(default_factory=list)
-    _held: Dict[str, Optional[Any]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, world: World, table: Table, key: Any):
+        self.world, self.table = world, table
+        self._held: Dict[str, Any] = {}
         self.done = completed(self.table)
-        one = len(self.table.key) == 1 and len(self.table.partition) <= 1
-        self.record_key = str(self.key) if one else f"{self.table.key[0]}:{self.key}"  # Hudi's two key generators
+        one = len(table.key) == 1 and len(table.partition) <= 1
+        self.record_key = str(key) if one else f"{table.key[0]}:{key}"  # Hudi's two key generators
 
     def commit(self, topic: str, partition: int, offset: int, landed: str = "") -> Optional[Done]:
         """The commit that brought a message in, from the topic or from the file it was landed in; None where there is
@@ -73,35 +58,25 @@ class History:
         place = f"{self.world.lake.checkpoints}/{self.table.name}/{source}/{batch}.json"
         return [p[len(root):] for p in json.loads(files.read_text(place) or "[]")]
 
-    def place(self, commit: Done, record: Dict[str, Any], before: Optional[Place]) -> Optional[Place]:
-        """Where a commit put this version of the record; None where that cannot be told any more (files were cleaned).
+    def place(self, commit: Done, record: Dict[str, Any], before: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+        """What a commit says (see write_stats) of the file that this version of the record went into; None where that
+        cannot be told any more (files were cleaned).
 
         Args:
-            before: where the version before it lies. A hard delete goes there, too.
+            before: the same of the version before it. A hard delete goes there, too.
         """
-        writes = commit.body.get("partitionToWriteStats", {})
+        stats = [stat for _, stat in write_stats(commit.body)]
         if record.get("__deleted") == "true" and self.table.deletes == "hard":
-            stats = [(before.partition, s) for s in writes.get(before.partition, [])
-                     if s["fileId"] == before.file_group] if before else []
-            return self._made(commit, *stats[0]) if stats else None
-        own = folder_of(record, self.table.partition)
-        for partition in ([own] if own in writes else writes):
-            for stat in writes[partition]:
-                if self._holds(partition, stat, record[self.table.ordering], before):
-                    return self._made(commit, partition, stat)
-        return None
+            return next((s for s in stats if before and s["fileId"] == before["fileId"]), None)
+        own = [s for s in stats if _folder(s) == folder_of(record, self.table.partition)]
+        return next((s for s in own or stats if self._holds(s, record[self.table.ordering], before)), None)
 
-    def _made(self, commit: Done, partition: str, stat: Dict[str, Any]) -> Place:
-        return Place(partition, stat["fileId"], stat["path"])
-
-    def _holds(self, partition: str, stat: Dict[str, Any], version: Any, before: Optional[Place]) -> bool:
-        path = stat["path"] or ""
-        if path.endswith(".parquet"):
-            return self.version(path) == version
-        base = stat.get("baseFile")
-        if base:
-            return self.version("/".join(p for p in (partition, base) if p)) is not None
-        return before is not None and before.file_group == stat["fileId"]
+    def _holds(self, stat: Dict[str, Any], version: Any, before: Optional[Dict[str, Any]]) -> bool:
+        if _is_base(stat):
+            return self.version(stat["path"]) == version
+        if stat.get("baseFile"):
+            return self.version("/".join(p for p in (_folder(stat), stat["baseFile"]) if p)) is not None
+        return before is not None and before["fileId"] == stat["fileId"]
 
     def version(self, path: str) -> Optional[Any]:
         """The ordering value of the record in a base file; None where it is not in there, or the file is gone."""
@@ -121,12 +96,13 @@ class History:
     def in_base_files(self, groups: Collection[str]) -> List[Any]:
         """The versions of the record that the base files of these file groups have held, oldest first."""
         stats = (stat for done in self.done for _, stat in write_stats(done.body))
-        paths = [s["path"] for s in stats if s["fileId"] in groups and (s["path"] or "").endswith(".parquet")]
+        paths = [s["path"] for s in stats if s["fileId"] in groups and _is_base(s)]
         return [v for v in map(self.version, paths) if v is not None]
 
-    def merged_away(self, commits: Sequence[Optional[Done]], number: int) -> bool:
-        """Whether a later change came in with the same commit: of several versions only the newest is written."""
-        mine = commits[number]
-        return mine is not None and any(c is not None and c.instant == mine.instant for c in commits[number + 1:])
+
+def _folder(stat: Dict[str, Any]) -> str:
+    return (stat["path"] or "").rpartition("/")[0]
 
 
+def _is_base(stat: Dict[str, Any]) -> bool:
+    return (stat["path"] or "").endswith(".parquet")

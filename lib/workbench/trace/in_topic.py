@@ -13,33 +13,37 @@ from ..landing import json_lines
 from ..topic import registry, topics, wire
 
 if TYPE_CHECKING:
-    import pandas
-
     from ..base.params import World
     from .model import Traced
 
 OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
+IDS = {wire.GLOBAL: "global_id", wire.CONTENT: "content_id", wire.CCOMPAT: "content_id"}  # columns of the registry's
 
 
 def events(world: World, table: Traced, key: int) -> List[Dict[str, Any]]:
     """The messages of a key but its tombstones, taken apart: `record` is what the message says, `needle` the bytes by
     which its landed file is known."""
-    reading = _Reading(world, table)
-    found = topics.read(world, table.topic, only=lambda raw: raw is not None and reading.key(raw) == key)
+    decode = registry.Decoder(world) if table.sink.format == "avro" else None  # or Connect's JSON
+    known = registry.artifacts(world).query(f"artifact == '{table.topic}-value'") if decode else None
+    versions = {f"{kind} {n}": v for kind, ids in IDS.items() if decode for n, v in zip(known[ids], known["version"])}
+    found = topics.read(world, table.topic, only=lambda raw: key_of(decode, raw, table.key) == key)
     events: List[Dict[str, Any]] = []
     before: Optional[Dict[str, Any]] = None
-    for m in found.itertuples():
-        if m.value is None:
-            continue
-        value = m.value.encode("utf-8") if isinstance(m.value, str) else m.value
-        record, needle, schema, version = reading.value(
-            value, f"{table.topic}, partition {m.partition}, offset {m.offset}")
+    for m in found[found["value"].notna()].itertuples():
+        try:
+            record, needle, schema = _value(decode, m.value.encode() if isinstance(m.value, str) else m.value)
+        except LakeError as e:
+            raise LakeError(f"a message of the row cannot be read: {e.what}",
+                            where=f"{table.topic}, partition {m.partition}, offset {m.offset}",
+                            next_step="the ingest has put it aside: hudi.dead_letters(spark, world, table) has the "
+                                      "reason") from e
+        made = record.get("__source_ts_ms")
         events.append({
-            "change": len(events) + 1, "made_at": _time(record.get("__source_ts_ms")),
+            "change": len(events) + 1, "made_at": made and dt.datetime.fromtimestamp(made / 1000, dt.timezone.utc),
             "op": OPS.get(record.get("__op"), record.get("__op")), "what": what(before, record),
-            "lsn": record.get("__lsn"), "transaction": record.get("__source_txId", record.get("__txId")),
-            "partition": m.partition, "offset": m.offset, "in_topic_at": m.timestamp.to_pydatetime(),
-            "schema": schema, "version": version, "record": record, "needle": needle})
+            "lsn": record.get("__lsn"), "transaction": record.get("__source_txId"), "partition": m.partition,
+            "offset": m.offset, "in_topic_at": m.timestamp.to_pydatetime(), "schema": schema,
+            "version": versions.get(schema), "record": record, "needle": needle})
         before = record
     if not events:
         raise LakeError(f"topic {table.topic} has no message of {table.key} {key}",
@@ -49,48 +53,25 @@ def events(world: World, table: Traced, key: int) -> List[Dict[str, Any]]:
     return events
 
 
-class _Reading:
-    """Keys and values of one topic as dicts, Avro or Connect's JSON; each schema is asked for once."""
-
-    def __init__(self, world: World, table: Traced):
-        self.world, self.table, self.avro = world, table, table.sink.format == "avro"
-        self._decode = registry.Decoder(world)
-        self._versions: Optional[pandas.DataFrame] = None
-
-    def key(self, raw: bytes) -> Any:
-        """The key of a message, None where it is of another kind, or of a schema that the registry does not know."""
-        try:
-            whole = self._decode(raw).record if self.avro else json.loads(raw)
-        except (LakeError, ValueError):
-            return None
-        whole = whole.get("payload", whole) if isinstance(whole, dict) else whole
-        return whole.get(self.table.key) if isinstance(whole, dict) else whole
-
-    def value(self, raw: bytes, where: str) -> Tuple[Dict[str, Any], bytes, Any, Any]:
-        """(record, bytes by which the landed file is known, schema id, version of the schema)."""
-        if not self.avro:
-            payload, line, reason = json_lines.unwrap(raw.decode("utf-8", "replace"), True)
-            if payload is None:
-                raise _unreadable(reason, where)
-            return payload, line.encode("utf-8"), "inline", None
-        try:
-            record, found, _ = self._decode(raw)
-        except LakeError as e:
-            raise _unreadable(e.what, where) from e
-        return record, found.body, found.schema, self._version(found)
-
-    def _version(self, found: wire.Framed) -> Optional[str]:
-        if self._versions is None:
-            versions = registry.artifacts(self.world)
-            self._versions = versions[versions["artifact"] == f"{self.table.topic}-value"]
-        column = {wire.GLOBAL: "global_id"}.get(found.kind, "content_id")
-        same = self._versions[self._versions[column] == found.id]
-        return None if same.empty else str(same["version"].iloc[0])
+def key_of(decode: Optional[registry.Decoder], raw: Optional[bytes], name: str) -> Any:
+    """The key that a message's key says, None where it is of another kind, or of a schema that nobody knows."""
+    try:
+        found = None if raw is None else decode(raw).record if decode else json.loads(raw)
+    except (LakeError, ValueError):
+        return None
+    found = found.get("payload", found) if isinstance(found, dict) else found
+    return found.get(name) if isinstance(found, dict) else found
 
 
-def _unreadable(reason: Any, where: str) -> LakeError:
-    return LakeError(f"a message of the row cannot be read: {reason}", where=where,
-                     next_step="the ingest has put it aside: hudi.dead_letters(spark, world, table) has the reason")
+def _value(decode: Optional[registry.Decoder], raw: bytes) -> Tuple[Dict[str, Any], bytes, str]:
+    """(record, bytes by which the landed file is known, schema id)."""
+    if decode:
+        record, found, _ = decode(raw)
+        return record, found.body, found.schema
+    payload, line, reason = json_lines.unwrap(raw.decode("utf-8", "replace"), True)
+    if payload is None:
+        raise LakeError(str(reason))
+    return payload, line.encode(), "inline"
 
 
 def what(before: Optional[Dict[str, Any]], record: Dict[str, Any]) -> str:
@@ -106,7 +87,3 @@ def what(before: Optional[Dict[str, Any]], record: Dict[str, Any]) -> str:
 def _short(value: Any) -> str:
     text = "null" if value is None else str(value)
     return text if len(text) <= 40 else text[:39] + "…"
-
-
-def _time(millis: Optional[int]) -> Optional[dt.datetime]:
-    return None if millis is None else dt.datetime.fromtimestamp(millis / 1000, dt.timezone.utc)

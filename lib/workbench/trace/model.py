@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Tuple
 
 if TYPE_CHECKING:
     import pandas
@@ -20,16 +20,13 @@ class Traced:
     topic: str
     sink: Any
     tables: Tuple[Table, ...]
-    database: Optional[str] = None
 
 
 @dataclass(frozen=True)
 class Biography:
-    """What `row` found: `changes`, one line per change, `views`, the row as each view shows it now, and `notes` on what
-    could not be known."""
+    """What `row` found: `changes`, one line per change, and `views`, the row as each view shows it now."""
 
     table: Traced
     key: int
     changes: pandas.DataFrame
     views: pandas.DataFrame
-    notes: Tuple[str, ...] = ()

@@ -1,9 +1,7 @@
 """A trace for people to look at: as text, and as a picture."""
 from __future__ import annotations
 
-import datetime as dt
-import math
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict
 
 from ..hudi.timeline import time_of
 from .in_lake import names
@@ -14,17 +12,14 @@ if TYPE_CHECKING:
 
     from .model import Biography
 
-LINES, MARKS = ("-", "--", ":"), "os^D"  # three and four: together they are used up after 12 rounds of colours
-
 
 def show(life: Biography) -> None:
     """Print a biography: where the changes come from, where they went, and what the views show."""
     from rich.console import Console
 
-    console = Console()
-    shown = life.changes.copy()
+    console, shown = Console(), life.changes.copy()
     for column in ("made_at", "in_topic_at"):
-        shown[column] = shown[column].map(lambda t: "" if t is None else f"{t:%Y-%m-%d %H:%M:%S.%f}"[:-3])
+        shown[column] = shown[column].dt.strftime("%Y-%m-%d %H:%M:%S.%f").str[:-3]
     shown["schema"] = [s if v is None else f"{s}, version {v}" for s, v in zip(shown["schema"], shown["version"])]
     shown["place"] = [f"{p}:{o}" for p, o in zip(shown["partition"], shown["offset"])]
     console.print(f"[b]{life.table.name} {life.key}[/b]  {len(shown)} changes; topic {life.table.topic}",
@@ -34,31 +29,23 @@ def show(life: Biography) -> None:
     _print(console, shown, {"change": "", "place": "partition:offset", "in_topic_at": "in the topic at",
                             "schema": "schema", "landed": "landed file"})
     for lake in life.table.tables:
-        columns = {"change": "", f"{lake.type}_commit": f"commit of {lake.name}",
-                   f"{lake.type}_file_group": "file group", f"{lake.type}_file": "file"}
-        _print(console, shown, {**columns, **names(lake)})
+        _print(console, shown, {"change": "", f"{lake.type}_commit": f"commit of {lake.name}",
+                                f"{lake.type}_file_group": "file group", f"{lake.type}_file": "file", **names(lake)})
     if len(life.views):  # a line for each field: rows are wide, and there are few views
-        hidden = {"view", "_hoodie_commit_seqno", "_hoodie_record_key"}
-        fields = [c for c in life.views if c not in hidden]
-        across = life.views[fields].astype(object).T
-        across.insert(0, "field", fields)
-        _print(console, across, {"field": "shown now", **dict(enumerate(life.views["view"]))})
-    for note in life.notes:
-        console.print(note, markup=False, highlight=False)
+        fields = life.views.drop(columns=["view", "_hoodie_commit_seqno", "_hoodie_record_key"], errors="ignore")
+        _print(console, fields.astype(object).T.reset_index(),
+               {"index": "shown now", **dict(enumerate(life.views["view"]))})
 
 
-def _print(console: Any, frame: pandas.DataFrame, columns: Dict[str, str]) -> None:
+def _print(console: Any, frame: pandas.DataFrame, columns: Dict[Any, str]) -> None:
     import pandas
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    out = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in columns.values():
-        out.add_column(title, overflow="fold")
-    for _, line in frame.iterrows():
-        cells = ("" if pandas.isna(v) else int(v) if isinstance(v, float) and v == int(v) else v
-                 for v in (line[c] for c in columns))
-        out.add_row(*[Text(str(cell)) for cell in cells])
+    out = Table(*(Column(title, overflow="fold") for title in columns.values()), box=None, pad_edge=False,
+                padding=(0, 2, 0, 0))
+    for line in frame[list(columns)].itertuples(index=False):
+        out.add_row(*[Text("" if pandas.isna(v) else f"{v:.15g}" if isinstance(v, float) else str(v)) for v in line])
     console.print(out)
     console.print()
 
@@ -67,62 +54,37 @@ def draw(life: Biography) -> Figure:
     """The timeline of a biography: a line per change, from the source to the topic and from there to each table. The
     distances in time are not to scale."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     from ..results import draw as charts
 
-    stages: Dict[str, List[Optional[dt.datetime]]] = {
-        "source": list(life.changes["made_at"]), f"topic {life.table.topic}": list(life.changes["in_topic_at"])}
+    changes = life.changes
+    stages = {"source": changes["made_at"].dropna(), f"topic {life.table.topic}": changes["in_topic_at"]}
     for lake in life.table.tables:
-        stages[f"commit of {lake.name}"] = [time_of(i) if i else None for i in life.changes[f"{lake.type}_commit"]]
-    times = sorted({t for row in stages.values() for t in row if t})
+        commits = changes[f"{lake.type}_commit"]
+        stages[f"commit of {lake.name}"] = commits[commits != ""].map(time_of)
+    times = sorted({t for stage in stages.values() for t in stage})
     at = {t: n for n, t in enumerate(times)}
-    colours = [*charts.PALETTE, charts.INK]
-    lines = -(-len(life.changes) // 2)  # of the legend, which has two columns
+    # where the colours are used up: other lines, then other marks
+    looks = plt.cycler(marker="os^D") * plt.cycler(linestyle=["-", "--", ":"]) * plt.cycler(
+        color=[*charts.PALETTE, charts.INK])
+    key = 0.25 * -(-len(changes) // 2) + 0.25  # inches of the legend, which has two columns
     with plt.rc_context(charts.STYLE):
-        key = 0.25 * lines + 0.25  # inches
         figure = charts.Picture(1.4 + 0.75 * len(stages) + key,
                                 f"{life.table.name} {life.key}: from the source to the lake (UTC, not to scale)")
         axes = figure.subplots()
-        starts = []
-        for number, (_, change) in enumerate(life.changes.iterrows()):
-            path, marks = _path([(at[row[number]], -level) if row[number] else None
-                                 for level, row in enumerate(stages.values())])
-            again, colour = divmod(number, len(colours))  # where the colours are used up: other lines and marks
-            axes.plot(*zip(*path), color=colours[colour], linestyle=LINES[again % len(LINES)],
-                      marker=MARKS[again % len(MARKS)], markevery=marks,
-                      label=f"{change['change']}  {change['what']}")
-            axes.annotate(str(change["change"]), path[0], textcoords="offset points", xytext=(0, 7), ha="center")
-            starts.append(path[0][0])
+        for look, (number, change) in zip(looks(), changes.iterrows()):
+            source, topic, *tables = [(at[stage[number]], -level) if number in stage else None
+                                      for level, stage in enumerate(stages.values())]
+            way = [p for p in (source, topic) if p]
+            axes.plot(*zip(*way), **look, label=f"{change['change']}  {change['what']}")
+            axes.annotate(str(change["change"]), way[0], textcoords="offset points", xytext=(0, 7), ha="center")
+            for table in filter(None, tables):  # a bend, or one table would look like a station on the way to another
+                axes.plot(*zip(topic, (table[0], topic[1] - 0.5), table), **look, markevery=[2])
         axes.set_yticks([-n for n in range(len(stages))], list(stages))
-        ticks = _apart(sorted(set(starts)), len(times) / 10)
-        axes.set_xticks(ticks, [f"{times[n]:%H:%M:%S}" for n in ticks])
+        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+        axes.xaxis.set_major_formatter(lambda n, _: f"{times[int(n)]:%H:%M:%S}" if 0 <= n < len(times) else "")
         axes.set_ylim(0.6 - len(stages), 0.6)
-        height = figure.get_figheight()
         figure.legend(loc="lower left", ncols=2, bbox_to_anchor=(0, 0))
-        figure.tight_layout(rect=(0, key / height, 1, 1))
+        figure.tight_layout(rect=(0, key / figure.get_figheight(), 1, 1))
     return figure
-
-
-def _path(points: List[Optional[tuple]]) -> Tuple[List[tuple], List[int]]:
-    """The points of a line and which of them bear a mark: source, topic, first table; then, with a gap before it, topic
-    and table again for every other table, for each of them is made from the topic. A line bends before it comes down
-    to a table, so that no table looks like a station on the way to another."""
-    source, topic, *tables = points
-    path = [p for p in (source, topic) if p]
-    marks = list(range(len(path)))
-    for number, table in enumerate(p for p in tables if p):
-        if topic:
-            path += [(math.nan, math.nan), topic] if number else []
-            path.append((table[0], topic[1] - 0.5))
-        marks.append(len(path))
-        path.append(table)
-    return path, marks
-
-
-def _apart(places: List[int], least: float) -> List[int]:
-    """Those of the places that stand far enough apart for a label each."""
-    kept: List[int] = []
-    for place in places:
-        if not kept or place - kept[-1] >= least:
-            kept.append(place)
-    return kept

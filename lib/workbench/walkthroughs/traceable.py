@@ -14,11 +14,11 @@ def traced(world: World, name: str) -> Traced:
 
     Raises: LakeError: there is no such table.
     """
-    known = {n: (f"public.{n}", museum.KEY[n], museum.topic(n), museum.SINK, tuple(museum.tables(world, n)),
-                 museum.DATABASE) for n in museum.TABLES}
-    known["cdc_events"] = (outbox.TABLE, "order_id", outbox.topic(world), outbox.SINK, (outbox.table(world),), None)
+    known = {n: (f"public.{n}", museum.KEY[n], museum.topic(n), museum.SINK, tuple(museum.tables(world, n)))
+             for n in museum.TABLES}
+    known["cdc_events"] = (outbox.TABLE, "order_id", outbox.topic(world), outbox.SINK, (outbox.table(world),))
     if name not in known:
         raise LakeError(f"there is no table {name!r} to trace", expected=nearest(name, known),
                         next_step="workbench trace artists 299")
-    source, key, topic, sink, tables, database = known[name]
-    return Traced(name, source, key, topic, parse(connect.config(world, sink)), tables, database)
+    source, key, topic, sink, tables = known[name]
+    return Traced(name, source, key, topic, parse(connect.config(world, sink)), tables)
