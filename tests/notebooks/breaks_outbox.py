@@ -90,7 +90,10 @@ topics.wait_count(world, outbox.topic(world), count)
 message = topics.read(world, outbox.topic(world), limit=1).iloc[0]
 value = json.loads(message["value"])
 value["payload"].update({"__extra": 1, "before": None, "__op": "u"})
-topics.produce(world, outbox.topic(world), message["key"], json.dumps(value))""",
+from confluent_kafka import Producer
+_producer = Producer(topics.settings(world))
+_producer.produce(outbox.topic(world), key=message["key"], value=json.dumps(value))
+assert _producer.flush(20) == 0""",
           {"messages = outbox rows": ("topic 830", "source 829"), "fields of the connector": "'__extra'",
            "fields of an envelope: messages are flat": "topic 'before'", "operations of a snapshot": "'u'"}),
     Break("landed = landing.run(spark, world, sink)", """
@@ -120,7 +123,10 @@ _files.write_text(f"{outbox.landing_folder(world)}/customer_id=ATLAN/order_id=1/
            "folders, one for each order": "only files: 'customer_id=ATLAN/order_id=1'",
            "every value in the files": ("order_id=1: not in source", "order_id=10251: 2 rows in files")}),
     Break("waiting = landing.run(spark, world, sink)", """
-topics.produce(world, outbox.topic(world), None, "no JSON")
+from confluent_kafka import Producer
+_producer = Producer(topics.settings(world))
+_producer.produce(outbox.topic(world), "no JSON")
+assert _producer.flush(20) == 0
 ends = topics.count(world, outbox.topic(world))
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 topics.wait_count(world, outbox.topic(world), ends + 1)""",

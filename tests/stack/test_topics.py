@@ -4,6 +4,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from lake_help import send
 from workbench.base.errors import WorkbenchError
 from workbench.topic import topics
 
@@ -21,8 +22,7 @@ def topic(world):
 
 
 def test_what_is_produced_is_read_as_it_is(world, topic):
-    for key, value in [("a", "Genève"), (None, "no key"), ("b", None), (b"\xff", b"\xfe\x00"), ("c", "{broken")]:
-        topics.produce(world, topic, key, value)
+    send(world, topic, ("a", "Genève"), (None, "no key"), ("b", None), (b"\xff", b"\xfe\x00"), ("c", "{broken"))
     frame = topics.read(world, topic)
     assert list(frame.columns) == topics.COLUMNS
     assert topics.count(world, topic) == len(frame) == topics.wait_count(world, topic, 5)
@@ -32,11 +32,10 @@ def test_what_is_produced_is_read_as_it_is(world, topic):
 
 
 def test_only_what_came_after(world, topic):
-    topics.produce(world, topic, "a", "1")
+    send(world, topic, ("a", "1"))
     place = topics.ends(world, topic)
     assert topics.read(world, topic, after=place).empty
-    topics.produce(world, topic, "a", "2")
-    topics.produce(world, topic, "b", "3")
+    send(world, topic, ("a", "2"), ("b", "3"))
     assert sorted(topics.read(world, topic, after=place)["value"]) == ["2", "3"]
     assert len(topics.read(world, topic, limit=2)) == 2
     assert topics.read(world, topic, limit=0).empty
@@ -57,7 +56,7 @@ def test_many_messages_are_all_read(world, topic):
 
 
 def test_asking_for_a_topic_that_is_not_there_does_not_make_it(world, topic):
-    for ask in (topics.count, topics.ends, topics.read, lambda w, t: topics.produce(w, t, None, "x")):
+    for ask in (topics.count, topics.ends, topics.read):
         with pytest.raises(WorkbenchError, match=f"did you mean '{TOPIC}'"):
             ask(world, "topic_test")
     with pytest.raises(WorkbenchError, match="it holds 0"):

@@ -135,7 +135,7 @@ def test_an_avro_record_without_a_key(world, spark):
     ids = avro_help.register(world, record("Value", id=["null", "int"], part="string", __lsn="int"), f"{topic}-value")
     try:
         for key, id in ((b"k", b"\0"), (None, b"\2" + number(7))):
-            topics.produce(world, topic, key, framed(ids.glob, id + avro_bytes.text("p") + number(1)))
+            send(world, topic, (key, framed(ids.glob, id + avro_bytes.text("p") + number(1))))
         done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table)
         assert (done.upserts, done.dead_letters) == (1, 1), "a message needs no key, a record does"
         letter, = hudi.dead_letters(spark, world, table).collect()

@@ -12,7 +12,7 @@ from avro_bytes import number, opened, text
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_landed
-from workbench.landing import avro_files, batch, writing
+from workbench.landing import avro_files, batch, json_lines, writing
 from workbench.topic import avro
 
 ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
@@ -202,6 +202,14 @@ def test_the_task_travels_without_this_package(tmp_path, answering):
     assert served.asked == ["/ids/1", "/ids/9"]
     (file,) = (tmp_path / "out").rglob("*.avro")
     assert [r["id"] for r in opened(file.read_bytes()).records] == [0, 1]
+
+
+def test_the_task_of_lines_travels_without_this_package(tmp_path):
+    task = writing.task(json_lines.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
+    frame = pandas.DataFrame([("t", 0, 0, True, b'{"c": 1}'), ("t", 0, 1, True, b"{")], dtype=object)
+    done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
+    assert b"'records': 1" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
+    assert (tmp_path / "out" / "c=1" / "t-0-00000000000000000000.json").read_text() == '{"c": 1}\n'
 
 
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ def test_unknown_topic_names_the_nearest(monkeypatch):
     monkeypatch.setattr(
         topics, "_partitions", lambda world: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]}
     )
-    for ask in (topics.count, topics.ends, topics.read, lambda w, t: topics.produce(w, t, None, "x")):
+    for ask in (topics.count, topics.ends, topics.read):
         with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
             ask(WORLD, "msk.datalake.cdc_event")
         assert "__consumer" not in str(e.value)

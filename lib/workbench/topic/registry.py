@@ -6,18 +6,17 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
 from urllib.parse import quote
 from uuid import UUID
+
+import pandas
 
 from ..base.errors import LakeError, StackError, nearest
 from ..base.params import World
 from ..base.wait import wait_until
 from . import avro, schemas
 from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
-
-if TYPE_CHECKING:
-    import pandas
 
 V2 = "/apis/registry/v2"
 BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}",
@@ -31,8 +30,6 @@ def artifacts(world: World) -> pandas.DataFrame:
 
     Debezium's converters name an artifact `<topic>-key` or `<topic>-value` (TopicIdStrategy), in group `default`.
     """
-    import pandas
-
     rows = []
     for found in _pages(world, "/search/artifacts", "artifacts"):
         group = found.get("groupId") or "default"

@@ -1,4 +1,4 @@
-"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, produce, delete.
+"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, delete.
 
 Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing here ever creates a topic:
 every function looks the topic up in the full list first (asking a broker for one topic by name may create it).
@@ -18,7 +18,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -234,22 +233,6 @@ def _text(raw: Optional[bytes]) -> Union[str, bytes, None]:
         return None if raw is None else raw.decode("utf-8")
     except UnicodeDecodeError:
         return raw
-
-
-def produce(world: World, topic: str, key: Union[str, bytes, None], value: Union[str, bytes, None]) -> None:
-    """Append one message to a topic that exists (tests and fault drills use it) and wait until Kafka has it.
-
-    Raises:
-        WorkbenchError: there is no such topic, or Kafka refused the message.
-    """
-    _of(world, topic)
-    refused: List[Any] = []
-    producer = Producer(settings(world, **{"message.timeout.ms": TIMEOUT * 1000}))
-    producer.produce(topic, key=key, value=value, on_delivery=lambda error, _: error and refused.append(error))
-    left = producer.flush(TIMEOUT + 5)
-    if refused or left:
-        raise stack.lost(world, "kafka", world.kafka.bootstrap) or WorkbenchError(
-            f"the message was not taken: {refused[0].str() if refused else 'no answer'}", where=f"topic {topic!r}")
 
 
 def delete(world: World, *topics: str) -> None:
