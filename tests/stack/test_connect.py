@@ -150,7 +150,7 @@ def test_dropped_publication_fails_with_its_cause_and_applying_again_heals(lab, 
     try:
         _restart(lab)
         with pytest.raises(ConnectorError, match="the publication is missing"):
-            connect.wait_running(lab, SOURCE, settle=30)
+            connect.wait_running(lab, SOURCE, steady=30)
     finally:
         postgres.create_publication(lab, PUBLICATION, [TABLE])
     connect.apply(lab, SOURCE, source[0])
@@ -168,7 +168,7 @@ def test_slot_in_use_fails_with_its_cause(lab, source):
     wait_until(lambda: connect.status(lab, SOURCE + "_2"), "the connector to appear")
     try:
         with pytest.raises(ConnectorError, match="each connector needs its own slot.name"):
-            connect.wait_running(lab, SOURCE + "_2", settle=30)
+            connect.wait_running(lab, SOURCE + "_2", steady=30)
     finally:
         connect.delete(lab, SOURCE + "_2")
 
@@ -179,7 +179,7 @@ def test_dropped_slot_fails_loudly_and_a_clean_start_takes_a_new_snapshot(lab, s
     postgres.drop_slot(lab, config["slot.name"])
     rest._call(lab, "PUT", f"/connectors/{SOURCE}/resume")
     with pytest.raises(ConnectorError, match="the replication slot was dropped"):
-        connect.wait_running(lab, SOURCE, settle=30)
+        connect.wait_running(lab, SOURCE, steady=30)
     assert len(connect.failure(lab, SOURCE)) < 1000
     connect.delete(lab, SOURCE)
     wait_until(lambda: SOURCE not in connect.names(lab), "the connector to be gone")

@@ -4,6 +4,7 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import TopicPartition
 from workbench.base import params
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.topic import topics
@@ -61,3 +62,46 @@ def test_a_large_snapshot_is_waited_for_longer(monkeypatch):
     for n, given in ((1, {}), (124_000, {}), (124_000, {"timeout": 5})):
         topics.wait_count(WORLD, "moma.public.artworks", n, **given)
     assert [round(seconds) for seconds in waited] == [60, 308, 5]
+
+
+class Reader:
+    """A consumer that gives these batches, one after the other, and then nothing; `passed` is its position."""
+
+    def __init__(self, *batches, passed=0):
+        self.batches, self.passed, self.assigned = list(batches), passed, None
+
+    def assign(self, places):
+        self.assigned = [(p.partition, p.offset) for p in places]
+
+    def consume(self, most, timeout):
+        return [SimpleNamespace(error=lambda: None, partition=lambda p=p: p, offset=lambda n=n: n)
+                for p, n in (self.batches.pop(0) if self.batches else [])]
+
+    def position(self, places):
+        return [TopicPartition(p.topic, p.partition, self.passed) for p in places]
+
+    def unassign(self):
+        self.assigned = []
+
+
+def read_all(reader, start, stop):
+    return [(m.partition(), m.offset()) for m in topics.messages(WORLD, reader, "t", start, stop)]
+
+
+def test_messages_end_where_they_are_to_and_what_is_done_is_not_asked_for():
+    reader = Reader([(0, 3), (1, 0)], [(0, 4), (0, 5), (0, 6)])
+    assert read_all(reader, {0: 3, 1: 0, 2: 7}, {0: 6, 1: 1, 2: 7}) == [(0, 3), (1, 0), (0, 4), (0, 5)]
+    assert reader.assigned == [] and not reader.batches
+    reader = Reader([(0, 3)])
+    found = topics.messages(WORLD, reader, "t", {0: 3, 1: 9}, {0: 6, 1: 9})
+    assert next(found).offset() == 3 and reader.assigned == [(0, 3)]
+    found.close()
+    assert reader.assigned == [], "given up half way"
+
+
+def test_a_mark_of_a_transaction_is_passed_and_silence_is_an_error(monkeypatch):
+    assert read_all(Reader([(0, 0)], passed=2), {0: 0}, {0: 2}) == [(0, 0)]
+    monkeypatch.setattr(topics, "TIMEOUT", 0)
+    monkeypatch.setattr(topics.stack, "lost", lambda *_: None)
+    with pytest.raises(StackError, match="(?s)Kafka sent nothing.*'t', offsets {0: 1}.*nothing is lost"):
+        read_all(Reader([(0, 0)], passed=1), {0: 0}, {0: 2})

@@ -190,11 +190,11 @@ def failure(world: World, name: str) -> Optional[str]:
     return None
 
 
-def wait_running(world: World, name: str, *, timeout: float = 60, settle: float = 1.0) -> Dict[str, Any]:
-    """Wait until a connector and all its tasks are RUNNING, and stay so for `settle` seconds; return its `status`.
+def wait_running(world: World, name: str, *, timeout: float = 60, steady: float = 1.0) -> Dict[str, Any]:
+    """Wait until a connector and all its tasks are RUNNING, and stay so for `steady` seconds; return its `status`.
 
     Args:
-        settle: Debezium opens the replication stream after its task is RUNNING, so a missing
+        steady: Debezium opens the replication stream after its task is RUNNING, so a missing
             publication, say, fails it half a second later. A slot in use, or a database that went away, it retries for
             ever (errors.max.retries) and stays RUNNING: only messages prove that it works (topics.wait_count).
 
@@ -209,7 +209,7 @@ def wait_running(world: World, name: str, *, timeout: float = 60, settle: float 
             since.clear()
             return None
         since.append(time.monotonic())
-        return seen if since[-1] - since[0] >= settle else None
+        return seen if since[-1] - since[0] >= steady else None
 
     return wait_until(running, f"connector {name!r} and its tasks to be RUNNING", timeout=timeout, every=0.2,
                       error=ConnectorError, failed=lambda: failure(world, name),

@@ -12,15 +12,7 @@ import time
 from typing import Any, Callable, Dict, Generator, List, Optional, Union
 
 import pandas as pd
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from .. import connect, stack
@@ -35,7 +27,7 @@ TIMEOUT = 10
 def settings(world: World, **more: Any) -> Dict[str, Any]:
     """Settings of a confluent_kafka client for the world's Kafka; `more` is added, or takes the place of one of them.
 
-    A broker's absence is told by our own error, so the client's own lines on stderr are off.
+    A broker's absence is said by our own error, so the client's own lines on stderr are off.
     """
     return {"bootstrap.servers": world.kafka.bootstrap, "security.protocol": world.kafka.security_protocol,
             "log_level": 0, **more}
@@ -160,7 +152,7 @@ def consumer(world: World) -> Consumer:
 
 
 def messages(world: World, reader: Consumer, topic: str, start: Dict[int, int],
-             stop: Dict[int, int]) -> Generator[Message, None, None]:
+             stop: Dict[int, int]) -> Generator[Any, None, None]:
     """The messages of a topic from offsets `start` up to before `stop`, of each partition in the order of its offsets.
 
     Args:
