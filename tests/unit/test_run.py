@@ -16,7 +16,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from workbench.base import paths
 from workbench.base.errors import ParamsError, WorkbenchError
-from workbench.run import run_record, runner
+from workbench.run import parameters, run_record, runner
 
 HERE = Path(__file__).resolve().parents[2]
 PARAMETERS = 'world = "local"\nscale = 1'
@@ -32,11 +32,11 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def write(project, name, *cells, parameters=PARAMETERS):
+def write(project, name, *cells, declares=PARAMETERS):
     """Write a notebook with a title, a parameters cell (unless None) and the cells."""
     book = new_notebook(cells=[new_markdown_cell(f"# Try {Path(name).stem}\n\nIt is *tried*.")])
-    if parameters is not None:
-        book.cells.append(new_code_cell(parameters, metadata={"tags": ["parameters"]}))
+    if declares is not None:
+        book.cells.append(new_code_cell(declares, metadata={"tags": ["parameters"]}))
     for source in cells:
         book.cells.append(new_markdown_cell(source) if source.startswith("#") else new_code_cell(source))
     path = project / "notebooks" / name
@@ -64,7 +64,7 @@ def test_order_and_targets(project):
         names("10_outbx")
 
 
-@pytest.mark.parametrize("parameters, says", [
+@pytest.mark.parametrize("declares, says", [
     (None, "has no parameters cell"),
     ("world = 'local'\nscale = 2 * 5", "something else than literals"),
     ("world = 'local'\nname = f'{world}-1'", "something else than literals"),
@@ -72,8 +72,8 @@ def test_order_and_targets(project):
     ("scale = 1", "does not declare `world`"),
     ("world = ", "is not Python"),
 ])
-def test_parameters_cell(project, parameters, says):
-    write(project, "10_outbox/11_a.ipynb", parameters=parameters)
+def test_parameters_cell(project, declares, says):
+    write(project, "10_outbox/11_a.ipynb", declares=declares)
     with pytest.raises(ParamsError, match=says):
         quietly(["10_outbox"])
     assert not (project / "runs").exists()
@@ -97,23 +97,23 @@ CHOICES = 'world = "local"\nsource = "landed"  # "landed": the files in the lake
 
 def test_a_value_that_is_none_of_the_choices_is_refused(project):
     """The notebook states them in the comment, for people and for the runner."""
-    write(project, "10_outbox/11_a.ipynb", parameters=CHOICES + '\nname = "x"  # say "y", if you like\nfrom_dir = ""')
+    write(project, "10_outbox/11_a.ipynb", declares=CHOICES + '\nname = "x"  # say "y", if you like\nfrom_dir = ""')
     with pytest.raises(ParamsError, match="(?s)parameter source is 'topics'.*did you mean 'topic'.*landed"):
         quietly(parameters={"source": "topics"})
     books = {p: nbformat.read(p, as_version=4) for p in runner.find()}
     given = {"source": "topic", "name": "z"}
-    assert runner._given(books, dict(given)) == given
+    assert parameters.as_declared(books, dict(given)) == given
     assert not (project / "runs").exists()
 
 
 def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch, tmp_path):
     """The kernel starts in the folder of the notebook."""
-    write(project, "10_outbox/11_a.ipynb", parameters='world = "local"\nfrom_dir = ""')
+    write(project, "10_outbox/11_a.ipynb", declares='world = "local"\nfrom_dir = ""')
     monkeypatch.chdir(tmp_path / "params")
     books = {p: nbformat.read(p, as_version=4) for p in runner.find()}
     for typed, found in (("my data", f"{tmp_path}/params/my data"), ("/data", "/data"), ("", ""),
                          ("~/data", os.path.expanduser("~/data"))):
-        assert runner._given(books, {"from_dir": typed}) == {"from_dir": found}
+        assert parameters.as_declared(books, {"from_dir": typed}) == {"from_dir": found}
 
 
 def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
@@ -159,7 +159,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     flag = project / "mended"
     write(project, "10_outbox/11_a.ipynb", "## 1. Count",
           "from workbench.results import check\ncheck.equal('orders', 829, 829)", f"print('{canary}')\nscale",
-          parameters='world = "local"\nscale = 1\nlabel = "x"')
+          declares='world = "local"\nscale = 1\nlabel = "x"')
     write(project, "10_outbox/12_b.ipynb", "## 2. Break", f"import os\nfrom workbench.results import check\n'{canary}'",
           f"check.equal('rows', 829 if os.path.exists('{flag}') else 828, 829)")
     write(project, "10_outbox/13_c.ipynb", "1 + 1")

@@ -108,7 +108,7 @@ def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Mapping[str, Se
             gap = (areas[name] / 3.14) ** 0.5 + 4
             ax.annotate(name, dots.loc[name], (-gap if left else gap, 0), textcoords="offset points", color=colour,
                         ha="right" if left else "left", va="center", weight="bold", fontsize=10.5)
-    ax.margins(0.1)
+    ax.margins(0.14, 0.1)
     ax.set(xlabel=x_label or x, ylabel=y_label or y)
     ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.yaxis.set_major_formatter("{x:,.0f}")

@@ -8,13 +8,25 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, List
 
+import sqlglot
+from sqlglot import exp
+
 from ..base.errors import LakeError, nearest
+from ..spark import gone, is_gone, unreachable
+from ..spark import session as session_of
 
 if TYPE_CHECKING:
     import pandas
     from pyspark.sql import SparkSession
 
     from ..base.params import World
+
+REFUSED = {  # of an UNNEST, what sqlglot would translate to something else
+    "UNNEST with an ON condition": lambda join: join.args.get("on") and not isinstance(join.args["on"], exp.Boolean),
+    "LEFT JOIN UNNEST": lambda join: (join.side or "").upper() == "LEFT",
+    "UNNEST of several arrays": lambda join: len(join.this.expressions) > 1,
+    "UNNEST WITH ORDINALITY": lambda join: join.this.args.get("offset"),  # counts from 1 there, from 0 here
+}
 
 
 def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFrame:
@@ -29,22 +41,18 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         LakeError: not one query, not translatable, a value missing or left over, a table or column that is not there.
         StackError: Spark was restarted or is gone; `spark.session(world)` gives a new session.
     """
-    kind = getattr(getattr(where, "query", None), "kind", "spark")
-    if kind != "spark":
-        raise LakeError(f"queries of kind {kind!r} are not there yet", where=f"{where.file}: query.kind",
-                        expected="spark", next_step="use the world `local` or `cluster`")
     from pyspark.errors import AnalysisException
 
-    session: Any = where
-    if hasattr(where, "query"):
-        from ..spark import session as open_session
-
-        session = open_session(where)
+    if hasattr(where, "query") and where.query.kind != "spark":
+        raise LakeError(f"queries of kind {where.query.kind!r} are not there yet", where=f"{where.file}: query.kind",
+                        expected="spark", next_step="use the world `local` or `cluster`")
     tree = _parse(text)
-    _check_values(tree, values)
+    named = {p.name for p in tree.find_all(exp.Placeholder)}
+    for name in sorted(named ^ set(values)):
+        what = f"the query names :{name}, no value is given" if name in named else f"value {name!r} is not in the query"
+        raise LakeError(what, expected=nearest(name, values if name in named else named))
     translated = _generate(tree)
-    from ..spark import gone, is_gone, unreachable
-
+    session: Any = session_of(where) if hasattr(where, "query") else where
     why = unreachable(session)  # asked first: the client itself tries a dead server again for ten minutes
     if why:
         raise gone(session, why)
@@ -52,7 +60,7 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         for name in _tables(tree):  # a catalog table remembers its files: look anew, a stream may have committed
             with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
                 session.sql(f"REFRESH TABLE {name}")
-        return session.sql(translated, args=values).toPandas() if values else session.sql(translated).toPandas()
+        return session.sql(translated, args=values or None).toPandas()
     except LakeError:
         raise
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
@@ -68,9 +76,6 @@ def translate(text: str) -> str:
 
 
 def _parse(text: str) -> Any:
-    import sqlglot
-    from sqlglot import exp
-
     try:
         trees = [t for t in sqlglot.parse(text, read="athena") if t is not None]
     except sqlglot.errors.SqlglotError as e:
@@ -84,49 +89,20 @@ def _parse(text: str) -> Any:
 
 
 def _generate(tree: Any) -> str:
-    import sqlglot
-    from sqlglot import exp
-
-    tree = tree.copy()
-    for join in list(tree.find_all(exp.Join)):
-        unnest = join.this
-        if not isinstance(unnest, exp.Unnest):
-            continue
-        if join.args.get("on") and not isinstance(join.args["on"], exp.Boolean):
-            raise _untranslatable("UNNEST with an ON condition", unnest)
-        if (join.side or "").upper() == "LEFT":
-            raise _untranslatable("LEFT JOIN UNNEST", unnest)
-        if len(unnest.expressions) > 1:
-            raise _untranslatable("UNNEST of several arrays", unnest)
-        if unnest.args.get("offset"):  # counts from 1 there, from 0 here
-            raise _untranslatable("UNNEST WITH ORDINALITY", unnest)
-    for node in tree.find_all(exp.Anonymous):
-        raise _untranslatable(f"the function {node.name}", node)
+    unnests = [join for join in tree.find_all(exp.Join) if isinstance(join.this, exp.Unnest)]
+    no = [what for join in unnests for what, holds in REFUSED.items() if holds(join)]
+    no += [f"the function {node.name}" for node in tree.find_all(exp.Anonymous)]
     try:
+        if no:
+            raise sqlglot.errors.UnsupportedError(no[0])
         return tree.sql(dialect="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
     except sqlglot.errors.SqlglotError as e:
-        raise LakeError(f"the query cannot be translated to Spark: {_first(e)}", where=tree.sql()[:300],
+        raise LakeError(f"the query cannot be translated to Spark: {_first(e)}", where=tree.sql(dialect="athena")[:300],
                         next_step="write it with other means, or ask Spark itself: spark.sql(…)") from None
-
-
-def _untranslatable(what: str, node: Any) -> LakeError:
-    return LakeError(f"{what} cannot be translated to Spark", where=node.sql(dialect="athena")[:200],
-                     next_step="write it with other means, or ask Spark itself: spark.sql(…)")
-
-
-def _check_values(tree: Any, values: dict) -> None:
-    from sqlglot import exp
-
-    named = {p.name for p in tree.find_all(exp.Placeholder)}
-    for name in sorted(named ^ set(values)):
-        what = f"the query names :{name}, no value is given" if name in named else f"value {name!r} is not in the query"
-        raise LakeError(what, expected=nearest(name, values if name in named else named))
 
 
 def _tables(tree: Any) -> List[str]:
     """Names of the tables that the query reads, without those it defines itself."""
-    from sqlglot import exp
-
     own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
     found = {t.sql(dialect="spark", identify=True) for t in
              (exp.Table(this=t.this, db=t.args.get("db"), catalog=t.args.get("catalog"))
@@ -135,5 +111,5 @@ def _tables(tree: Any) -> List[str]:
 
 
 def _first(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:400] if lines else type(error).__name__
+    """The first line of what an error says."""
+    return next((line.strip()[:400] for line in str(error).splitlines() if line.strip()), type(error).__name__)

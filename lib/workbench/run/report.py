@@ -34,14 +34,9 @@ def write(run_dir: Path) -> Path:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(duration=duration, when=_when)
-    checks = [c for e in record["notebooks"] for c in e["checks"]]
     html = environment.get_template("report.html.j2").render(
-        run=record, folder=run_dir.name, status=STATUS[record["status"]],
-        broken=[e for e in record["notebooks"] if e["error"]],
-        passed=sum(e["status"] == "passed" for e in record["notebooks"]),
-        green=sum(c["ok"] is True for c in checks), differ=sum(c["ok"] is None for c in checks), all=len(checks),
-        again=_again(record), resume=_again(record, "--resume"),
-        longest=max((e["seconds"] for e in record["notebooks"]), default=0) or 1)
+        run=record, folder=run_dir.name, status=STATUS[record["status"]], again=_again(record),
+        resume=_again(record, "--resume"), checks=[c for e in record["notebooks"] for c in e["checks"]])
     target = run_dir / "report.html"
     target.write_text(html, encoding="utf-8")
     return target

@@ -12,7 +12,7 @@ import re
 import subprocess
 import urllib.parse
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 import yaml
 
@@ -69,34 +69,28 @@ def _record(books: Dict[Path, Any], world: params.World, targets: List[str], giv
         "python": platform.python_version(), "platform": platform.platform(), "processors": os.cpu_count(),
         "commit": commit(), "versions": versions, "world_values": params.flatten(world),
         "notebooks": [
-            {"path": name(p), **toc.introduction(book.cells, p.stem), "track": name(p).split("/")[0],
-             "status": "pending", "why": "", "seconds": 0.0, "cell_seconds": 0.0, "cells": [],
-             "checks": [], "error": None} for p, book in books.items()],
-    }
+            {"path": toc.name(p), **toc.introduction(book.cells, p.stem), "track": toc.name(p).split("/")[0],
+             "status": "pending", "why": "", "seconds": 0.0, "cell_seconds": 0.0, "cells": [], "checks": [],
+             "error": None} for p, book in books.items()]}
 
 
-def earlier(paths: List[Path], world: str, given: dict, say: Callable[..., None]) -> Optional[tuple]:
+def earlier(books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]) -> Optional[tuple]:
     """Return folder and record of the newest run of the same world and notebooks that did not pass; None, and say so,
     where there is none. Its parameters go into `given`; ParamsError where other ones are there already."""
     for file in sorted((runs_dir()).glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[::-1]:
         record = json.loads(file.read_text(encoding="utf-8"))
-        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == [name(p) for p in paths]
+        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == [toc.name(p) for p in books]
         if same and any(e["status"] != "passed" for e in record["notebooks"]):
             if given and given != record["parameters"]:
                 raise ParamsError("the run to resume had other parameters", where=str(file),
                                   expected=str(record["parameters"]), next_step="leave --resume or --param out")
             given.update(record["parameters"])
-            _note_commit(record.get("commit"), say)
+            then, this = record.get("commit") or "unknown", commit() or "unknown"
+            if then != this:
+                say(f"note: the run to resume is of commit {then}, this is {this}; what passed then is not run again")
             return file.parent, record
     say(f"there is no run of these notebooks in world {world} that did not pass: running all of them")
     return None
-
-
-def _note_commit(then: Optional[str], say: Callable[..., None]) -> None:
-    this = commit()
-    if then != this:
-        say(f"note: the run to resume is of commit {then or 'unknown'}, this is {this or 'unknown'}; what passed then "
-            "is not run again")
 
 
 def save(folder: Path, record: dict) -> None:
@@ -144,11 +138,6 @@ def _git(*words: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout if done.returncode == 0 else ""
-
-
-def name(path: Path) -> str:
-    """What a notebook is called in the record: its path below notebooks/."""
-    return path.relative_to(paths.ROOT / "notebooks").as_posix()
 
 
 def now() -> str:

@@ -10,7 +10,6 @@ before the first notebook starts: world, targets, parameters cells. Whatever is 
 """
 from __future__ import annotations
 
-import ast
 import contextlib
 import re
 import signal
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
 
 import nbformat
-import yaml
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..base import params, paths
@@ -30,6 +28,7 @@ from ..base.wait import alone
 from ..results.check import MIME
 from ..stack import process
 from . import execute, report, run_record, toc
+from .parameters import as_declared, declared
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,13 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[
     """
     loaded = params.load(world)
     books = {p: nbformat.read(p, as_version=4) for p in find(targets)}
-    given = _given(books, dict(parameters or {}))
+    given = as_declared(books, dict(parameters or {}))
     if process.full_disk():
         raise WorkbenchError(f"nothing is run: {process.full_disk()}",
                              next_step="make room: `make clean` removes service data, lake and runs")
     with _lock(), _stoppable(), _bar(progress) as bar:
         lines = _Lines(bar, progress)
-        earlier = run_record.earlier(list(books), world, given, lines.say) if resume else None
+        earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
         _run_all(folder, record, books, given, timeout, lines)
         return RunResult(folder, report.write(folder), record["status"], record["seconds"], tuple(record["notebooks"]))
@@ -105,75 +104,6 @@ def find(targets: Sequence[str] = ()) -> List[Path]:
         raise ParamsError("there are no notebooks", where=str(base))
     return [p for p in known if p in chosen]
 
-
-def declared(book: Any, shown: str) -> Dict[str, Any]:
-    """Return name → default of a notebook's parameters cell.
-
-    Raises:
-        ParamsError: no such cell, or a value in it that is not a literal. (A derived value would keep its default
-            when papermill sets what it was derived from.)
-    """
-    cells = [c for c in book.cells if c.cell_type == "code" and "parameters" in c.metadata.get("tags", [])]
-    if len(cells) != 1:
-        raise ParamsError(f"the notebook has {len(cells) or 'no'} parameters cell{'s'[:len(cells) > 1]}", where=shown,
-                          expected="one code cell tagged `parameters`", next_step="tag the cell that says world = …")
-    found: Dict[str, Any] = {}
-    try:
-        statements = ast.parse(cells[0].source).body
-    except SyntaxError as e:
-        raise ParamsError("the parameters cell is not Python", where=f"{shown}: {e}") from None
-    for node in statements:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        try:
-            found[target.id] = ast.literal_eval(node.value)
-        except (ValueError, TypeError, AttributeError):
-            raise ParamsError("the parameters cell holds something else than literals",
-                              where=f"{shown}: {ast.unparse(node)}", expected="lines such as scale = 1",
-                              next_step="compute it in the cell below") from None
-    if "world" not in found:
-        raise ParamsError("the parameters cell does not declare `world`", where=shown, expected='world = "local"')
-    return found
-
-
-def choices(book: Any) -> Dict[str, List[str]]:
-    """Return name → the values that the parameters cell allows: those that its comment names in the form of
-    `source = "landed"  # "landed": the files; "topic": straight from Kafka`."""
-    (cell,) = (c for c in book.cells if "parameters" in c.metadata.get("tags", []))
-    lines = re.findall(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", cell.source, re.M)
-    return {name: found for name, comment in lines if (found := re.findall(r'"([^"]+)":', comment))}
-
-
-def _given(books: Dict[Path, Any], parameters: Dict[str, Any]) -> Dict[str, Any]:
-    """Check parameters against the notebooks, and return them in the declared types."""
-    declarations = {run_record.name(p): declared(b, run_record.name(p)) for p, b in books.items()}
-    every = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
-    for name, value in parameters.items():
-        if name == "world":
-            raise ParamsError("the world is not a parameter", next_step="name it with --world")
-        if name not in every:
-            raise ParamsError(f"no selected notebook declares the parameter {name!r}",
-                              where=", ".join(declarations), expected=nearest(name, every) if every else "none")
-        parameters[name] = _converted(name, value, every[name])
-        for book in books.values():
-            if name in choices(book):
-                params.choice(name, parameters[name], *choices(book)[name])
-    return parameters
-
-
-def _converted(name: str, value: Any, default: Any) -> Any:
-    if isinstance(value, str) and not isinstance(default, str):
-        value = yaml.safe_load(value)
-    if isinstance(default, float) and type(value) is int:
-        value = float(value)
-    if default is not None and type(value) is not type(default):
-        raise ParamsError(f"parameter {name} is {value!r} ({type(value).__name__})",
-                          expected=f"a value of type {type(default).__name__}, such as {default!r}")
-    if name.endswith("_dir") and value:  # from where the user typed it; the kernel starts in the notebook's folder
-        return str(Path(value).expanduser().absolute())
-    return value
-
-
-# ---- running
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:

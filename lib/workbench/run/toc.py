@@ -16,13 +16,18 @@ def notebooks() -> List[Path]:
     return sorted(p for p in (paths.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
 
 
-def introduction(cells: List[Any], name: str) -> Dict[str, str]:
-    """Title and promise of a notebook, as Markdown: heading and first paragraph of its first cell of text; its name
-    where it has none."""
+def name(path: Path) -> str:
+    """What a notebook is called: its path below notebooks/."""
+    return path.relative_to(paths.ROOT / "notebooks").as_posix()
+
+
+def introduction(cells: List[Any], otherwise: str) -> Dict[str, str]:
+    """Title and promise of a notebook, as Markdown: heading and first paragraph of its first cell of text;
+    `otherwise` where it has no title."""
     first = next((c["source"] for c in cells if c["cell_type"] == "markdown"), "")
     title, _, rest = first.strip().partition("\n")
-    promise = re.split(r"\n\s*\n", rest.strip())[0]
-    return {"title": title.strip("# ") or name, "promise": "" if promise.startswith("#") else " ".join(promise.split())}
+    promise = " ".join(re.split(r"\n\s*\n", rest.strip())[0].split())
+    return {"title": title.strip("# ") or otherwise, "promise": "" if promise.startswith("#") else promise}
 
 
 def contents() -> Markdown:
@@ -34,8 +39,7 @@ def contents() -> Markdown:
     for path in notebooks():
         intro = introduction(nbformat.read(path, as_version=4).cells, path.stem)
         promise = re.sub(r"^At the end of this notebook,? ", "", intro["promise"])
-        link = path.relative_to(paths.ROOT / "notebooks").as_posix()
-        rows.append(f"| [{path.stem}]({link}) | {intro['title']} | {promise[:1].upper()}{promise[1:]} |")
+        rows.append(f"| [{path.stem}]({name(path)}) | {intro['title']} | {promise[:1].upper()}{promise[1:]} |")
     return Markdown("\n".join(rows))
 
 
