@@ -28,8 +28,6 @@ def main(arguments: Optional[List[str]] = None) -> None:
     except (WorkbenchError, OSError) as e:
         _say(str(e if isinstance(e, WorkbenchError) else _not_written(e)), "red", stderr=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 @app.command()
@@ -113,12 +111,10 @@ def report(folder: Optional[Path] = typer.Argument(None, help="A folder of runs/
 @app.command()
 def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
     """Open JupyterLab at the first notebook; on this machine only, with a token."""
-    first = Path("notebooks") / "00_start_here.ipynb"
-    page = f"/lab/tree/{first.as_posix()}" if (paths.ROOT / first).exists() else "/lab"
     os.environ.pop("JUPYTER_TOKEN", None)  # Jupyter makes one and prints it: kernels inherit the environment
     os.execv(sys.executable, [
         sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={paths.ROOT}",
-        f"--LabApp.default_url={page}", f"--ServerApp.open_browser={browser}",
+        "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb", f"--ServerApp.open_browser={browser}",
         *(["--allow-root"] if os.geteuid() == 0 else [])])
 
 

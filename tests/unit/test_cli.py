@@ -209,6 +209,16 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     assert "token" not in " ".join(seen["argv"]) and "JUPYTER_TOKEN" not in seen["env"]
 
 
+def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys):
+    def status(world):
+        raise KeyboardInterrupt
+
+    module(monkeypatch, "stack", status=status)
+    with pytest.raises(SystemExit) as e:
+        cli.main(["status"])
+    assert e.value.code == 130 and "Traceback" not in capsys.readouterr().err
+
+
 def test_up_reports_the_service_that_failed(monkeypatch, capsys):
     def up(world, names, say):
         raise StackError("kafka did not start", where="port 21401", next_step="workbench status")

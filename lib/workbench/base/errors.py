@@ -20,13 +20,6 @@ class WorkbenchError(Exception):
         rows = [("where", where), ("expected", expected), ("next", next_step)]
         super().__init__("\n".join([what, *(f"  {name + ':':<10}{text}" for name, text in rows if text)]))
 
-    def __reduce__(self):  # exceptions with keyword arguments do not pickle by themselves
-        return (_rebuild, (type(self), self.what, self.where, self.expected, self.next_step))
-
-
-def _rebuild(kind, what, where, expected, next_step):
-    return kind(what, where=where, expected=expected, next_step=next_step)
-
 
 class ParamsError(WorkbenchError):
     """A params file, a notebook parameter or a reference in them is not usable."""
