@@ -29,7 +29,8 @@ from workbench.base.params import World
 from workbench.base.paths import state_dir
 from workbench.base.wait import wait_until
 from workbench.hudi.decode import DELETED
-from workbench.hudi.ingesting import PROGRESS, first_load, newest
+from workbench.hudi.ingesting import PROGRESS
+from workbench.hudi.loading import first_load, newest
 from workbench.hudi.timeline import completed
 from workbench.run.run_record import commit, runs_dir
 from workbench.source import postgres
@@ -122,7 +123,7 @@ def freshness(world: World, spark: SparkSession, how: Optional[dict] = None, sho
     hudi.drop(spark, world, table)
     reached = {topic.id: {"offsets": {str(p): n for p, n in topics.ends(world, topic.name).items()}, "batch": 0}}
     write(rows, table, {**table.options(), **first_load(ROWS), PROGRESS: json.dumps(reached)})
-    stream = hudi.ingest(spark, world, topic, table, schema=hudi.reader_schema("cdc_events"), until="continuous")
+    stream = hudi.stream(spark, world, topic, table, schema=hudi.reader_schema("cdc_events"))
     ids = postgres.frame(world, "SELECT order_id, ship_country FROM cdc_events ORDER BY order_id")
     random, between, waited = Random(SEED), threading.Event(), []
     try:

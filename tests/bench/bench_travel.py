@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from bench_line import Line, say, seconds, write
 from workbench import connect, hudi, landing, stack, trace
-from workbench.hudi.ingesting import first_load
+from workbench.hudi.loading import first_load
+from workbench.hudi.tables import TYPES
 from workbench.source import postgres
 from workbench.walkthroughs import load_moma, museum, traceable
 
@@ -58,7 +59,7 @@ def cases(world: World, size: int) -> List[Case]:
     for kind in ("cow", "mor"):
         ours = hudi.table(world, f"bench_{kind}_{size}", key=("id",), ordering="v", partition=("part",), type=kind)
         usual = hudi.table(world, f"bench_{kind}_{size}_defaults", key=("id",), ordering="v", type=kind)
-        mandatory = {"hoodie.table.name": usual.name, "hoodie.datasource.write.table.type": hudi.TYPES[kind],
+        mandatory = {"hoodie.table.name": usual.name, "hoodie.datasource.write.table.type": TYPES[kind],
                      "hoodie.datasource.write.recordkey.field": "id",
                      "hoodie.datasource.write.partitionpath.field": "part",
                      "hoodie.datasource.write.precombine.field": "v"}

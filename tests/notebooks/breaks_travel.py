@@ -52,8 +52,8 @@ museum.follow(spark, world, cow, mor)""",
 # t3 names the instant of t5, as one does who sets a label too late
 SLIPPED = """
 for table in (cow, mor):
-    position = hudi.marks(world, table).set_index("label").loc["t3", "position"]
-    hudi.mark(world, table, "t3", position)"""
+    position = hudi.labels(world, table).set_index("label").loc["t3", "position"]
+    hudi.label(world, table, "t3", position)"""
 # the files of the first commit, put aside: the second one is taken for the first
 HIDDEN = """
 import pathlib
@@ -69,7 +69,7 @@ for path, elsewhere in hidden.items():
     elsewhere.rename(path)"""
 # a label t6, and a commit of the day after tomorrow
 EARLY = """
-hudi.mark(world, mor, "t6")
+hudi.label(world, mor, "t6")
 last = hudi.commits(mor)["instant"].iloc[-1]
 early = []
 for path in list(folder.glob(f"{last}*")):
@@ -117,7 +117,7 @@ spoil(cow, "artist_id = 299", name="Spoilt")""", SPOILT_PAST),
         Break("kept = registry.artifacts(world)", FORGOTTEN, {"versions of their schemas": "registry ['none'"}),
         Break('rows = list(past["t"].value_counts()', """
 spoil(mor, "artist_id = 299", operation="bulk_insert")
-hudi.mark(world, mor, "t5")
+hudi.label(world, mor, "t5")
 asked_again = hudi.as_of(spark, world, mor, "t5").where("artist_id = 299").select(columns).toPandas()
 past = pd.concat([past[past["t"] != "t5"], asked_again.assign(t="t5")])""",
               {"rows of artist 299 at each instant": "[1, 1, 1, 1, 1, 2]"}),
@@ -127,22 +127,23 @@ past = pd.concat([past[past["t"] != "t5"], asked_again.assign(t="t5")])""",
 # Two artists change after the last label. t3 names the instant of t4, t4 and t5 those of the two changes
 LATE_LABELS = """
 from workbench.base import files
+from workbench.hudi.tables import state
 
-instants = dict(hudi.marks(world, mor)[["label", "instant"]].values)
+instants = dict(hudi.labels(world, mor)[["label", "instant"]].values)
 for key in (2, 3):
     museum.change(world, "artists", key, name="Somebody")
     museum.follow(spark, world, mor)
 late = dict(zip(("t3", "t4", "t5"), (instants["t4"], *hudi.commits(mor)["instant"].iloc[-2:])))
-place = f"{world.lake.checkpoints}/{mor.name}/marks.json"
-marked = [{**mark, "instant": late.get(mark["label"], mark["instant"])} for mark in json.loads(files.read_text(place))]
-files.write_text(place, json.dumps(marked))"""
+place = f"{state(world, mor)}/labels.json"
+labels = [{**each, "instant": late.get(each["label"], each["instant"])} for each in json.loads(files.read_text(place))]
+files.write_text(place, json.dumps(labels))"""
 # an increment whose beginning is in it
 INCLUSIVE = """
 between = hudi.between
 
 def inclusive(spark, world, table, begin, end):
     if begin == end:
-        begin = str(int(hudi.marks(world, table).set_index("label").loc[begin, "instant"]) - 1)
+        begin = str(int(hudi.labels(world, table).set_index("label").loc[begin, "instant"]) - 1)
     return between(spark, world, table, begin, end)
 
 hudi.between = inclusive"""
@@ -251,7 +252,7 @@ hudi.schedule_compaction(spark, scratch)"""
 # one more file goes with the cleaning
 GONE_BESIDES = """
 for label in ("loaded", "wrong"):
-    hudi.mark(world, scratch, label)
+    hudi.label(world, scratch, label)
 stray = folder / "nationality=German" / "stray-0_0-0-0_20990101000000000.parquet"
 stray.write_bytes(next((folder / "nationality=German").glob("*.parquet")).read_bytes())
 honest = call

@@ -267,7 +267,7 @@ DAMAGE = """
 spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")
 spark.sql("UPDATE datalake.cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10301")"""
 BROKEN = {  # notebook, cell, put before this heading, what the first red check then says
-    "a label that slipped": ("56_time_travel", 'hudi.mark(world, mor, "t3")', "## 3. As of", ["row=4", "German"]),
+    "a label that slipped": ("56_time_travel", 'hudi.label(world, mor, "t3")', "## 3. As of", ["row=4", "German"]),
     "a row dropped and a value altered in the lake": (
         "13_hudi_ingest", DAMAGE, "## Check", ["order_id=10300: missing", "order_id=10301", "Atlantis"]),
     "landing stopped": (

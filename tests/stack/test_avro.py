@@ -190,7 +190,7 @@ def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, sp
             with pytest.raises(StackError, match="(?s)schema registry does not answer.*nothing is lost"):
                 hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
         assert not hudi.exists(it) and hudi.dead_letters(spark, lab, it).count() == 0
-        stream = hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it, until="continuous")
+        stream = hudi.stream(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
         wait_until(stream.failure, "the stream to end", timeout=60)
         assert "registry does not answer" in stream.failure()
     finally:
@@ -286,8 +286,8 @@ def bench(world, spark, table):
             producer.produce(topic, key=key, value=value, headers=headers)
         assert producer.flush(20) == 0
 
-    def go(other=world, **knobs):
-        return hudi.ingest(spark, other, hudi.Topic(topic, format="avro"), it, **knobs)
+    def go(other=world, run=hudi.ingest, **knobs):
+        return run(spark, other, hudi.Topic(topic, format="avro"), it, **knobs)
 
     yield SimpleNamespace(topic=topic, table=it, register=register, send=send, go=go,
                           rows=lambda: {r.id: r for r in hudi.read(spark, it).collect()},
@@ -401,7 +401,7 @@ def test_a_reader_schema_that_is_given_stays(bench, spark):
 def test_a_continuous_ingest_takes_a_new_schema_up(bench):
     old = bench.register(V1)
     bench.send(framed(old.glob, v1(1, 1)))
-    stream = bench.go(until="continuous")
+    stream = bench.go(run=hudi.stream)
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60, failed=stream.failure)
     new = bench.register(V2)
     bench.send(framed(new.glob, v2(2, 2, "more")), framed(old.glob, v1(3, 3)))

@@ -46,7 +46,7 @@ def test_commits_of_two_time_zones_are_in_order(alone, monkeypatch):
         for table in tables:
             assert hudi.ingest(spark, alone, hudi.Landed("clock"), table, schema=SCHEMA).upserts == 1
             assert len(content(spark, table)) == number + 1
-            hudi.mark(alone, table, f"m{number}")
+            hudi.label(alone, table, f"m{number}")
     for table in tables:
         done = [timeline.time_of(c.instant) for c in timeline.completed(table)]
         assert done == sorted(done) and began < done[0] and done[-1] < dt.datetime.now(dt.timezone.utc)

@@ -22,9 +22,9 @@ def lake(world, spark):
         topic, table = new_topic(world), new_table(world, **fields)
         made.append((topic, table))
 
-        def go(*messages, **knobs):
+        def go(*messages, run=hudi.ingest, **knobs):
             send(world, topic, *messages)
-            return hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA, **knobs)
+            return run(spark, world, hudi.Topic(topic), table, schema=SCHEMA, **knobs)
 
         return SimpleNamespace(topic=topic, table=table, go=go, rows=lambda: content(spark, table))
 
@@ -258,13 +258,15 @@ def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, f
     monkeypatch.setattr(changes, "FEW", few)
     it = lake()
     schema = {"type": "struct", "name": "with é in it"}
-    wrapped = json.dumps({"schema": schema, "payload": change(4, 1, "Genève")}, ensure_ascii=False)
+    row = change(4, 1, 'Genève},"payload":')
+    wrapped = json.dumps({"schema": schema, "payload": row}, ensure_ascii=False, separators=(",", ":"))  # as Connect
     other = json.dumps({"schema": {}, "payload": change(5, 1, "another schema")})
     cut_short = wrapped[:-2]
     done = it.go(change(1, 1), ("w", wrapped), ("o", other), ("t", None), ("c", cut_short),
                  ("b", b'{"id": 6, "text": "\xff\xfe"}'), (None, None), ("w", wrapped.replace("4", "7")))
     assert (done.messages, done.upserts, done.tombstones, done.dead_letters) == (8, 4, 1, 3)
-    assert it.rows() == [(1, "p", "x", 1), (4, "p", "Genève", 1), (5, "p", "another schema", 1), (7, "p", "Genève", 1)]
+    assert it.rows() == [(1, "p", "x", 1), (4, "p", row["text"], 1), (5, "p", "another schema", 1),
+                         (7, "p", row["text"], 1)]
     letters = {r.offset: (r.reason, r.text) for r in hudi.dead_letters(spark, world, it.table).collect()}
     assert letters == {4: ("malformed JSON", cut_short), 6: ("no value and no key", None),
                        5: ("not UTF-8, the text is its base64", "eyJpZCI6IDYsICJ0ZXh0IjogIv/+In0=")}
@@ -274,9 +276,9 @@ def test_few_messages_and_many_are_read_alike(lake, world, spark, monkeypatch, f
     ("cow", "SIMPLE", 1, 2), ("cow", "SIMPLE", 101, 1), ("mor", "GLOBAL_SIMPLE", 1, 2), ("cow", "BUCKET", 1, 2)])
 def test_a_large_first_load_and_a_small_one_hold_the_same(lake, monkeypatch, kind, index, large, files_of_a_partition):
     """A large one is written by the tasks that have read it, a file each in a partition; a bucket has its own file."""
-    from workbench.hudi import changes, ingesting
+    from workbench.hudi import changes, loading
 
-    monkeypatch.setattr(ingesting, "LARGE", large)
+    monkeypatch.setattr(loading, "LARGE", large)
     monkeypatch.setattr(changes, "FEW", 0)  # read by Spark, in two tasks
     it = lake(type=kind, index=index)
     done = it.go(*[change(n, 1, part="pq"[n % 2]) for n in range(100)])
@@ -308,7 +310,7 @@ def test_large_messages_make_smaller_batches(lake, monkeypatch):
 
 def test_two_ingests_into_one_table(lake, world):
     it = lake()
-    stream = it.go(change(1, 1), until="continuous")
+    stream = it.go(change(1, 1), run=hudi.stream)
     from workbench.base.wait import wait_until
 
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)
@@ -358,7 +360,7 @@ def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, s
 
 def test_continuous_stops_between_batches(lake, spark):
     it = lake()
-    stream = it.go(change(1, 1), until="continuous")
+    stream = it.go(change(1, 1), run=hudi.stream)
     from workbench.base.wait import wait_until
 
     wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60)

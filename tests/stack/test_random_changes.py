@@ -99,19 +99,19 @@ def test_instants_in_the_past_as_everybody_reads_them(lab, world, spark, changes
             for table in tables.values():
                 done = hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), table, batch=300)
                 assert done.dead_letters == 0 and done.messages > 0
-                hudi.mark(world, table, f"label_{number}")
+                hudi.label(world, table, f"label_{number}")
             truth[f"label_{number}"] = postgres.frame(lab, f"SELECT {', '.join(COLUMNS)} FROM artists ORDER BY 1")
         assert sum(made.counts.values()) == changes and min(made.counts.values()) > changes // 10, made.counts
         assert {"commit", "deltacommit"} == set(hudi.commits(mor)["action"]), "no compaction came in between"
         compared = []
         for name, table in tables.items():
-            for mark in hudi.marks(world, table).itertuples():
-                readers = {"Spark": hudi.as_of(spark, world, table, mark.label).toPandas}
+            for each in hudi.labels(world, table).itertuples():
+                readers = {"Spark": hudi.as_of(spark, world, table, each.label).toPandas}
                 if table is not hard:
-                    readers["hudi-rs"] = partial(hudi.read_independent, table, as_of=(world, mark.label))
+                    readers["hudi-rs"] = partial(hudi.read_independent, table, as_of=(world, each.label))
                 for who, read in readers.items():
-                    same(truth[mark.label], read(), f"{name}, {mark.label}, {who}")
-                    compared.append((name, mark.label, who))
+                    same(truth[each.label], read(), f"{name}, {each.label}, {who}")
+                    compared.append((name, each.label, who))
         assert len(compared) == len(set(compared)) == (2 + 2 + 1) * labels
         last = truth[f"label_{labels - 1}"]
         hudi.compact(spark, hard)

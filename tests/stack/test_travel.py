@@ -24,7 +24,7 @@ def past(world, spark, request):
     for label, messages in HISTORY:
         send(world, topic, *messages)
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
-        hudi.mark(world, table, label)
+        hudi.label(world, table, label)
     yield SimpleNamespace(table=table, kind=request.param, rows=lambda frame: rows(frame))
     hudi.drop(spark, world, table)
     topics.delete(world, topic)
@@ -62,8 +62,8 @@ def test_the_time_of_the_request_orders_commits_not_that_of_completion(past, wor
     was, = [f.stat().st_mtime for f in files_of_it]
     os.utime(files_of_it[0], (was + 3600,) * 2)  # as if it had ended after all others
     try:
-        marks = hudi.marks(world, past.table)
-        assert list(marks["label"]) == [label for label, _ in HISTORY]
+        labels = hudi.labels(world, past.table)
+        assert list(labels["label"]) == [label for label, _ in HISTORY]
         assert [r[2] for r in rows(hudi.as_of(spark, world, past.table, "loaded"))] == ["one", "two", "three"]
         assert rows(hudi.as_of(spark, world, past.table, "deleted")) == rows(hudi.read(spark, past.table)) == NOW
         assert rows(hudi.between(spark, world, past.table, "updated", "moved")) == [
@@ -121,8 +121,8 @@ def test_an_instant_that_was_archived(world, spark):
     for n in range(6):
         send(world, topic, change(n, n + 1, f"row {n}"))
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
-        hudi.mark(world, table, f"v{n}")
-    first = hudi.marks(world, table).set_index("label").loc["v0", "instant"]
+        hudi.label(world, table, f"v{n}")
+    first = hudi.labels(world, table).set_index("label").loc["v0", "instant"]
     assert first < hudi.commits(table)["instant"].iloc[0], "nothing was archived: nothing is tested"
     everything = [(n, "p", f"row {n}") for n in range(6)]
     assert rows(hudi.read(spark, table)) == rows(hudi.as_of(spark, world, table, "v5")) == everything
@@ -150,7 +150,7 @@ def test_an_instant_that_was_cleaned(world, spark, kind):
     for n in range(3):
         send(world, topic, change(1, n + 1, f"version {n}"))
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
-        hudi.mark(world, table, f"v{n}")
+        hudi.label(world, table, f"v{n}")
     assert rows(hudi.as_of(spark, world, table, "v2")) == [(1, "p", "version 2")]
     with pytest.raises(LakeError, match="(?s)were cleaned away.*an instant from"):
         hudi.as_of(spark, world, table, "v0")

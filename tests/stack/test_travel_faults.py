@@ -23,7 +23,7 @@ BY_HAND = {"hoodie.compact.inline": "false"}
 
 @pytest.fixture
 def lake(world, spark):
-    """A maker of a topic and a table, with `go(label, *messages)`: send them, ingest them, mark the instant."""
+    """A maker of a topic and a table, with `go(label, *messages)`: send them, ingest them, label the instant."""
     made = []
 
     def make(kind="mor", **fields):
@@ -34,7 +34,7 @@ def lake(world, spark):
         def go(label, *messages, **knobs):
             send(world, topic, *messages)
             done = hudi.ingest(session(world), world, hudi.Topic(topic), table, schema=SCHEMA, **knobs)
-            hudi.mark(world, table, label)
+            hudi.label(world, table, label)
             return done
 
         return SimpleNamespace(topic=topic, table=table, go=go,
@@ -78,8 +78,8 @@ def test_deleted_and_inserted_again(lake, world, spark, kind):
     assert [it.at(label) for label in ("first", "gone", "again", "both")] == [
         [(1, "p", "one"), (2, "p", "x")], [(2, "p", "x")], [(1, "q", "back"), (2, "p", "x")],
         [(1, "r", "back twice"), (2, "p", "x")]]
-    for mark in hudi.marks(world, it.table).itertuples():
-        assert independent(it.table, as_of=(world, mark.label)) == it.at(mark.label), mark.label
+    for each in hudi.labels(world, it.table).itertuples():
+        assert independent(it.table, as_of=(world, each.label)) == it.at(each.label), each.label
     assert rows(hudi.between(spark, world, it.table, "gone", "again")) == [(1, "q", "back")]
 
 
@@ -165,7 +165,7 @@ def test_an_update_that_changes_the_primary_key(world, spark):
                 topics.wait_count(lab, topic, count, connector=name)
                 for table in made.values():
                     done = hudi.ingest(spark, lab, hudi.Topic(topic, format="avro"), table)
-                    hudi.mark(world, table, step)
+                    hudi.label(world, table, step)
                     if step == "after":
                         assert (done.upserts, done.deletes, done.tombstones) == (1, 1, 1)
             for (kind, deletes), table in made.items():
@@ -269,7 +269,7 @@ def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark):
     it = lake()
     count = 300
     it.go("loaded", *[change(n, 1, "one") for n in range(count)])
-    stream = hudi.ingest(session(world), world, hudi.Topic(it.topic), it.table, schema=SCHEMA, until="continuous")
+    stream = hudi.stream(session(world), world, hudi.Topic(it.topic), it.table, schema=SCHEMA)
     refused = []
     for lsn in range(2, 6):
         send(world, it.topic, *[change(n, lsn, str(lsn), op="u") for n in range(count)])

@@ -11,7 +11,7 @@ import pytest
 from avro_bytes import number, opened, text
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
-from workbench.hudi import changes, decode_landed
+from workbench.hudi import decode_landed, sources
 from workbench.landing import avro_files, batch, json_lines, writing
 from workbench.topic import avro
 
@@ -241,9 +241,9 @@ def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
 
 
 def test_the_source_of_landed_avro():
-    it = changes.Landed("topics/moma.public.artists/partition=0/", format="avro")
+    it = sources.Landed("topics/moma.public.artists/partition=0/", format="avro")
     assert (it.topic, it.folder) == ("moma.public.artists", "topics/moma.public.artists")
     with pytest.raises(LakeError, match="did you mean 'avro'"):
-        changes.Landed("x", format="arvo")
+        sources.Landed("x", format="arvo")
     names = ["t+0+0000000010.avro", "t+0+0000000002.avro", "t+1+0000000001.avro"]
-    assert sorted(names, key=lambda n: changes.reading_order(n, 0)) == [names[1], names[0], names[2]]
+    assert sorted(names, key=lambda n: sources.reading_order(n, 0)) == [names[1], names[0], names[2]]

@@ -2,14 +2,17 @@
 from types import SimpleNamespace
 
 import pytest
+from workbench import hudi
 from workbench.base import files
+from workbench.base.errors import LakeError
 from workbench.hudi import changes
 
 
 @pytest.fixture
 def landing(tmp_path, monkeypatch):
     """A reader of landed files at a time, whose batches are lists of addresses; `opened` are the lists it read."""
-    lake = SimpleNamespace(landing=f"file:{tmp_path}/landing", checkpoints=f"file:{tmp_path}/checkpoints")
+    lake = SimpleNamespace(**{name: f"file:{tmp_path}/{name}" for name in ("landing", "checkpoints", "tables")})
+    table = hudi.Table("t", f"{lake.tables}/t", ("id",), "v")
     opened, read_text = [], files.read_text
     monkeypatch.setattr(changes.decode_landed, "examine", lambda addresses: addresses)
     monkeypatch.setattr(files, "read_text", lambda a: (opened.append(a) if "/checkpoints/t/" in a else None)
@@ -17,8 +20,8 @@ def landing(tmp_path, monkeypatch):
     (tmp_path / "landing" / "topic").mkdir(parents=True)
 
     def reader():
-        source = changes.Landed("topic", format="avro")
-        return changes.reader(None, SimpleNamespace(lake=lake), source, "t", 1)
+        source = hudi.Landed("topic", format="avro")
+        return changes.reader(None, SimpleNamespace(lake=lake), source, table, 1)
 
     def land(number):
         (tmp_path / "landing" / "topic" / f"topic+0+{number:010d}.avro").write_text("x")
@@ -42,3 +45,10 @@ def test_lists_are_opened_once_and_do_not_become_many(landing, anew):
     assert most <= (changes.FOLD + 1 if anew else 0)
     reader = landing.reader()
     assert reader.next({}, 130).files and reader.next({"first": 130}, 131).files  # a replay reads everything again
+
+
+def test_a_list_that_is_gone_is_not_taken_for_an_empty_one(landing):
+    """Every file would be read again without a word."""
+    landing.land(1)
+    with pytest.raises(LakeError, match="(?s)the list of the files that were read .* is gone.*0.json.*replay=True"):
+        landing.reader().next({"first": 0, "topic_id": None}, 1)

@@ -4,7 +4,7 @@ from workbench.base import files
 
 
 def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):
-    address = f"file:{tmp_path}/checkpoints/marks.json"
+    address = f"file:{tmp_path}/checkpoints/labels.json"
     files.write_text(address, "old")
     opened = files.open_address(address)[0]
 
@@ -25,4 +25,4 @@ def test_what_could_not_be_written_leaves_what_was_there(tmp_path, monkeypatch):
     assert files.read_text(address) == "old"
     files.write_text(address, "new")
     assert files.read_text(address) == "new"
-    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["marks.json"]
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["labels.json"]

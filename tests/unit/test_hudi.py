@@ -1,7 +1,13 @@
-"""What a Table refuses, and the options it becomes."""
+"""What a Table refuses, the options it becomes, and that what is kept of it is of no other table."""
+import dataclasses
+from types import SimpleNamespace
+
 import pytest
 from workbench import hudi
+from workbench.base import files
 from workbench.base.errors import LakeError
+from workbench.hudi import timeline
+from workbench.hudi.tables import alone, dead_letters_path, state
 
 
 def table(**fields):
@@ -54,4 +60,52 @@ def test_another_table_version_is_an_error(tmp_path):
     (tmp_path / ".hoodie").mkdir()
     (tmp_path / ".hoodie" / "hoodie.properties").write_text("#x\nhoodie.table.version=8\n")
     with pytest.raises(LakeError, match="table version 8"):
-        hudi.check_version(table(base=f"file:{tmp_path}"))
+        timeline.check_version(table(base=f"file:{tmp_path}"))
+
+
+# --- what is kept of a table -----------------------------------------------------------------------------------------
+
+@pytest.fixture
+def world(tmp_path):
+    lake = {name: f"file:{tmp_path}/{name}" for name in ("tables", "checkpoints", "dead_letters", "landing")}
+    return SimpleNamespace(lake=SimpleNamespace(**lake), spark=SimpleNamespace(parallelism=2))
+
+
+def kept(world, it):
+    """What is kept of a table: labels, dead letters, landed files that were read, files of its own."""
+    return (list(hudi.labels(world, it)["label"]), files.holds_files(dead_letters_path(world, it)),
+            files.holds_files(f"{state(world, it)}/landed-x"), hudi.exists(it))
+
+
+@pytest.mark.parametrize("bases", [("", ""), ("file:/elsewhere/a/b", "file:/elsewhere/a_b"), ("", "file:/elsewhere")])
+def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, bases):
+    """Labels, dead letters, lists of landed files and the lock are of a table's address."""
+    made = []
+    for database, base in zip(("one", "other"), bases):
+        more = {"base": base.replace("/elsewhere", f"{tmp_path}/elsewhere")} if base else {}
+        it = hudi.table(world, "same", database=database, key=("id",), ordering="v", **more)
+        files.write_text(f"{it.base}/.hoodie/20260101120000001.commit", "{}")
+        files.write_text(f"{it.base}/.hoodie/hoodie.properties", "hoodie.table.version=6")
+        made.append(it)
+    one, other = made
+    hudi.label(world, one, "mine")
+    files.write_text(f"{dead_letters_path(world, one)}/topic-x/00000000/part-0.json", "{}")
+    files.write_text(f"{state(world, one)}/landed-x/0.json", "[]")
+    assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == ([], False, False, True)
+    with pytest.raises(LakeError, match="(?s)no instant labelled 'mine'.*hudi.label"):
+        hudi.as_of(None, world, other, "mine")
+    hudi.label(world, other, "its")
+    with alone(world, one):
+        hudi.drop(None, world, other)
+        with pytest.raises(LakeError, match="another ingest into one.same is going on"):
+            hudi.drop(None, world, one)
+    assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == ([], False, False, False)
+
+
+def test_the_state_of_a_table_lies_below_a_name_that_a_person_can_read(world, tmp_path):
+    it = hudi.table(world, "orders", database="shop", key=("id",), ordering="v")
+    assert it.base == f"file:{tmp_path}/tables/shop/orders"
+    assert hudi.table(world, "t", key=("a",), ordering="b").base == f"file:{tmp_path}/tables/datalake/t"
+    assert state(world, it) == f"file:{tmp_path}/checkpoints/shop/orders"
+    far = dataclasses.replace(it, base="s3a://lake/raw/orders")
+    assert state(world, far).startswith(f"file:{tmp_path}/checkpoints/elsewhere/s3a___lake_raw_orders-")

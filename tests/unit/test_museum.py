@@ -14,6 +14,7 @@ from sqlglot import exp
 from workbench import connect, hudi, landing
 from workbench.base import files, params, paths
 from workbench.base.errors import ConnectorError, LakeError, SourceError
+from workbench.hudi.tables import dead_letters_path
 from workbench.results import query
 from workbench.walkthroughs import generate_moma, museum, museum_flow
 
@@ -248,7 +249,8 @@ def followed(monkeypatch, tmp_path):
         monkeypatch.setattr(museum_flow.hudi, "ingest", ingest)
         monkeypatch.setattr(museum_flow.hudi, "dead_letters", lambda *_: SimpleNamespace(count=lambda: letters))
         if letters:
-            files.write_text(f"file:{tmp_path}/moma_artists_cow/topic-x/00000000/part-0.json", "{}")
+            place = dead_letters_path(world, museum.table(world, "artists", "cow"))
+            files.write_text(f"{place}/topic-x/00000000/part-0.json", "{}")
         museum.follow(None, world, museum.table(world, "artists", "cow"), **how)
         return seen
 

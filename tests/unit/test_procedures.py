@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.hudi import catalog
+from workbench.hudi import catalog, tables
 
 
 class Spark:
@@ -59,7 +59,7 @@ def test_a_compaction_writes_base_files_as_the_table_does(written):
         hudi.compact(spark, table(written, **fields))
         return calls(spark)[-1][2]
 
-    assert options().items() >= {**hudi.NO_BLOOM_FILTER, "hoodie.parquet.compression.codec": "snappy",
+    assert options().items() >= {**tables.NO_BLOOM_FILTER, "hoodie.parquet.compression.codec": "snappy",
                                  "hoodie.compact.inline.max.delta.commits": "1"}.items()
     assert options(index="BLOOM")["hoodie.parquet.bloom.filter.enabled"] == "true"
     assert options(extra={"hoodie.parquet.compression.codec": "zstd"})["hoodie.parquet.compression.codec"] == "zstd"

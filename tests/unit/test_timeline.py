@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.hudi import timeline
+from workbench.hudi import labelling, timeline
 
 T1, T2, T3, LATER = "20260101120000001", "20260101120000002", "20260101120000003", "20270101120000000"
 
 
 @pytest.fixture
 def world(tmp_path):
-    return SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}/checkpoints"))
+    return SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}/checkpoints", tables=f"file:{tmp_path}"))
 
 
 @pytest.fixture
@@ -48,59 +48,59 @@ def write(table, instant, action, path, stat=None, partition="p=a", **more):
 
 
 def test_a_label_keeps_its_instant_while_the_table_goes_on(world, table):
-    first = hudi.mark(world, table, "first", "0/16B3748")
+    first = hudi.label(world, table, "first", "0/16B3748")
     write(table, LATER, "deltacommit", base(LATER))
-    hudi.mark(world, table, "second")
+    hudi.label(world, table, "second")
     assert (first.instant, first.position) == (T3, "0/16B3748")
-    assert list(hudi.marks(world, table)["instant"]) == [T3, LATER]
-    hudi.mark(world, table, "first")  # moved
-    assert dict(hudi.marks(world, table)[["label", "instant"]].values) == {"first": LATER, "second": LATER}
+    assert list(hudi.labels(world, table)["instant"]) == [T3, LATER]
+    hudi.label(world, table, "first")  # moved
+    assert dict(hudi.labels(world, table)[["label", "instant"]].values) == {"first": LATER, "second": LATER}
 
 
 @pytest.mark.parametrize("label", ["", "1st", "after update", "a;b"])
 def test_a_label_is_a_name(world, table, label):
     with pytest.raises(LakeError, match="is not a label"):
-        hudi.mark(world, table, label)
+        hudi.label(world, table, label)
 
 
-def test_a_table_without_a_commit_has_nothing_to_mark(world, table):
+def test_a_table_without_a_commit_has_nothing_to_label(world, table):
     empty = hudi.Table(name="e", base=table.base + "_empty", key=("id",), ordering="v")
     with pytest.raises(LakeError, match="no completed commit"):
-        hudi.mark(world, empty, "first")
+        hudi.label(world, empty, "first")
 
 
 def test_an_unknown_label_names_the_nearest(world, table):
-    hudi.mark(world, table, "after_update_1")
+    hudi.label(world, table, "after_update_1")
     with pytest.raises(LakeError, match="(?s)no instant labelled 'after_update_2'.*after_update_1"):
-        timeline.resolve(world, table, "after_update_2")
-    assert timeline.resolve(world, table, "after_update_1") == timeline.resolve(world, table, T3) == T3
+        labelling.resolve(world, table, "after_update_2")
+    assert labelling.resolve(world, table, "after_update_1") == labelling.resolve(world, table, T3) == T3
 
 
 def test_a_label_whose_commit_was_rolled_back_is_refused(world, table):
     """The last commit of all, and one that others followed; an instant between two commits may be anything."""
-    hudi.mark(world, table, "wrong")
+    hudi.label(world, table, "wrong")
     done = folder(table) / f".hoodie/{T3}.commit"
     kept = done.read_text()
     done.unlink()
     for _ in range(2):
         with pytest.raises(LakeError, match=f"(?s){T3} that 'wrong' names is not on the timeline.*rolled back"):
-            timeline.resolve(world, table, "wrong")
+            labelling.resolve(world, table, "wrong")
         write(table, LATER, "commit", "p=a/f_0-3-3_x.parquet")
-    assert timeline.resolve(world, table, T3) == T3
+    assert labelling.resolve(world, table, T3) == T3
     archive = folder(table) / ".hoodie/archived/x"
     archive.parent.mkdir()
     archive.write_text("")
     with pytest.raises(LakeError, match="not on the timeline"):  # younger than what was archived
-        timeline.resolve(world, table, "wrong")
+        labelling.resolve(world, table, "wrong")
     for name in (T1, T2):
         (folder(table) / f".hoodie/{name}.deltacommit").unlink()
-    assert timeline.resolve(world, table, "wrong") == T3, "archived: check_readable says so"
+    assert labelling.resolve(world, table, "wrong") == T3, "archived: check_readable says so"
     done.write_text(kept)
-    assert timeline.resolve(world, table, "wrong") == T3
+    assert labelling.resolve(world, table, "wrong") == T3
 
 
 def test_the_independent_reader_keeps_to_the_same_rules(world, table):
-    hudi.mark(world, table, "last")
+    hudi.label(world, table, "last")
     with pytest.raises(LakeError, match="is later"):
         hudi.read_independent(table, as_of=(world, LATER))
     with pytest.raises(LakeError, match="no instant labelled 'lost'"):
@@ -113,7 +113,7 @@ def test_the_independent_reader_keeps_to_the_same_rules(world, table):
 
 def test_an_instant_that_is_still_to_come_is_refused(world, table):
     with pytest.raises(LakeError, match=f"written last at {T3}, {LATER} is later"):
-        timeline.resolve(world, table, LATER)
+        labelling.resolve(world, table, LATER)
 
 
 def test_before_the_first_commit_there_is_nothing(table):
@@ -180,7 +180,7 @@ def test_archived_commits_are_an_error(world, table, name, told):
 
 
 def test_an_increment_that_ends_before_it_begins_is_refused(world, table):
-    hudi.mark(world, table, "late")
+    hudi.label(world, table, "late")
     with pytest.raises(LakeError, match=f"(?s)from late to {T1} ends before it begins.*begin {T3}, end {T1}"):
         hudi.between(None, world, table, "late", T1)
 

@@ -9,9 +9,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from workbench import hudi, trace
-from workbench.base import params
+from workbench.base import files, params
 from workbench.base.errors import LakeError
 from workbench.hudi import timeline
+from workbench.hudi.tables import state
 from workbench.landing.sinks import Sink
 from workbench.topic import registry, topics
 from workbench.trace import biography, in_lake, in_topic
@@ -78,7 +79,7 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
 
 @pytest.fixture
 def world(tmp_path):
-    lake = {n: f"file:{tmp_path}/{n}" for n in ("landing", "checkpoints")}
+    lake = {n: f"file:{tmp_path}/{n}" for n in ("landing", "checkpoints", "tables")}
     return SimpleNamespace(lake=SimpleNamespace(**lake))
 
 
@@ -104,9 +105,7 @@ def lake(tmp_path, world):
     commit(T2, "deltacommit", ".f.log.1", {"topic-x": {"batch": 1, "offsets": {"0": 9}},
                                            "landed-y": {"batch": 0}}, baseFile=f"f_0_{T1}.parquet")
     commit(T3, "commit", f"f_0_{T3}.parquet", None, [("1", 30), ("2", 10)])
-    place = tmp_path / "checkpoints" / "t" / "landed-y" / "0.json"
-    place.parent.mkdir(parents=True)
-    place.write_text(json.dumps([f"{tmp_path}/landing/y/a.json"]))
+    files.write_text(f"{state(world, table)}/landed-y/0.json", json.dumps([f"{tmp_path}/landing/y/a.json"]))
     return table
 
 

@@ -1,15 +1,13 @@
 """A Hudi table's entries in the catalog, and how names and values stand in a statement that takes no parameters."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, List, Union
+from typing import Dict, List, Union
+
+from pyspark.sql import SparkSession
 
 from ..base import files
 from ..base.errors import LakeError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from .tables import Table
+from .tables import Table
 
 
 def entries(table: Table) -> Dict[str, str]:

@@ -5,20 +5,21 @@ Avro). Out: what decode.rows gives. Spark expressions only, no Python inside Spa
 """
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, Optional
 
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.avro.functions import from_avro
 
 from ..base.errors import LakeError
+from ..base.params import World
 from ..topic import registry, schemas, wire
 from . import decode
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from ..base.params import World
+from .tables import Table
 
 # Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes that are left over,
 # and gives a row of nulls for bytes that do not decode; with this a message decoded exactly or not at all.
@@ -47,33 +48,49 @@ class Schemas:
         self._given = self.reader is not None
 
     def meet(self, ids: Iterable[str]) -> None:
-        """Get to know the schemas of a batch. Raises StackError (no answer), LakeError (no `<topic>-value` there)."""
-        asked = {}
-        for id in sorted(set(ids) - set(self._met)):
-            kind, _, number = id.partition(" ")
-            asked[id] = schemas.exact(registry.find(self.world, int(number), kind))
-        self._take({id: avsc for id, avsc in asked.items() if avsc is not None}, ids)
+        """Get to know the schemas of a batch, of landed files from what stands in them.
 
-    def meet_landed(self, texts: Iterable[str]) -> None:
-        """Get to know the schemas that stand in the files of a batch. Raises as `meet`."""
-        self._take({text: schemas.exact(json.loads(text)) for text in sorted(set(texts) - set(self._met))}, texts)
-
-    def _take(self, new: Dict[str, Any], ids: Iterable[str]) -> None:
+        Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`.
+        """
+        new = {id: self._find(id) for id in sorted(set(ids) - set(self._met))}
+        new = {id: schemas.exact(avsc) for id, avsc in new.items() if avsc is not None}
         if not self._given and (new or self.reader is None):
             newest = registry.latest(self.world, f"{self.topic}-value")
             self.reader = schemas.avro_to_spark(schemas.exact(newest))
         self._met.update(new)  # last: after an error everything is asked for again
         self.batch = {id: self._met.get(id) for id in ids}
 
+    def _find(self, id: str) -> Any:
+        kind, _, number = id.partition(" ")
+        return registry.find(self.world, int(number), kind) if kind in registry.BY_ID else json.loads(id)
 
-def rows(raw: DataFrame, known: Schemas, *, key: Sequence[str], ordering: str, partition: Sequence[str] = (),
-         global_index: bool = False) -> DataFrame:
+    def type_of(self, id: str) -> T.StructType:
+        """The Spark type of a schema's records. Raises LakeError: Spark has none; says why."""
+        with self._named(id) as avsc:
+            return schemas.avro_to_spark(avsc)
+
+    def read(self, column: Column, id: str) -> Column:
+        """A record of this schema as one of the reader's. Raises LakeError: it cannot be read so; says why."""
+        with self._named(id) as avsc:
+            return converted(column, schemas.avro_to_spark(avsc), self.reader, schemas.full_name(avsc))
+
+    @contextlib.contextmanager
+    def _named(self, id: str) -> Iterator[Any]:
+        avsc = self.batch[id]
+        try:
+            yield avsc
+        except LakeError as e:
+            shown = id if id.partition(" ")[0] in registry.BY_ID else schemas.full_name(avsc)
+            raise LakeError(f"schema {shown} cannot be read: {e.what} ({e.where})") from e
+
+
+def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
     """Decode Avro messages.
 
     Args:
         raw: columns `key`, `value`, `schema`, `body`, `topic`, `partition`, `offset`, `file`.
         known: has met the schemas of all of them.
-        key, ordering, partition, global_index: of the table the rows are for (see hudi.Table).
+        table: that the rows are for.
 
     Returns:
         `key`, `topic`, `partition`, `offset`, `file`, plus `row`, `outcome`, `reason` and `text` as decode.rows gives
@@ -82,55 +99,35 @@ def rows(raw: DataFrame, known: Schemas, *, key: Sequence[str], ordering: str, p
     Raises:
         LakeError: the reader schema lacks a key, ordering or partition field.
     """
-    from pyspark.sql import functions as F
-
-    world, schema = known.world, known.reader
     which = F.col("schema")
-    wrong = [(which.isNull(), F.lit(wire.not_avro(world)))]
-    decoded, row = raw, F.lit(None).cast(schema)
+    wrong = [(which.isNull(), F.lit(wire.not_avro(known.world)))]
+    decoded, row = raw, F.lit(None).cast(known.reader)
     for n, (id, avsc) in enumerate(sorted(known.batch.items())):
-        column = f"_avro{n}"
-        mine = which == id
+        column, mine = f"_avro{n}", which == id
         if avsc is None:
-            wrong.append((mine, F.lit(wire.unknown(world).format(id))))
+            wrong.append((mine, F.lit(wire.unknown(known.world).format(id))))
             continue
         try:
-            found = converted(F.col(f"{column}.row"), schemas.avro_to_spark(avsc), schema, schemas.full_name(avsc))
+            found = known.read(F.col(f"{column}.row"), id)
         except LakeError as e:
-            wrong.append((mine, F.lit(f"schema {id} cannot be read: {e.what} ({e.where})")))
+            wrong.append((mine, F.lit(e.what)))
             continue
         decoded = decoded.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
-        row = F.when(mine & _whole(column), found).otherwise(row)
+        row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END)), found).otherwise(row)
     decoded = decoded.withColumn("row", row)
     wrong.append((F.col("row").isNull(), F.concat(F.lit("the bytes are not Avro of schema "), which)))
-    decoded = decode.judged(decoded, schema, F.col("value").isNull(), wrong, key=key, ordering=ordering,
-                            partition=partition, global_index=global_index)
-    return decoded.select("key", "row", "outcome", "reason", *decode.ORIGIN, F.base64("value").alias("text"))
+    decoded = decode.judged(decoded, known.reader, F.col("value").isNull(), wrong, table)
+    return decoded.withColumn("text", F.base64("value")).select(*decode.JUDGED)
 
 
 def _from_avro(body: Column, avsc: Dict[str, Any]) -> Column:
     """struct<row, end>, `end` being END where the bytes are exactly one record of this schema."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.avro.functions import from_avro
-
     message = {"type": "record", "name": "workbench_message", "fields": [
         {"name": "row", "type": avsc},
         {"name": "end", "type": {"type": "fixed", "name": "workbench_end", "size": len(END)}}]}
     # CORRECTED: one calendar for all time; by default Spark refuses days before 1582
     options = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
-    return from_avro(F.concat(body, _end()), json.dumps(message), options)
-
-
-def _whole(column: str) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.col(f"{column}.end").eqNullSafe(_end())
-
-
-def _end() -> Column:
-    from pyspark.sql import functions as F
-
-    return F.expr(f"X'{END.hex()}'")
+    return from_avro(F.concat(body, F.lit(END)), json.dumps(message), options)
 
 
 def converted(column: Column, have: T.DataType, want: T.DataType, where: str) -> Column:
@@ -139,8 +136,6 @@ def converted(column: Column, have: T.DataType, want: T.DataType, where: str) ->
     Raises:
         LakeError: Avro lets no reader see the one as the other; names the field.
     """
-    from pyspark.sql import functions as F
-
     if have.simpleString() == want.simpleString():
         return column
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):

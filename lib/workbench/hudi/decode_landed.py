@@ -8,17 +8,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence
+from typing import Dict, List, Sequence
 
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from ..base import files
 from ..base.errors import LakeError
-from ..topic import avro, schemas
+from ..topic import avro
 from . import decode, decode_avro
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from .tables import Table
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,12 @@ def examine(addresses: Sequence[str]) -> Files:
     return Files(whole, broken)
 
 
-def rows(spark: SparkSession, found: Files, known: decode_avro.Schemas, *, key: Sequence[str], ordering: str,
-         partition: Sequence[str] = (), global_index: bool = False) -> DataFrame:
+def rows(spark: SparkSession, found: Files, known: decode_avro.Schemas, table: Table) -> DataFrame:
     """Read the records of landed files.
 
     Args:
         known: has met the schemas of all of them.
-        key, ordering, partition, global_index: of the table the rows are for (see hudi.Table).
+        table: that the rows are for.
 
     Returns:
         As decode_avro.rows; topic, partition and offset are null, the text is the record as JSON. A file that cannot be
@@ -57,44 +55,27 @@ def rows(spark: SparkSession, found: Files, known: decode_avro.Schemas, *, key: 
     Raises:
         LakeError: the reader schema lacks a key, ordering or partition field.
     """
-    from pyspark.sql import functions as F
-
-    of_table: Dict[str, Any] = dict(key=key, ordering=ordering, partition=partition, global_index=global_index)
-    parts = []
+    parts, dead = [], dict(found.broken)
     for text, addresses in sorted(found.whole.items()):
-        avsc = known.batch[text]
-        name = schemas.full_name(avsc)
         try:
-            written = schemas.avro_to_spark(avsc)
+            known.type_of(text)
         except LakeError as e:
-            parts.append(_dead(spark, known.reader, addresses, f"schema {name} cannot be read: {e.what} ({e.where})"))
+            dead.update(dict.fromkeys(addresses, e.what))
             continue
-        read = spark.read.format("avro").option("avroSchema", json.dumps(avsc))
-        read = read.option("datetimeRebaseMode", "CORRECTED").load(addresses)
-        whole = F.struct(*[F.col(f"`{f}`") for f in written.fieldNames()])
-        wrong, row = [], F.lit(None).cast(known.reader)
+        row, wrong = F.lit(None).cast(known.reader), []
         try:
-            row = decode_avro.converted(F.col("record"), written, known.reader, name)
+            row = known.read(F.col("record"), text)
         except LakeError as e:
-            wrong = [(F.lit(True), F.lit(f"schema {name} cannot be read: {e.what} ({e.where})"))]
-        nothing = F.lit(None)
-        raw = read.select(whole.alias("record"), F.input_file_name().alias("file")).select(
-            nothing.cast("string").alias("key"), nothing.cast("string").alias("topic"),
-            nothing.cast("int").alias("partition"), nothing.cast("long").alias("offset"), "file",
-            F.to_json("record", {"ignoreNullFields": "false"}).alias("text"), row.alias("row"))
-        judged = decode.judged(raw, known.reader, F.lit(False), wrong, **of_table)
-        parts.append(judged.select("key", "row", "outcome", "reason", *decode.ORIGIN, "text"))
-    parts += [_dead(spark, known.reader, [address], why) for address, why in sorted(found.broken.items())]
+            wrong = [(F.lit(True), F.lit(e.what))]
+        read = spark.read.format("avro").option("avroSchema", json.dumps(known.batch[text]))
+        read = read.option("datetimeRebaseMode", "CORRECTED").load(addresses)
+        raw = read.select(F.struct("*").alias("record"), F.input_file_name().alias("file")).select(
+            *decode.no_message(), "file", row.alias("row"),
+            F.to_json("record", {"ignoreNullFields": "false"}).alias("text"))
+        parts.append(decode.judged(raw, known.reader, F.lit(False), wrong, table).select(*decode.JUDGED))
+    if dead:
+        letters = spark.createDataFrame(sorted(dead.items()), "file string, reason string")
+        parts.append(letters.select("file", "reason", F.lit(decode.DEAD).alias("outcome"), *decode.no_message(),
+                                    F.lit(None).cast(known.reader).alias("row"),
+                                    F.lit(None).cast("string").alias("text")).select(*decode.JUDGED))
     return reduce(lambda a, b: a.unionByName(b), parts)
-
-
-def _dead(spark: SparkSession, schema: T.StructType, addresses: Sequence[str], why: str) -> DataFrame:
-    """A dead letter for each of these files."""
-    from pyspark.sql import functions as F
-
-    row = F.lit(None).cast(schema).alias("row")
-    text = F.lit(None).cast("string")
-    return spark.createDataFrame([(address,) for address in addresses], "file string").select(
-        text.alias("key"), row, F.lit(decode.DEAD).alias("outcome"), F.lit(why).alias("reason"),
-        text.alias("topic"), F.lit(None).cast("int").alias("partition"), F.lit(None).cast("long").alias("offset"),
-        "file", text.alias("text"))

@@ -1,26 +1,24 @@
 """Hudi's procedures, `CALL name(argument => value)`, and the table service that nobody else runs: compaction."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Union
+from typing import Union
+
+import pandas as pd
+from pyspark.sql import SparkSession
 
 from ..base.errors import LakeError
-from ..landing.batch import cause
-from ..spark import causes, gone, is_gone, unreachable
+from ..spark import causes
 from .catalog import literal, refresh, register
+from .ingesting import failed
+from .tables import Table
 from .timeline import check_clock, completed
-
-if TYPE_CHECKING:
-    import pandas
-    from pyspark.sql import SparkSession
-
-    from .tables import Table
 
 # A compaction takes none of the table's options by itself; it needs those that say how base files are written.
 BASE_FILE = ("hoodie.parquet.compression.codec", "hoodie.parquet.bloom.filter.enabled",
              "hoodie.index.bloom.num_entries", "hoodie.bloom.index.filter.type", "hoodie.file.group.reader.enabled")
 
 
-def call(spark: SparkSession, procedure: str, **arguments: Union[str, bool, int]) -> pandas.DataFrame:
+def call(spark: SparkSession, procedure: str, **arguments: Union[str, bool, int]) -> pd.DataFrame:
     """Call one of Hudi's procedures (its documentation, "Procedures", lists them), and return what it answers.
 
     The values stand in the statement: Hudi's parser takes constants only, and hands a statement with a bound parameter
@@ -80,8 +78,6 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
     except LakeError:
         raise
     except Exception as e:
-        if is_gone(e) or unreachable(spark):
-            raise gone(spark, f"a compaction of {table.name}: {cause(str(e))}") from e
-        raise LakeError(f"a compaction of {table.name} failed: {cause(str(e))}", where=table.base,
-                        next_step="was something else writing to it? Stop that or wait for it, and run the compaction "
-                                  "again; one that did not finish changes nothing that a reader sees") from e
+        raise failed(spark, f"a compaction of {table.name} failed", e, table.base,
+                     "was something else writing to it? Stop that or wait for it, and run the compaction again; one "
+                     "that did not finish changes nothing that a reader sees") from e

@@ -1,7 +1,4 @@
-"""The timeline of a Hudi table, read from its files: commits, instants under labels, and what can still be read.
-
-A label names an instant together with the position that the source had then, so that no notebook types an instant.
-Labels lie beside the table's checkpoints and go with them (hudi.drop).
+"""The timeline of a Hudi table, read from its files: what was committed when, and what can still be read.
 
 Table version 6 has one clock: an instant is the time at which its action was *requested*, and it is what orders
 commits, time travel and incremental reads (Hudi's table versions from 8 on know the completion time as well). It is
@@ -12,85 +9,20 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+
+import pandas as pd
 
 from ..base import files
-from ..base.errors import LakeError, nearest
+from ..base.errors import LakeError
 from ..base.wait import wait_until
+from .tables import TABLE_VERSION, Table
 
-if TYPE_CHECKING:
-    import pandas
-
-    from ..base.params import World
-    from .tables import Table
-
+Entry = Tuple[str, str, Any]  # see written
 WRITES = ("commit", "deltacommit", "replacecommit")  # actions that change what a query sees
-INSTANT = re.compile(r"\d{14}(\d{3})?")  # yyyyMMddHHmmss, with milliseconds since Hudi 0.9
-LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 SKEW = dt.timedelta(seconds=10)  # what the clocks of this machine and of the one that writes may differ by
-
-
-@dataclass(frozen=True)
-class Mark:
-    """An instant under a label. `position` is the source's (a WAL position, a binlog coordinate) when it was set."""
-
-    label: str
-    instant: str
-    position: str
-    marked_at: str  # UTC, ISO 8601
-
-
-def mark(world: World, table: Table, label: str, position: str = "") -> Mark:
-    """Give the table's last completed instant a label; the same label again moves it there.
-
-    Raises:
-        LakeError: there is no instant yet, or a label that is not a name.
-    """
-    if not LABEL.fullmatch(label):
-        raise LakeError(f"{label!r} is not a label", expected="a letter, then letters, digits and _")
-    done = completed(table)
-    if not done:
-        raise LakeError(f"table {table.name} has no completed commit to mark", where=table.base,
-                        next_step="ingest something into it first")
-    new = Mark(label, done[-1].instant, position, dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
-    kept = {**{m.label: m for m in _marks(world, table) if m.label != label}, label: new}
-    files.write_text(_place(world, table), json.dumps([asdict(m) for m in kept.values()], indent=1))
-    return new
-
-
-def marks(world: World, table: Table) -> pandas.DataFrame:
-    """The labels of a table in the order of their instants: label, instant, position, marked_at."""
-    import pandas
-
-    rows = sorted((asdict(m) for m in _marks(world, table)), key=lambda m: m["instant"])
-    return pandas.DataFrame(rows, columns=list(Mark.__dataclass_fields__))
-
-
-def resolve(world: World, table: Table, when: str) -> str:
-    """The instant of a label, or of an instant given as digits.
-
-    Raises:
-        LakeError: no such label; a label whose commit was rolled back; or the table was not written any more by then:
-            what a read gave would change with the next commit.
-    """
-    found = {m.label: m.instant for m in _marks(world, table)}
-    if when not in found and not INSTANT.fullmatch(when):
-        raise LakeError(f"table {table.name} has no instant labelled {when!r}", where=_place(world, table),
-                        expected=nearest(when, found), next_step="hudi.mark(world, table, label) sets one")
-    instant, done = found.get(when, when), [c.instant for c in completed(table)]
-    if when in found and instant not in done and not (done and instant < done[0] and archived(table)):
-        raise LakeError(f"the commit {instant} that {when!r} names is not on the timeline of {table.name} any more",
-                        where=f"{table.base}/.hoodie", expected=f"one of the {len(done)} that are",
-                        next_step="it was rolled back, or the table was made anew; hudi.mark sets the label again")
-    last = done[-1] if done else ""
-    if instant > last:
-        raise LakeError(f"table {table.name} was written last at {last or 'no instant'}, {instant} is later",
-                        where=table.base, expected=f"an instant up to {last}",
-                        next_step="read the table as it is now: hudi.read(spark, table)")
-    return instant
 
 
 def check_readable(table: Table, instant: str) -> bool:
@@ -126,10 +58,11 @@ def time_of(instant: str) -> dt.datetime:
     return dt.datetime.strptime(f"{instant:0<17}000", "%Y%m%d%H%M%S%f").replace(tzinfo=dt.timezone.utc)
 
 
-def check_clock(table: Table) -> None:
+def check_clock(table: Table, there: Optional[Sequence[Entry]] = None) -> None:
     """Raise LakeError where the table has an instant that is still to come: what is written now would sort before it,
-    and its rows would not be seen. What the clocks of two machines may differ by is waited for."""
-    newest = max((instant for instant, _, _ in written(table)), default="")
+    and its rows would not be seen. What the clocks of two machines may differ by is waited for. there: as in
+    `completed`."""
+    newest = max((instant for instant, _, _ in (written(table) if there is None else there)), default="")
 
     def ahead_of_now() -> dt.timedelta:
         return time_of(newest) - dt.datetime.now(dt.timezone.utc) if newest else dt.timedelta(0)
@@ -148,10 +81,8 @@ def check_clock(table: Table) -> None:
                       f"as this workbench once did? Wait {how_far}, or start clean: hudi.drop, then ingest anew")
 
 
-def commits(table: Table) -> pandas.DataFrame:
+def commits(table: Table) -> pd.DataFrame:
     """The completed instants of the active timeline, oldest first: action, rows and bytes written, seconds."""
-    import pandas
-
     columns = ["instant", "action", "operation", "inserted", "updated", "deleted", "written", "files", "bytes",
                "seconds"]
     rows = []
@@ -162,7 +93,7 @@ def commits(table: Table) -> pandas.DataFrame:
             for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes"))
         rows.append((done.instant, done.action, done.body.get("operationType"), inserted, updated, deleted, written,
                      len(stats), size, done.seconds))
-    return pandas.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -188,19 +119,18 @@ def write_stats(body: Dict[str, Any]) -> Iterator[Tuple[str, Dict[str, Any]]]:
             yield partition, stat
 
 
-def written(table: Table) -> Iterator[Tuple[str, str, Any]]:
+def written(table: Table) -> List[Entry]:
     """The files of the active timeline, in no order: instant, what the name ends in (`commit`, `compaction.requested`,
     …), pyarrow's FileInfo."""
-    for info in files.entries(f"{table.base}/.hoodie"):
-        instant, _, action = info.base_name.partition(".")
-        if instant.isdigit():
-            yield instant, action, info
+    parts = ((*info.base_name.partition("."), info) for info in files.entries(f"{table.base}/.hoodie"))
+    return [(instant, action, info) for instant, _, action, info in parts if instant.isdigit()]
 
 
-def completed(table: Table, *actions: str) -> List[Done]:
-    """The completed actions of the active timeline, oldest first: those that write, or the ones named."""
+def completed(table: Table, *actions: str, there: Optional[Sequence[Entry]] = None) -> List[Done]:
+    """The completed actions of the active timeline, oldest first: those that write, or the ones named. there: what
+    `written` gave; looked up by default."""
     found, asked = [], {}
-    for instant, action, info in written(table):
+    for instant, action, info in written(table) if there is None else there:
         if action.endswith("requested"):
             asked[instant] = info.mtime
         elif action in (actions or WRITES):
@@ -272,8 +202,31 @@ def _data_files(table: Table) -> Set[str]:
     return {i.path[len(root):] for i in found if i.is_file and not i.path[len(root):].startswith(".hoodie/")}
 
 
+def exists(table: Table) -> bool:
+    """Whether something has been written to the table yet."""
+    return bool(_properties(table))
+
+
 def properties(table: Table) -> Dict[str, str]:
-    """What `.hoodie/hoodie.properties` of the table says; nothing where there is no table."""
+    """What `.hoodie/hoodie.properties` of the table says. Raises LakeError when there is no table."""
+    found = _properties(table)
+    if not found:
+        raise LakeError(f"there is no Hudi table {table.name}", where=table.base,
+                        next_step="ingest something into it first (a run without any row makes no table)")
+    return found
+
+
+def check_version(table: Table) -> None:
+    """Raise LakeError when the table is there and has another version than 6."""
+    found = _properties(table)
+    version = found.get("hoodie.table.version")
+    if found and version != TABLE_VERSION:
+        raise LakeError(f"table {table.name} has Hudi table version {version}", where=f"{table.base}/.hoodie",
+                        expected=f"version {TABLE_VERSION}, which Athena reads",
+                        next_step="some writer did not set hoodie.write.table.version=6; start clean with hudi.drop")
+
+
+def _properties(table: Table) -> Dict[str, str]:
     text = files.read_text(f"{table.base}/.hoodie/hoodie.properties") or ""
     lines = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in lines}
@@ -281,17 +234,9 @@ def properties(table: Table) -> Dict[str, str]:
 
 def archive(table: Table) -> str:
     """The folder into which Hudi puts old commits: the table says which; 1.0.2 makes tables with `history`."""
-    return f"{table.base}/.hoodie/{properties(table).get('hoodie.archivelog.folder') or 'archived'}"
+    return f"{table.base}/.hoodie/{_properties(table).get('hoodie.archivelog.folder') or 'archived'}"
 
 
 def archived(table: Table) -> bool:
     """Whether commits of the table were archived."""
     return files.holds_files(archive(table))
-
-
-def _place(world: World, table: Table) -> str:
-    return f"{world.lake.checkpoints}/{table.name}/marks.json"
-
-
-def _marks(world: World, table: Table) -> List[Mark]:
-    return [Mark(**m) for m in json.loads(files.read_text(_place(world, table)) or "[]")]

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 from .. import hudi
 from ..base import files
 from ..base.errors import LakeError
-from ..hudi import travel
-from ..hudi.changes import reading_order
+from ..hudi.sources import reading_order
 from ..landing import json_lines
 from ..spark import session
 from . import in_topic
@@ -77,7 +76,7 @@ def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
             try:
                 found = hudi.read_independent(lake, optimized=kind == "read_optimized", where={table.key: key})
             except LakeError:  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
-                read = travel.reader(session(world)).option("hoodie.datasource.query.type", kind)
+                read = hudi.reader(session(world)).option("hoodie.datasource.query.type", kind)
                 found = read.load(lake.base).where(f"`{table.key}` = {key:d}").toPandas()
             parts.append(found.assign(view=view))
     return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame({"view": []})

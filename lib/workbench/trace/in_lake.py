@@ -6,13 +6,13 @@ and a record stays in its file group until it changes partition (the index sees 
 """
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional
 
 from ..base import files
 from ..hudi.catalog import entries
+from ..hudi.changes import landed_list
 from ..hudi.ingesting import progress_in
-from ..hudi.tables import Topic
+from ..hudi.sources import Topic
 from ..hudi.timeline import Done, completed, write_stats
 from ..landing.json_lines import folder_of
 
@@ -55,8 +55,7 @@ class History:
     def _list(self, source: str, batch: int) -> List[str]:
         """The landed files that a batch has read (see changes), as their paths below the landing."""
         root = files.open_address(self.world.lake.landing)[1].rstrip("/") + "/"
-        place = f"{self.world.lake.checkpoints}/{self.table.name}/{source}/{batch}.json"
-        return [p[len(root):] for p in json.loads(files.read_text(place) or "[]")]
+        return [p[len(root):] for p in landed_list(self.world, self.table, source, str(batch)) or []]
 
     def place(self, commit: Done, record: Dict[str, Any], before: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
         """What a commit says (see write_stats) of the file that this version of the record went into; None where that

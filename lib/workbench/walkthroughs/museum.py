@@ -97,12 +97,12 @@ def _has_topics(world: World) -> bool:
 
 
 def _has_tables(world: World) -> bool:
-    return all(hudi.exists(t) and LOADED in set(hudi.marks(world, t)["label"]) for t in tables(world))
+    return all(hudi.exists(t) and LOADED in set(hudi.labels(world, t)["label"]) for t in tables(world))
 
 
 def _has_labels(world: World) -> bool:
     travelled = table(world, "artists", "mor")
-    return {f"t{n}" for n in range(6)} <= set(hudi.marks(world, travelled)["label"])
+    return {f"t{n}" for n in range(6)} <= set(hudi.labels(world, travelled)["label"])
 
 
 STEPS = Steps(ROOT / "notebooks" / "50_time_travel", {

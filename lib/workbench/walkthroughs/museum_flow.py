@@ -14,7 +14,8 @@ from ..base import files
 from ..base.errors import LakeError, SourceError, nearest
 from ..base.params import World
 from ..hudi import changes, decode_avro
-from ..hudi.ingesting import dead_letters_path, last_commit, progress_in
+from ..hudi.ingesting import last_commit, progress_in
+from ..hudi.tables import dead_letters_path
 from ..results import query
 from ..source import postgres
 from ..topic import topics
@@ -144,14 +145,14 @@ def events(spark: SparkSession, world: World, name: str) -> DataFrame:
 
     Raises: LakeError: there is no such topic, or it is empty.
     """
-    reader = changes.reader(spark, world, source(name), f"events of {name}", 10_000_000)
+    reader = changes.reader(spark, world, source(name), table(world, name, "cow"), 10_000_000)
     try:
         batch = reader.next({}, 0)
         if batch is None or batch.schemas is None:
             raise LakeError(f"topic {topic(name)} is empty", next_step="run 52_connectors: it deploys the connector")
         known = decode_avro.Schemas(world, topic(name))
         known.meet(batch.schemas)
-        found = decode_avro.rows(batch.raw, known, key=(KEY[name],), ordering="__lsn")
+        found = decode_avro.rows(batch.raw, known, table(world, name, "cow"))
         return found.select("partition", "offset", "outcome", "row.*")
     finally:
         reader.close()
@@ -277,7 +278,7 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
 
     def one(into: hudi.Table) -> hudi.Ingested:
         done = hudi.ingest(spark, world, source(_name(into), kinds[into.name]), into)
-        place = dead_letters_path(world, into.name)
+        place = dead_letters_path(world, into)
         letters = hudi.dead_letters(spark, world, into).count() if files.holds_files(place) else 0
         if letters:  # of this ingest or of one before
             raise LakeError(f"{letters} messages could not be decoded", where=f"table {into.name}",
@@ -286,7 +287,7 @@ def follow(spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
         if not hudi.registered(spark, into):  # also where an earlier try wrote it and got no further
             hudi.register(spark, into)
         if label:
-            hudi.mark(world, into, label, position)
+            hudi.label(world, into, label, position)
         return done
 
     with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores

@@ -18,7 +18,7 @@ from ..base.errors import LakeError
 from ..base.params import World
 from ..base.paths import ROOT
 from ..base.wait import wait_until
-from ..hudi.ingesting import FIRST_LOAD
+from ..hudi.loading import FIRST_LOAD
 from ..run.steps import Steps
 from ..source import postgres
 from ..spark import session

@@ -1,0 +1,114 @@
+"""Reading a table: as it is, as of an instant, what changed between two; by Spark, and by a reader that shares nothing.
+
+Instants go by labels (see labelling). Athena has no time travel for Hudi, so these run on Spark. The bounds of an
+incremental read are Hudi's own, and a test pins them for the version in use: begin is exclusive, end inclusive.
+"""
+from __future__ import annotations
+
+from typing import Any, Mapping, Optional, Tuple
+
+import pandas as pd
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+
+from ..base import files
+from ..base.errors import LakeError
+from ..base.params import World
+from .labelling import resolve
+from .tables import Table
+from .timeline import archive, archived, check_active, check_readable, completed, pending_compactions
+
+BEGINNING = "00000000000000"
+
+
+def reader(spark: SparkSession) -> DataFrameReader:
+    """How every Hudi table is read here: without data skipping, which answers wrong (a test shows it)."""
+    return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false")
+
+
+def read(spark: SparkSession, table: Table) -> DataFrame:
+    """The rows of the table as of its last commit."""
+    return reader(spark).load(table.base)
+
+
+def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFrame:
+    """The rows of the table as they were at a label or instant; none before its first commit.
+
+    Raises:
+        LakeError: unknown label, an instant that is still to come, or one whose files were cleaned away.
+    """
+    instant = resolve(world, table, when)
+    if not check_readable(table, instant):
+        return reader(spark).load(table.base).limit(0)
+    return reader(spark).option("as.of.instant", instant).load(table.base)
+
+
+def between(spark: SparkSession, world: World, table: Table, begin: str = "", end: str = "") -> DataFrame:
+    """Rows that were written after `begin` (exclusive; from the first on) up to `end` (inclusive; up to the last).
+
+    Of a row that was written several times in between, the last version is given.
+
+    Raises:
+        LakeError: an unknown label or an instant still to come, on either side; the files that `end` needs were cleaned
+            away (those of `begin` are not read); the commits of either were archived; `end` is before `begin`.
+    """
+    if not begin and archived(table):  # Hudi reads the active timeline, and says nothing of what it leaves out
+        raise LakeError(f"the first commits of {table.name} were archived, an increment from the beginning lacks them",
+                        where=archive(table), expected="a begin",
+                        next_step="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits")
+    first, last = (when and resolve(world, table, when) for when in (begin, end))
+    if first:
+        check_active(table, first, completed(table))
+    if last:
+        check_readable(table, last)
+        if first > last:
+            raise LakeError(f"an increment of {table.name} from {begin} to {end} ends before it begins",
+                            where=f"begin {first}, end {last}", expected="the earlier one first")
+    bounds = {"begin.instanttime": first or BEGINNING, **({"end.instanttime": last} if last else {})}
+    options = {f"hoodie.datasource.read.{name}": instant for name, instant in bounds.items()}
+    return reader(spark).option("hoodie.datasource.query.type", "incremental").options(**options).load(table.base)
+
+
+def read_independent(table: Table, *, as_of: Optional[Tuple[World, str]] = None, optimized: bool = False,
+                     where: Optional[Mapping[str, Any]] = None) -> pd.DataFrame:
+    """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java.
+
+    Args:
+        as_of: the world and a label or instant in it, instead of now.
+        optimized: base files only, what a `…_ro` view shows.
+        where: {field: value} that the rows have; the value is not null.
+
+    Raises:
+        LakeError: as `hudi.as_of` does. Or a compaction is pending, and was followed by commits: hudi-rs (0.5.0) does
+            not see what they wrote. Or it cannot read the table: of a "mor" table, a log by one commit that deleted a
+            record and moved another out of the same file, because Hudi puts both into one block and gives the second
+            an ordering value of its own type. Compaction cures both.
+    """
+    import pyarrow
+    import pyarrow.compute
+    from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
+
+    instant = resolve(as_of[0], table, as_of[1]) if as_of else ""
+    if instant and not check_readable(table, instant):
+        return pd.DataFrame()
+    first = next(iter(pending_compactions(table)), None)
+    if first and not optimized and any(first < c.instant <= (instant or c.instant) for c in completed(table)):
+        raise LakeError(f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
+                        where=table.base, next_step="run the compaction: hudi.run_compaction(spark, table)")
+    system, path = files.open_address(table.base)
+    address = path if system.type_name == "local" else table.base.replace("s3a:", "s3:")
+    options = HudiReadOptions()
+    if instant:
+        options = options.with_as_of_timestamp(instant)
+    if optimized:
+        options = options.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE.value, "true")
+    try:
+        batches = HudiTableBuilder.from_base_uri(address).build().read(options)
+    except Exception as e:
+        raise LakeError(f"hudi-rs cannot read {table.name}: {e}", where=table.base,
+                        next_step="Spark reads it: hudi.read(spark, table)") from e
+    if not batches:
+        return pd.DataFrame()
+    found = pyarrow.Table.from_batches(batches)
+    for name, value in (where or {}).items():
+        found = found.filter(pyarrow.compute.equal(found[name], value))
+    return found.to_pandas()
