@@ -213,14 +213,14 @@ def load(
 
 
 @app.command()
-def trace(table: str = typer.Argument(..., help="artists, artworks or cdc_events."),
+def trace(table: str = typer.Argument(..., help="A captured table, such as artists."),
           key: str = typer.Argument(..., help="The row's key."), world: str = WORLD) -> None:
     """Follow one row: log position, topic, schema, landed file, Hudi commit and file, what each view shows."""
     from . import trace as traces
-    from .walkthroughs.traceable import traced
+    from . import walkthroughs
 
     loaded = params.load(world)
-    traces.show(traces.row(loaded, traced(loaded, table), key))
+    traces.show(traces.row(loaded, walkthroughs.traced(loaded, table), key))
 
 
 @app.command(hidden=True)

@@ -73,17 +73,17 @@ def snapshot(world: World, spark: SparkSession) -> Dict[str, float]:
         world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)))
     rows = int(took["cdc_events"])
     postgres.grant_replication(world, [outbox.TABLE])
-    postgres.create_publication(world, outbox.PUBLICATION, [outbox.TABLE])
+    postgres.create_publication(world, outbox.flow.publication, [outbox.TABLE])
     each = [_capture(world, spark, rows) for _ in range(CAPTURES)]
     took.update({"cold": sum(each[0]), "to topic": statistics.median(e[0] for e in each[-3:]),
                  "to Hudi": statistics.median(e[1] for e in each[-3:])})
-    hudi.register(spark, outbox.table(world))
+    hudi.register(spark, outbox.flow.table(world))
     return took
 
 
 def _capture(world: World, spark: SparkSession, rows: int) -> Tuple[float, float]:
     """One snapshot from the source into a new topic and a new table; seconds to the topic and from there to Hudi."""
-    table, topic, settings = outbox.table(world), outbox.topic(world), connect.config(world, outbox.CONNECTOR)
+    table, topic, settings = outbox.flow.table(world), outbox.flow.topic(world), connect.config(world, outbox.CONNECTOR)
     connect.delete(world, outbox.CONNECTOR)
     postgres.drop_slot(world, settings["slot.name"])
     topics.delete(world, topic)
@@ -106,7 +106,7 @@ def many_rows(world: World, spark: SparkSession) -> DataFrame:
 
     place = f"{world.lake.root}/bench/rows"
     snapshot(world, spark)
-    rows = hudi.read(spark, outbox.table(world)).select(hudi.reader_schema("cdc_events").fieldNames())
+    rows = hudi.read(spark, outbox.flow.table(world)).select(hudi.reader_schema("cdc_events").fieldNames())
     last = rows.agg(F.max("order_id")).collect()[0][0]
     copies = [rows.withColumn("order_id", F.col("order_id") + F.lit(n * last).cast("int")) for n in (1, 2)]
     rows.union(copies[0]).union(copies[1]).orderBy("order_id").limit(ROWS).repartition(4).write.parquet(place)
@@ -117,8 +117,8 @@ def many_rows(world: World, spark: SparkSession) -> DataFrame:
 
 def freshness(world: World, spark: SparkSession, how: Optional[dict] = None, shown: str = FRESH_SHOWN) -> List[Line]:
     """Commit in PostgreSQL → visible in a table of 200,000 rows that a stream from the topic keeps up to date."""
-    table = outbox.table(world, **{"name": "fresh", **(FRESH if how is None else how)})
-    topic = hudi.Topic(outbox.topic(world))
+    table = outbox.flow.table(world, **{"name": "fresh", **(FRESH if how is None else how)})
+    topic = hudi.Topic(outbox.flow.topic(world))
     rows = many_rows(world, spark)
     hudi.drop(spark, world, table)
     reached = {topic.id: {"offsets": {str(p): n for p, n in topics.ends(world, topic.name).items()}, "batch": 0}}
@@ -171,9 +171,9 @@ def upsert(world: World, spark: SparkSession) -> List[Line]:
     newer, gone = (rows.where(f"order_id % 100 = {n}").withColumn("__lsn", F.lit(2).cast("long")) for n in (0, 1))
     deleted = gone.count()
     versions = rows.select("*", stays).union(newer.select("*", stays)).union(gone.select("*", goes))
-    ours = outbox.table(world, name="bench_ours", index="SIMPLE")
-    shipped = outbox.table(world, name="bench_shipped")
-    usual = outbox.table(world, name="bench_defaults")
+    ours = outbox.flow.table(world, name="bench_ours", index="SIMPLE")
+    shipped = outbox.flow.table(world, name="bench_shipped")
+    usual = outbox.flow.table(world, name="bench_defaults")
     mandatory = {"hoodie.table.name": usual.name, "hoodie.datasource.write.recordkey.field": ",".join(usual.key),
                  "hoodie.datasource.write.partitionpath.field": ",".join(usual.partition),
                  "hoodie.datasource.write.precombine.field": usual.ordering}

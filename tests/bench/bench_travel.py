@@ -14,7 +14,7 @@ from workbench import connect, hudi, landing, stack, trace
 from workbench.hudi.loading import first_load
 from workbench.hudi.tables import TYPES
 from workbench.source import postgres
-from workbench.walkthroughs import load_moma, museum, traceable
+from workbench.walkthroughs import load_moma, museum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ TRACE = """
 import sys
 import bench
 from workbench import trace
-from workbench.walkthroughs.traceable import traced
+from workbench.walkthroughs import traced
 world = bench.load_world()
 print(trace.row(world, traced(world, sys.argv[1]), sys.argv[2]).changes)
 """
@@ -124,23 +124,23 @@ def traced(world: World, spark: SparkSession) -> List[Line]:
     """One row of each table followed from the source's log to the lake, in a museum of its full size."""
     stack.need(world, "apicurio")
     load_moma.load_moma(world, scale=1, confirm=lambda _: True, say=lambda _: None)
-    both = [f"public.{name}" for name in museum.TABLES]
-    postgres.create_publication(world, museum.PUBLICATION, both, database=museum.DATABASE)
+    both = [f"public.{name}" for name in museum.flow.names]
+    postgres.create_publication(world, museum.flow.publication, both, database=museum.DATABASE)
     postgres.grant_replication(world, both, database=museum.DATABASE)
-    loaded = museum.deploy(world)
-    museum.follow(spark, world)
+    loaded = museum.flow.deploy(world)
+    museum.flow.follow(spark, world)
     lines = []
     for name, key, changed in (("artists", museum.BAKKER, museum.LIFE["t1"][0]),
                                ("artworks", museum.PICADOR, museum.UPDATES["u1"])):
-        museum.change(world, name, key, **changed)
-        museum.follow(spark, world, *museum.tables(world, name))
+        museum.flow.change(world, name, key, **changed)
+        museum.flow.follow(spark, world, *museum.flow.tables(world, name))
         landing.run(spark, world, connect.config(world, museum.SINK))
         asks = [sys.executable, "-c", TRACE, name, str(key)]  # as `workbench trace` does: its start counts too
         took = [seconds(lambda a=asks: subprocess.run(a, check=True, stdout=subprocess.DEVNULL,
                                                       cwd=Path(__file__).parent)) for _ in range(3)]
-        found = trace.row(world, traceable.traced(world, name), key).changes
+        found = trace.row(world, museum.flow.traced(world, name), key).changes
         if len(found) != 2 or not found["landed"].astype(bool).all():
             raise SystemExit(f"{name} {key} has not both its versions, landed: the measurement would mean nothing")
-        lines.append(Line(f"trace of one of {loaded[museum.topic(name)]:,} {name}",
+        lines.append(Line(f"trace of one of {loaded[museum.flow.topic(world, name)]:,} {name}",
                           f"{min(took):.1f} to {max(took):.1f} s", "", statistics.median(took), "s", 5))
     return lines

@@ -5,7 +5,7 @@ runs; a run is one execution of a copy of the notebook with a list of breaks tha
 
     "13_hudi_ingest": [
         Run(Break(
-            before="source_rows = outbox.source_rows(world)",
+            before="source_rows = outbox.flow.rows(world)",
             code='spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")',
             red={"lake = source, row by row": "order_id=10300: missing"},
             also=("rows = orders in the input",)), harms="13_hudi_ingest")]
@@ -97,7 +97,7 @@ def problems(world, name, runs, tmp_path):
         seen.checks |= {line["what"] for line in lines}
         seen.red |= {what for one in run.breaks for what in one.red}
         if run.harms:
-            (museum if run.harms.startswith("5") else outbox).clear(world, run.harms)
+            (museum if run.harms.startswith("5") else outbox).flow.reset(world, run.harms)
     never = [f"no break turns this check red: {what}" for what in sorted(seen.checks - seen.red)]
     return seen.problems + never
 

@@ -5,7 +5,7 @@ from breaks_travel import LAKE, TRAVEL
 
 SOURCE_DATABASE = [
     Run(
-        Break("named = museum.rows(", """
+        Break("named = museum.flow.rows(", """
 def source(statement):
     postgres.execute(world, statement, database=museum.DATABASE)
 
@@ -23,7 +23,7 @@ source("UPDATE artworks SET title = 'Toreador', classification = 'Drawing', arti
               {"a table without a key is not published": "no failure"},
               back='postgres.drop_publication(world, "loans", museum.DATABASE)'),
         Break("published = postgres.publications(", """
-source(f"ALTER PUBLICATION {museum.PUBLICATION} DROP TABLE artworks")
+source(f"ALTER PUBLICATION {museum.flow.publication} DROP TABLE artworks")
 source("ALTER TABLE artists REPLICA IDENTITY FULL")""",
               {"published tables": "database ['public.artists'] ", "rows of both are told apart by": "full row"}),
         Break("the connector's user changes nothing",
@@ -43,13 +43,13 @@ LATER_MESSAGE = """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-first = museum.events(spark, world, "artists").where("artist_id = 1").first()["offset"]
+first = museum.flow.events(spark, world, "artists").where("artist_id = 1").first()["offset"]
 connect.apply(world, museum.CONNECTOR, {
     **config, "transforms.unwrap.add.fields": "op,table,db,schema,lsn,source.ts_ms,source.txId"})
 connect.wait_running(world, museum.CONNECTOR)
-museum.change(world, "artists", 1, name="Somebody")
+museum.flow.change(world, "artists", 1, name="Somebody")
 kafka = AdminClient(topics.settings(world))
-for done in kafka.delete_records([TopicPartition(museum.topic("artists"), 0, first + 1)]).values():
+for done in kafka.delete_records([TopicPartition(museum.flow.topic(world, "artists"), 0, first + 1)]).values():
     done.result(10)"""
 NO_EVENTS = """
 from workbench.base.wait import wait_until
@@ -67,10 +67,10 @@ SPOILT_FILES = """
 from pyspark.sql import functions as F
 
 for name, key, column in (("artists", 2, "gender"), ("artworks", 3, "title")):
-    folder = f"{world.lake.landing}/topics/{museum.topic(name)}"
+    folder = f"{world.lake.landing}/topics/{museum.flow.topic(world, name)}"
     landed = spark.read.format("avro").load(folder)
     kept = spark.createDataFrame(landed.collect(), landed.schema)
-    spoilt = F.when(F.col(museum.KEY[name]) == key, "Spoilt").otherwise(F.col(column))
+    spoilt = F.when(F.col(museum.flow.capture(name).key) == key, "Spoilt").otherwise(F.col(column))
     kept.withColumn(column, spoilt).write.format("avro").mode("overwrite").save(folder)"""
 CONNECTORS = [
     Run(
@@ -93,7 +93,7 @@ asked, connect.apply = connect.apply, unasked""",
         Break("artifacts = registry.artifacts(world)", REGISTRY,
               {"artifacts of both topics": "moma.public.extra-value"},
               back='requests.delete(f"{api}/moma.public.extra-value", timeout=30).raise_for_status()'),
-        Break('at = museum.events(spark, world, "artists")', LATER_MESSAGE,
+        Break('at = museum.flow.events(spark, world, "artists")', LATER_MESSAGE,
               {"fields of the message, in this order": ("place 9", "__table", "__db"),
                "metadata in the message of artist 1": "'u'", "name in the envelope and in the flat message": "Somebody",
                "the message names the newest version of its schema": "registry "}),
@@ -114,7 +114,7 @@ told, registry.subject = registry.subject, lambda *_: {"schema": '{"fields": []}
                "the compatible API gives the same schema of artworks": "0 fields, version 0"},
               back="""
 registry.subject = told
-requests.delete(f"{api}/{museum.topic('artists')}-value", timeout=30).raise_for_status()  # with its second version"""),
+registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with its second version"""),
         harms="51_source_database"),
 ]
 
@@ -137,8 +137,7 @@ lake[artists_cow.name] = hudi.read(spark, artists_cow).toPandas()"""
 OTHER_TABLE = """
 from functools import partial
 
-told = museum.table
-museum.table = partial(told, ordering="__source_ts_ms", extra={})"""
+vars(museum.flow)["table"] = partial(museum.flow.table, ordering="__source_ts_ms", extra={})"""
 HUDI_INGEST = [
     Run(
         Break('for name, operation in operations.items()', OTHER_TABLE,
@@ -146,20 +145,20 @@ HUDI_INGEST = [
                   for name in ("artists", "artworks")},
                **{f"differences from S5/properties_{name}": "key='hoodie.compact.inline': missing in here"
                   for name in ("artists", "artworks")}},
-              back="museum.table = told"),
+              back='del vars(museum.flow)["table"]'),
         Break("catalog = {d: sorted(", 'spark.sql("CREATE TABLE moma_cow.extra (n int) USING parquet")',
               {"tables in the catalog": "extra"}, back='spark.sql("DROP TABLE moma_cow.extra")'),
         Break("first = query.sql(", LAKE + """
-museum.change(world, "artists", 1, nationality="French")
-museum.follow(spark, world)
+museum.flow.change(world, "artists", 1, nationality="French")
+museum.flow.follow(spark, world)
 fewer = ", ".join(f"`{c}`" for c in spark.table("moma_mor.artists_ro").columns if c != "_hoodie_commit_seqno")
 spark.sql("DROP TABLE moma_mor.artists_rt")
 spark.sql(f"CREATE VIEW moma_mor.artists_rt AS SELECT {fewer} FROM moma_cow.artists")""",
               {"row of artist 1": ("nationality=French", "'u'"), "Hudi's own fields": "_hoodie_record_key"},
               back="""
 spark.sql("DROP VIEW moma_mor.artists_rt")
-hudi.register(spark, museum.table(world, "artists", "mor"))"""),
-        Break("second = museum.follow(", 'museum.change(world, "artists", 2, name="Somebody")',
+hudi.register(spark, museum.flow.table(world, "artists", "mor"))"""),
+        Break("second = museum.flow.follow(", 'museum.flow.change(world, "artists", 2, name="Somebody")',
               {"messages of a second run": "ingest 2", "commits of each table": "'moma_artists_cow': 3"}),
         Break("twice = hudi.read(",
               'rows.write.format("hudi").options(**scratch.options()).mode("overwrite").save(scratch.base)',
@@ -206,14 +205,14 @@ hudi.register(spark, tables[1])"""),
 
 # after each ingest somebody writes into the Copy-on-Write table what the source has never said
 SPOILS = LAKE + """
-ingest = museum.follow
+ingest = museum.flow.follow
 
 def follow(*asked, **more):
     done = ingest(*asked, **more)
     spoil(cow, "artwork_id = 128447", date="spoilt")
     return done
 
-museum.follow = follow"""
+vars(museum.flow)["follow"] = follow"""
 TRIGGERS = """
 from workbench.source import postgres
 
@@ -240,9 +239,9 @@ UPDATES = [
         Break('history += [update("u2")', "hudi.compact(spark, mor)",
               {"files of _ro after u1 to u4": "2 values", "operation of the row in _ro": "'u'",
                "files on disk after u3": "['base', 'log', 'base', 'log', 'log']"}),
-        Break("compacted = museum.views(", """
-museum.change(world, "artworks", museum.PICADOR, title="Toreador")
-museum.follow(spark, world, cow, mor)""",
+        Break("compacted = views.record(", """
+museum.flow.change(world, "artworks", museum.PICADOR, title="Toreador")
+museum.flow.follow(spark, world, cow, mor)""",
               {"as in reference table S5/artwork_128447_rt": "row=4, file",
                "file of _ro and of _rt, compacted": ".parquet"}),
         Break('u5 = museum.UPDATES["u5"]', TRIGGERS,
@@ -251,23 +250,23 @@ museum.follow(spark, world, cow, mor)""",
               back="""
 check.eventually = patient
 postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)"""),
-        Break("left = museum.follow(", 'museum.change(world, "artworks", museum.PICADOR, title="Matador")',
+        Break("left = museum.flow.follow(", 'museum.flow.change(world, "artworks", museum.PICADOR, title="Matador")',
               {"messages that it left for a later one": "ingest 1"}),
-        Break('truth = museum.rows(world, "artworks", "artwork_id = 128447")', """
+        Break('truth = museum.flow.rows(world, "artworks", "artwork_id = 128447")', """
 hudi.compact(spark, mor)
-fifth = museum.views(spark, "artworks", museum.PICADOR, *asked)""",
+fifth = views.record(spark, (cow, mor), museum.PICADOR, *asked)""",
               {"the read-optimised view is not the present": "no failure"}),
-        Break("last = museum.views(", """
-museum.change(world, "artworks", museum.PICADOR, title="Picador")
-museum.follow(spark, world, cow, mor)
+        Break("last = views.record(", """
+museum.flow.change(world, "artworks", museum.PICADOR, title="Picador")
+museum.flow.follow(spark, world, cow, mor)
 compact, hudi.compact = hudi.compact, hudi.schedule_compaction""",
               {"kinds of file, compacted again": "'log'"}, back="hudi.compact = compact"),
-        Break('source_rows = museum.rows(world, "artworks")', 'spoil(mor, "artwork_id = 2", title="Spoilt")',
+        Break('museum.flow.compare(', 'spoil(mor, "artwork_id = 2", title="Spoilt")',
               {"moma_artworks_mor = source, row by row": ("artwork_id=2, title", "Spoilt")}),
         # asked once more, with the logs of a whole table: in one run they cannot be larger than what CoW wrote
         # and, with the compactions, smaller
         Break('compactions = timelines["Merge-on-Read"]', """
-museum.execute(world, "artworks", "UPDATE artworks SET cataloged_at = '2021-12-31 12:00'")
+museum.flow.execute(world, "artworks", "UPDATE artworks SET cataloged_at = '2021-12-31 12:00'")
 ingest(spark, world, mor)
 ratio = written["Copy-on-Write"] / hudi.commits(mor).query("operation == 'UPSERT'")["bytes"].sum()""",
               {"CoW wrote more bytes than MoR's logs": "expected more than once"}),

@@ -34,11 +34,12 @@ postgres.execute(world, "DELETE FROM cdc_events WHERE order_id = 10250")""",
                "orders": ("source 830", "stated 829"), "details": ("source 2155", "stated 2152")}),
         Break("published = postgres.publications(world)",
               """
-postgres.drop_publication(world, outbox.PUBLICATION)
-postgres.execute(world, f"CREATE TABLE nameless (n int); CREATE PUBLICATION {outbox.PUBLICATION} FOR ALL TABLES")""",
+postgres.drop_publication(world, outbox.flow.publication)
+postgres.execute(world, "CREATE TABLE nameless (n int)")
+postgres.execute(world, f"CREATE PUBLICATION {outbox.flow.publication} FOR ALL TABLES")""",
               {"published tables": "datalake.categories", "published FOR ALL TABLES": "database true",
                "published tables whose old rows cannot be named": "datalake.nameless"},
-              back="postgres.drop_publication(world, outbox.PUBLICATION)"),
+              back="postgres.drop_publication(world, outbox.flow.publication)"),
         Break("a second load is refused", 'postgres.execute(world, "ALTER SCHEMA datalake RENAME TO elsewhere")',
               {"a second load is refused": "no failure"},
               back='postgres.execute(world, "DROP SCHEMA elsewhere CASCADE")'),
@@ -82,31 +83,31 @@ rest.validate = lambda *asked: None""",
 rest.validate = _validate
 connect.delete(world, outbox.CONNECTOR)  # it may have begun its snapshot, and would send those rows once more
 postgres.drop_slot(world, config["slot.name"])
-topics.delete(world, outbox.topic(world))"""),
+topics.delete(world, outbox.flow.topic(world))"""),
     # a second message of an order, with a field of the envelope and one that nobody asked for
-    Break("messages = topics.read(world, outbox.topic(world))", """
+    Break("messages = topics.read(world, outbox.flow.topic(world))", """
 count = int(postgres.frame(world, "SELECT count(*) AS n FROM cdc_events").loc[0, "n"])
-topics.wait_count(world, outbox.topic(world), count)
-message = topics.read(world, outbox.topic(world), limit=1).iloc[0]
+topics.wait_count(world, outbox.flow.topic(world), count)
+message = topics.read(world, outbox.flow.topic(world), limit=1).iloc[0]
 value = json.loads(message["value"])
 value["payload"].update({"__extra": 1, "before": None, "__op": "u"})
 from confluent_kafka import Producer
 _producer = Producer(topics.settings(world))
-_producer.produce(outbox.topic(world), key=message["key"], value=json.dumps(value))
+_producer.produce(outbox.flow.topic(world), key=message["key"], value=json.dumps(value))
 assert _producer.flush(20) == 0""",
           {"messages = outbox rows": ("topic 830", "source 829"), "fields of the connector": "'__extra'",
            "fields of an envelope: messages are flat": "topic 'before'", "operations of a snapshot": "'u'"}),
     Break("landed = landing.run(spark, world, sink)", """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.topic(world), len(messages) + 1)""",
+topics.wait_count(world, outbox.flow.topic(world), len(messages) + 1)""",
           {"messages landed": ("files 831", "topic 830")}),
     Break("files that a second run writes", """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.topic(world), len(messages) + 2)""",
+topics.wait_count(world, outbox.flow.topic(world), len(messages) + 2)""",
           {"files that a second run writes": "msk.datalake.cdc_events"}),
-    Break("in_topic = outbox.events(messages)",
+    Break("in_topic = frames.events(messages)",
           """postgres.execute(world, "UPDATE cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10251")
-topics.wait_count(world, outbox.topic(world), len(messages) + 3)""",
+topics.wait_count(world, outbox.flow.topic(world), len(messages) + 3)""",
           {"every value in the topic": "order_id=10251, ship_city: topic 'Porto', source 'Atlantis'"}),
     Break("fields of an envelope: messages are flat", """
 rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
@@ -114,22 +115,22 @@ rest.wait_until(lambda: rest._states(connect.status(world, outbox.CONNECTOR)) ==
 """, {"states of connector and task": "'PAUSED', 'PAUSED'"}, back="""
 rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/resume")
 connect.wait_running(world, outbox.CONNECTOR)"""),
-    Break("files = outbox.landed_files(world)", """
+    Break("files = frames.landed_files(", """
 from workbench.base import files as _files
-text = outbox.landed_files(world).query("folder.str.endswith('order_id=10252')")["text"].iloc[0]
+text = frames.landed_files(folder).query("folder.str.endswith('order_id=10252')")["text"].iloc[0]
 text = text.replace("10252", "1").rstrip() + chr(10)
-_files.write_text(f"{outbox.landing_folder(world)}/customer_id=ATLAN/order_id=1/stray.json", text * 51)""",
+_files.write_text(f"{outbox.flow.landing_folder(world)}/customer_id=ATLAN/order_id=1/stray.json", text * 51)""",
           {"records in files": ("files 885", "source 829"), "records in the fullest file": "seen 51",
            "folders, one for each order": "only files: 'customer_id=ATLAN/order_id=1'",
            "every value in the files": ("order_id=1: not in source", "order_id=10251: 2 rows in files")}),
     Break("waiting = landing.run(spark, world, sink)", """
 from confluent_kafka import Producer
 _producer = Producer(topics.settings(world))
-_producer.produce(outbox.topic(world), "no JSON")
+_producer.produce(outbox.flow.topic(world), "no JSON")
 assert _producer.flush(20) == 0
-ends = topics.count(world, outbox.topic(world))
+ends = topics.count(world, outbox.flow.topic(world))
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.topic(world), ends + 1)""",
+topics.wait_count(world, outbox.flow.topic(world), ends + 1)""",
           {"messages that waited for the sink": "topic 3", "messages that the sink put aside": "dead letters 1"}),
     Break("messages of 91 changed customers", '''
 postgres.execute(world, """
@@ -137,7 +138,7 @@ postgres.execute(world, """
         'BEGIN UPDATE datalake.orders SET freight = freight WHERE order_id = 10249; RETURN NULL; END';
     CREATE TRIGGER touch AFTER UPDATE ON customers FOR EACH STATEMENT EXECUTE FUNCTION touch()""")
 from confluent_kafka.admin import AdminClient, NewTopic
-other = outbox.topic(world).replace("cdc_events", "customers")
+other = outbox.flow.topic(world).replace("cdc_events", "customers")
 admin = AdminClient(topics.settings(world))
 admin.create_topics([NewTopic(other, 1, 1)])[other].result(30)''',
           {"messages of 91 changed customers and 1 outbox row": ("topic 2", "expected 1"),
@@ -148,8 +149,9 @@ admin.create_topics([NewTopic(other, 1, 1)])[other].result(30)''',
 HUDI_INGEST = [Run(
     Break("unknown = set(landed) - set(schema.fieldNames())", """
 import json
-stray = f"{outbox.landing_folder(world)}/stray.json"
-files.write_text(stray, json.dumps({**json.loads(outbox.landed_files(world)["text"].iloc[0]), "colour": "red"}))
+stray = f"{outbox.flow.landing_folder(world)}/stray.json"
+one = json.loads(frames.landed_files(folder)["text"].iloc[0])
+files.write_text(stray, json.dumps({**one, "colour": "red"}))
 whole, schema = schema, type(schema)([field for field in schema if field.name != "__source_ts_ms"])""",
           {"fields of the files that the schema does not know": "'colour'",
            "fields that the ingest needs": "__source_ts_ms"}, back="files.remove(stray); schema = whole"),
@@ -160,7 +162,7 @@ whole, schema = schema, type(schema)([field for field in schema if field.name !=
           'options = {**options, "hoodie.datasource.write.precombine.field": "freight"}',
           {"differences from S2/properties": ("precombine.field'", "'freight'")}, back="options = _options"),
     Break("first = hudi.ingest(spark, world, read_from", """
-worse = f"{outbox.landing_folder(world)}/worse.json"
+worse = f"{outbox.flow.landing_folder(world)}/worse.json"
 files.write_text(worse, '{"order_id": ')""",
           {"dead letters of the first run: every record fits the schema": "ingest 1"}, back="files.remove(worse)"),
     Break('described = query.sql(spark, "DESCRIBE datalake.cdc_events")', ANOTHER_TABLE.format("cdc_events"),
@@ -175,7 +177,7 @@ files.write_text(place, text.replace("precombine.field=__lsn", "precombine.field
     Break("second = hudi.ingest(spark, world, read_from", """
 from workbench.source import postgres
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-outbox.settle(world)
+outbox.flow.settle(world)
 landing.run(spark, world, sink)""",
           {"messages of a second run": ("ingest 2", "expected 0"), "instants after a second run": "now ['20",
            "upserts + deletes + tombstones + dead letters": ("ingest 831", "messages 832")}),
@@ -184,7 +186,7 @@ files.write_text(worse, '{"order_id": 10249, ')
 hudi.ingest(spark, world, hudi.Landed(outbox.PREFIX), table, schema=schema)
 files.remove(worse)""",
           {"dead letters": "'worse.json'", "dead letters counted by the ingest": ("ingest 1", "dead letters 2")}),
-    Break("source_rows = outbox.source_rows(world)", """
+    Break("source_rows = outbox.flow.rows(world)", """
 spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")
 spark.sql("UPDATE datalake.cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10301")
 postgres.execute(world, "UPDATE cdc_events SET ship_country = 'Atlantis' WHERE order_id = 10302")""",
@@ -209,15 +211,15 @@ postgres.execute(world, '''
     # all messages are there; who asks is told of none
     Break("def new_messages():", """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
-topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2)
+topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2)
 _count, _eventually = topics.count, check.eventually
 topics.count = lambda *asked: sum(start.values())
 check.eventually = lambda *asked, **how: _eventually(*asked, **{**how, "timeout": 1})""",
           {"one new message": "not yet"}),
-    Break("insert = outbox.events(", """
+    Break("insert = frames.events(", """
 topics.count = _count
 postgres.execute(world, "UPDATE order_details SET quantity = 31 WHERE order_id = 11075 AND product_id = 46")
-topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2 + 5)
+topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5)
 topics.count = lambda *asked: sum(start.values())""",
           {"four more": "not yet", "operations of 11075": "'u', 'u', 'u', 'u']", "transactions of 11075": "topic 2",
            "landed records of 11075": "files 5",
@@ -229,17 +231,17 @@ topics.count = lambda *asked: sum(start.values())""",
           back="topics.count, check.eventually = _count, _eventually"),
     Break("print(landing.run(", """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
-topics.wait_count(world, outbox.topic(world), sum(start.values()) + 2 + 5 + 1)""",
+topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5 + 1)""",
           {"log, topic and commit of 11077": "trace [", "messages since the start": ("topic 8", "derived 5")}),
-    Break("source_rows = outbox.source_rows(world)", """
+    Break("source_rows = outbox.flow.rows(world)", """
 spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")
 spark.sql("UPDATE datalake.cdc_events SET order_items = '[{}]' WHERE order_id = 11075")""",
           {"lake = source after the changes": ("order_id=10300: missing in lake", "order_id=11075, order_items: lake"),
            "orders now": ("lake 829", "before + 1 830"), "items of 11075 in the lake": "lake 1",
            "rows in both layouts": ("[829, 829]", "[830, 830]")}),
-    Break("by_lsn = outbox.table(", "two = insert.iloc[[2, 3]].assign(__lsn=1)",
+    Break("by_lsn = outbox.flow.table(", "two = insert.iloc[[2, 3]].assign(__lsn=1)",
           {"ordered by LSN: items kept, forwards and backwards": "lake [3, 2]"}),
-    Break("layouts = [", 'outbox.by_order = lambda world: outbox.table(world, name="cdc_events_by_order")',
+    Break("layouts = [", 'outbox.by_order = lambda world: outbox.flow.table(world, name="cdc_events_by_order")',
           {"properties of the published layout": "('hoodie.table.partition.fields', 'ship_country')",
            "folder of 11075": "'ship_country=Switzerland'", "files for the same rows": "seen 1 times as many"}),
     Break('"DESCRIBE datalake.cdc_events_by_order"', ANOTHER_TABLE.format("cdc_events_by_order"),
@@ -249,7 +251,7 @@ spark.sql("UPDATE datalake.cdc_events SET order_items = '[{}]' WHERE order_id = 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 admin = AdminClient(topics.settings(world))
-gone = TopicPartition(outbox.topic(world), 0, 500)
+gone = TopicPartition(outbox.flow.topic(world), 0, 500)
 [done.result(30) for done in admin.delete_records([gone]).values()]""",
           {"messages in the topic": "expected at least 834"},
           back="start = {partition: end - 500 for partition, end in start.items()}"),
@@ -284,7 +286,7 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
                "as in reference table S2/original_promising": ("≠", "row=1"),
                "as in reference table S2/original_sums": ("≠", "row=1, revenue: seen")})),
     Run(Break("## 1. From JSON to rows",
-              'postgres.execute(world, "UPDATE order_details SET discount = 0"); outbox.follow(spark, world)',
+              'postgres.execute(world, "UPDATE order_details SET discount = 0"); outbox.flow.follow(spark, world)',
               {"the careless revenue is caught": "no failure",
                "as in reference table S2/items_11075": "row=1, discount: seen 0", "the kept output": "0.00"}),
         harms="11_source_database"),
@@ -293,35 +295,55 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
 TEARDOWN = [Run(
     Break("a slot in use cannot be dropped", """
 from workbench.connect import rest
-_need = outbox.need
-def need(*asked):
-    _need(*asked)
-    rest._stop(world, outbox.CONNECTOR)
-outbox.need = need""", {"a slot in use cannot be dropped": "no failure"}),
-    Break('museum.clear(world, "51_source_database")', """
-_clear, outbox.clear = outbox.clear, lambda *asked: None
-_museum_clear, museum.clear = museum.clear, lambda *asked: None
+one = walkthroughs.ALL[0]
+def stop(*asked):
+    type(one).ensure(one, *asked)
+    rest._stop(world, one.captures[0].connector)
+vars(one)["ensure"] = stop""", {"a slot in use cannot be dropped": "no failure"}),
+    Break("walkthrough.reset(world)", """
 from workbench.base import files
+from workbench.topic import registry, topics
+from workbench.walkthroughs import museum, outbox
 from confluent_kafka.admin import AdminClient, NewTopic
+for each in walkthroughs.ALL:
+    vars(each)["reset"] = lambda *asked: None
 own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
 connect.apply(world, museum.CONNECTOR, own)
 connect.wait_running(world, museum.CONNECTOR)
-if museum.topic("artworks") not in topics.names(world):
+artworks = museum.flow.topic(world, "artworks")
+if artworks not in topics.names(world):
     admin = AdminClient(topics.settings(world))
-    [done.result(30) for done in admin.create_topics([NewTopic(museum.topic("artworks"), 1, 1)]).values()]
-files.write_text(f"{outbox.table(world).base}/left.txt", "")
+    [done.result(30) for done in admin.create_topics([NewTopic(artworks, 1, 1)]).values()]
+files.write_text(f"{outbox.flow.table(world).base}/left.txt", "")
 files.write_text(f"{museum.scratch(world).base}/left.txt", "")
+files.write_text(f"{museum.flow.landing_folder(world, 'artists')}/left.avro", "left")
+files.write_text(f"{outbox.flow.landing_folder(world)}/left.json", "{}")
+import requests
+requests.post(f"{world.registry.url}/apis/registry/v2/groups/default/artifacts", data='"string"', timeout=30,
+              headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
 postgres.create_database(world, museum.DATABASE)
-postgres.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)""",
-          {"connectors of the outbox walkthrough": "outbox_source", "connectors of the museum": "moma_source",
-           "replication slots of this world": "_left'", "topics of the outbox walkthrough": "datalake.cdc_events",
-           "topics of the museum": "moma", "tables of the outbox walkthrough in the lake": "cdc_events",
-           "tables of the museum in the lake": "scratch", "the schema is gone": "'datalake'",
-           "tables of the museum in PostgreSQL": "artworks"}),
+postgres.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)
+postgres.execute(world, "DROP PUBLICATION IF EXISTS moma_publication", database=museum.DATABASE)
+postgres.execute(world, "CREATE PUBLICATION moma_publication FOR TABLE artworks", database=museum.DATABASE)
+other = postgres.slot_prefix(world) + "other"
+postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [other], museum.DATABASE)""",
+          {"connectors of 10_outbox": "outbox_source", "connectors of 50_time_travel": "moma_source",
+           "replication slots of 10_outbox": "_left'", "replication slots of 50_time_travel": "_other'",
+           "topics of 10_outbox": "datalake.cdc_events",
+           "topics of 50_time_travel": "moma", "tables in the lake of 10_outbox": "cdc_events",
+           "tables in the lake of 50_time_travel": "scratch", "tables in PostgreSQL of 10_outbox": "'datalake'",
+           "tables in PostgreSQL of 50_time_travel": "artworks", "landed files of 10_outbox": "cdc-events",
+           "landed files of 50_time_travel": "moma.public.artists", "publications of 10_outbox": "cdc_publication",
+           "publications of 50_time_travel": "moma_publication",
+           "schemas in the registry of 50_time_travel": "moma.public.artworks-value"}),
     Break("## Exercises", """
-postgres.execute(world, "DROP TABLE artworks", database=museum.DATABASE)
-_clear(world, "11_source_database")
-_museum_clear(world, "51_source_database")""", {}),
+postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
+postgres.drop_slot(world, other, database=museum.DATABASE)
+connect.delete(world, museum.CONNECTOR)
+postgres.drop_slot(world, own["slot.name"])
+for each in walkthroughs.ALL:
+    del vars(each)["reset"]
+    each.reset(world)""", {}),
 )]
 
 BREAKS = {"00_start_here": START_HERE, "11_source_database": SOURCE_DATABASE, "12_connectors": CONNECTORS,

@@ -17,13 +17,13 @@ def spoil(table, where, operation="upsert", **values):
 
 DELETES = [
     Run(
-        Break('before = museum.rows(world, "artists", "artist_id = 441")',
-              'museum.change(world, "artists", 441, name="Somebody Else")',
+        Break('before = museum.flow.rows(world, "artists", "artist_id = 441")',
+              'museum.flow.change(world, "artists", 441, name="Somebody Else")',
               {"the old row that _ro still had": "Somebody Else",
                **{f"artist 441 in {kind} as of `loaded` = source before": ("artist_id=441, name", "Somebody Else")
                   for kind in ("cow", "mor")}}),
-        Break("deleted = museum.views(", """
-museum.execute(world, "artists", "INSERT INTO artists VALUES (441, 'Somebody', 'Swiss', 'Male', 1921, 1999)")""",
+        Break("deleted = views.record(", """
+museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (441, 'Somebody', 'Swiss', 'Male', 1921, 1999)")""",
               {"artist 441 before the compaction": "'c'", "artist 441 after it": "'c'",
                "attributes of artist 441 that are null": "_rt nothing",
                "rows of 441 in the scratch tables": ("'cow': 1", "'rt': 1"),
@@ -31,20 +31,20 @@ museum.execute(world, "artists", "INSERT INTO artists VALUES (441, 'Somebody', '
                "as in reference table S5/artist_441": ("row=1, name", "Somebody"),
                "partition of artist 441, deleted": "nationality=Swiss", "artist 441 is among the deleted": "seen [0]",
                "counting the deleted is caught": "no failure"}),
-        Break("source_count = museum.count(", LAKE + """
+        Break("source_count = museum.flow.count(", LAKE + """
 for table in (cow, mor):
     spoil(table, "artist_id = 2", __deleted="true")""",
               {"artists, without the deleted": "lake 149",
                "moma_artists_cow, without the deleted = source": "artist_id=2: missing",
                "moma_artists_mor, without the deleted = source": "artist_id=2: missing",
                "deleted in moma_artists_cow": "{0, 2}", "deleted in moma_artists_mor": "{0, 2}"}),
-        Break('artist = int(museum.rows(world, "artists"', """
-museum.execute(world, "artists", "INSERT INTO artists VALUES (0, 'Somebody', 'Polish', 'Male', 1921, 1999)")
-museum.follow(spark, world, cow, mor)""",
+        Break('artist = int(museum.flow.rows(world, "artists"', """
+museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (0, 'Somebody', 'Polish', 'Male', 1921, 1999)")
+museum.flow.follow(spark, world, cow, mor)""",
               {"the moved artist before the compaction": "'c'"}),
-        Break("settled = {key: museum.views(", """
-museum.delete(world, "artists", artist)
-museum.follow(spark, world, cow, mor)""",
+        Break("settled = {key: views.record(", """
+museum.flow.delete(world, "artists", artist)
+museum.flow.follow(spark, world, cow, mor)""",
               {"the moved artist after it": "'d'"}),
         harms="53_hudi_ingest"),
 ]
@@ -76,8 +76,8 @@ for path in list(folder.glob(f"{last}*")):
     early.append(path.with_name(path.name.replace(last, str(int(last) + 2_000_000_000))))
     early[-1].write_bytes(path.read_bytes())"""
 AGAIN = """
-museum.execute(world, "artists", "INSERT INTO artists VALUES (299, 'Somebody', 'Swiss', 'Male', 1906, 1988)")
-museum.follow(spark, world, cow, mor)"""
+museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (299, 'Somebody', 'Swiss', 'Male', 1906, 1988)")
+museum.flow.follow(spark, world, cow, mor)"""
 FORGOTTEN = """
 import requests
 
@@ -89,7 +89,7 @@ SPOILT_PAST = {
     "artist 299 in the CoW table": ("t0", "Spoilt")}
 TIME_TRAVEL = [
     Run(
-        Break('museum.follow(spark, world, cow, mor, label="t0")', LAKE + """
+        Break('museum.flow.follow(spark, world, cow, mor, label="t0")', LAKE + """
 spoil(mor, "artist_id = 1", name="Spoilt")
 spoil(cow, "artist_id = 299", name="Spoilt")""", SPOILT_PAST),
         Break('labels = ["t0", *museum.LIFE]', SLIPPED,
@@ -108,7 +108,7 @@ spoil(cow, "artist_id = 299", name="Spoilt")""", SPOILT_PAST),
         Break('"a label that was never set"', EARLY,
               {"a label that was never set": "no failure", "an instant that is still to come": "no failure"},
               back="for path in early:\n    path.unlink()"),
-        Break('log = museum.events(spark, world, "artists")', AGAIN,
+        Break('log = museum.flow.events(spark, world, "artists")', AGAIN,
               {"LSNs of the changes of artist 299": "change log", "partitions of them": "0, 0, 0, 0, 0, 0, 0, 0]",
                "transactions of them": "change log",
                "offsets of them": "change log", "LSNs shown now in moma_cow.artists": "lake",
@@ -131,8 +131,8 @@ from workbench.hudi.tables import state
 
 instants = dict(hudi.labels(world, mor)[["label", "instant"]].values)
 for key in (2, 3):
-    museum.change(world, "artists", key, name="Somebody")
-    museum.follow(spark, world, mor)
+    museum.flow.change(world, "artists", key, name="Somebody")
+    museum.flow.follow(spark, world, mor)
 late = dict(zip(("t3", "t4", "t5"), (instants["t4"], *hudi.commits(mor)["instant"].iloc[-2:])))
 place = f"{state(world, mor)}/labels.json"
 labels = [{**each, "instant": late.get(each["label"], each["instant"])} for each in json.loads(files.read_text(place))]
@@ -163,7 +163,7 @@ COSTS = LAKE + """
 import pathlib
 import shutil
 
-artworks = museum.table(world, "artworks", "mor")
+artworks = museum.flow.table(world, "artworks", "mor")
 spoil(artworks, "artwork_id = 128447", operation="bulk_insert", classification="Drawing")
 copied = pathlib.Path(files.open_address(artworks.base)[1] + "_copied")
 shutil.copytree(files.open_address(artworks.base)[1], copied)
@@ -192,16 +192,16 @@ INCREMENTAL = [
               {"partitions read by Q7": "scan 26", "base files of each question": "_ro",
                "the plan filters partitions": "PartitionFilters: []",
                "rows of each question": "a key (Q6), _rt: 2, not 1",
-               "artworks, mor = source": "artwork_id=128447: 2 rows"}, back=COSTS_BACK),
+               "moma_artworks_mor = source, row by row": "artwork_id=128447: 2 rows"}, back=COSTS_BACK),
         Break("prints = query.sql(spark, Q9)", """
-artworks = museum.table(world, "artworks", "cow")
+artworks = museum.flow.table(world, "artworks", "cow")
 dated = "artist_id = 4609 AND classification = 'Print' AND date IS NOT NULL"
-known = museum.rows(world, "artworks", dated)["artwork_id"]
+known = museum.flow.rows(world, "artworks", dated)["artwork_id"]
 spoil(artworks, f"artwork_id = {known.iloc[0]}", operation="delete")
 spoil(artworks, f"artwork_id = {known.iloc[1]}", title="Spoilt")""",
               {"Q9, in order": "place=82: missing", "rows of Q9 = dated prints of the artist": "lake 82 ",
                "rows of Q9 and the Picador while it is undated": "lake 83",
-               "artworks, cow = source": (": missing", "Spoilt")}),
+               "moma_artworks_cow = source, row by row": (": missing", "Spoilt")}),
         Break("def found_with(skipping", FOUND,
               {"rows that begin with m, without data skipping": "lake 1001",
                "with data skipping, rows are lost": "no failure"}),
@@ -209,8 +209,8 @@ spoil(artworks, f"artwork_id = {known.iloc[1]}", title="Spoilt")""",
               {"all artists up to t3 = as of t3": "artist_id=1: missing"}, back=SHOWN),
         Break("by_key, in_partition = (", 'ASKED["a key and its partition (Q7)"] = with_partition',
               {"Q7 = Q6": "artwork_id=128447: 2 rows in Q6"}),
-        Break('partitions = museum.rows(world, "artworks")', """
-museum.execute(world, "artworks", "INSERT INTO artworks (artwork_id, classification) VALUES (0, 'Hologram')")""",
+        Break('partitions = museum.flow.rows(world, "artworks")', """
+museum.flow.execute(world, "artworks", "INSERT INTO artworks (artwork_id, classification) VALUES (0, 'Hologram')")""",
               {"partitions read by Q6": "source 27"}),
         Break('read = readcost.measure(spark, Q9, runs=1)', """
 Q9 = Q9.replace("w.classification = 'Print' AND ", "")""",
@@ -263,7 +263,7 @@ def call(procedure, **arguments):
     return told"""
 SERVICES = [
     Run(
-        Break("entry = hudi.register(spark, scratch)", 'museum.change(world, "artists", 1, name="Somebody")',
+        Break("entry = hudi.register(spark, scratch)", 'museum.flow.change(world, "artists", 1, name="Somebody")',
               {"three updates = source and what they set": ("artist_id=1, name", "Somebody")}),
         Break('properties = call("show_table_properties"', PLACES, {"table version": "8"},
               back="says.write_text(right)"),

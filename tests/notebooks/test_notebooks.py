@@ -85,7 +85,7 @@ def printed(path):
 @pytest.mark.drill
 @pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "10_outbox").glob("*.ipynb"))])
 def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
-    outbox.clear(world, "11_source_database")
+    outbox.flow.reset(world, "11_source_database")
     for _ in range(2):
         result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
@@ -121,7 +121,7 @@ def test_nbval_compares_the_reference_tables(world, tmp_path):
 @pytest.mark.drill
 @pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "50_time_travel").glob("*.ipynb"))])
 def test_a_notebook_of_the_museum_runs_alone_on_an_empty_stack_and_again(world, name):
-    museum.clear(world, "51_source_database")
+    museum.flow.reset(world, "51_source_database")
     for _ in range(2):  # what it changed is set back by itself
         result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
@@ -129,7 +129,7 @@ def test_a_notebook_of_the_museum_runs_alone_on_an_empty_stack_and_again(world, 
 
 @pytest.mark.drill
 def test_the_museum_twice_in_a_row(world):
-    museum.clear(world, "51_source_database")
+    museum.flow.reset(world, "51_source_database")
     for _ in range(2):
         result = runner.run(["50_time_travel"], "local", progress=False)
         assert result.status == "passed", failures(result)
@@ -141,7 +141,7 @@ def test_the_museum_out_of_landed_files(world):
     for name, chosen in (("53_hudi_ingest", {"source": "landed"}), *[("54_updates_and_compaction", {})] * 2):
         result = runner.run([name], "local", chosen, progress=False)
         assert result.status == "passed", failures(result)
-        assert {museum.kind_of(t) for t in museum.tables(world)} == {"landed"}
+        assert {museum.flow.kind_of(world, t) for t in museum.flow.tables(world)} == {"landed"}
 
 
 def test_from_the_other_source(world):
@@ -151,10 +151,10 @@ def test_from_the_other_source(world):
 
 def what_is_there(world):
     """Of both walkthroughs: connectors, topics, tables of the lake, rows of the source."""
-    rows = [museum.count(world, name) for name in museum.TABLES]
+    rows = [museum.flow.count(world, name) for name in museum.flow.names]
     rows += list(postgres.frame(world, "SELECT count(*) AS n FROM orders")["n"])
-    return [connect.names(world), topics.names(world), [t.name for t in museum.tables_left(world)],
-            outbox.tables_left(world), rows]
+    return [connect.names(world), topics.names(world), [t.name for t in museum.flow.tables_left(world)],
+            outbox.flow.tables_left(world), rows]
 
 
 @pytest.mark.parametrize("name, given", [
@@ -244,18 +244,18 @@ def without_bad_dates(folder):
 def test_the_published_collection(world, tmp_path):
     """Its bad dates are named at once and nothing is removed. Without them all notebooks pass, and what differs from
     the published tables is shown."""
-    museum.clear(world, "51_source_database")
-    museum.need(world, "51_source_database", "52_connectors")
-    before = [museum.count(world, "artists"), connect.names(world), topics.names(world)]
+    museum.flow.reset(world, "51_source_database")
+    museum.flow.ensure(world, "51_source_database", "52_connectors")
+    before = [museum.flow.count(world, "artists"), connect.names(world), topics.names(world)]
     bad = published_files(tmp_path)
     result = runner.run(["51_source_database"], "local", {"from_dir": str(tmp_path)}, progress=False)
     message = result.notebooks[0]["error"]["message"]
     assert message.startswith(f"{bad} values of the files cannot be loaded") and message.count("DateAcquired") == bad
-    assert [museum.count(world, "artists"), connect.names(world), topics.names(world)] == before
+    assert [museum.flow.count(world, "artists"), connect.names(world), topics.names(world)] == before
     without_bad_dates(tmp_path)
     result = runner.run(["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False)
     checks = [c for n in result.notebooks for c in n["checks"]]
-    museum.clear(world, "51_source_database")  # the next tests are to begin with the small collection
+    museum.flow.reset(world, "51_source_database")  # the next tests are to begin with the small collection
     assert result.status == "passed", failures(result)
     shown = [c["what"] for c in checks if c["ok"] is None]
     assert len(checks) > 150 and {"title of artwork 128447", "as in reference table S5/artwork_128447_rt"} <= {*shown}
@@ -281,14 +281,15 @@ def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
     name, cell, before, says = BROKEN[what]
     seen = errors(*execute_changed(name, cell, before=before), tmp_path)
     if name != "56_time_travel":  # it sets its own labels anew when it is run again
-        outbox.clear(world, "13_hudi_ingest")
+        outbox.flow.reset(world, "13_hudi_ingest")
     assert seen and all(text in seen[0] for text in says), seen
 
 
 def test_the_teardown_leaves_nothing(world):
-    assert museum.topics_left(world) and museum.tables_left(world), "the series has left nothing to tear down"
+    before = museum.flow.left_over(world)
+    assert before["topics"] and before["tables in the lake"], "the series has left nothing to tear down"
     result = runner.run(["99_teardown"], "local", progress=False)
     assert result.status == "passed", failures(result)
     assert connect.names(world) == [] and len(postgres.slots(world)) == 0
     assert not [t for t in topics.names(world) if "cdc_events" in t]
-    assert museum.topics_left(world) == museum.tables_left(world) == postgres.own_slots(world, museum.DATABASE) == []
+    assert not any(museum.flow.left_over(world).values()) and postgres.own_slots(world, museum.DATABASE) == []

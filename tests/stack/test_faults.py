@@ -8,7 +8,7 @@ from workbench.base import paths
 from workbench.results import check
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import load, outbox
+from workbench.walkthroughs import frames, load, outbox
 
 SCALE = 10
 
@@ -16,13 +16,13 @@ SCALE = 10
 @pytest.fixture(scope="module")
 def flow(world):
     """The source at scale 10, captured by a running connector."""
-    outbox.clear(world, "11_source_database")
+    outbox.flow.reset(world, "11_source_database")
     load.load_northwind(world, scale=SCALE, confirm=lambda question: True, say=lambda text: None)
-    postgres.create_publication(world, outbox.PUBLICATION, [outbox.TABLE])
+    postgres.create_publication(world, outbox.flow.publication, [outbox.TABLE])
     postgres.grant_replication(world, [outbox.TABLE])
     connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))
     yield world
-    outbox.clear(world, "11_source_database")
+    outbox.flow.reset(world, "11_source_database")
 
 
 def change_many(world, round_):
@@ -43,20 +43,20 @@ def agrees(world, after):
 
     stack.need(world, "postgres", "kafka", "connect", "spark")
     connect.wait_running(world, outbox.CONNECTOR, timeout=60)
-    spark, table = session(world), outbox.table(world)
-    outbox.settle(world)
+    spark, table = session(world), outbox.flow.table(world)
+    outbox.flow.settle(world)
     landing.run(spark, world, connect.config(world, outbox.SINK))
-    hudi.ingest(spark, world, hudi.Topic(outbox.topic(world)), table)
-    source = outbox.source_rows(world)
+    hudi.ingest(spark, world, hudi.Topic(outbox.flow.topic(world)), table)
+    source = outbox.flow.rows(world)
     assert len(source) == 829 * SCALE
     rows = hudi.read(spark, table).toPandas()
     assert rows["order_id"].is_unique
     check.same_rows(source, rows[source.columns], key="order_id", what=f"lake = source after {after}")
 
     # landed: a line for each message that has a value, none twice; and the last of each order is what the source has
-    messages = topics.read(world, outbox.topic(world))
-    sent = outbox.events(messages)[["order_id", "__lsn", "__op"]]
-    landed = outbox.landed_rows(world)
+    messages = topics.read(world, outbox.flow.topic(world))
+    sent = frames.events(messages)[["order_id", "__lsn", "__op"]]
+    landed = frames.landed_rows(outbox.flow.landing_folder(world))
     assert len(landed) == messages["value"].notna().sum() == len(sent)
     key = ["order_id", "__lsn", "__op"]
     assert sorted(map(tuple, landed[key].values)) == sorted(map(tuple, sent.values))
@@ -69,7 +69,7 @@ def agrees(world, after):
 def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
     in_snapshot = round_ == 1
     if in_snapshot:
-        topics.wait_count(flow, outbox.topic(flow), 1_000, connector=outbox.CONNECTOR)
+        topics.wait_count(flow, outbox.flow.topic(flow), 1_000, connector=outbox.CONNECTOR)
     else:
         delete_one(flow, round_)
     change_many(flow, round_)
@@ -80,7 +80,7 @@ def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
         # (docs/limits.md). So here the delete comes after it.
         stack.need(flow, "kafka", "connect")
         connect.wait_running(flow, outbox.CONNECTOR, timeout=60)
-        outbox.settle(flow)
+        outbox.flow.settle(flow)
         delete_one(flow, round_)
     agrees(flow, f"{' and '.join(names)} was killed")
 
@@ -91,19 +91,20 @@ def test_spark_killed_while_it_lands(flow):
     from workbench.spark import session
 
     postgres.execute(flow, "UPDATE orders SET freight = freight + 1")
-    outbox.settle(flow)
+    outbox.flow.settle(flow)
     spark, sink = session(flow), connect.config(flow, outbox.SINK)
     before = len(landed_names(flow))
     # many batches: some are finished when Spark dies, one is under way, others have not begun
     raised = killed_while(lambda: landing.run(spark, flow, sink, batch=1_000),
                           lambda: len(landed_names(flow)) > before, "a new object has been landed")
     assert raised, "the landing had ended before Spark was killed"
-    assert len(outbox.landed_rows(flow)) < outbox.events(topics.read(flow, outbox.topic(flow))).shape[0]
+    sent = frames.events(topics.read(flow, outbox.flow.topic(flow)))
+    assert len(frames.landed_rows(outbox.flow.landing_folder(flow))) < len(sent)
     agrees(flow, "Spark was killed landing")
 
 
 def landed_names(world):
-    folder = paths.local_path(outbox.landing_folder(world))
+    folder = paths.local_path(outbox.flow.landing_folder(world))
     return {p for p in folder.rglob("*.json") if not p.name.startswith(".")}
 
 
@@ -112,8 +113,8 @@ def test_spark_killed_while_it_writes(flow):
     from workbench.spark import session
 
     postgres.execute(flow, "UPDATE orders SET freight = freight + 1")
-    outbox.settle(flow)
-    spark, table = session(flow), outbox.table(flow)
+    outbox.flow.settle(flow)
+    spark, table = session(flow), outbox.flow.table(flow)
     before = len(hudi.commits(table))
     timeline = f"{table.base.removeprefix('file:')}/.hoodie"
 
@@ -122,7 +123,7 @@ def test_spark_killed_while_it_writes(flow):
         begun = {n.split(".")[0] for n in names if n.endswith(".inflight")}
         return begun - {n.split(".")[0] for n in names if n.endswith(".commit")}
 
-    raised = killed_while(lambda: hudi.ingest(spark, flow, hudi.Topic(outbox.topic(flow)), table), under_way,
+    raised = killed_while(lambda: hudi.ingest(spark, flow, hudi.Topic(outbox.flow.topic(flow)), table), under_way,
                           "a commit is under way")
     assert raised, "the ingest had ended before Spark was killed"
     agrees(flow, "Spark was killed writing")

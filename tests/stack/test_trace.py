@@ -8,7 +8,7 @@ from workbench.base.errors import LakeError, WorkbenchError
 from workbench.landing.sinks import parse
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.walkthroughs.traceable import traced as traced_by_name
+from workbench.walkthroughs import traced as traced_by_name
 
 NAME = "trace_test"
 TOPIC = f"{NAME}.public.artists"

@@ -11,7 +11,6 @@ from workbench import cli, walkthroughs
 from workbench.base import params, paths
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.run import runner
-from workbench.walkthroughs import traceable
 
 ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
         SimpleNamespace(name="spark", state="died", port=21405, pid=None, seconds=None, memory_mb=None, log="",
@@ -233,7 +232,7 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
     seen = []
     monkeypatch.setattr(params, "load", lambda name: name)
     module(monkeypatch, "trace", row=lambda *a: a, show=seen.append)
-    monkeypatch.setattr(traceable, "traced", lambda world, name: f"{name} of {world}")
+    monkeypatch.setattr(walkthroughs, "traced", lambda world, name: f"{name} of {world}")
     assert call("trace", "artists", "299").exit_code == 0 and seen == [("local", "artists of local", "299")]
     assert call("trace", "artists").exit_code == 2
 

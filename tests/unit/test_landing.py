@@ -11,7 +11,7 @@ from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import sources
 from workbench.landing import job, json_lines, writing
 from workbench.source import postgres
-from workbench.walkthroughs import outbox
+from workbench.walkthroughs import frames, outbox
 
 KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
         "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
@@ -229,7 +229,7 @@ def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp
 # --- what the outbox walkthrough reads of it -------------------------------------------------------------------------
 
 def land(world, name, *lines):
-    files.write_text(f"{outbox.landing_folder(world)}/a=1/{name}", "\n".join(lines))
+    files.write_text(f"{world.lake.landing}/cdc-events/a=1/{name}", "\n".join(lines))
 
 
 def test_landed_lines_end_at_a_line_feed_only_and_come_in_the_order_of_the_log(world):
@@ -237,20 +237,20 @@ def test_landed_lines_end_at_a_line_feed_only_and_come_in_the_order_of_the_log(w
     land(world, "t-0-1.json", json.dumps({"__lsn": 2, "a": text}, ensure_ascii=False), '{"__lsn": 3}', "")
     land(world, "t-0-0.json", '{"__lsn": 1}')  # a writer that ends the file without a line feed
     land(world, "t-0-9.json", "")
-    assert sorted(outbox.landed_files(world)["records"]) == [0, 1, 2]
-    rows = outbox.landed_rows(world)
+    assert sorted(frames.landed_files(f"{world.lake.landing}/cdc-events")["records"]) == [0, 1, 2]
+    rows = frames.landed_rows(f"{world.lake.landing}/cdc-events")
     assert list(rows["__lsn"]) == [1, 2, 3] and rows["a"][1] == text
 
 
 def test_a_line_that_is_not_json_is_named_by_its_file(world):
     land(world, "broken.json", '{"__lsn": 1}', '{"order_id": 10248, ', "")
     with pytest.raises(LakeError, match=r"(?s)not JSON.*/a=1/broken.json, line 2"):
-        outbox.landed_rows(world)
+        frames.landed_rows(f"{world.lake.landing}/cdc-events")
 
 
 def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
     monkeypatch.setattr(connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"])
     slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
     monkeypatch.setattr(postgres, "slots", lambda *_: slots)
-    assert outbox.connectors_left(world) == [outbox.ENVELOPE]
+    assert outbox.flow.connectors_left(world) == [outbox.ENVELOPE]
     assert postgres.own_slots(world) == ["my_msk_outbox"]

@@ -17,12 +17,12 @@ NAMES = sorted(f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json"))
 
 def ours(world):
     """The configurations that are the same in every run; what is submitted is known in the notebooks only."""
-    mor = {name: museum.table(world, name, "mor").options() for name in museum.TABLES}
+    mor = {name: museum.flow.table(world, name, "mor").options() for name in museum.flow.names}
     return {
         "S1/source_connector": connect.config(world, outbox.CONNECTOR),
         "S1/sink_connector": connect.config(world, outbox.SINK),
-        "S2/properties": outbox.table(world).options(),
-        "S5/source_connector": museum.config(world),
+        "S2/properties": outbox.flow.table(world).options(),
+        "S5/source_connector": connect.config(world, museum.CONNECTOR),
         "S5/sink_connector": connect.config(world, museum.SINK),
         **{f"S5/properties_{name}": options for name, options in mor.items()},
     }

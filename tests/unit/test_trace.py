@@ -8,7 +8,7 @@ import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
-from workbench import hudi, trace
+from workbench import hudi, trace, walkthroughs
 from workbench.base import files, params
 from workbench.base.errors import LakeError
 from workbench.hudi import timeline
@@ -16,7 +16,6 @@ from workbench.hudi.tables import state
 from workbench.landing.sinks import Sink
 from workbench.topic import registry, topics
 from workbench.trace import biography, in_lake, in_topic
-from workbench.walkthroughs import traceable
 
 T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
 UTC = dt.timezone.utc
@@ -52,7 +51,7 @@ def test_an_instant_is_a_time_in_utc():
 
 def test_unknown_tables_and_keys():
     with pytest.raises(LakeError, match="(?s)no table 'artist' to trace.*did you mean 'artists'"):
-        traceable.traced(params.load("local"), "artist")
+        walkthroughs.traced(params.load("local"), "artist")
     table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
     with pytest.raises(LakeError, match="(?s)'x' is no artist_id.*a whole number"):
         trace.row(None, table, "x")
@@ -261,6 +260,6 @@ def test_the_tables_of_the_walkthroughs_can_be_traced():
     world = params.load("local")
     for name, source, key, kinds in (("artists", "public.artists", "artist_id", ["cow", "mor"]),
                                      ("cdc_events", "datalake.cdc_events", "order_id", ["cow"])):
-        table = traceable.traced(world, name)
+        table = walkthroughs.traced(world, name)
         assert (table.name, table.source, table.key, [t.type for t in table.tables]) == (name, source, key, kinds)
         assert table.topic.endswith(f".{source}")

@@ -7,5 +7,5 @@ from .procedures import call, compact, run_compaction, schedule_compaction
 from .reading import as_of, between, read, read_independent, reader
 from .running import Stream, ingest, reader_schema, stream
 from .sources import Landed, Topic
-from .tables import Table, table
+from .tables import Table, dead_letters_path, table
 from .timeline import commits, exists, properties

@@ -243,3 +243,14 @@ def _json(text: Union[str, bytes], where: str) -> Any:
     except ValueError:
         raise LakeError("the registry holds something that is not an Avro schema", where=where,
                         expected="JSON") from None
+
+
+def delete(world: World, *artifacts: str, group: str = "default") -> None:
+    """Delete artifacts with all their versions; those that do not exist are fine. Raises: StackError: it refuses."""
+    import requests
+
+    for artifact in artifacts:
+        url = f"{_base(world)}{V2}/groups/{quote(group, safe='')}/artifacts/{quote(artifact, safe='')}"
+        answer = requests.delete(url, timeout=30)
+        if answer.status_code not in (204, 404):
+            raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)

@@ -33,7 +33,7 @@ def row(world: World, table: Traced, key: Any) -> Biography:
     """Follow one row through everything.
 
     Args:
-        table: of a walkthrough, `walkthroughs.traceable` gives it. key: of the row, a whole number.
+        table: `walkthroughs.traced` gives that of a captured table. key: of the row, a whole number.
 
     Returns:
         changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn, transaction (of a snapshot's

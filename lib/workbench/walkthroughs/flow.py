@@ -1,0 +1,298 @@
+"""The way of source tables to the lake, the same in every walkthrough: names, changes, following, comparing.
+
+What is particular to a walkthrough is data: its captures.
+"""
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import pandas
+from psycopg import sql
+
+from .. import connect, hudi, landing
+from ..base import files
+from ..base.errors import LakeError, SourceError, nearest
+from ..base.params import World
+from ..base.wait import wait_until
+from ..hudi import changes, decode_avro
+from ..hudi.ingesting import last_commit, progress_in
+from ..results import check
+from ..source import postgres
+from ..topic import registry, topics
+from ..trace import Traced
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KINDS = ("topic", "landed")
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One source table on its way to the lake.
+
+    source: schema.table. key: its key. format: of its messages, "json" or "avro".
+    connector: the configuration of what brings its changes into a topic. sink: of what lands them; "" where nothing
+    does. lake: fields of hudi.Table, one mapping for each table that it goes into; `base` is below the world's tables.
+    truth: SQL of its rows as they travel, where that is not as they are.
+    """
+
+    source: str
+    key: str
+    connector: str
+    sink: str = ""
+    format: str = "json"
+    lake: Tuple[Mapping[str, Any], ...] = ()
+    truth: str = ""
+
+    @property
+    def name(self) -> str:
+        """The table's name, by which the functions below know it."""
+        return self.source.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The captures of one database. Where there is one only, its name may be left out below.
+
+    database: None for the world's own. config: a connector's configuration by its name.
+    watermark: whether `settle` may write. Not where the notebooks count events: there each change waits for its own.
+    """
+
+    captures: Tuple[Capture, ...]
+    database: Optional[str] = None
+    config: Callable[[World, str], Dict[str, str]] = connect.config
+    watermark: bool = True
+
+    @property
+    def names(self) -> Tuple[str, ...]:
+        """The captured tables."""
+        return tuple(c.name for c in self.captures)
+
+    @property
+    def sinks(self) -> List[str]:
+        """The configurations of what lands them, each once."""
+        return list(dict.fromkeys(c.sink for c in self.captures if c.sink))
+
+    def capture(self, name: str = "") -> Capture:
+        """The capture of a table. Raises: LakeError: there is none of this name."""
+        found = [c for c in self.captures if c.name == name or not name and len(self.captures) == 1]
+        if not found:
+            raise LakeError(f"there is no captured table {name!r}", expected=nearest(str(name), self.names))
+        return found[0]
+
+    def topic(self, world: World, name: str = "") -> str:
+        """Name of a table's topic: the connector's prefix, schema, table."""
+        capture = self.capture(name)
+        return f"{self.config(world, capture.connector)['topic.prefix']}.{capture.source}"
+
+    def table(self, world: World, name: str = "", kind: str = "", /, **more: object) -> hudi.Table:
+        """The lake table of a captured table, of a kind ("cow" or "mor") where it has several; `more` changes any of
+        its fields."""
+        capture = self.capture(name)
+        fields = next((f for f in capture.lake if kind in ("", f.get("type", "cow"))), None)
+        if fields is None:
+            raise LakeError(f"{capture.name} has no lake table of kind {kind!r}",
+                            expected=nearest(kind, [f.get("type", "cow") for f in capture.lake]))
+        return lake_table(world, key=(capture.key,), **{**fields, **more})
+
+    def tables(self, world: World, *names: str) -> List[hudi.Table]:
+        """All lake tables of these captured tables, or of all."""
+        return [lake_table(world, key=(c.key,), **fields)
+                for c in map(self.capture, names or self.names) for fields in c.lake]
+
+    def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
+        """Where the changes of a table are read: "topic", straight from Kafka, or "landed", the files of the sink."""
+        if kind not in KINDS:
+            raise LakeError(f"changes cannot be read from {kind!r}", expected=nearest(kind, KINDS))
+        topic, capture = self.topic(world, name), self.capture(name)
+        if kind == "topic":
+            return hudi.Topic(topic, format=capture.format)
+        return hudi.Landed(landing.parse(self.config(world, capture.sink)).prefix_of(topic), format=capture.format)
+
+    def landing_folder(self, world: World, name: str = "") -> str:
+        """Address of the folder that the sink lands a table's messages in."""
+        return f"{world.lake.landing}/{self.source(world, name, 'landed').prefix}"
+
+    def traced(self, world: World, name: str = "") -> Traced:
+        """What trace.row takes: where a table's rows can be met."""
+        c = self.capture(name)
+        sink = landing.parse(self.config(world, c.sink)) if c.sink else None
+        return Traced(c.name, c.source, c.key, self.topic(world, name), sink, tuple(self.tables(world, c.name)))
+
+    def rows(self, world: World, name: str = "", where: str = "true", values: Any = None) -> pandas.DataFrame:
+        """The rows of a table in the source, by key, as they travel; `where` is a condition in SQL."""
+        c = self.capture(name)
+        rows = sql.SQL("({}) AS rows").format(sql.SQL(c.truth)) if c.truth else postgres.identifier(c.source)
+        asked = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(rows, sql.SQL(where), sql.Identifier(c.key))
+        return postgres.frame(world, asked, values, self.database)
+
+    def count(self, world: World, name: str = "") -> int:
+        """How many rows the source has."""
+        asked = sql.SQL("SELECT count(*) AS n FROM {}").format(postgres.identifier(self.capture(name).source))
+        return int(postgres.frame(world, asked, database=self.database).loc[0, "n"])
+
+    def change(self, world: World, name: str, key: Any, /, **values: Any) -> None:
+        """Set columns of one row of the source, and wait for its event. Raises as `execute`."""
+        c = self.capture(name)
+        fields = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in values)
+        statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(postgres.identifier(c.source), fields,
+                                                                     sql.Identifier(c.key))
+        self.execute(world, name, statement, [*values.values(), key])
+
+    def delete(self, world: World, name: str, key: Any) -> None:
+        """Delete one row of the source, and wait for its two messages, the delete and a tombstone. Raises as `execute`.
+        """
+        c = self.capture(name)
+        statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(postgres.identifier(c.source), sql.Identifier(c.key))
+        self.execute(world, name, statement, [key], messages=2)
+
+    def execute(self, world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1) -> int:
+        """Execute a statement that changes rows of one table in the source, wait for its events, and return how many
+        rows it changed.
+
+        Args:
+            messages: how many each row gives: 1, or of a DELETE 2.
+        Raises: SourceError: it changed none.
+        """
+        topic, connector = self.topic(world, name), self.capture(name).connector
+        end = sum(topics.ends(world, topic).values())
+        changed = postgres.execute(world, statement, values, self.database)
+        if changed < 1:
+            raise SourceError(f"no row of {name} was changed", where=f"values {values}",
+                              next_step="is the key right? A row that was deleted comes back with `reset`")
+        topics.wait_count(world, topic, end + changed * messages, connector=connector)
+        return changed
+
+    def deploy(self, world: World) -> Dict[str, int]:
+        """Deploy what captures, and wait for its snapshot: {topic: messages}, as many as the tables have rows."""
+        for connector in {c.connector: None for c in self.captures}:
+            connect.apply(world, connector, self.config(world, connector))
+        return {self.topic(world, c.name): topics.wait_count(
+            world, self.topic(world, c.name), self.count(world, c.name), connector=c.connector) for c in self.captures}
+
+    def settle(self, world: World) -> None:
+        """Wait until the topics have everything that was committed so far.
+
+        A watermark: one row is written unchanged, and its event is waited for; all earlier ones stand before it.
+        """
+        for c in self.captures if self.watermark else ():
+            position = postgres.lsn(postgres.wal_position(world, self.database))
+            table, key = postgres.identifier(c.source), sql.Identifier(c.key)
+            postgres.execute(world, sql.SQL("UPDATE {0} SET {1} = {1} WHERE {1} = (SELECT min({1}) FROM {0})").format(
+                table, key), database=self.database)
+            wait_until(lambda c=c, position=position: self._newest(world, c) >= position,
+                       f"topic {self.topic(world, c.name)} to reach the source's position", timeout=60, every=0.2,
+                       failed=lambda c=c: connect.failure(world, c.connector))
+
+    def _newest(self, world: World, capture: Capture) -> int:
+        """The position in the source's log of the last message of a topic."""
+        topic = self.topic(world, capture.name)
+        ends = topics.ends(world, topic)
+        last = topics.read(world, topic, after={p: max(0, end - 1) for p, end in ends.items()})["value"].dropna()
+        if capture.format == "avro":
+            found = [registry.peek(world, value)["record"] for value in last]
+        else:
+            found = [body.get("payload", body) for body in map(json.loads, last)]
+        return max((int(row["__lsn"]) for row in found), default=0)
+
+    def land(self, spark: SparkSession, world: World) -> None:
+        """Land what is new in the topics, as the sinks say. Raises LakeError: some message could not be."""
+        for config in (self.config(world, name) for name in self.sinks):
+            landing.run(spark, world, config)
+            place = landing.dead_letters_path(world, landing.parse(config))
+            if files.holds_files(place):
+                raise LakeError("messages could not be landed", where=place,
+                                next_step="landing.dead_letters(spark, world, config) has them, each with its reason; "
+                                          "mend that, then run the notebook on connectors: it lands all of them anew")
+
+    def kind_of(self, world: World, table: hudi.Table) -> str:
+        """Where a lake table is read from: "landed" once it was, or "topic"."""
+        capture = self._of(table)
+        landed = capture.sink and self.source(world, capture.name, "landed").id in progress_in(last_commit(table))
+        return "landed" if landed else "topic"
+
+    def _of(self, table: hudi.Table) -> Capture:
+        """The capture that a lake table holds; a table of an experiment has the key of one."""
+        return next(c for c in self.captures if table.key == (c.key,))
+
+    def follow(self, spark: SparkSession, world: World, *into: hudi.Table, kind: str = "", label: str = ""
+               ) -> Dict[str, hudi.Ingested]:
+        """Bring what is new in the source into these tables (all where none is given), side by side.
+
+        Args:
+            kind: where the changes are read (see `source`): by default the landed files if the table was ever read from
+                there, else the topic. What is new in the topics is landed first for "landed".
+            label: put on the last commit of each, with the source's position.
+        Returns: {table: counts}.
+        Raises: LakeError: a message could not be landed or decoded.
+        """
+        self.settle(world)
+        position = postgres.wal_position(world, self.database)
+        into = into or tuple(self.tables(world))
+        kinds = {t.name: kind or self.kind_of(world, t) for t in into}
+        if "landed" in kinds.values():
+            self.land(spark, world)
+
+        def one(table: hudi.Table) -> hudi.Ingested:
+            done = hudi.ingest(spark, world, self.source(world, self._of(table).name, kinds[table.name]), table)
+            place = hudi.dead_letters_path(world, table)
+            letters = hudi.dead_letters(spark, world, table).count() if files.holds_files(place) else 0
+            if letters:  # of this ingest or of one before
+                raise LakeError(f"{letters} messages could not be decoded", where=f"table {table.name}",
+                                next_step="hudi.dead_letters(spark, world, table) has them, each with its reason; mend "
+                                          "that, then hudi.ingest(…, replay=True)")
+            if not hudi.registered(spark, table):  # also where an earlier try wrote it and got no further
+                hudi.register(spark, table)
+            if label:
+                hudi.label(world, table, label, position)
+            return done
+
+        with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores
+            return dict(zip((t.name for t in into), pool.map(one, into)))
+
+    def compare(self, spark: SparkSession, world: World, *tables: hudi.Table) -> None:
+        """Check these lake tables (all where none is given) against the source: every column of every row."""
+        for table in tables or self.tables(world):
+            source, lake = self.rows(world, self._of(table).name), hudi.read(spark, table)
+            if table.deletes == "soft":
+                lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
+            check.same_rows(source, lake.toPandas()[source.columns], key=table.key,
+                            what=f"{table.name} = source, row by row")
+
+    def events(self, spark: SparkSession, world: World, name: str = "") -> DataFrame:
+        """All messages of a topic of Avro, decoded: partition, offset, outcome (upsert, delete, tombstone, dead), then
+        the row's fields, which are null of a tombstone.
+
+        Raises: LakeError: there is no such topic, or it is empty.
+        """
+        source, table = self.source(world, name), self.tables(world, name)[0]
+        reader = changes.reader(spark, world, source, table, 10_000_000)
+        try:
+            batch = reader.next({}, 0)
+            if batch is None or batch.schemas is None:
+                raise LakeError(f"topic {source.name} is empty",
+                                next_step="run the notebook on connectors: it deploys the connector")
+            known = decode_avro.Schemas(world, source.name)
+            known.meet(batch.schemas)
+            found = decode_avro.rows(batch.raw, known, table)
+            return found.select("partition", "offset", "outcome", "row.*")
+        finally:
+            reader.close()
+
+    def at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
+        """The rows of a table as its events (see `events`, as pandas) have them at a position of the source's log, such
+        as `16/B374D848`: of each key the last event before it, deletes included. (The next change will stand at that
+        position, so it is exclusive. The snapshot is older than any, and need not have moved the log.)"""
+        so_far = events[(events["__lsn"] < postgres.lsn(position)) | (events["__op"] == "r")]
+        return so_far.sort_values("__lsn").groupby(self.capture(name).key, as_index=False).tail(1)
+
+
+def lake_table(world: World, name: str, **fields: Any) -> hudi.Table:
+    """A lake table as a declaration has it: `base` is below the world's tables."""
+    if "base" in fields:
+        fields["base"] = f"{world.lake.tables}/{fields['base']}"
+    return hudi.table(world, name, **fields)

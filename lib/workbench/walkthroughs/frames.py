@@ -1,0 +1,52 @@
+"""Messages and landed files of JSON as data frames, read without Spark."""
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import List
+
+import pandas
+
+from ..base import files
+from ..base.errors import LakeError
+
+
+def events(messages: pandas.DataFrame) -> pandas.DataFrame:
+    """The payloads of messages (see topics.read) as columns beside their offset; tombstones are left out."""
+    full = messages[messages["value"].notna()]
+    payloads = pandas.DataFrame([json.loads(value)["payload"] for value in full["value"]], index=full.index)
+    return full[["partition", "offset"]].join(payloads).reset_index(drop=True)
+
+
+def landed_files(place: str) -> pandas.DataFrame:
+    """One row for each file landed below a folder: folder, file, records, text (its JSON lines)."""
+    found = [i for i in files.entries(place, recursive=True) if i.is_file and i.extension == "json"]
+    below = files.open_address(place)[1].rstrip("/")
+    with ThreadPoolExecutor(8) as pool:
+        texts = [text or "" for text in pool.map(files.read_text, (place + i.path[len(below):] for i in found))]
+    return pandas.DataFrame({"folder": [i.path.rpartition("/")[0] for i in found], "file": [i.base_name for i in found],
+                             "records": [len(_lines(t)) for t in texts], "text": texts})
+
+
+def landed_rows(place: str) -> pandas.DataFrame:
+    """The records of all files landed below a folder, in the order of the log.
+
+    Raises: LakeError: a line is not JSON, with its file.
+    """
+    rows = []
+    for landed in landed_files(place).itertuples():
+        for number, line in enumerate(_lines(landed.text), 1):
+            try:
+                rows.append(json.loads(line))
+            except ValueError as e:
+                raise LakeError(f"a line of a landed file is not JSON: {e}",
+                                where=f"{landed.folder}/{landed.file}, line {number}", expected="one JSON object",
+                                next_step="remove the file: the landing writes none like it") from None
+    return pandas.DataFrame(rows).sort_values("__lsn", ignore_index=True)
+
+
+def _lines(text: str) -> List[str]:
+    """The lines of a file of JSON lines. Not splitlines(): that ends a line at U+2028 and others, too, which JSON holds
+    as they are."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]

@@ -1,0 +1,85 @@
+"""A copy of tables as they were loaded, in a schema that is not published, and the way back to it.
+
+Setting back is plain SQL in one transaction: rows that were added go, rows that are missing or other come again. Each
+is a change like any other in the source's log, and a row that is as it was loaded makes none.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import psycopg
+from psycopg import sql
+
+from ..base.params import World
+from ..source import postgres
+
+SCHEMA = "kept"
+
+
+def keep(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
+    """Copy these tables (`schema.table`) as they are now; a copy that is there is replaced."""
+    with postgres.session(world, database) as c, c.transaction():
+        c.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(SCHEMA)))
+        _drop(c, tables)
+        for table in tables:
+            source = postgres.identifier(table)
+            c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(_copy(table), source))
+            # of which table it is the copy: one that is loaded anew has the same name and another number
+            c.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(_copy(table), sql.Literal(_number(c, source))))
+
+
+def is_kept(world: World, tables: Sequence[str], database: Optional[str] = None) -> bool:
+    """Whether there is a copy of each of these tables."""
+    with postgres.session(world, database) as c:
+        said = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+        return all(c.execute(said, [_copy(t).as_string(c)]).fetchone()[0] == _number(c, postgres.identifier(t), "gone")
+                   for t in tables)
+
+
+def set_back(world: World, tables: Sequence[str], database: Optional[str] = None) -> int:
+    """Give these tables the rows that were kept; return how many rows that changed. Columns that were added since stay.
+
+    Raises: SourceError: there is no copy. Nothing is changed then.
+    """
+    with postgres.session(world, database) as c, c.transaction():
+        c.execute("SET LOCAL session_replication_role = replica")  # no triggers, no foreign keys: rows as they were
+        return sum(_set_back(c, table) for table in tables)
+
+
+def forget(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
+    """Remove the copies of these tables; none is no error."""
+    with postgres.session(world, database) as c, c.transaction():
+        _drop(c, tables)
+
+
+def _drop(c: psycopg.Connection, tables: Sequence[str]) -> None:
+    for table in tables:
+        c.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_copy(table)))
+
+
+def _copy(table: str) -> sql.Identifier:
+    return sql.Identifier(SCHEMA, table)  # with its schema in the name: two schemas may have tables of one name
+
+
+def _number(c: psycopg.Connection, table: sql.Identifier, otherwise: str = "") -> str:
+    return c.execute("SELECT to_regclass(%s)::oid::text", [table.as_string(c)]).fetchone()[0] or otherwise
+
+
+def _set_back(c: psycopg.Connection, table: str) -> int:
+    source, copy = postgres.identifier(table), _copy(table)
+    columns = c.execute("""
+        SELECT t.attname, t.attnum = ANY(i.indkey) FROM pg_attribute t JOIN pg_attribute k USING (attname)
+        JOIN pg_index i ON i.indrelid = t.attrelid AND i.indisprimary
+        WHERE t.attrelid = %s::regclass AND k.attrelid = %s::regclass AND t.attnum > 0 AND t.attgenerated = ''
+        ORDER BY t.attnum""", [source.as_string(c), copy.as_string(c)]).fetchall()
+
+    def listed(alias: str = "", keys: bool = False) -> sql.Composed:
+        alias = (alias,) if alias else ()
+        return sql.SQL(", ").join(sql.Identifier(*alias, name) for name, key in columns if key or not keys)
+
+    parts: Any = dict(t=source, k=copy, columns=listed(), old=listed("k"), now=listed("t"),
+                      same=sql.SQL("ROW({}) = ROW({})").format(listed("t", True), listed("k", True)))
+    return sum(c.execute(sql.SQL(statement).format(**parts)).rowcount for statement in (
+        "DELETE FROM {t} t WHERE NOT EXISTS (SELECT FROM {k} k WHERE {same})",
+        "UPDATE {t} t SET ({columns}) = ROW({old}) FROM {k} k WHERE {same} AND ROW({now}) IS DISTINCT FROM ROW({old})",
+        "INSERT INTO {t} ({columns}) SELECT {old} FROM {k} k WHERE NOT EXISTS (SELECT FROM {t} t WHERE {same})"))

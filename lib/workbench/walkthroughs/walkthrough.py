@@ -1,0 +1,250 @@
+"""What a walkthrough is, and what is the same in all: its notebooks run alone, twice, and leave nothing behind.
+
+A walkthrough is a declaration. Its notebooks begin with `ensure`, which runs those whose product is missing, and
+`reset`, which removes what a notebook and those after it make.
+"""
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Sequence, Set, Tuple
+
+from .. import connect, hudi, landing
+from ..base import files
+from ..base.errors import WorkbenchError, nearest
+from ..base.params import World
+from ..base.wait import wait_until
+from ..run import execute
+from ..source import postgres
+from ..spark import session
+from ..topic import registry, topics
+from . import kept
+from .flow import Flow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # notebooks that later ones hang on
+
+
+@dataclass(frozen=True)
+class Walkthrough(Flow):
+    """A folder of notebooks that follow a flow.
+
+    folder: of the notebooks. publication: of the captured tables. unload: removes what its loader makes.
+    looks: connectors that show something, beside those that capture. experiments: its other tables in the lake.
+    kept: tables that are set back beside the captured ones. label: put on each table's first commit.
+    steps: {notebook: whether its product is there}, for notebooks that others need, beside those of every walkthrough:
+    `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    """
+
+    folder: Path = Path()
+    publication: str = ""
+    unload: Callable[[World], object] = lambda world: None
+    looks: Tuple[str, ...] = ()
+    experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
+    kept: Tuple[str, ...] = ()
+    label: str = ""
+    steps: Mapping[str, Callable[[World], object]] = field(default_factory=dict)
+    services: Tuple[str, ...] = ("postgres", "kafka", "connect", "spark")
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    def ensure(self, world: World, *steps: str) -> None:
+        """Make sure that what these notebooks make is there, running those whose product is missing, in order. Here and
+        below, `connectors` will do for `12_connectors`.
+
+        Raises: WorkbenchError: there is no such step; or a notebook failed: the error names its cell's message.
+        """
+        for step in steps:
+            self._later(step)  # a misspelt one is told before anything runs
+        for step in (name for name in self._products() if {name, _kind(name)} & set(steps)):
+            if _kind(step) == CONNECTORS:
+                self._revive(world)
+            if not self.is_done(world, step):
+                self._run(world, step)
+
+    def is_done(self, world: World, step: str) -> bool:
+        """Whether the product of a notebook is there; nothing is changed to find out. Raises where that cannot be told:
+        a service that does not answer, or a connector that failed, is no reason to make everything anew."""
+        return bool(self._products()[self._later(step)[0]](world))
+
+    def _products(self) -> Dict[str, Callable[[World], object]]:
+        """{notebook that others need: whether its product is there}, in order."""
+        every = {SOURCE: self._has_source, CONNECTORS: self._has_topics, INGEST: self._has_tables}
+        names = sorted(path.stem for path in self.folder.glob("*.ipynb"))
+        return {n: self.steps.get(n) or every[_kind(n)] for n in names if n in self.steps or _kind(n) in every}
+
+    def _later(self, step: str) -> List[str]:
+        """The step and those after it. Raises: WorkbenchError: there is no such step."""
+        names = list(self._products())
+        at = next((n for n, name in enumerate(names) if step in (name, _kind(name))), None)
+        if at is None:
+            raise WorkbenchError(f"there is no step {step!r}", where=f"notebooks of {self.folder.name}",
+                                 expected=nearest(step, names))
+        return names[at:]
+
+    def _has_source(self, world: World) -> bool:
+        if not self._has_database(world):
+            return False
+        found = postgres.publications(world, self.database)
+        published = set(found[found["publication"] == self.publication]["table"])
+        ours = {c.source for c in self.captures}
+        return ours <= published and kept.is_kept(world, self._kept(), self.database)
+
+    def _has_database(self, world: World) -> bool:
+        asked = "SELECT 1 FROM pg_database WHERE datname = %s"
+        return not postgres.frame(world, asked, [self.database or world.postgres.database], "postgres").empty
+
+    def _has_topics(self, world: World) -> bool:
+        ours, connectors = {self.topic(world, name) for name in self.names}, {c.connector for c in self.captures}
+        if not (connectors <= set(connect.names(world)) and ours <= set(topics.names(world))):
+            return False
+        for name in connectors:
+            connect.wait_running(world, name)
+        return all(topics.count(world, topic) for topic in ours)
+
+    def _has_tables(self, world: World) -> bool:
+        return all(hudi.exists(t) and (not self.label or self.label in set(hudi.labels(world, t)["label"]))
+                   for t in self.tables(world))
+
+    def _revive(self, world: World) -> None:
+        """Start a connector again that failed: it starts with Connect, a registry when a notebook needs it, and what
+        came in between has failed it. What fails it again is told by who asks next."""
+        for name in {c.connector for c in self.captures} & set(connect.names(world)):
+            if connect.failure(world, name):
+                connect.restart(world, name)
+                with contextlib.suppress(WorkbenchError):
+                    wait_until(lambda name=name: not connect.failure(world, name), f"{name} to start again", timeout=10)
+
+    def _run(self, world: World, step: str) -> None:
+        print(f"{step} has not been run yet: running it first …")
+        done = execute.notebook(self.folder / f"{step}.ipynb", {"world": world.name})
+        errors = [o for c in done.book.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "error"]
+        if done.why or errors:
+            raise WorkbenchError(f"{step} failed when it was run as a first step", where=done.why or errors[0].evalue,
+                                 next_step=f"open {self.folder.name}/{step}.ipynb and run it")
+
+    # --- starting clean ----------------------------------------------------------------------------------------------
+
+    def keep(self, world: World) -> None:
+        """Keep a copy of the source's tables as they are now: after the load, for `set_back`."""
+        kept.keep(world, self._kept(), self.database)
+
+    def set_back(self, world: World) -> int:
+        """Give the source's tables the rows that were loaded; return how many that changed."""
+        return kept.set_back(world, self._kept(), self.database)
+
+    def _kept(self) -> Tuple[str, ...]:
+        return (*self.kept, *(c.source for c in self.captures))
+
+    def reset(self, world: World, step: str = SOURCE) -> None:
+        """Remove what `step` and the steps after it make; what is not there is no error. Rows of the source that were
+        changed are set back; then the topics begin again with a snapshot of it. The database stays."""
+        later = {_kind(name) for name in self._later(step)}
+        changed = SOURCE not in later and self._has_source(world) and self._set_back_topics(world)
+        for left in self.tables_left(world):
+            hudi.drop(session(world), world, left)
+        if changed or CONNECTORS in later:
+            self._drop_connectors(world)
+        if changed and CONNECTORS not in later:
+            self.deploy(world)
+        if SOURCE in later:
+            postgres.create_database(world, self.database)  # what comes next is loaded into it
+            self.unload(world)
+            postgres.drop_publication(world, self.publication, self.database)
+            kept.forget(world, self._kept(), self.database)
+
+    def begin(self, spark: SparkSession, world: World, name: str, *keys: int) -> bool:
+        """Set everything back to what was loaded if one of these rows of a table, or any where no key is given, was
+        changed since; return whether it was."""
+        later = self.events(spark, world, name).where("`__op` <> 'r'")
+        if keys:
+            later = later.where(f"{self.capture(name).key} IN ({', '.join(str(int(k)) for k in keys)})")
+        if not later.limit(1).collect():
+            return False
+        kind = "landed" if "landed" in (self.kind_of(world, t) for t in self.tables(world)) else "topic"
+        self.reset(world, INGEST)
+        self.follow(spark, world, kind=kind, label=self.label)
+        return True
+
+    def _set_back_topics(self, world: World) -> bool:
+        """Set the source back; whether there are topics, and they hold more than was loaded."""
+        changed, there = self.set_back(world), set(topics.names(world))
+        if not {self.topic(world, name) for name in self.names} <= there:
+            return False
+        # who counts events, counts those too whose rows were changed back by hand
+        return bool(changed) or not self.watermark and any(
+            topics.count(world, self.topic(world, name)) != self.count(world, name) for name in self.names)
+
+    def _drop_connectors(self, world: World) -> None:
+        for name in self._connectors():
+            connect.delete(world, name)
+            slot = self.config(world, name).get("slot.name")
+            if slot and self._has_database(world):
+                postgres.drop_slot(world, slot, database=self.database)
+        registry.delete(world, *self._artifacts(world))
+        topics.delete(world, *self._topics_left(world))
+        for sink in self.sinks:
+            landing.drop(world, self.config(world, sink))
+
+    # --- what is left ------------------------------------------------------------------------------------------------
+
+    def left_over(self, world: World) -> Dict[str, List[str]]:
+        """What is still there of this walkthrough: {what: names}, each list empty after a `reset` of the first step."""
+        there = self._has_database(world)
+        folders = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
+        published = postgres.publications(world, self.database)["publication"] if there else []
+        left = {"connectors": self.connectors_left(world),
+                "replication slots": postgres.own_slots(world, self.database) if there else [],
+                "topics": self._topics_left(world),
+                "landed files": [folder for folder in folders if files.holds_files(folder)],
+                "tables in the lake": [table.name for table in self.tables_left(world)],
+                "publications": sorted({self.publication} & set(published)),
+                "tables in PostgreSQL": self._source_left(world) if there else []}
+        artifacts = self._artifacts(world)
+        if artifacts:
+            left["schemas in the registry"] = sorted(artifacts & set(registry.artifacts(world)["artifact"]))
+        return left
+
+    def connectors_left(self, world: World) -> List[str]:
+        """Its connectors that are deployed; others may run on the same Connect."""
+        return sorted(set(self._connectors()) & set(connect.names(world)))
+
+    def tables_left(self, world: World) -> List[hudi.Table]:
+        """Its tables that have files in the lake, those of its experiments included."""
+        return [t for t in (*self.tables(world), *self.experiments(world)) if files.entries(t.base)]
+
+    def _connectors(self) -> List[str]:
+        return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
+
+    def _topics(self, world: World, only: str = "") -> Set[str]:
+        """The topics that its connectors make, or those whose value converter is called so; without the heartbeats."""
+        configs = [self.config(world, name) for name in self._connectors()]
+        return {f"{config['topic.prefix']}.{table}" for config in configs if only in config["value.converter"]
+                for table in config["table.include.list"].split(",")}
+
+    def _topics_left(self, world: World) -> List[str]:
+        prefixes = {self.config(world, name)["topic.prefix"] for name in self._connectors()}
+        ours = self._topics(world) | {f"__debezium-heartbeat.{prefix}" for prefix in prefixes}
+        return sorted(ours & set(topics.names(world)))
+
+    def _artifacts(self, world: World) -> Set[str]:
+        """The schemas that its connectors put into the registry."""
+        return {f"{topic}-{side}" for topic in self._topics(world, "AvroConverter") for side in ("key", "value")}
+
+    def _source_left(self, world: World) -> List[str]:
+        """Its tables in PostgreSQL, the copies of them, and the schemas that are its own."""
+        schemas = {table.partition(".")[0] for table in self._kept()} - {"public"}
+        return list(postgres.frame(world, """
+            SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL
+            SELECT schemaname || '.' || tablename FROM pg_tables
+             WHERE schemaname || '.' || tablename = ANY(%s) OR schemaname = %s AND tablename = ANY(%s) ORDER BY 1""",
+                                   [list(schemas), list(self._kept()), kept.SCHEMA, list(self._kept())],
+                                   self.database)["name"])
+
+
+def _kind(step: str) -> str:
+    """`12_connectors` is one of the `connectors`."""
+    return step.partition("_")[2]

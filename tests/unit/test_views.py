@@ -1,0 +1,30 @@
+"""A record as each view shows it: what is asked."""
+import pandas as pd
+import sqlglot
+from sqlglot import exp
+from workbench.base import params
+from workbench.results import query, views
+from workbench.walkthroughs import museum
+
+
+def test_a_hostile_name_stays_a_name(monkeypatch):
+    """It is asked for as the one column that it names, and nothing of it becomes SQL."""
+    asked = []
+
+    def answer(spark, text, **values):
+        asked.append((sqlglot.parse_one(text, read="athena"), query.translate(text), values))
+        names = ["seen_in", hostile, "__op", "_hoodie_file_name", "_hoodie_commit_time"]
+        return pd.DataFrame([["x", 1, "u", "a.parquet", "1"]], columns=names)
+
+    monkeypatch.setattr(views.query, "sql", answer)
+    hostile = 'name" FROM "moma_cow"."artworks" UNION ALL SELECT "x`, 1 -- \'\\'
+    found = views.record(None, museum.flow.tables(params.load("local"), "artists"), 7, hostile)
+    assert list(found.columns) == ["seen_in", hostile, "__op", "file", "_hoodie_file_name", "_hoodie_commit_time"]
+    own, tables = {"__op", "_hoodie_file_name", "_hoodie_commit_time", "artist_id"}, set()
+    for tree, translated, values in asked:
+        for read in (tree, sqlglot.parse_one(translated, read="spark")):
+            assert {c.name for c in read.find_all(exp.Column)} == {hostile, *own}
+            (at,) = read.find_all(exp.Table)
+            tables.add((at.db, at.name))
+        assert values == {"id": 7}
+    assert tables == {("moma_cow", "artists"), ("moma_mor", "artists_ro"), ("moma_mor", "artists_rt")}

@@ -1,0 +1,217 @@
+"""What is the same in every walkthrough: steps, starting clean, following. What needs services is in tests/stack."""
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+from workbench import connect, hudi, landing, walkthroughs
+from workbench.base import files, params
+from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
+from workbench.walkthroughs import flow as flows
+from workbench.walkthroughs import museum, outbox, walkthrough
+
+
+@pytest.fixture
+def world():
+    return params.load("local")
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+def test_a_misspelt_name_is_told_with_the_nearest(world, monkeypatch):
+    """Before anything is asked or run."""
+    for asked in (lambda: outbox.flow.ensure(world, "11_source_database", "12_connector"),
+                  lambda: outbox.flow.is_done(world, "12_connector"), lambda: outbox.flow.reset(world, "12_connector")):
+        with pytest.raises(WorkbenchError, match="(?s)no step '12_connector'.*did you mean '12_connectors'"):
+            asked()
+    with pytest.raises(LakeError, match="(?s)no captured table 'artist'.*did you mean 'artists'"):
+        museum.flow.rows(world, "artist")
+    with pytest.raises(LakeError, match="no captured table ''"):
+        museum.flow.topic(world)
+    with pytest.raises(LakeError, match="(?s)no lake table of kind 'mro'.*'mor'"):
+        museum.flow.table(world, "artists", "mro")
+    with pytest.raises(LakeError, match="(?s)cannot be read from 'topics'.*'topic'"):
+        museum.flow.source(world, "artists", "topics")
+
+
+def test_the_only_captured_table_needs_no_name(world):
+    assert outbox.flow.topic(world) == outbox.flow.topic(world, "cdc_events") == "msk.datalake.cdc_events"
+    assert outbox.flow.table(world).key == ("order_id",) and outbox.flow.landing_folder(world).endswith("/cdc-events")
+
+
+def test_what_can_be_traced(world):
+    found = [walkthroughs.traced(world, name) for name in ("artists", "artworks", "cdc_events")]
+    assert [(t.source, t.key, len(t.tables)) for t in found] == [
+        ("public.artists", "artist_id", 2), ("public.artworks", "artwork_id", 2),
+        ("datalake.cdc_events", "order_id", 1)]
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("published, there", [
+    ([], False), (["public.artists"], False), (["public.artists", "public.artworks"], True),
+    (["public.artists", "public.artworks", "public.loans"], True)])
+def test_the_source_is_there_when_all_captured_tables_are_published(world, monkeypatch, published, there):
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
+    found = pd.DataFrame({"publication": [museum.flow.publication] * len(published), "table": published})
+    monkeypatch.setattr(walkthrough.postgres, "publications", lambda *_: found)
+    monkeypatch.setattr(walkthrough.kept, "is_kept", lambda *_: True)
+    assert museum.flow.is_done(world, "51_source_database") is there
+    monkeypatch.setattr(walkthrough.kept, "is_kept", lambda *_: False)
+    assert not museum.flow.is_done(world, "51_source_database"), "nothing to set back from"
+
+
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_connector_that_failed_without_the_registry_is_started_again(world, monkeypatch, stays):
+    """Once, and by `ensure` only; what fails it again is told."""
+    did, why = [], ["registry away"]
+
+    def restart(world, name):
+        did.append(name)
+        why[:] = why if stays else []
+
+    def wait_running(world, name):
+        if why:
+            raise ConnectorError(why[0])
+
+    for name, answer in (("names", lambda _: [museum.CONNECTOR]), ("failure", lambda *_: why[0] if why else None),
+                         ("restart", restart), ("wait_running", wait_running)):
+        monkeypatch.setattr(connect, name, answer)
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: [museum.flow.topic(world, n) for n in (
+        "artists", "artworks")])
+    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: 5)
+    monkeypatch.setattr(walkthrough, "wait_until", lambda condition, *_, **__: condition() or (
+        _ for _ in ()).throw(ConnectorError("gave up")))
+    with pytest.raises(ConnectorError, match="registry away"):
+        museum.flow.is_done(world, "52_connectors")
+    assert did == [], "a question changes nothing"
+    if stays:
+        with pytest.raises(ConnectorError, match="registry away"):
+            museum.flow.ensure(world, "52_connectors")
+    else:
+        museum.flow.ensure(world, "52_connectors")
+        assert museum.flow.is_done(world, "52_connectors")
+    assert did == [museum.CONNECTOR]
+
+
+def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypatch):
+    def failed(*_):
+        raise ConnectorError("connector moma_source FAILED")
+
+    did = []
+    monkeypatch.setattr(connect, "wait_running", failed)
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: [museum.flow.topic(world, n) for n in (
+        "artists", "artworks")])
+    for name, answer in (("_has_source", lambda *_: True), ("tables_left", lambda *_: [museum.scratch(world)]),
+                         ("set_back", lambda *_: did.append("source set back") or 1),
+                         ("_drop_connectors", lambda *_: did.append("connector dropped")),
+                         ("deploy", lambda *_: did.append("deployed"))):
+        monkeypatch.setattr(walkthrough.Walkthrough, name, answer)
+    monkeypatch.setattr(walkthrough, "session", lambda world: None)
+    monkeypatch.setattr(walkthrough.hudi, "drop", lambda *_: did.append("table dropped"))
+    museum.flow.reset(world, "52_connectors")
+    assert did == ["source set back", "table dropped", "connector dropped"]
+    did.clear()
+    museum.flow.reset(world, "53_hudi_ingest")
+    assert did == ["source set back", "table dropped", "connector dropped", "deployed"]
+
+
+@pytest.mark.parametrize("changed, messages, renewed", [(0, 5, False), (1, 5, True), (0, 7, True)])
+def test_the_topics_begin_again_when_they_hold_more_than_was_loaded(world, monkeypatch, changed, messages, renewed):
+    """Also where a row was changed and changed back by hand. Where `settle` writes, only what was changed counts."""
+    monkeypatch.setattr(walkthrough.Walkthrough, "set_back", lambda *_: changed)
+    monkeypatch.setattr(walkthrough.Walkthrough, "count", lambda *_: 5)
+    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: messages)
+    every = [f.topic(world, n) for f in walkthroughs.ALL for n in f.names]
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: every)
+    assert museum.flow._set_back_topics(world) is renewed
+    assert outbox.flow._set_back_topics(world) is bool(changed)
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: every[:1])
+    assert not museum.flow._set_back_topics(world), "there are no topics to begin again"
+
+
+def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
+    did = []
+    changed = SimpleNamespace(where=lambda _: changed, limit=lambda _: changed, collect=lambda: [1])
+    for name, answer in (("events", lambda *_: changed), ("reset", lambda self, world, step: did.append(step)),
+                         ("follow", lambda self, spark, world, kind, label: did.append((kind, label)))):
+        monkeypatch.setattr(walkthrough.Walkthrough, name, answer)
+    for kind in ("topic", "landed"):
+        monkeypatch.setattr(walkthrough.Walkthrough, "kind_of",
+                            lambda self, world, table, kind=kind: kind if table.type == "mor" else "topic")
+        assert museum.flow.begin(None, world, "artists", 299)
+    assert did == ["hudi_ingest", ("topic", "after_load"), "hudi_ingest", ("landed", "after_load")]
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+def test_the_change_log_as_of_a_position():
+    changes = pd.DataFrame([(1, "r", 16, "one"), (2, "r", 16, "two"), (1, "u", 32, "ONE"), (2, "d", 48, None),
+                            (3, "c", 64, "new")], columns=["artist_id", "__op", "__lsn", "name"])
+
+    def seen(position):
+        return museum.flow.at(changes, "artists", position).set_index("artist_id")["name"].to_dict()
+
+    assert seen("0/20") == {1: "one", 2: "two"}, "the position is where the next change stands"
+    assert seen("0/21") == {1: "ONE", 2: "two"}
+    assert seen("0/10") == {1: "one", 2: "two"}, "the snapshot is always in"
+    assert seen("1/0") == {1: "ONE", 2: None, 3: "new"}, "two halves of 32 bits"
+
+
+def test_a_change_of_no_row_says_so(world, monkeypatch):
+    monkeypatch.setattr(flows.topics, "ends", lambda *_: {0: 5})
+    monkeypatch.setattr(flows.postgres, "execute", lambda *_: 0)
+    monkeypatch.setattr(flows.topics, "wait_count", lambda *_, **__: pytest.fail("waited for nothing"))
+    with pytest.raises(SourceError, match="no row of artists was changed"):
+        museum.flow.change(world, "artists", 7, name="x")
+    waited = []
+    monkeypatch.setattr(flows.postgres, "execute", lambda *_: 3)
+    monkeypatch.setattr(flows.topics, "wait_count", lambda *a, **__: waited.append(a[2]))
+    assert museum.flow.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [5 + 3 * 2]
+
+
+# --- following -------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def followed(monkeypatch, tmp_path):
+    """Follow one table of the museum's, whose last commit has read `before`; return what was read and landed."""
+    def follow(world, before, letters=0, unlanded=False, **how):
+        seen = []
+        world = dataclasses.replace(world, lake=dataclasses.replace(world.lake, dead_letters=f"file:{tmp_path}"))
+        table = museum.flow.table(world, "artists", "cow")
+        if unlanded:
+            sink = landing.parse(connect.config(world, museum.SINK))
+            files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
+        monkeypatch.setattr(flows.postgres, "wal_position", lambda *_: "0/0")
+        monkeypatch.setattr(flows, "last_commit", lambda table: before and {
+            "extraMetadata": {"_workbench_progress": json.dumps({before: {}})}})
+        monkeypatch.setattr(flows.landing, "run", lambda *_: seen.append("landed"))
+        monkeypatch.setattr(flows.hudi, "registered", lambda *_: True)
+
+        def ingest(spark, world, source, table):
+            seen.append(source.id)
+            return hudi.Ingested()  # a later try: the letters lie there since an earlier one
+
+        monkeypatch.setattr(flows.hudi, "ingest", ingest)
+        monkeypatch.setattr(flows.hudi, "dead_letters", lambda *_: SimpleNamespace(count=lambda: letters))
+        if letters:
+            files.write_text(f"{hudi.dead_letters_path(world, table)}/topic-x/00000000/part-0.json", "{}")
+        museum.flow.follow(None, world, table, **how)
+        return seen
+
+    return follow
+
+
+def test_a_table_is_followed_from_where_it_was_read(world, followed):
+    topic, landed = (museum.flow.source(world, "artists", kind).id for kind in ("topic", "landed"))
+    assert followed(world, {}) == followed(world, topic) == [topic]
+    assert followed(world, landed) == followed(world, topic, kind="landed") == ["landed", landed]
+    assert followed(world, landed, kind="topic") == [topic]
+
+
+def test_a_message_that_nobody_can_read_stops_the_following(world, followed):
+    with pytest.raises(LakeError, match="(?s)2 messages could not be decoded.*moma_artists_cow.*dead_letters"):
+        followed(world, {}, letters=2)
+    with pytest.raises(LakeError, match="(?s)could not be landed.*landing/topics.sink.*connectors"):
+        followed(world, {}, kind="landed", unlanded=True)
