@@ -91,12 +91,13 @@ def test_a_picture_bears_its_title_as_text():
     """In a notebook, also after matplotlib has set up its own way of showing figures there."""
     shell, figure = InteractiveShell(), draw.Picture()
     show.frames(shell)
-    select_figure_formats(shell, {"png"})
 
     def shown():
         return shell.display_formatter.format(figure)[0]["text/plain"]
 
     assert shown() == f"<Picture size {figure.bbox.width:.0f}x{figure.bbox.height:.0f} with 0 Axes>"
+    assert draw.pie_top(REVENUE)._repr_png_()[1:4] == b"PNG"  # also where pyplot has made no figure
+    select_figure_formats(shell, {"png"})
     figure.suptitle("Twice\nthe bytes")
     assert shown() == "Twice the bytes"
     for drawn in (draw.pie_top(REVENUE, title="Revenue"), draw.commits({"CoW": COMMITS}, title="Revenue"),

@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from IPython.core.pylabtools import print_figure
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -39,6 +40,9 @@ class Picture(Figure):
 
     def __repr__(self) -> str:
         return " ".join(self.get_suptitle().split()) or super().__repr__()
+
+    def _repr_png_(self) -> bytes:  # a notebook asks for it
+        return print_figure(self, "png")
 
 
 @plt.rc_context(STYLE)
