@@ -56,7 +56,7 @@ def circles(imports):
                 if other not in seen:
                     seen.add(other)
                     ways.append([*way, other])
-    return sorted(found, key=len)
+    return sorted(found)
 
 
 def test_nothing_is_imported_from_a_room_below():
