@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
+from workbench.source import csv_files, loading
 from workbench.walkthroughs import load_moma
 
 ARTISTS = "ConstituentID,DisplayName,ArtistBio,Nationality,Gender,BeginDate,EndDate,Wiki QID,ULAN"
@@ -51,7 +52,8 @@ def folder(tmp_path):
 
 
 def rows(folder, table="artworks"):
-    (found,) = (t for t in load_moma.published(folder) if t.name == table)
+    path = loading.find(folder, f"{table.capitalize()}.csv", "both")
+    found = csv_files.table(table, path, load_moma.COLUMNS[table])
     read = list(found.rows())
     for error in (row for row in read if isinstance(row, SourceError)):
         raise error

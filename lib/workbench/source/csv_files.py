@@ -61,13 +61,14 @@ def table(name: str, path: Path, columns: Columns, followed: FrozenSet[int] = fr
 
     Its rows have, in place of one that cannot be loaded, an error for each of its bad values: a value is not what its
     column holds, a key is there twice, a row is cut off, the text is not UTF-8. They name file, line, column and value.
+    Where all are fine, an error says which of the keys `followed` are not there.
 
     Raises:
         SourceError: a column is missing, or is there twice.
     """
     _, header = next(_records(path), (1, []))
     _see(header, path, columns)
-    return Table(name, tuple(columns), partial(_rows, path, columns), followed, f"{path}, {[*columns.values()][0][0]}")
+    return Table(name, tuple(columns), partial(_rows, path, columns, followed))
 
 
 def _see(header: List[str], path: Path, columns: Columns) -> None:
@@ -89,25 +90,29 @@ def _see(header: List[str], path: Path, columns: Columns) -> None:
                               next_step="use the file as published; nothing was changed")
 
 
-def _rows(path: Path, columns: Columns) -> Iterator[Union[tuple, SourceError]]:
+def _rows(path: Path, columns: Columns, followed: FrozenSet[int]) -> Iterator[Union[tuple, SourceError]]:
     seen: Dict[Any, int] = {}
-    records = _records(path)
+    records, sound = _records(path), True
     try:
         _, header = next(records)
         wanted = [(column, header.index(column), read) for column, read in columns.values()]
         for line, record in records:
-            if len(record) != len(header):
-                yield _broken(path, line, "record", record, f"{len(header)} values, not {len(record)}")
-                continue
             row, bad = [], []
-            for column, place, read in wanted:
+            if len(record) != len(header):
+                bad = [_broken(path, line, "record", record, f"{len(header)} values, not {len(record)}")]
+            for column, place, read in () if bad else wanted:
                 try:
                     row.append(read(record[place]))
                 except ValueError as e:
                     bad.append(_broken(path, line, column, record[place], str(e)))
             if not bad and seen.setdefault(row[0], line) != line:
                 bad = [_broken(path, line, wanted[0][0], row[0], f"each one once; line {seen[row[0]]} has it, too")]
+            sound = sound and not bad
             yield from bad or [tuple(row)]
+        lacking = sorted(followed - seen.keys())
+        if sound and (lacking or not seen):
+            yield SourceError(f"the rows that the walkthrough follows are not there: {lacking}" if seen else
+                              "the file has a header and no rows", where=f"{path}, {wanted[0][0]}", next_step=MEND)
     except SourceError as e:  # the rest of the file cannot be read
         yield e
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import psycopg
 from psycopg import sql
@@ -29,17 +29,12 @@ MEND = "mend the file or fetch it again; nothing was changed"
 
 @dataclass(frozen=True)
 class Table:
-    """A table to load: its name, its columns, and a function that starts reading its rows from the first one.
-
-    Of a file, an error stands in place of a row that cannot be loaded; `followed` are keys (the first column) that have
-    to be there, and `where` is said when they are not.
-    """
+    """A table to load: its name, its columns, and a function that starts reading its rows from the first one. Of a
+    file, an error stands in place of a row that cannot be loaded."""
 
     name: str
     columns: Tuple[str, ...]
     rows: Callable[[], Iterator[Union[tuple, SourceError]]]
-    followed: FrozenSet[int] = frozenset()
-    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,19 +169,12 @@ def judge(tables: Sequence[Table]) -> None:
 
 
 def _good_rows(table: Table, found: List[SourceError]) -> Iterator[tuple]:
-    """Yield the rows that can be loaded, and add to `found` what is wrong with the others, and what is not there."""
-    before, lacking, empty = len(found), set(table.followed), True
+    """Yield the rows that can be loaded, and add to `found` what is wrong with the others."""
     for row in table.rows():
         if isinstance(row, SourceError):
             found.append(row)
-            continue
-        lacking.discard(row[0])
-        empty = False
-        yield row
-    if len(found) == before and (empty or lacking):
-        found.append(SourceError("the file has a header and no rows" if empty else
-                                 f"the rows that the walkthrough follows are not there: {sorted(lacking)}",
-                                 where=table.where, next_step=MEND))
+        else:
+            yield row
 
 
 def _complain(found: List[SourceError]) -> None:
