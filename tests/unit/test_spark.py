@@ -7,20 +7,24 @@ from workbench.spark import sessions
 from workbench.stack import artifacts
 
 
-@pytest.mark.parametrize("world, more, blank", [
-    ("local", {}, True), ("cluster", {}, True),
-    ("cluster", {"workers": 0, "master": "spark://10.0.0.1:7077"}, False),
+@pytest.mark.parametrize("world, more, tables, blank", [
+    ("local", {}, "file:/lake", [sessions.NO_STORE_SETTINGS, sessions.NO_CLUSTER_SETTINGS]),
+    ("local", {}, "s3a://bucket/lake", [sessions.NO_CLUSTER_SETTINGS]),
+    ("cluster", {}, "file:/lake", [sessions.NO_STORE_SETTINGS, sessions.NO_CLUSTER_SETTINGS]),
+    ("cluster", {"workers": 0, "master": "spark://10.0.0.1:7077"}, "file:/lake", []),
 ])
-def test_hadoops_cluster_settings_are_left_out_on_one_machine_only(monkeypatch, world, more, blank):
+def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_store_only(
+        monkeypatch, world, more, tables, blank):
     monkeypatch.setattr(artifacts, "jars", lambda kind: ["/a.jar", "/b.jar"])
     loaded = params.load(world)
-    loaded = dataclasses.replace(loaded, spark=dataclasses.replace(loaded.spark, **more))
+    loaded = dataclasses.replace(loaded, spark=dataclasses.replace(loaded.spark, **more),
+                                 lake=dataclasses.replace(loaded.lake, tables=tables))
     conf = sessions.server_conf(loaded)
-    own = f"{sessions.NO_CLUSTER_SETTINGS}:" if blank else ""
+    own = "".join(f"{folder}:" for folder in blank)
     assert conf["spark.driver.extraClassPath"] == f"{own}/a.jar:/b.jar"
     assert conf.get("spark.executor.extraClassPath", conf["spark.driver.extraClassPath"]).startswith(own)
     for side in ("driver", "executor"):  # Hudi's clock
         options = conf.get(f"spark.{side}.extraJavaOptions", conf["spark.driver.extraJavaOptions"])
         assert "-Duser.timezone=UTC" in options.split()
-    assert {f.name for f in sessions.NO_CLUSTER_SETTINGS.iterdir()} == {
-        "hdfs-default.xml", "mapred-default.xml", "yarn-default.xml"}
+    assert {f.name for f in sessions.NO_CLUSTER_SETTINGS.rglob("*.xml")} == {
+        "core-default.xml", "hdfs-default.xml", "mapred-default.xml", "yarn-default.xml"}
