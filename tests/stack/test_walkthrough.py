@@ -93,7 +93,7 @@ def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
 
 SCRIPT = """
     CREATE TABLE heads (id int PRIMARY KEY, body text);
-    CREATE TABLE items (head int REFERENCES heads, "No" int, price numeric, tags jsonb, both int
+    CREATE TABLE items (head int REFERENCES heads, "No" int, price numeric, tags jsonb, total int
                         GENERATED ALWAYS AS (head + "No") STORED, PRIMARY KEY (head, "No"));
     CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.body = NEW.body || '!'; RETURN NEW; END $$;
     INSERT INTO heads SELECT n, 'head ' || n FROM generate_series(1, 5) n;
