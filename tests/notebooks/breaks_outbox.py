@@ -329,7 +329,7 @@ other = postgres.slot_prefix(world) + "other"
 postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [other], museum.DATABASE)""",
           {"connectors of 10_outbox": "outbox_source", "connectors of 50_time_travel": "moma_source",
            "replication slots of 10_outbox": "_left'", "replication slots of 50_time_travel": "_other'",
-           "topics of 10_outbox": "datalake.cdc_events",
+           "topics of 10_outbox": "heartbeat.msk",
            "topics of 50_time_travel": "moma", "tables in the lake of 10_outbox": "cdc_events",
            "tables in the lake of 50_time_travel": "scratch", "tables in PostgreSQL of 10_outbox": "'datalake'",
            "tables in PostgreSQL of 50_time_travel": "artworks", "landed files of 10_outbox": "cdc-events",
