@@ -62,4 +62,4 @@ clean: $(STAMP) ## remove service data, lake and runs (not the downloads)
 	@$(BIN)/workbench clean $(ARGS)
 
 lock: $(STAMP) ## resolve params/jars.ivy.xml into params/jars.lock (for maintainers)
-	@$(BIN)/workbench lock
+	@$(BIN)/python .ci/lock_jars.py

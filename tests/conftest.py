@@ -25,16 +25,17 @@ def pytest_xdist_auto_num_workers(config):
 @pytest.fixture(scope="session")
 def world():
     """World `local`, embedded, with PostgreSQL, Kafka, Connect and Spark answering."""
+    import instance
     from workbench import stack
     from workbench.base import params, paths
     from workbench.stack import artifacts
 
     artifacts.install()
     loaded = params.load("local")
-    with stack.only_run():
+    with instance.only_run():
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        stack.down_with(os.getpid(), remove=True)
+        instance.down_with(os.getpid(), remove=True)
         stack.up(loaded)
         yield loaded
         stack.down()

@@ -10,7 +10,7 @@ from itertools import takewhile
 from workbench.base import paths
 from workbench.base.errors import nearest
 from workbench.run import run_record
-from workbench.stack import process
+from workbench.stack import marks
 
 KINDS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
 SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
@@ -27,7 +27,7 @@ def main(words):
     command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen):]]
     before = run_record.changed_files()
     code = subprocess.call(command, cwd=paths.ROOT)
-    left = [f"process {p.pid} of {name}" for p, name in process.marked(f"{paths.VAR}/test")]
+    left = [f"process {p.pid} of {name}" for p, name in marks.marked(f"{paths.VAR}/test")]
     left += [f"changed or new file: {line}" for line in sorted(run_record.changed_files() - before)]
     if left:
         print("the tests left something behind (or somebody changed a file meanwhile):", *left, sep="\n  ")

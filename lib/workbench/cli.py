@@ -10,7 +10,7 @@ from typing import Dict, List, Optional
 
 import typer
 
-from .base import params, paths
+from .base import params, paths, pidfiles
 from .base.errors import WorkbenchError, nearest
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -132,7 +132,6 @@ def doctor(world: str = WORLD) -> None:
 def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …"),
         lines: int = typer.Option(40, help="How many, from the end.")) -> None:
     """Print the end of a service's log and of what it printed beside it, and where they are."""
-    from . import stack
     from .stack import process
     from .stack.services import SERVICES
 
@@ -140,7 +139,7 @@ def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …")
         raise WorkbenchError(f"there is no service {service!r}", expected=nearest(service, SERVICES))
     files = process.said(service)
     if not files:
-        raise WorkbenchError(f"{service} has no log", where=str(stack.log(service)),
+        raise WorkbenchError(f"{service} has no log", where=str(process.log_file(service)),
                              next_step="it was not started yet: workbench up")
     for path in files:
         print(*process.last(path, lines), sep="\n")
@@ -157,7 +156,7 @@ def down(yes: bool = YES) -> None:
     _ask_under_a_run(run_record.going_on(), yes)
     if not stack.down(_say):
         _say("nothing was running")
-    for other in sorted(stack.instances_running() - {paths.instance()}):
+    for other in sorted(pidfiles.instances() - {paths.instance()}):
         _say(f"services of instance {other} still run: WORKBENCH_INSTANCE={other} workbench down")
 
 
@@ -172,7 +171,7 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
     running = stack.running()
     if running:
         raise WorkbenchError(f"{', '.join(running)} still run{'s' * (len(running) == 1)}", next_step="workbench down")
-    others = stack.instances_running() - {paths.instance()}
+    others = pidfiles.instances() - {paths.instance()}
     if others:  # runs/ is everybody's, and with --all so is what they work in
         raise WorkbenchError(f"services of {', '.join(sorted(others))} still run in this checkout",
                              next_step="WORKBENCH_INSTANCE=<each of them> workbench down")
@@ -221,14 +220,6 @@ def trace(table: str = typer.Argument(..., help="A captured table, such as artis
 
     loaded = params.load(world)
     traces.show(traces.row(loaded, walkthroughs.traced(loaded, table), key))
-
-
-@app.command(hidden=True)
-def lock() -> None:
-    """Resolve params/jars.ivy.xml into the lock file (for maintainers)."""
-    from .stack import artifacts
-
-    _say(f"{artifacts.lock()} files locked")
 
 
 @app.command(name="help")

@@ -39,6 +39,9 @@ from workbench.stack import artifacts
 from workbench.topic import topics
 from workbench.walkthroughs import load, outbox
 
+sys.path.append(str(Path(__file__).parents[1] / "help"))  # pytest does so by itself
+import instance  # noqa: E402
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -283,7 +286,7 @@ def main() -> None:
     os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")
     artifacts.install()
     world, lines = load_world(), []
-    with stack.only_run():
+    with instance.only_run():
         measure(chosen, world, lines)
     show(lines)
     print("java_compiler: full (params/local.yaml has quick, for small data)")
@@ -294,7 +297,7 @@ def measure(chosen: List[str], world: World, lines: List[Line]) -> None:
     """Start the stack, add the lines of these measures, and leave nothing behind."""
     stack.down()
     shutil.rmtree(state_dir(), ignore_errors=True)
-    stack.down_with(os.getpid(), remove=True)
+    instance.down_with(os.getpid(), remove=True)
     try:
         spark = None
         if set(chosen) - WITHOUT_STACK:

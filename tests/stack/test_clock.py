@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 
+import instance
 import pytest
 from lake_help import SCHEMA, change, content, new_table
 from workbench import hudi, stack
@@ -23,7 +24,7 @@ def alone():
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        stack.down_with(os.getpid(), remove=True)
+        instance.down_with(os.getpid(), remove=True)
         yield params.load("local")
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 
+import instance
 import psutil
 import pytest
 import requests
@@ -28,7 +29,7 @@ def cluster():
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        stack.down_with(os.getpid(), remove=True)
+        instance.down_with(os.getpid(), remove=True)
         world = params.load("cluster")
         try:
             stack.up(world, SPARK)

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 
+import instance
 import psutil
 import psycopg
 import pytest
@@ -19,12 +20,14 @@ from workbench.base.errors import StackError, WorkbenchError
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.spark import session
-from workbench.stack import artifacts, process, services
+from workbench.stack import artifacts, java, marks, process
 from workbench.stack.services import SERVICES
 from workbench.topic import topics
 
 GIB = 2**30
 FIRST = []  # the name of the instance that `world` runs in
+WATCHED = (f"import os, sys; sys.path.append({os.path.dirname(instance.__file__)!r}); import instance; "
+           "instance.down_with(os.getpid(), remove=True); ")
 UP = ("import sys; from workbench import stack; from workbench.base import params; "
       "stack.up(params.load('local'), sys.argv[1:] or None)")
 
@@ -37,7 +40,7 @@ def other_instance(name, base):
         patch.setenv("WORKBENCH_PORT_BASE", str(base))
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
-        stack.down_with(os.getpid(), remove=True)
+        instance.down_with(os.getpid(), remove=True)
         try:
             yield params.load("local")
         finally:
@@ -57,7 +60,7 @@ def beside(world):
 
 def marked():
     """Processes that belong to this instance, by the mark they carry or by the files they work in."""
-    found = {p.pid: p for p, _ in process.marked(f"{paths.state_dir()}:")}
+    found = {p.pid: p for p, _ in marks.marked(f"{paths.state_dir()}:")}
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if p.cwd().startswith(f"{paths.state_dir()}/") and p.status() != psutil.STATUS_ZOMBIE:
@@ -191,7 +194,7 @@ def test_a_log_does_not_grow_beyond_its_size(world):
     for _ in range(2):  # beyond it twice
         wait_until(fails, "the log to be rolled", timeout=60, every=0)
         before = older.stat().st_mtime
-    assert older.stat().st_size + log.stat().st_size < 3 * services.LOG_SIZE
+    assert older.stat().st_size + log.stat().st_size < 3 * java.LOG_SIZE
     assert process.tail("spark") and ANSWERS["spark"](world)
     assert sorted(p.name for p in log.parent.glob("spark.log*")) == ["spark.log", "spark.log.1"]
     into = {os.readlink(f"/proc/{process.own('spark').pid}/fd/{n}") for n in (1, 2)}
@@ -238,7 +241,7 @@ def test_neither_a_space_in_the_path_nor_what_a_terminal_brings_along_is_a_hindr
                for name in (f"{p}_proxy", f"{p}_proxy".upper())}
     others = {"PGSSLMODE": "require", "PGSERVICE": "cloud", "PGOPTIONS": "-c no_such=1", "PGHOSTADDR": "192.0.2.1"}
     plain = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
-    work = "import os; from workbench import stack; stack.down_with(os.getpid(), remove=True);" + UP + """
+    work = WATCHED + UP + """
 from workbench import connect
 from workbench.base import paths
 from workbench.source import postgres
@@ -276,8 +279,7 @@ def test_two_up_at_once_start_each_service_once(beside):
 
 
 def test_a_killed_owner_takes_its_instance_along(beside):
-    begin = "import os; from workbench import stack; stack.down_with(os.getpid(), remove=True);"
-    code = begin + UP + "; os.kill(os.getpid(), 9)"
+    code = WATCHED + UP + "; os.kill(os.getpid(), 9)"
     owner = subprocess.run([sys.executable, "-c", code, "postgres"], timeout=120)
     assert owner.returncode == -signal.SIGKILL
     wait_until(lambda: not marked() and not paths.state_dir().exists(), "the instance to go", timeout=60)

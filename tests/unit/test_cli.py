@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 from workbench import cli, walkthroughs
-from workbench.base import params, paths
+from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.run import runner
+from workbench.stack import process
 
 ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
         SimpleNamespace(name="spark", state="died", port=21405, pid=None, seconds=None, memory_mb=None, log="",
@@ -60,17 +61,15 @@ def test_log_shows_the_end_and_names_the_file(monkeypatch, tmp_path):
         call("log", "kafak", catch_exceptions=False)
     with pytest.raises(WorkbenchError, match="kafka has no log"):
         call("log", "kafka", catch_exceptions=False)
-    from workbench import stack
-
-    stack.log("kafka").parent.mkdir(parents=True)
-    stack.log("kafka").write_text("".join(f"line {n}\n" for n in range(100)))
+    process.log_file("kafka").parent.mkdir(parents=True)
+    process.log_file("kafka").write_text("".join(f"line {n}\n" for n in range(100)))
     out = call("log", "kafka", "--lines", "3").output
-    assert out.splitlines()[:3] == ["line 97", "line 98", "line 99"] and str(stack.log("kafka"))[-10:] in out
-    stack.log("kafka").with_suffix(".out").write_text("java.lang.OutOfMemoryError\n")
+    assert out.splitlines()[:3] == ["line 97", "line 98", "line 99"] and str(process.log_file("kafka"))[-10:] in out
+    process.log_file("kafka").with_suffix(".out").write_text("java.lang.OutOfMemoryError\n")
     out = call("log", "kafka", "--lines", "1").output
     assert out.splitlines()[0] == "line 99" and out.splitlines()[2] == "java.lang.OutOfMemoryError"
     assert out.splitlines()[1].endswith("kafka.log") and out.splitlines()[3].endswith("kafka.out")
-    stack.log("kafka").unlink()  # it ended before it could write one
+    process.log_file("kafka").unlink()  # it ended before it could write one
     assert call("log", "kafka").output.splitlines()[0] == "java.lang.OutOfMemoryError"
 
 
@@ -135,12 +134,13 @@ def folders(tmp_path, monkeypatch):
 
 
 def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, folders):
-    module(monkeypatch, "stack", running=lambda: ["kafka"], instances_running=set)
+    module(monkeypatch, "stack", running=lambda: ["kafka"])
     assert isinstance(call("clean", "--yes").exception, cli.WorkbenchError)
-    module(monkeypatch, "stack", running=list, instances_running=lambda: {paths.instance(), "bench"})
-    refused = call("clean", "--yes", "--all").exception
+    module(monkeypatch, "stack", running=list)
+    with monkeypatch.context() as patch:
+        patch.setattr(pidfiles, "instances", lambda: {paths.instance(), "bench"})
+        refused = call("clean", "--yes", "--all").exception
     assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
-    module(monkeypatch, "stack", running=list, instances_running=set)
     assert call("clean", input="\n").exit_code == 1 and (folders / "var" / paths.instance() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
     assert not (folders / "var" / paths.instance()).exists() and not (folders / "runs").exists()
@@ -165,7 +165,7 @@ with alone(Path({str(lock)!r})):"""
 
 def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
     done = []
-    module(monkeypatch, "stack", running=list, instances_running=set, down=lambda say: done.append("down") or ["kafka"])
+    module(monkeypatch, "stack", running=list, down=lambda say: done.append("down") or ["kafka"])
     for verb in (["down"], ["clean"], ["clean", "--all"]):
         for answer in ("\n", ""):  # no, and nobody there to answer
             refused = call(*verb, input=answer)
@@ -178,7 +178,7 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
 
 def test_a_run_that_is_gone_is_not_asked_about(monkeypatch, folders):
     (paths.state_dir() / "run.lock").write_text("7")  # what a killed one leaves
-    module(monkeypatch, "stack", instances_running=set, down=lambda say: ["kafka"])
+    module(monkeypatch, "stack", down=lambda say: ["kafka"])
     assert call("down").exit_code == 0
 
 
@@ -187,7 +187,7 @@ def test_clean_in_a_folder_that_was_named_takes_only_the_runs(monkeypatch, folde
     for name in ("20261121-090000-local/run.json", "letters/a.txt"):
         (tmp_path / "mine" / name).parent.mkdir(parents=True)
         (tmp_path / "mine" / name).write_text("{}")
-    module(monkeypatch, "stack", running=list, instances_running=set)
+    module(monkeypatch, "stack", running=list)
     assert call("clean", "--yes").exit_code == 0
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["letters"] and (folders / "runs/one").exists()
 

@@ -96,7 +96,7 @@ def test_another_pyspark_of_a_pythonpath_is_told(tmp_path, files, says):
     for file in files:
         (tmp_path / file).parent.mkdir()
         (tmp_path / file).write_text("Name: pyspark\nVersion: 3.4.0\n" if "METADATA" in file else "")
-    look = "from workbench.stack import doctor; (f,) = doctor._packages(); print(f.level, f.seen, f.fix)"
+    look = "from workbench.stack import doctor; f = doctor._packages(); print(f.level, f.seen, f.fix)"
     shown = subprocess.run([sys.executable, "-c", look], env={**os.environ, "PYTHONPATH": str(tmp_path)},
                            capture_output=True, text=True, check=True).stdout
     assert shown.startswith("problem") and says.format(tmp_path) in shown and "unset PYTHONPATH" in shown

@@ -17,7 +17,7 @@ from workbench import stack
 from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
-from workbench.stack import artifacts, process, services, verbs
+from workbench.stack import artifacts, marks, process, services, verbs
 from workbench.stack.process import Service
 
 WORLD = SimpleNamespace(stack=SimpleNamespace(port_base=0))  # a service of these tests asks no more of its world
@@ -49,6 +49,10 @@ def server(port, how="plain"):
     return [sys.executable, "-c", SERVER, str(port), how]
 
 
+def port_of(service):
+    return service.ports(WORLD)[0]
+
+
 def answers(port):
     return urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2).status == 200
 
@@ -62,8 +66,8 @@ def make(tmp_path, monkeypatch):
 
     def service(how="", timeout=20.0):
         port = free_port()
-        made.append(Service("web", lambda w: port, lambda w: server(port, how or "plain"), lambda w: answers(port),
-                            timeout=timeout))
+        made.append(Service("web", lambda w: f"127.0.0.1:{port}", lambda w: server(port, how or "plain"),
+                            lambda w: answers(port), timeout=timeout))
         return made[-1]
 
     yield service
@@ -111,19 +115,19 @@ def test_temporary_files_go_when_it_stops_and_when_it_is_started_after_a_kill(ma
 def test_what_bears_our_mark_is_found_until_it_ends(make):
     web = make("parent")
     process.start(web, WORLD)
-    found = process.marked(str(paths.state_dir()))
+    found = marks.marked(str(paths.state_dir()))
     assert {p.pid for p, _ in found} >= {process.own("web").pid} and len(found) == 2, "its child too"
     assert {mark for _, mark in found} == {f"{paths.state_dir()}:web"}
     process.stop(web)
-    assert process.marked(str(paths.state_dir())) == []
+    assert marks.marked(str(paths.state_dir())) == []
 
 
 def test_a_stranger_on_the_port_is_named_and_left_alone(make):
     web = make()
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", web.port(WORLD)))
+        taken.bind(("127.0.0.1", port_of(web)))
         taken.listen()
-        with pytest.raises(StackError, match=f"web cannot start: port {web.port(WORLD)} is taken") as error:
+        with pytest.raises(StackError, match=f"web cannot start: port {port_of(web)} is taken") as error:
             process.start(web, WORLD)
         assert error.value.where.startswith(f"pid {os.getpid()}: ") and "python" in error.value.where
         assert "`workbench down`, then WORKBENCH_PORT_BASE=" in error.value.next_step
@@ -219,7 +223,7 @@ def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
     pidfiles.pid_file("web").unlink()
     assert process.start(web, WORLD) == "started" and gone(pid)
     pidfiles.pid_file("web").unlink()
-    assert process.stop(web) and process.holder(web.port(WORLD)) is None
+    assert process.stop(web) and process.holder(port_of(web)) is None
 
 
 def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatch):
@@ -228,10 +232,10 @@ def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatc
     seen = process.own("web")
     pidfiles.pid_file("web").unlink()
     found = iter([[seen]])
-    monkeypatch.setattr(process, "_rest_of", lambda name: next(found, []))
+    monkeypatch.setattr(marks, "_rest_of", lambda name: next(found, []))
     slowly = threading.Timer(0.5, os.kill, (seen.pid, signal.SIGKILL))
     monkeypatch.setattr(psutil.Process, "kill", lambda p: slowly.is_alive() or slowly.start())
-    assert process._sweep("web") and gone(seen.pid)
+    assert marks.sweep("web") and gone(seen.pid)
 
 
 def test_instances_with_a_living_service_are_told(make, tmp_path):
@@ -259,10 +263,10 @@ def test_a_pid_file_whose_number_somebody_else_has_now_is_not_ours(make):
         stranger.wait()
 
 
-def test_a_changed_clock_does_not_make_our_own_a_stranger(make):
+def test_a_changed_clock_does_not_make_our_own_a_stranger(make, monkeypatch):
     web = make()
     process.start(web, WORLD)
-    note(started=0.0)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda p: 0.0)
     assert process.own("web") is not None and process.start(web, WORLD) == "reused"
 
 
@@ -279,25 +283,31 @@ def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
 
 # ---- one that was started for another world or on other ports
 
-def test_another_world_or_port_restarts_it_and_the_same_does_not(make):
+def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypatch):
+    def how(service):
+        said = []
+        monkeypatch.setattr(verbs, "SERVICES", {"web": service})
+        verbs._start(WORLD, ["web"], said.append)
+        return said[0].split()[1]
+
     web = make()
-    process.start(web, WORLD)
+    assert how(web) == "started"
     first = process.own("web").pid
-    assert not process.outdated(web, WORLD) and process.held() == {web.port(WORLD)}
+    assert not process.outdated(web, WORLD) and process.held() == {port_of(web)}
     other = replace(web, told=lambda w: "local[2]")
     assert process.outdated(other, WORLD)
-    assert process.start(other, WORLD) == "restarted" and gone(first)
-    assert process.start(other, WORLD) == "reused"
+    assert how(other) == "restarted" and gone(first)
+    assert how(other) == "reused"
     moved = make()
-    assert process.outdated(moved, WORLD) and process.start(moved, WORLD) == "restarted"
-    assert process.holder(other.port(WORLD)) is None and process.held() == {moved.port(WORLD)}
+    assert process.outdated(moved, WORLD) and how(moved) == "restarted"
+    assert process.holder(port_of(other)) is None and process.held() == {port_of(moved)}
 
 
 def test_status_says_that_it_is_outdated_and_where_it_listens(make):
     web, moved = make(), make()
     process.start(web, WORLD)
     seen = process.status(moved, params.load("local"))
-    assert (seen.state, seen.port) == ("outdated", web.port(WORLD)) and "workbench up" in seen.detail
+    assert (seen.state, seen.port) == ("outdated", port_of(web)) and "workbench up" in seen.detail
 
 
 def test_a_pid_file_without_a_fingerprint_is_outdated(make):
@@ -354,9 +364,9 @@ def test_a_service_comes_with_those_of_its_world_that_it_needs():
 def by_base(make, monkeypatch):
     """The service `web` at the fifth port of a base; the base is returned."""
     base = free_port() - 5
-    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(make(), port=lambda w: w.stack.port_base + 5,
-                                                           command=lambda w: server(w.stack.port_base + 5),
-                                                           ready=lambda w: answers(w.stack.port_base + 5))})
+    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(
+        make(), address=lambda w: f"127.0.0.1:{w.stack.port_base + 5}",
+        command=lambda w: server(w.stack.port_base + 5), ready=lambda w: answers(w.stack.port_base + 5))})
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
     return base
 
@@ -415,7 +425,7 @@ def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch)
     base = free_port() - 9
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
     monkeypatch.setattr(verbs, "SERVICES", {"web": replace(
-        make(), port=lambda w: params.host_port(w.spark.master)[1], command=lambda w: server(base + 9),
+        make(), address=lambda w: w.spark.master, command=lambda w: server(base + 9),
         ready=lambda w: answers(base + 9))})
     stack.need(params.load("cluster"), "web")
     verbs._refuse_other_ports(params.load("local"))
@@ -559,12 +569,12 @@ def test_a_service_gets_no_secret_of_ours_and_its_mark(make, monkeypatch):
     web = make()
     process.start(web, WORLD)
     environment = process.own("web").environ()
-    assert "canary" not in str(environment) and environment[process.MARK] == f"{paths.state_dir()}:web"
+    assert "canary" not in str(environment) and environment[marks.MARK] == f"{paths.state_dir()}:web"
 
 
 def test_a_service_that_is_lost_is_told_with_its_state(make):
     web = make()
-    address = f"http://127.0.0.1:{web.port(WORLD)}"
+    address = f"http://127.0.0.1:{port_of(web)}"
     local, aws = params.load("local"), params.load("aws")
     assert stack.lost(local, "web", "10.0.0.1:80") is None, "none of ours"
     assert stack.lost(aws, "web", address) is None, "nor what a tunnel leads to"

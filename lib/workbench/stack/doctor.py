@@ -24,17 +24,22 @@ DISK_GIB = 3  # downloads 0.5, Python packages 1.2, service data and lake of the
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's report. `level` is ok, warning (the stack can start) or problem (it cannot)."""
+    """One line of the doctor's report: what was looked at and seen, and what to do about it where it is not well."""
 
-    level: str
     subject: str
     seen: str
     fix: str = ""
+    mild: bool = False  # the stack can start nevertheless
+
+    @property
+    def level(self) -> str:
+        """ok, warning or problem."""
+        return "ok" if not self.fix else "warning" if self.mild else "problem"
 
 
 def examine(world: World) -> List[Finding]:
     """Return a Finding for each thing looked at; no process is started and nothing is changed."""
-    found = [_python(), *_packages(), _platform(), _memory(), _disk(ROOT / "var")]
+    found = [_python(), _packages(), _platform(), _memory(), _disk(ROOT / "var")]
     if world.stack.embedded:
         found += [_java(), _files(), *_ports(world), _root()]
     return found + _back_ends(world)
@@ -46,9 +51,8 @@ def problems(findings: List[Finding]) -> List[Finding]:
 
 
 def _python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
     good = (3, 10) <= sys.version_info[:2] <= (3, 13)
-    return Finding("ok" if good else "problem", "Python", version, "" if good else
+    return Finding("Python", ".".join(map(str, sys.version_info[:3])), "" if good else
                    "the pinned packages are for 3.10 to 3.13: rm -r .venv, then make PYTHON=python3.13 install")
 
 
@@ -60,27 +64,23 @@ def _pinned() -> Dict[str, str]:
     return {r.name: s.version for r in here for s in r.specifier if s.operator == "=="}
 
 
-def _packages() -> List[Finding]:
+def _packages() -> Finding:
     pinned = _pinned()
-    wrong = []
-    for name, version in pinned.items():
-        try:
-            have = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            have = "missing"
-        if have != version:
-            wrong.append(f"{name} {have}, not {version}")
-    if wrong:
-        other = "`unset PYTHONPATH`, then " if os.environ.get("PYTHONPATH") else ""
-        return [Finding("problem", "packages", "; ".join(wrong), f"{other}run `make install`")]
-    shadows = [shadow for shadow in map(_shadow, pinned) if shadow]
-    if shadows:
-        return [Finding("problem", "packages", "; ".join(shadows), "`unset PYTHONPATH`")]
-    return [Finding("ok", "packages", ", ".join(f"{n} {v}" for n, v in pinned.items()))]
+    wrong = [sentence for sentence in map(_wrong, pinned, pinned.values()) if sentence]
+    other = "`unset PYTHONPATH`, then " if os.environ.get("PYTHONPATH") else ""
+    return Finding("packages", "; ".join(wrong) or ", ".join(f"{n} {v}" for n, v in pinned.items()),
+                   f"{other}run `make install`" if wrong else "")
 
 
-def _shadow(name: str) -> str:
-    """Say which module would be imported in place of the one that an installed package brings; "" where it is that."""
+def _wrong(name: str, version: str) -> str:
+    """Say which other version of a package is there, or which module would be imported in place of its own; "" where
+    all is well."""
+    try:
+        have = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        have = "missing"
+    if have != version:
+        return f"{name} {have}, not {version}"
     module = name.replace("-", "_")
     spec, installed = importlib.util.find_spec(module), metadata.distribution(name).locate_file(module)
     found = Path(spec.origin).parent if spec and spec.origin else None
@@ -89,37 +89,31 @@ def _shadow(name: str) -> str:
 
 
 def _platform() -> Finding:
-    if sys.platform.startswith("linux"):
-        return Finding("ok", "system", "Linux")
-    if sys.platform == "darwin":
-        return Finding("warning", "system", "macOS", "should work; only Linux is tested")
-    return Finding("problem", "system", sys.platform, "use Linux (on Windows: WSL 2)")
+    seen, fix = {"linux": ("Linux", ""), "darwin": ("macOS", "should work; only Linux is tested")}.get(
+        sys.platform, (sys.platform, "use Linux (on Windows: WSL 2)"))
+    return Finding("system", seen, fix, mild=sys.platform == "darwin")
 
 
 def _memory() -> Finding:
     free = psutil.virtual_memory().available / 2**30
     running = sum(1 for name in services.SERVICES if process.own(name))
     seen = f"{free:.1f} GiB available" + (f", {running} services already running" if running else "")
-    if free >= MEMORY_GIB or running:
-        return Finding("ok", "memory", seen)
-    level = "warning" if free >= MEMORY_GIB / 2 else "problem"
-    return Finding(level, "memory", seen, f"the stack takes up to {MEMORY_GIB} GiB: close something, or lower"
-                                          " spark.driver_memory in params/local.yaml")
+    return Finding("memory", seen, "" if free >= MEMORY_GIB or running else
+                   f"the stack takes up to {MEMORY_GIB} GiB: close something, or lower spark.driver_memory in"
+                   " params/local.yaml", mild=free >= MEMORY_GIB / 2)
 
 
 def _disk(folder: Path) -> Finding:
     there = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(there).free / 2**30
-    seen = f"{free:.1f} GiB free for {folder}"
     if there != folder and not os.access(there, os.W_OK):
-        return Finding("problem", "disk", f"{there} is not writable", "clone into a folder of your own")
+        return Finding("disk", f"{there} is not writable", "clone into a folder of your own")
     others = [f for f in (there, *folder.glob("*")) if not os.access(f, os.W_OK)]
     if others:  # after one `sudo make`
-        return Finding("problem", "disk", f"{others[0]} is not writable: it belongs to {_owner(others[0])}",
+        return Finding("disk", f"{others[0]} is not writable: it belongs to {_owner(others[0])}",
                        'sudo chown -R "$(id -un)" var runs')
-    if free >= DISK_GIB:
-        return Finding("ok", "disk", seen)
-    return Finding("problem", "disk", seen, f"make room: {DISK_GIB} GiB are needed (`make clean` removes service data)")
+    return Finding("disk", f"{free:.1f} GiB free for {folder}", "" if free >= DISK_GIB else
+                   f"make room: {DISK_GIB} GiB are needed (`make clean` removes service data)")
 
 
 def _owner(path: Path) -> str:
@@ -133,46 +127,40 @@ def _java() -> Finding:
     try:
         home = artifacts.java_home()
     except WorkbenchError as e:
-        return Finding("problem", "Java", f"{e.what}: {e.where}", e.next_step)
+        return Finding("Java", f"{e.what}: {e.where}", e.next_step)
     stated = os.environ.get("JAVA_HOME")
     ours = stated != str(home)
     note = f" (JAVA_HOME is a Java {artifacts.java_version(Path(stated)) or '?'}, not used)" if stated and ours else ""
-    return Finding("ok", "Java", f"{artifacts.versions()['java']} at {home}{note}")
+    return Finding("Java", f"{artifacts.versions()['java']} at {home}{note}")
 
 
 def _files() -> Finding:
     total, sick = len(artifacts.locked()), artifacts.verify()
     damaged = [s for s in sick if s.endswith("damaged")]
-    if damaged:
-        return Finding("problem", "jars", f"{len(damaged)} damaged: {damaged[0]}",
-                       "run `make install`: it fetches those again")
-    if sick:
-        return Finding("warning", "jars", f"{len(sick)} of {total} not fetched yet",
-                       "run `make install` (`make demo` does)")
-    return Finding("ok", "jars", f"{total} files with the pinned checksums")
+    seen = (f"{len(damaged)} damaged: {damaged[0]}" if damaged else f"{len(sick)} of {total} not fetched yet" if sick
+            else f"{total} files with the pinned checksums")
+    return Finding("jars", seen, "run `make install` (`make demo` does): it fetches those only" if sick else "",
+                   mild=not damaged)
 
 
 def _ports(world: World) -> List[Finding]:
-    found, ours = [], process.held()
+    ours = process.held()
     wanted = [(name, port) for name in [*services.wanted(world), "apicurio"]
-              for port in process.ports(services.SERVICES[name], world)]
-    for name, port in wanted:
-        stranger = None if port in ours else process.holder(port)
-        if stranger:
-            found.append(Finding("problem", f"port {port} ({name})", f"held by {stranger}",
-                                 "stop it, or choose other ports: `workbench down`, then "
-                                 "WORKBENCH_PORT_BASE=<number> make …"))
-    return found or [Finding("ok", "ports", f"{', '.join(str(p) for _, p in wanted)} are free or ours")]
+              for port in services.SERVICES[name].ports(world)]
+    held = [(name, port, process.holder(port)) for name, port in wanted if port not in ours]
+    return [Finding(f"port {port} ({name})", f"held by {stranger}", process.OTHER_PORTS)
+            for name, port, stranger in held if stranger] or [
+                Finding("ports", f"{', '.join(str(p) for _, p in wanted)} are free or ours")]
 
 
 def _back_ends(world: World) -> List[Finding]:
     missing = verbs.lacking(world)
-    return [Finding("problem", f"world {world.name}", f"no back end yet for {', '.join(missing)}",
-                    f"choose another world, or other values in {world.file}")] if missing else []
+    return [Finding(f"world {world.name}", missing, f"choose another world, or other values in {world.file}")
+            ] if missing else []
 
 
 def _root() -> Finding:
-    if hasattr(os, "geteuid") and os.geteuid() == 0 and not shutil.which("setpriv"):
-        return Finding("problem", "user", "root, and setpriv is missing",
+    if os.geteuid() == 0 and not shutil.which("setpriv"):
+        return Finding("user", "root, and setpriv is missing",
                        "PostgreSQL does not run as root: use an ordinary user, or install util-linux")
-    return Finding("ok", "user", "root (PostgreSQL runs as nobody)" if os.geteuid() == 0 else "an ordinary user")
+    return Finding("user", "root (PostgreSQL runs as nobody)" if os.geteuid() == 0 else "an ordinary user")

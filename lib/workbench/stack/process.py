@@ -1,6 +1,7 @@
 """One service process: start it once, know it again, wait until it answers, stop it and only it."""
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -9,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
@@ -17,20 +18,18 @@ import psutil
 
 from ..base import pidfiles
 from ..base.errors import StackError, WorkbenchError
-from ..base.params import World
+from ..base.params import World, host_port
 from ..base.paths import state_dir
-from ..base.pidfiles import pid_file
 from ..base.wait import wait_until
+from . import marks
 
 # Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
 # Sparks, Javas and Pythons: a kernel with a Spark Connect session holds variables that keep a classic session from
 # starting, and a PYTHONPATH may lead to another pyspark than the pinned one.
 OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PG",
               "PYTHONPATH", "PYTHONHOME")
-MARK = "WORKBENCH_SERVICE"  # in the environment of everything we start: whose process it is, also without a pid file
-
-
 ROOM = 64 << 20  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
+OTHER_PORTS = "stop that process, or choose other ports: `workbench down`, then WORKBENCH_PORT_BASE=<number> make …"
 
 
 @dataclass(frozen=True)
@@ -38,19 +37,23 @@ class Service:
     """One row of the stack: everything that makes a service this one and no other."""
 
     name: str
-    port: Callable[[World], int]
+    address: Callable[[World], str]  # where it answers: host:port, a scheme before it or not
     command: Callable[[World], List[str]]  # also writes the configuration that the command names
     ready: Callable[[World], bool]  # asks in the service's own protocol; may raise instead of returning False
     needs: Tuple[str, ...] = ()
     env: Callable[[World], Dict[str, str]] = lambda world: {}
     stop_signal: int = signal.SIGTERM
     timeout: float = 90.0
-    fresh: Callable[[World], None] = field(default=lambda world: None)  # first-start work, such as initdb
+    fresh: Callable[[World], None] = lambda world: None  # first-start work, such as initdb
     also: Callable[[World], Tuple[int, ...]] = lambda world: ()  # the other ports it listens on
     # What else of a world goes into its command and configuration. Told apart from `command`, which writes files: a
     # notebook's first cell compares it with what the running process was started with.
     told: Callable[[World], object] = lambda world: ()
     logs: bool = False  # it writes its log file itself, and rolls it; what it prints goes into a file beside it
+
+    def ports(self, world: World) -> Tuple[int, ...]:
+        """Every port that it listens on in this world; at the first it answers."""
+        return (host_port(self.address(world))[1], *self.also(world))
 
 
 @dataclass(frozen=True)
@@ -76,15 +79,6 @@ def printed(name: str) -> Path:
     return log_file(name).with_suffix(".out")
 
 
-LOG_CONF = "log4j2.properties"  # in the state folder's conf/, one for all services (see services)
-
-
-def logging(name: str, level: str = "info") -> List[str]:
-    """The Java options by which a service writes its log, size and all, into `log_file(name)`."""
-    return [f"-Dlog4j2.configurationFile={state_dir() / 'conf' / LOG_CONF}", f"-Dworkbench.log={log_file(name)}",
-            f"-Dworkbench.level={level}"]
-
-
 def full_disk() -> str:
     """Say that there is no room for the services to go on, and where; the empty text where there is some."""
     there = next(p for p in (state_dir(), *state_dir().parents) if p.exists())
@@ -99,23 +93,18 @@ def _scratch(name: str) -> Path:
 
 
 def _noted(name: str) -> Dict[str, Any]:
-    return pidfiles.read(pid_file(name))
-
-
-def ports(service: Service, world: World) -> Tuple[int, ...]:
-    """Every port that the service listens on in this world."""
-    return (service.port(world), *service.also(world))
+    return pidfiles.read(pidfiles.pid_file(name))
 
 
 def held() -> Set[int]:
     """The ports of all services of this instance that have a living process, whichever world they were started for."""
-    names = [f.stem for f in pid_file("any").parent.glob("*.json")]
-    return {port for n in names if own(n) for port in _noted(n).get("ports") or [_noted(n).get("port")]}
+    names = [f.stem for f in pidfiles.pid_file("any").parent.glob("*.json")]
+    return {port for n in names if own(n) for port in _noted(n).get("ports", ())}
 
 
 def _fingerprint(service: Service, world: World) -> str:
     """What tells a start of this service for this world from one for another world or other ports. Writes nothing."""
-    told = json.dumps([ports(service, world), service.told(world)], sort_keys=True)
+    told = json.dumps([service.ports(world), service.told(world)], sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
@@ -133,17 +122,15 @@ def ended(name: str) -> str:
     """How it stands with a service that does not answer: "is stopped", "died", "does not listen"; "" where it does."""
     noted = _noted(name)
     if not own(name):
-        return f"died. {full_disk()}".rstrip(". ") if pid_file(name).exists() else "is stopped"
-    listening = all(map(holder, noted.get("ports") or [noted["port"]]))
-    return "" if listening else "does not listen: it is going down, or coming up"
+        return f"died. {full_disk()}".rstrip(". ") if pidfiles.pid_file(name).exists() else "is stopped"
+    return "" if all(map(holder, noted["ports"])) else "does not listen: it is going down, or coming up"
 
 
 def answers(service: Service, world: World) -> bool:
     """True when the service gives a proper answer in its protocol."""
-    try:
+    with contextlib.suppress(Exception):  # every client has its own "not yet"
         return bool(service.ready(world))
-    except Exception:  # noqa: BLE001 - every client has its own "not yet"
-        return False
+    return False
 
 
 def holder(port: int) -> Optional[str]:
@@ -152,26 +139,20 @@ def holder(port: int) -> Optional[str]:
         probe.settimeout(1)
         if probe.connect_ex(("127.0.0.1", port)) != 0:
             return None
-    try:
+    with contextlib.suppress(psutil.Error, PermissionError):
         for c in psutil.net_connections("tcp"):
             if c.status == psutil.CONN_LISTEN and c.laddr.port == port and c.pid:
                 return f"pid {c.pid}: {' '.join(psutil.Process(c.pid).cmdline())[:120]}"
-    except (psutil.Error, PermissionError):
-        pass
     return "a process of another user"
 
 
 def start(service: Service, world: World) -> str:
-    """Bring one service up and return how: "reused", "started", or "restarted" where ours was outdated.
+    """Bring one service up and return how: "reused" or "started". One that is outdated was stopped before.
 
     Raises:
         StackError: a stranger holds the port, the process died, or it did not answer in time (with the last log lines).
     """
-    old = outdated(service, world)
-    if old:
-        stop(service)
-    running = own(service.name)
-    if running:
+    if own(service.name):
         try:
             _wait_ready(service, world)
             return "reused"
@@ -179,16 +160,16 @@ def start(service: Service, world: World) -> str:
             if own(service.name):
                 raise
             # one that was killed a moment ago may still be there for an instant: it ended while we waited for it
-    _sweep(service.name)
+    marks.sweep(service.name)
     _refuse_strangers(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
-    return "restarted" if old else "started"
+    return "started"
 
 
 def _wait_ready(service: Service, world: World) -> None:
     wait_until(
-        lambda: service.ready(world), f"{service.name} to answer on port {service.port(world)}",
+        lambda: service.ready(world), f"{service.name} to answer on port {service.ports(world)[0]}",
         timeout=service.timeout, error=StackError,
         failed=lambda: None if own(service.name) else f"its process ended. {full_disk()}\n{tail(service.name)}",
         next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
@@ -196,74 +177,14 @@ def _wait_ready(service: Service, world: World) -> None:
 
 
 def _refuse_strangers(service: Service, world: World) -> None:
-    for port in ports(service, world):
-        stranger = _stranger(service.name, port)
-        if stranger:
-            raise StackError(
-                f"{service.name} cannot start: port {port} is taken", where=stranger,
-                next_step="stop that process, or choose other ports: `workbench down`, then "
-                          "WORKBENCH_PORT_BASE=<number> make …",
-            )
-
-
-def _stranger(name: str, port: int) -> Optional[str]:
-    """Return who holds the port. A predecessor that just died may still be about to let go of it: wait a little."""
-    try:
-        wait_until(lambda: holder(port) is None, "", timeout=5.0 if pid_file(name).exists() else 0.0, every=0.05)
-        return None
-    except WorkbenchError:
-        return holder(port)
-
-
-def _sweep(name: str) -> bool:
-    """End what is left of a service whose leader is gone, and return whether there was anything: the backends of a
-    PostgreSQL killed with -9, Spark's Java, and a service whose starter was killed before it could note the pid."""
-    seen: Set[psutil.Process] = set()
-
-    def ended() -> bool:
-        seen.update(_rest_of(name))  # looked up each time: one of them may have started another before it ended
-        # One that is ending loses its environment, our mark with it, before it lets go of its ports: it is waited for
-        # as the process that was seen, until it is gone or a zombie, which holds nothing any more.
-        rest = [p for p in seen if pidfiles.alive(p)]
-        for p in rest:
-            _quietly(p.kill)
-        return not rest
-
-    if ended():
-        return False
-    wait_until(ended, f"the rest of {name} to end", timeout=30, every=0.1, error=StackError)
-    return True
-
-
-def _rest_of(name: str) -> List[psutil.Process]:
-    """Processes that carry this service's mark. PostgreSQL's backends write their title over it (and leave the group):
-    they are known by their name and by working in our data folder."""
-    mark, folder = _mark(name), os.path.realpath(state_dir() / "data" / name)
-
-    def backend(p: psutil.Process) -> bool:
-        try:
-            return p.name() == name and p.cwd() == folder
-        except (psutil.Error, OSError):
-            return False  # gone meanwhile, or another user's
-
-    return [p for p in psutil.process_iter() if (_mark_of(p) == mark or backend(p)) and pidfiles.alive(p)]
-
-
-def marked(start: str) -> List[Tuple[psutil.Process, str]]:
-    """Living processes with a mark that begins so, and their marks: `<folder of the instance>:<service>`."""
-    found = ((p, _mark_of(p)) for p in psutil.process_iter())
-    return [(p, mark) for p, mark in found if mark.startswith(start) and pidfiles.alive(p)]
-
-
-def _mark_of(process: psutil.Process) -> str:
-    try:
-        return process.environ().get(MARK, "")
-    except (psutil.Error, OSError):
-        return ""  # gone meanwhile, or another user's
-
-
-def _mark(name: str) -> str:
-    return f"{state_dir()}:{name}"
+    # a predecessor that just died may still be about to let go of its ports
+    patience = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
+    for port in service.ports(world):
+        with contextlib.suppress(WorkbenchError):
+            wait_until(lambda port=port: holder(port) is None, "", timeout=patience, every=0.05)
+            continue
+        raise StackError(f"{service.name} cannot start: port {port} is taken", where=holder(port) or "",
+                         next_step=OTHER_PORTS)
 
 
 def _spawn(service: Service, world: World) -> None:
@@ -271,63 +192,37 @@ def _spawn(service: Service, world: World) -> None:
     command = service.command(world)
     log, out, scratch = log_file(service.name), printed(service.name), _scratch(service.name)
     shutil.rmtree(scratch, ignore_errors=True)
-    for folder in (log.parent, pid_file(service.name).parent, scratch):
+    for folder in (log.parent, pidfiles.pid_file(service.name).parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
     for file in (log, out):
         if file.exists():
             file.replace(file.with_suffix(f"{file.suffix}.1"))  # a restart must not hide why the last one died
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
+    given = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
     # Java looks at no TMPDIR; every `java` that the service starts reads the second, and Spark goes by the third
-    temporary = {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
-                 "SPARK_LOCAL_DIRS": str(scratch)}
+    given |= {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
+              "SPARK_LOCAL_DIRS": str(scratch)}
     with (out if service.logs else log).open("ab") as file:
         process = subprocess.Popen(
             command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=state_dir(),
-            env={**inherited, **temporary, **service.env(world), MARK: _mark(service.name)}, start_new_session=True,
+            env={**given, **service.env(world), marks.MARK: marks.mark(service.name)}, start_new_session=True,
         )
-    began = psutil.Process(process.pid)
-    noted = {"pid": process.pid, "born": pidfiles.born(began), "started": began.create_time(),
-             "port": service.port(world), "ports": ports(service, world), "base": world.stack.port_base,
-             "told": _fingerprint(service, world)}
-    unfinished = pid_file(service.name).with_suffix(".new")
+    noted = {"pid": process.pid, "born": pidfiles.born(psutil.Process(process.pid)), "ports": service.ports(world),
+             "base": world.stack.port_base, "told": _fingerprint(service, world)}
+    unfinished = pidfiles.pid_file(service.name).with_suffix(".new")
     unfinished.write_text(json.dumps(noted))
-    unfinished.replace(pid_file(service.name))
+    unfinished.replace(pidfiles.pid_file(service.name))
 
 
 def stop(service: Service, *, patience: float = 15.0) -> bool:
     """Stop our process group: its stop signal, a wait, then KILL. Return whether there was anything to stop."""
     process = own(service.name)
     if process is not None:
-        family = [process, *_children(process)]
-        _signal_group(process.pid, service.stop_signal)
-        gone, left = psutil.wait_procs(family, timeout=patience)
-        if left:
-            _signal_group(process.pid, signal.SIGKILL)
-            for child in left:  # one that left the group, such as a JVM's helper
-                _quietly(child.kill)
-            psutil.wait_procs(left, timeout=5)
-    swept = _sweep(service.name)
-    pid_file(service.name).unlink(missing_ok=True)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, service.stop_signal)
+    swept = marks.sweep(service.name, patience if process is not None else 0)
+    pidfiles.pid_file(service.name).unlink(missing_ok=True)
     shutil.rmtree(_scratch(service.name), ignore_errors=True)
     return process is not None or swept
-
-
-def _children(process: psutil.Process) -> List[psutil.Process]:
-    try:
-        return process.children(recursive=True)
-    except psutil.Error:
-        return []
-
-
-def _signal_group(group: int, number: int) -> None:
-    _quietly(lambda: os.killpg(group, number))
-
-
-def _quietly(call: Callable[[], object]) -> object:
-    try:
-        return call()
-    except (ProcessLookupError, PermissionError, psutil.Error):
-        return None
 
 
 def tail(name: str, lines: int = 12) -> str:
@@ -348,21 +243,22 @@ def last(file: Path, lines: int) -> List[str]:
 
 def status(service: Service, world: World) -> Status:
     """Look at one service without changing anything."""
-    port, log = service.port(world), str(log_file(service.name))
+    (port, *_), log = service.ports(world), str(log_file(service.name))
     process = own(service.name)
     if process is None:
-        died, stranger = pid_file(service.name).exists(), holder(port)
+        died, stranger = pidfiles.pid_file(service.name).exists(), holder(port)
         state = "stranger" if stranger else "died" if died else "stopped"
         return Status(service.name, state, port, log=log if died else "",
                       detail=stranger or (full_disk() if died else ""))
     try:
-        memory = sum(p.memory_info().rss for p in [process, *_children(process)]) >> 20
+        memory = sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) >> 20
         age = time.time() - process.create_time()
     except psutil.Error:
         return Status(service.name, "died", port, log=log)
+    state, detail = "up", ""
     if outdated(service, world):
-        return Status(service.name, "outdated", _noted(service.name).get("port", port), process.pid, age, memory, log,
-                      f"runs with other settings than world '{world.name}' has; `workbench up` restarts it")
-    up = answers(service, world)
-    return Status(service.name, "up" if up else "starting", port, process.pid, age, memory, log,
-                  "" if up else full_disk())
+        state, port = "outdated", _noted(service.name)["ports"][0]
+        detail = f"runs with other settings than world '{world.name}' has; `workbench up` restarts it"
+    elif not answers(service, world):
+        state, detail = "starting", full_disk()
+    return Status(service.name, state, port, process.pid, age, memory, log, detail)

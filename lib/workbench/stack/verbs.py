@@ -6,23 +6,15 @@ In any other world the same verbs look whether the services can be reached, and 
 """
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import socket
-import subprocess
-import sys
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import Callable, ContextManager, Iterator, List, Optional, Set
-
-import psutil
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, List, Optional
 
 from ..base import paths, pidfiles, secrets
 from ..base.errors import StackError, nearest
 from ..base.params import World, flatten, host_port
-from ..base.paths import state_dir
 from ..base.wait import alone
 from . import process, services
 from .process import Status
@@ -31,6 +23,8 @@ from .services import SERVICES
 # What there is a back end for. Spark that exists is the notebook's own session: nothing to start or to reach.
 BACK_ENDS = {"kafka.security_protocol": ("PLAINTEXT", "SSL"), "connect.kind": ("rest",), "registry.kind": ("apicurio",),
              "spark.kind": ("connect", "existing"), "query.kind": ("spark",)}
+REACHED = ("postgres", "kafka", "connect", "spark")  # what every world has, whoever runs it
+LOCK = "up.lock"  # below the state folder: who starts or stops services holds it
 
 
 def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], None] = lambda text: None) -> List[Status]:
@@ -46,7 +40,7 @@ def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], Non
     if not world.stack.embedded:
         return _reach(world, names)
     chosen = _closure(world, names or services.wanted(world))
-    with _one_at_a_time():
+    with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)  # only now: another that was first may have started it
         _start(world, chosen, say)
     return [process.status(SERVICES[n], world) for n in chosen]
@@ -57,20 +51,17 @@ def _start(world: World, chosen: List[str], say: Callable[[str], None] = lambda 
     services.make_secrets()
     begun = time.monotonic()
     old = [n for n in chosen if process.outdated(SERVICES[n], world)]
-    for _ in _stop(old):  # all of them before the first starts: one may hold the port that another is to have
-        pass
+    _stop(old)  # all of them before the first starts: one may hold the port that another is to have
 
     def bring(name: str) -> None:
         how = process.start(SERVICES[name], world)
-        how = "restarted" if name in old else how
-        say(f"{name:<15} {how:<9} {time.monotonic() - begun:5.1f} s")
+        say(f"{name:<15} {'restarted' if name in old else how:<9} {time.monotonic() - begun:5.1f} s")
 
     # needs are for need(): everything starts at once, as Connect retries until Kafka is there and loads meanwhile
     with ThreadPoolExecutor(len(chosen)) as pool:
-        started: List[Future[None]] = [pool.submit(bring, n) for n in chosen]
-    failures = [e for e in (f.exception() for f in started) if e]
-    if failures:
-        raise failures[0]
+        started = [pool.submit(bring, n) for n in chosen]
+    for future in started:
+        future.result()
 
 
 def need(world: World, *names: str) -> None:
@@ -86,8 +77,7 @@ def need(world: World, *names: str) -> None:
         secrets.check(services.SECRETS)
         chosen = _closure(world, list(names))
         old = [n for n in chosen if process.outdated(SERVICES[n], world)]
-        missing = [n for n in chosen
-                   if n in old or not process.own(n) or not process.answers(SERVICES[n], world)]
+        missing = [n for n in chosen if n in old or not process.own(n) or not process.answers(SERVICES[n], world)]
         for name in old:
             print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
         if missing:
@@ -98,29 +88,28 @@ def need(world: World, *names: str) -> None:
 
 def down(say: Callable[[str], None] = lambda text: None) -> List[str]:
     """Stop every service of this instance, each before what it needs; return the names of those stopped."""
+    with alone(paths.state_dir() / LOCK):
+        return _stop(list(SERVICES), say)
+
+
+def _stop(names: List[str], say: Callable[[str], None] = lambda text: None) -> List[str]:
+    """Stop these services wave by wave, and return the names of those that there was something of to stop."""
     stopped: List[str] = []
-    with _one_at_a_time():
-        for name in _stop(list(SERVICES)):
-            stopped.append(name)
-            say(f"{name} stopped")
-    return stopped
-
-
-def _stop(names: List[str]) -> Iterator[str]:
-    """Stop these services wave by wave, and yield the names of those that there was something of to stop."""
-    left = list(names)
-    while left:
-        needed = {need for n in left for need in SERVICES[n].needs}
-        wave = [n for n in left if n not in needed]
-        left = [n for n in left if n in needed]
+    while names:
+        needed = {need for n in names for need in SERVICES[n].needs}
+        wave, names = [n for n in names if n not in needed], [n for n in names if n in needed]
         with ThreadPoolExecutor(len(wave)) as pool:
-            yield from (n for n, was in zip(wave, pool.map(lambda n: process.stop(SERVICES[n]), wave)) if was)
+            for name, was in zip(wave, pool.map(lambda n: process.stop(SERVICES[n]), wave)):
+                if was:
+                    stopped.append(name)
+                    say(f"{name} stopped")
+    return stopped
 
 
 def restart(world: World, name: str) -> None:
     """Stop and start one embedded service."""
     chosen = _closure(world, [name])
-    with _one_at_a_time():
+    with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)
         process.stop(SERVICES[name])
         _start(world, chosen)
@@ -128,10 +117,10 @@ def restart(world: World, name: str) -> None:
 
 def status(world: World) -> List[Status]:
     """Return the status of every service of the world, Apicurio included, changing nothing."""
-    names = [*services.wanted(world), "apicurio"]
     if not world.stack.embedded:
-        return [_look(world, n) for n in ("postgres", "kafka", "connect", "spark")]
+        return [_look(world, n) for n in REACHED]
     _refuse_other_ports(world)
+    names = [*services.wanted(world), "apicurio"]
     with ThreadPoolExecutor(len(names)) as pool:
         return list(pool.map(lambda n: process.status(SERVICES[n], world), names))
 
@@ -146,7 +135,7 @@ def lost(world: World, name: str, address: str) -> Optional[StackError]:
     how = process.ended(name)
     if not how:
         return None
-    return StackError(f"the service {name} {how}", where=f"{address}; its log: {log(name)}",
+    return StackError(f"the service {name} {how}", where=f"{address}; its log: {process.log_file(name)}",
                       expected="that it runs while a notebook does",
                       next_step="`workbench up` starts it again. Then run the notebook's set-up cell, and this one "
                                 "again; nothing is lost")
@@ -157,85 +146,59 @@ def running() -> List[str]:
     return [n for n in SERVICES if process.own(n)]
 
 
-def instances_running() -> Set[str]:
-    """Names of the instances in this checkout, this one or another, of which a service is running."""
-    return pidfiles.instances()
-
-
-def only_run() -> ContextManager[None]:
-    """Hold this instance for one test or benchmark run, which begins and ends by removing all of it.
-
-    Raises (when it is entered): StackError: another run has it; names its process.
-    """
-    return alone(state_dir().with_suffix(".lock"), lambda pid: StackError(
-        f"another run uses the instance {paths.instance()}", where=f"process {pid}",
-        next_step="wait until it is done"))
-
-
-def log(name: str) -> Path:
-    """Return the log file of a service."""
-    return process.log_file(name)
-
-
 def _closure(world: World, names: List[str]) -> List[str]:
     """The services named, each after those of this world that it needs."""
     ours = services.wanted(world)
     out: List[str] = []
     for name in names:
-        if name not in SERVICES:
-            raise StackError(f"there is no service '{name}'", expected=nearest(name, SERVICES))
-        needs = [n for n in SERVICES[name].needs if n in ours]
+        needs = [n for n in _known(name).needs if n in ours]
         out += [n for n in (*needs, name) if n not in out]
     return out
 
 
-def lacking(world: World) -> List[str]:
-    """Return `key = value` of everything in a world that there is no back end for yet; opens no connection."""
+def _known(name: str) -> process.Service:
+    if name not in SERVICES:
+        raise StackError(f"there is no service '{name}'", expected=nearest(name, SERVICES))
+    return SERVICES[name]
+
+
+def lacking(world: World, part: str = "") -> str:
+    """Say what of a world, or of a part of it, there is no back end for yet; "" where all is there."""
     given = dict(flatten(world))
-    return [f"{key} = {given[key]}" for key, there in BACK_ENDS.items() if given[key] not in there]
-
-
-def _refuse_lacking(world: World) -> None:
-    missing = lacking(world)
-    if missing:
-        raise StackError(
-            f"world '{world.name}' is not there yet: no back end for {', '.join(missing)}", where=world.file,
-            expected="; ".join(f"{key}: {' or '.join(BACK_ENDS[key])}" for key in (m.split(" = ")[0] for m in missing)),
-            next_step="choose world local or cluster, or put these values into a params file of your own",
-        )
+    missing = [f"{key} = {given[key]}" for key, there in BACK_ENDS.items()
+               if key.startswith(part) and given[key] not in there]
+    return f"no back end for {', '.join(missing)}" if missing else ""
 
 
 def _reach(world: World, names: Optional[List[str]]) -> List[Status]:
-    if names != ["postgres"]:  # a source database alone can be loaded in every world
-        _refuse_lacking(world)
-    found = [_look(world, n) for n in names or ["postgres", "kafka", "connect", "spark"]]
+    missing = lacking(world)
+    if missing and names != ["postgres"]:  # a source database alone can be loaded in every world
+        raise StackError(f"world '{world.name}' is not there yet: {missing}", where=world.file,
+                         expected="; ".join(f"{key}: {' or '.join(there)}" for key, there in BACK_ENDS.items()),
+                         next_step="choose world local or cluster, or put such values into a params file of your own")
+    found = [_look(world, n) for n in names or REACHED]
     lost = [s for s in found if s.state != "up"]
     if lost:
         raise StackError(
             f"{', '.join(s.name for s in lost)} cannot be reached from here", where=lost[0].detail,
             expected=f"the services of world '{world.name}' running and reachable",
-            next_step=f"check {world.file} and the network path (VPN, security group)",
-        )
+            next_step=f"check {world.file} and the network path (VPN, security group)")
     return found
 
 
 def _look(world: World, name: str) -> Status:
-    addresses = {"postgres": f"{world.postgres.host}:{world.postgres.port}", "connect": world.connect.url,
-                 "kafka": world.kafka.bootstrap.split(",")[0], "spark": world.spark.url,
-                 "apicurio": world.registry.url}
-    if name not in addresses:
-        raise StackError(f"there is no service '{name}' in world '{world.name}'", expected=nearest(name, addresses))
+    address = _known(name).address(world)
     if name == "spark" and world.spark.kind == "existing":
         return Status(name, "up", 0, detail="the session of the notebook")
-    missing = [m for m in lacking(world) if m.startswith(f"{name}.")]
+    missing = lacking(world, f"{name}.")
     if missing:
-        return Status(name, "unreachable", 0, detail=f"no back end for {', '.join(missing)}")
+        return Status(name, "unreachable", 0, detail=missing)
     try:
-        host, port = host_port(addresses[name])
+        host, port = host_port(address)
         socket.create_connection((host, port), timeout=3).close()
-        return Status(name, "up", port, detail=addresses[name])
+        return Status(name, "up", port, detail=address)
     except (OSError, ValueError) as e:
-        return Status(name, "unreachable", 0, detail=f"{addresses[name] or 'no address'}: {e}")
+        return Status(name, "unreachable", 0, detail=f"{address or 'no address'}: {e}")
 
 
 def _refuse_other_ports(world: World) -> None:
@@ -253,28 +216,3 @@ def _refuse_other_ports(world: World) -> None:
         expected="the ports that an instance was started with, as long as it runs",
         next_step=f"{back}; to move the instance, `workbench down` first; for a second one beside it, another "
                   "WORKBENCH_INSTANCE as well")
-
-
-def _one_at_a_time() -> ContextManager[None]:
-    return alone(state_dir() / "up.lock")
-
-
-def down_with(pid: int, *, remove: bool) -> None:
-    """See to it that this instance goes down when process `pid` is gone, however it ended (used by the tests).
-
-    Args:
-        remove: also delete the instance's folder.
-    """
-    subprocess.Popen(
-        [sys.executable, "-m", "workbench.stack.verbs", str(pid), "remove" if remove else "keep"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        env=dict(os.environ),
-    )
-
-
-if __name__ == "__main__":
-    with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(int(sys.argv[1])).wait()
-    down()
-    if sys.argv[2] == "remove":
-        shutil.rmtree(state_dir(), ignore_errors=True)

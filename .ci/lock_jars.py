@@ -1,0 +1,22 @@
+"""Resolve params/jars.ivy.xml with all that follows from it, and write params/jars.lock (`make lock`)."""
+import re
+import shutil
+
+from workbench.stack import artifacts
+
+text = (artifacts.ROOT / "params" / "jars.ivy.xml").read_text(encoding="utf-8")
+text = re.sub(r"\$\{(\w+)\}", lambda m: str(artifacts.versions()[m.group(1)]), text)
+folder = artifacts.CACHE / "lock"
+shutil.rmtree(folder, ignore_errors=True)
+artifacts.ivy(text, folder, artifacts.trust_options(), poms=True,
+              retrieve="files/[conf]/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]")
+lines = []
+for path in (folder / "files").rglob("*"):
+    if path.is_file():
+        service, org, name, rev, file = path.relative_to(folder / "files").parts
+        classifier, _, ext = file[len(f"{name}-{rev}"):].lstrip("-").partition(".")
+        lines.append(f"{service} {org}:{name}:{rev}:{classifier}:{ext} {artifacts.sha256(path)}")
+HEADER = "# service  organisation:name:revision:classifier:extension  SHA-256; written by `make lock`"
+artifacts.LOCK.write_text("\n".join([HEADER, *sorted(lines), ""]))
+shutil.rmtree(artifacts.CACHE)
+print(f"{len(lines)} files locked")

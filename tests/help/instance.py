@@ -1,0 +1,40 @@
+"""An instance of the stack for one run of tests or benchmarks: nobody else's meanwhile, and gone when the run is."""
+import contextlib
+import shutil
+import subprocess
+import sys
+
+import psutil
+from workbench import stack
+from workbench.base import paths
+from workbench.base.errors import StackError
+from workbench.base.wait import alone
+
+
+def only_run():
+    """Hold this instance for one run, which begins and ends by removing all of it.
+
+    Raises (when it is entered): StackError: another run has it; names its process.
+    """
+    return alone(paths.state_dir().with_suffix(".lock"), lambda pid: StackError(
+        f"another run uses the instance {paths.instance()}", where=f"process {pid}",
+        next_step="wait until it is done"))
+
+
+def down_with(pid, *, remove):
+    """See to it that this instance goes down when process `pid` is gone, however it ended.
+
+    Args:
+        remove: also delete the instance's folder.
+    """
+    nowhere = subprocess.DEVNULL
+    subprocess.Popen([sys.executable, __file__, str(pid), "remove" if remove else "keep"],
+                     stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(int(sys.argv[1])).wait()
+    stack.down()
+    if sys.argv[2] == "remove":
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
