@@ -215,6 +215,11 @@ def test_the_catalog_finds_it_and_start_clean_removes_it(lake, world, spark):
     it.go(change(1, 1), ("x", "{broken"))
     name = hudi.register(spark, it.table)
     assert hudi.register(spark, it.table) == name and spark.table(name).count() == 1
+    for again in (True, False):  # a view that somebody has put there instead
+        spark.sql(f"DROP TABLE {name}")
+        spark.sql(f"CREATE VIEW {name} AS SELECT 1 AS id UNION ALL SELECT 2")
+        if again:
+            assert hudi.register(spark, it.table) == name and spark.table(name).count() == 1
     hudi.drop(spark, world, it.table)
     assert not spark.catalog.tableExists(name) and not files.entries(it.table.base)
     assert hudi.dead_letters(spark, world, it.table).count() == 0

@@ -1,5 +1,5 @@
 """Hudi tables: made, filled from changes, asked for their past, kept in order."""
-from .catalog import all_entries, entries, register, registered
+from .catalog import entries, register, registered
 from .ingesting import Ingested
 from .keeping import dead_letters, drop
 from .labelling import label, labels

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Union
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ..base import files
@@ -34,7 +35,7 @@ def register(spark: SparkSession, table: Table) -> str:
             rows = spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()
             place = [r[1] for r in rows if r[0] == "Location"]
             if not place or files.open_address(place[0])[1] != files.open_address(table.base)[1]:
-                spark.sql(f"DROP TABLE {identifier(entry)}")
+                unregister(spark, entry)
         as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
         options = as_ro if table.type == "mor" else ""
         place = literal(table.base)
@@ -46,6 +47,16 @@ def register(spark: SparkSession, table: Table) -> str:
 def registered(spark: SparkSession, table: Table) -> bool:
     """Whether the catalog has the table's entries (the last that `register` makes)."""
     return bool(spark.catalog.tableExists(list(entries(table))[-1]))
+
+
+def unregister(spark: SparkSession, entry: str) -> None:
+    """Remove an entry from the catalog, also where somebody has put a view there; an absent one is fine."""
+    try:
+        spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
+    except AnalysisException as e:
+        if "DROP VIEW" not in str(e):
+            raise
+        spark.sql(f"DROP VIEW {identifier(entry)}")
 
 
 def refresh(spark: SparkSession, table: Table) -> None:

@@ -25,7 +25,6 @@ from .tables import Table, state
 
 # A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to start.
 FEW, FEW_BYTES = 2_000, 16 << 20
-FOLD = 50  # lists of landed files, after which one list holds what they say
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,8 @@ class _Landed:
     def __init__(self, spark: SparkSession, world: World, source: Landed, table: Table, most: int):
         self.spark, self.world, self.source, self.table, self.most = spark, world, source, table, most
         self.folder = f"{world.lake.landing}/{source.prefix}"
-        self._lists: Dict[str, List[str]] = {}  # what was read of them: a committed list does not change
+        self.place = _lists_of(world, table, source.id)
+        self.lists = landed_lists(world, table, source.id)
 
     def next(self, mine: Dict[str, Any], number: int) -> Optional[Batch]:
         # the landing names files by offset: those of a topic made anew have the names of the old ones
@@ -159,21 +159,23 @@ class _Landed:
                             where=f"{self.folder}, topic id {now}", expected=f"id {mine['topic_id']}",
                             next_step="start clean with hudi.drop, or read them from the beginning with "
                                       "hudi.ingest(…, replay=True)")
-        # a list of files can be long, so the commit holds only the number of the last list that counts
-        first, folded = mine.get("first", number), mine.get("folded")
-        lists = [str(n) for n in range(first, number)] + ([folded] if folded else [])
-        seen = {path for name in lists for path in self._list(name)}
+        # a list of files can be long, so the commit says only the batches whose lists count
+        first = mine.get("first", number)
+        if any(n not in self.lists for n in range(first, number)):
+            raise LakeError(f"the list of the files that were read of {self.source} is gone", where=self.place,
+                            next_step="was it removed, or is the table one of an older workbench, which kept the list "
+                                      "elsewhere? Read the files from the beginning: hudi.ingest(…, replay=True). Or "
+                                      "start clean: hudi.drop")
+        seen = {path for n in range(first, number) for path in self.lists[n]}
         root = files.open_address(self.folder)[1]
         there = {i.path: i for i in files.entries(self.folder, recursive=True)
                  if i.is_file and not is_scratch(i.path[len(root):])}
         new = sorted(there.keys() - seen, key=lambda p: reading_order(p, there[p].mtime_ns))[:self.most]
         if not new:
             return None
-        if number - first >= FOLD:  # or each run would open more of them than the one before
-            first, folded = number, f"before-{number}"
-            self._write(folded, sorted(seen))
-        self._write(str(number), new)
-        reached = {"first": first, "topic_id": now, **({"folded": folded} if folded else {})}
+        self.lists[number] = new  # of a batch that was not committed it is replaced when that is done again
+        files.write_text(self.place, json.dumps(self.lists))
+        reached = {"first": first, "topic_id": now}
         scheme = self.folder.split(":")[0]
         addresses = [f"{scheme}:{'' if scheme == 'file' else '//'}{p}" for p in new]
         if self.source.format == "avro":
@@ -182,34 +184,18 @@ class _Landed:
         return Batch(lines.select(*decode.no_message(), F.col("value").alias("text"),
                                   F.input_file_name().alias("file")), reached)
 
-    def _list(self, name: str) -> List[str]:
-        if name not in self._lists:
-            found = landed_list(self.world, self.table, self.source.id, name)
-            if found is None:
-                raise LakeError(f"the list of the files that were read of {self.source} is gone",
-                                where=_list_of(self.world, self.table, self.source.id, name),
-                                next_step="was it removed, or is the table one of an older workbench, which kept the "
-                                          "list elsewhere? Read the files from the beginning: hudi.ingest(…, "
-                                          "replay=True). Or start clean: hudi.drop")
-            self._lists[name] = found
-        return self._lists[name]
-
-    def _write(self, name: str, paths: List[str]) -> None:
-        files.write_text(_list_of(self.world, self.table, self.source.id, name), json.dumps(paths))
-        self._lists[name] = paths
-
     def close(self) -> None:
         pass
 
 
-def landed_list(world: World, table: Table, source: str, name: str) -> Optional[List[str]]:
-    """Paths of the landed files that a batch has read. source: its id. name: of the list, the batch's number."""
-    text = files.read_text(_list_of(world, table, source, name))
-    return None if text is None else json.loads(text)
+def landed_lists(world: World, table: Table, source: str) -> Dict[int, List[str]]:
+    """{batch: paths of the landed files that it has read}. source: its id."""
+    lists = json.loads(files.read_text(_lists_of(world, table, source)) or "{}")
+    return {int(number): paths for number, paths in lists.items()}
 
 
-def _list_of(world: World, table: Table, source: str, name: str) -> str:
-    return f"{state(world, table)}/{source}/{name}.json"
+def _lists_of(world: World, table: Table, source: str) -> str:
+    return f"{state(world, table)}/{source}.json"
 
 
 def _named(offsets: Dict[int, int]) -> Dict[str, int]:

@@ -5,10 +5,9 @@ Avro). Out: what decode.rows gives. Spark expressions only, no Python inside Spa
 """
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Iterator, Optional
+from typing import Any, Dict, Iterable, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -64,24 +63,6 @@ class Schemas:
         kind, _, number = id.partition(" ")
         return registry.find(self.world, int(number), kind) if kind in registry.BY_ID else json.loads(id)
 
-    def type_of(self, id: str) -> T.StructType:
-        """The Spark type of a schema's records. Raises LakeError: Spark has none; says why."""
-        with self._named(id) as avsc:
-            return schemas.avro_to_spark(avsc)
-
-    def read(self, column: Column, id: str) -> Column:
-        """A record of this schema as one of the reader's. Raises LakeError: it cannot be read so; says why."""
-        with self._named(id) as avsc:
-            return converted(column, schemas.avro_to_spark(avsc), self.reader, schemas.full_name(avsc))
-
-    @contextlib.contextmanager
-    def _named(self, id: str) -> Iterator[Any]:
-        avsc = self.batch[id]
-        try:
-            yield avsc
-        except LakeError as e:
-            shown = id if id.partition(" ")[0] in registry.BY_ID else schemas.full_name(avsc)
-            raise LakeError(f"schema {shown} cannot be read: {e.what} ({e.where})") from e
 
 
 def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
@@ -108,9 +89,10 @@ def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
             wrong.append((mine, F.lit(wire.unknown(known.world).format(id))))
             continue
         try:
-            found = known.read(F.col(f"{column}.row"), id)
+            written, name = schemas.avro_to_spark(avsc), schemas.full_name(avsc)
+            found = converted(F.col(f"{column}.row"), written, known.reader, name)
         except LakeError as e:
-            wrong.append((mine, F.lit(e.what)))
+            wrong.append((mine, F.lit(unreadable(id, e))))
             continue
         decoded = decoded.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
         row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END)), found).otherwise(row)
@@ -118,6 +100,11 @@ def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
     wrong.append((F.col("row").isNull(), F.concat(F.lit("the bytes are not Avro of schema "), which)))
     decoded = decode.judged(decoded, known.reader, F.col("value").isNull(), wrong, table)
     return decoded.withColumn("text", F.base64("value")).select(*decode.JUDGED)
+
+
+def unreadable(schema: str, why: LakeError) -> str:
+    """Why a message of a schema is a dead letter."""
+    return f"schema {schema} cannot be read: {why.what} ({why.where})"
 
 
 def _from_avro(body: Column, avsc: Dict[str, Any]) -> Column:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from ..base import files
 from ..base.errors import LakeError
-from ..topic import avro
+from ..topic import avro, schemas
 from . import decode, decode_avro
 from .tables import Table
 
@@ -57,17 +57,18 @@ def rows(spark: SparkSession, found: Files, known: decode_avro.Schemas, table: T
     """
     parts, dead = [], dict(found.broken)
     for text, addresses in sorted(found.whole.items()):
+        avsc = known.batch[text]
+        name, row, wrong = schemas.full_name(avsc), F.lit(None).cast(known.reader), []
         try:
-            known.type_of(text)
+            written = schemas.avro_to_spark(avsc)
         except LakeError as e:
-            dead.update(dict.fromkeys(addresses, e.what))
+            dead.update(dict.fromkeys(addresses, decode_avro.unreadable(name, e)))
             continue
-        row, wrong = F.lit(None).cast(known.reader), []
         try:
-            row = known.read(F.col("record"), text)
+            row = decode_avro.converted(F.col("record"), written, known.reader, name)
         except LakeError as e:
-            wrong = [(F.lit(True), F.lit(e.what))]
-        read = spark.read.format("avro").option("avroSchema", json.dumps(known.batch[text]))
+            wrong = [(F.lit(True), F.lit(decode_avro.unreadable(name, e)))]
+        read = spark.read.format("avro").option("avroSchema", json.dumps(avsc))
         read = read.option("datetimeRebaseMode", "CORRECTED").load(addresses)
         raw = read.select(F.struct("*").alias("record"), F.input_file_name().alias("file")).select(
             *decode.no_message(), "file", row.alias("row"),

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from ..base import files
 from ..base.params import World
 from ..landing.batch import read_dead_letters
-from .catalog import all_entries, identifier
+from .catalog import all_entries, unregister
 from .tables import Table, alone, dead_letters_path, state
 
 
@@ -20,7 +20,7 @@ def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
     with alone(world, table):
         if spark is not None:
             for entry in all_entries(table):
-                spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
+                unregister(spark, entry)
         # labels first: they are of no other table, also when the rest is not reached
         for place in (state(world, table), dead_letters_path(world, table), table.base):
             files.remove(place)

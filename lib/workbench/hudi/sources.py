@@ -80,8 +80,7 @@ def reading_order(path: str, mtime: Optional[int]) -> Tuple[Any, ...]:
     `<topic>+<partition>+<first offset>.avro` as Confluent.
     """
     name = path.rpartition("/")[2]
-    found = (re.fullmatch(r"(.+)-(\d+)-(\d+)\.json", name) or re.fullmatch(r"(.+)\((\d+)_(\d+)\)\.json", name)
-             or re.fullmatch(r"(.+)\+(\d+)\+(\d+)\.avro", name))
+    found = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.(json|avro)", name)
     if found:
         return True, found[1], int(found[2]), int(found[3]), path
     return False, "", 0, mtime or 0, path

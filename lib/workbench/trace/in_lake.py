@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional
 
 from ..base import files
 from ..hudi.catalog import entries
-from ..hudi.changes import landed_list
+from ..hudi.changes import landed_lists
 from ..hudi.ingesting import progress_in
 from ..hudi.sources import Topic
 from ..hudi.timeline import Done, completed, write_stats
@@ -55,7 +55,7 @@ class History:
     def _list(self, source: str, batch: int) -> List[str]:
         """The landed files that a batch has read (see changes), as their paths below the landing."""
         root = files.open_address(self.world.lake.landing)[1].rstrip("/") + "/"
-        return [p[len(root):] for p in landed_list(self.world, self.table, source, str(batch)) or []]
+        return [p[len(root):] for p in landed_lists(self.world, self.table, source).get(batch, [])]
 
     def place(self, commit: Done, record: Dict[str, Any], before: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
         """What a commit says (see write_stats) of the file that this version of the record went into; None where that
