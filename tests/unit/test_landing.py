@@ -209,6 +209,10 @@ def test_only_what_a_producer_committed_is_read(world):
             options[name] = value
             return self
 
+        def options(self, **more):
+            options.update(more)
+            return self
+
         def load(self):
             return options
 

@@ -129,10 +129,7 @@ class _Topic:
 
     def _spark_reads(self, start: Dict[int, int], stop: Dict[int, int]) -> DataFrame:
         messages = self.spark.read.format("kafka").options(**{
-            "kafka.bootstrap.servers": self.world.kafka.bootstrap,
-            "kafka.security.protocol": self.world.kafka.security_protocol,
-            "subscribe": self.name, "failOnDataLoss": "true", "includeHeaders": "true",
-            "kafka.isolation.level": "read_committed",  # as librdkafka reads by itself
+            **topics.spark_options(self.world), "subscribe": self.name,
             # at the topic's end the consumer asks for more, and its next question waits behind that for half a second
             "kafka.fetch.max.wait.ms": "20",
             "minPartitions": str(self.world.spark.parallelism),  # one partition is one task otherwise

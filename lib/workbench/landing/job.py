@@ -81,15 +81,8 @@ def _alone(world: World, sink: Sink) -> ContextManager[None]:
 
 def _messages(spark: SparkSession, world: World, sink: Sink, batch: int) -> DataFrame:
     """The topics as a stream, in batches of so many messages."""
-    return (
-        spark.readStream.format("kafka").option("kafka.bootstrap.servers", world.kafka.bootstrap)
-        .option("kafka.security.protocol", world.kafka.security_protocol).option(*sink.subscription)
-        # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
-        .option("kafka.isolation.level", "read_committed")
-        .option("startingOffsets", "earliest").option("failOnDataLoss", "true")
-        .option("includeHeaders", str(sink.format == "avro").lower())
-        .option("maxOffsetsPerTrigger", str(batch)).load()
-    )
+    return (spark.readStream.format("kafka").options(**topics.spark_options(world)).option(*sink.subscription)
+            .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(batch)).load())
 
 
 def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:

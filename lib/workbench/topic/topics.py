@@ -33,6 +33,15 @@ def settings(world: World, **more: Any) -> Dict[str, Any]:
             "log_level": 0, **more}
 
 
+def spark_options(world: World) -> Dict[str, str]:
+    """Options of Spark's Kafka reader for the world's Kafka, beside those that say what is read."""
+    return {"kafka.bootstrap.servers": world.kafka.bootstrap,
+            "kafka.security.protocol": world.kafka.security_protocol,
+            # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
+            "kafka.isolation.level": "read_committed",
+            "failOnDataLoss": "true", "includeHeaders": "true"}
+
+
 def silent(world: World, error: KafkaException) -> StackError:
     """The error for a Kafka that does not answer: its state, where it is a service of this instance."""
     return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
