@@ -1,4 +1,4 @@
-"""Topics → files: the work of an S3 sink connector, done from that connector's own JSON (see landing_sinks).
+"""Topics → files: the work of an S3 sink connector, done from that connector's own JSON (see sinks.py).
 
 For a world whose Kafka Connect has no such plugin. Spark reads the topics, one task per topic partition and in offset
 order; Python in the task writes the objects. Their names say topic, partition and first offset, so a batch that is done

@@ -1,6 +1,7 @@
 """The walkthroughs: what is particular to each, and what is the same in all.
 
-A new one is a module with a `flow`, and a place in ALL: that is how teardown, trace and the command line find it.
+A new one is a module with a `flow`, and a place in ALL: that is how teardown and trace find it. `workbench load` finds
+its loader in LOADERS.
 """
 from __future__ import annotations
 

@@ -34,9 +34,11 @@ KINDS = ("topic", "landed")
 class Capture:
     """One source table on its way to the lake.
 
-    source: schema.table. key: its key. format: of its messages, "json" or "avro".
+    source: schema.table. key: its key, one column, called otherwise than those of the other captures. format: of its
+    messages and of the landed files, "json" or "avro".
     connector: the configuration of what brings its changes into a topic. sink: of what lands them; "" where nothing
-    does. lake: fields of hudi.Table, one mapping for each table that it goes into; `base` is below the world's tables.
+    does (and then trace cannot follow its rows). lake: fields of hudi.Table, one mapping for each table that it goes
+    into; `base` is below the world's tables.
     truth: SQL of its rows as they travel, where that is not as they are.
     """
 
