@@ -51,3 +51,8 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
     guess = f"did you mean '{close[0]}'? " if close else ""
     return f"{guess}valid: {', '.join(valid)}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, else what it is called."""
+    return next((line.strip()[:400] for line in str(error).splitlines() if line.strip()), type(error).__name__)

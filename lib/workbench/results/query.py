@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, List
 import sqlglot
 from sqlglot import exp
 
-from ..base.errors import LakeError, nearest
+from ..base.errors import LakeError, first_line, nearest
 from ..spark import gone, is_gone, unreachable
 from ..spark import session as session_of
 
@@ -65,8 +65,8 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         raise
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
         if is_gone(e):
-            raise gone(session, _first(e)) from e
-        raise LakeError(f"the query failed: {_first(e)}", where=translated,
+            raise gone(session, first_line(e)) from e
+        raise LakeError(f"the query failed: {first_line(e)}", where=translated,
                         next_step="see whether the table is registered (hudi.register) and the column exists") from e
 
 
@@ -79,7 +79,7 @@ def _parse(text: str) -> Any:
     try:
         trees = [t for t in sqlglot.parse(text, read="athena") if t is not None]
     except sqlglot.errors.SqlglotError as e:
-        raise LakeError(f"the query is not Athena SQL: {_first(e)}", where=text.strip()[:200]) from None
+        raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text.strip()[:200]) from None
     if len(trees) != 1:
         raise LakeError(f"{len(trees)} statements where one is expected", where=text.strip()[:200])
     if not isinstance(trees[0], (exp.Query, exp.Describe)):
@@ -97,8 +97,8 @@ def _generate(tree: Any) -> str:
             raise sqlglot.errors.UnsupportedError(no[0])
         return tree.sql(dialect="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
     except sqlglot.errors.SqlglotError as e:
-        raise LakeError(f"the query cannot be translated to Spark: {_first(e)}", where=tree.sql(dialect="athena")[:300],
-                        next_step="write it with other means, or ask Spark itself: spark.sql(…)") from None
+        raise LakeError(f"the query cannot be translated to Spark: {first_line(e)}", next_step="write it with other "
+                        "means, or ask Spark itself: spark.sql(…)", where=tree.sql(dialect="athena")[:300]) from None
 
 
 def _tables(tree: Any) -> List[str]:
@@ -108,8 +108,3 @@ def _tables(tree: Any) -> List[str]:
              (exp.Table(this=t.this, db=t.args.get("db"), catalog=t.args.get("catalog"))
               for t in tree.find_all(exp.Table) if t.name and not (t.name in own and not t.db))}
     return sorted(found)
-
-
-def _first(error: BaseException) -> str:
-    """The first line of what an error says."""
-    return next((line.strip()[:400] for line in str(error).splitlines() if line.strip()), type(error).__name__)

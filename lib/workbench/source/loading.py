@@ -14,7 +14,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Un
 import psycopg
 from psycopg import sql
 
-from ..base.errors import SourceError
+from ..base.errors import SourceError, first_line
 from ..base.params import World
 from . import postgres
 from .postgres import quoted
@@ -220,7 +220,7 @@ def run_script(c: psycopg.Connection, script: Script) -> None:
             c.execute(statement, binary=True)  # the protocol for binary results takes one statement, and no second one
         except psycopg.Error as e:
             line += statement.count("\n", 0, int((e.diag.statement_position if e.diag else None) or 1) - 1)
-            raise SourceError(f"the script failed: {postgres.first_line(e)}", next_step="mend the script and load "
+            raise SourceError(f"the script failed: {first_line(e)}", next_step="mend the script and load "
                               "again; nothing was changed", where=f"{script.path}, line {line}: {begin[:80]}") from None
 
 

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from ..base import secrets
-from ..base.errors import ParamsError, SourceError
+from ..base.errors import ParamsError, SourceError, first_line
 from ..base.params import World
 from ..base.wait import wait_until
 from . import column_types
@@ -54,10 +54,6 @@ def session(world: World, database: Optional[str] = None) -> Iterator[psycopg.Co
             hint = (e.diag.message_hint or "") if e.diag else ""
             raise SourceError(f"PostgreSQL refused: {first_line(e)}", where=f"database {c.info.dbname}",
                               next_step=hint) from e
-
-
-def first_line(e: Exception) -> str:
-    return (str(e).strip().splitlines() or [type(e).__name__])[0]
 
 
 def execute(world: World, statement: Any, params: Any = None, database: Optional[str] = None) -> int:
