@@ -5,7 +5,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Any, ContextManager, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, List, Optional, Tuple
 
 from . import wait
 from .errors import LakeError
@@ -44,6 +44,12 @@ def entries(address: str, *, recursive: bool = False) -> List[Any]:
     return system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
 
 
+def below(address: str) -> Dict[str, Any]:
+    """{path below the folder: its pyarrow FileInfo} of all files in a folder and below it."""
+    root = open_address(address)[1].rstrip("/") + "/"
+    return {info.path[len(root):]: info for info in entries(address, recursive=True) if info.is_file}
+
+
 def remove(address: str) -> None:
     """Remove a file, or a folder with all that is in it; an absent one is fine."""
     system, path = open_address(address)
@@ -58,7 +64,7 @@ def remove(address: str) -> None:
 
 def holds_files(address: str) -> bool:
     """Whether there is any file in a folder or below it."""
-    return any(i.is_file for i in entries(address, recursive=True))
+    return bool(below(address))
 
 
 def write_text(address: str, text: str) -> None:

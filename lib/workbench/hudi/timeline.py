@@ -34,7 +34,7 @@ def check_readable(table: Table, instant: str) -> bool:
     """
     done = completed(table)
     check_active(table, instant, done)
-    there = _data_files(table)
+    there = {path for path in files.below(table.base) if not path.startswith(".hoodie/")}
     gone = sorted(_gone(done, instant, there))
     if gone:
         whole = (c.instant for c in done if not _gone(done, c.instant, there))
@@ -194,12 +194,6 @@ def _groups(done: List[Done]) -> Dict[Tuple[str, str], Set[str]]:
                 group.clear()  # a base file holds all that came before
             group.add(path)
     return groups
-
-
-def _data_files(table: Table) -> Set[str]:
-    root = files.open_address(table.base)[1].rstrip("/") + "/"
-    found = files.entries(table.base, recursive=True)
-    return {i.path[len(root):] for i in found if i.is_file and not i.path[len(root):].startswith(".hoodie/")}
 
 
 def exists(table: Table) -> bool:

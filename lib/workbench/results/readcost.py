@@ -50,12 +50,11 @@ def data_files(table: Table) -> pandas.DataFrame:
 
     A log bears the instant of the base file that it belongs to (in table version 6), and a number from 1 on.
     """
-    root = files.open_address(table.base)[1].rstrip("/") + "/"
     found = []
-    for info in files.entries(table.base, recursive=True):
-        name, partition = info.base_name, info.path[len(root):].rpartition("/")[0]
+    for path, info in files.below(table.base).items():
+        partition, _, name = path.rpartition("/")
         match = LOG.match(name) or BASE.match(name)
-        if match and info.is_file and not name.endswith(".crc") and not partition.startswith(".hoodie"):
+        if match and not name.endswith(".crc") and not partition.startswith(".hoodie"):
             number = int(match.groupdict().get("number") or 0)
             kind = "log" if number else "base"
             found.append((partition, match["group"], match["instant"], number, kind, info.size, name))
