@@ -3,19 +3,16 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict
 
 import pandas
+from pyspark.sql import SparkSession
 
 from ..base import files
 from ..base.errors import LakeError
 from ..hudi import timeline
+from ..hudi.tables import Table
 from . import query
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from ..hudi.tables import Table
 
 LOG = re.compile(r"\.(?P<group>.+)_(?P<instant>\d+)\.log\.(?P<number>\d+)_")
 BASE = re.compile(r"(?P<group>.+?)_[^_]+_(?P<instant>\d+)\.parquet$")

@@ -5,7 +5,7 @@ import html
 import json as jsons
 import re
 from numbers import Integral, Number
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,8 @@ from IPython.display import HTML
 
 from ..base import paths
 from ..base.errors import LakeError, nearest
+from ..hudi.tables import Table
 from ..hudi.timeline import written
-
-if TYPE_CHECKING:
-    from ..hudi.tables import Table
 
 WIDE = 120  # characters of a cell that are shown
 NULL = "<span style='color:#8A9099'>null</span>"

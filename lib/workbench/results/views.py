@@ -2,15 +2,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Sequence
 
 import pandas
+from pyspark.sql import SparkSession
 
 from .. import hudi
 from . import query
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def record(spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *columns: str) -> pandas.DataFrame:

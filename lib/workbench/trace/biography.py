@@ -8,22 +8,20 @@ asked only for views that hudi-rs cannot read.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
+
+import pandas
 
 from .. import hudi
 from ..base import files
 from ..base.errors import LakeError
+from ..base.params import World
 from ..hudi.sources import reading_order
 from ..landing import json_lines
 from ..spark import session
 from . import in_topic
 from .in_lake import History, names
 from .model import Biography, Traced
-
-if TYPE_CHECKING:
-    import pandas
-
-    from ..base.params import World
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
 OWN = ["record", "needle", "_state"]  # what a change is known by here, and nobody else asks for

@@ -6,19 +6,17 @@ and a record stays in its file group until it changes partition (the index sees 
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Optional
+from typing import Any, Collection, Dict, List, Optional
 
 from ..base import files
+from ..base.params import World
 from ..hudi.catalog import entries
 from ..hudi.changes import landed_lists
 from ..hudi.ingesting import progress_in
 from ..hudi.sources import Topic
+from ..hudi.tables import Table
 from ..hudi.timeline import Done, completed, write_stats
 from ..landing.json_lines import folder_of
-
-if TYPE_CHECKING:
-    from ..base.params import World
-    from ..hudi.tables import Table
 
 
 def names(lake: Table) -> Dict[str, str]:

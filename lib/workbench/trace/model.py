@@ -2,12 +2,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Tuple
+from typing import Any, Tuple
 
-if TYPE_CHECKING:
-    import pandas
+import pandas
 
-    from ..hudi import Table
+from ..hudi import Table
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict
 
+import pandas
+
 from ..hudi.timeline import time_of
 from .in_lake import names
+from .model import Biography
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.figure import Figure
-
-    from .model import Biography
 
 
 def show(life: Biography) -> None:
@@ -38,7 +38,6 @@ def show(life: Biography) -> None:
 
 
 def _print(console: Any, frame: pandas.DataFrame, columns: Dict[Any, str]) -> None:
-    import pandas
     from rich.table import Column, Table
     from rich.text import Text
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
 
 import pandas
+from pyspark.sql import SparkSession
 
 from .. import hudi
 from ..base import files
@@ -18,9 +18,6 @@ from ..source import postgres
 from . import load
 from .flow import Capture
 from .walkthrough import Walkthrough
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 TABLE = "datalake.cdc_events"  # in PostgreSQL and, by the same name, in the lake's catalog
 CONNECTOR = "outbox_source"

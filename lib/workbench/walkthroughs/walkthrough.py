@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
+
+from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing
 from ..base import files
@@ -21,9 +23,6 @@ from ..spark import session
 from ..topic import registry, topics
 from . import kept
 from .flow import Flow
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # notebooks that later ones hang on
 
