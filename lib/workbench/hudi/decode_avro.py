@@ -64,7 +64,6 @@ class Schemas:
         return registry.find(self.world, int(number), kind) if kind in registry.BY_ID else json.loads(id)
 
 
-
 def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
     """Decode Avro messages.
 

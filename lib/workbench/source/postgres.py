@@ -187,6 +187,7 @@ IDENTITY = sql.SQL("""CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coales
     SELECT CASE t.relreplident WHEN 'i' THEN 'index' ELSE 'primary key' END FROM pg_index i WHERE i.indrelid = t.oid
     AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END), 'none') END""")
 
+
 def drop_publication(world: World, name: str, database: Optional[str] = None) -> None:
     """Drop a publication if it is there."""
     execute(world, quoted("DROP PUBLICATION IF EXISTS {}", name), database=database)
