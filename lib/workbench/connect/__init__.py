@@ -4,6 +4,3 @@
 with the same functions."""
 from .configs import FOLDER, config, placeholders
 from .rest import apply, delete, failure, names, plugins, restart, status, validate, wait_running
-
-__all__ = ["FOLDER", "apply", "config", "delete", "failure", "names", "placeholders", "plugins", "restart", "status",
-           "validate", "wait_running"]

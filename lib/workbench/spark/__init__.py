@@ -1,4 +1,2 @@
 """Spark: the session that a world names, and the server that the embedded stack runs."""
 from .sessions import causes, gone, is_gone, session, unreachable
-
-__all__ = ["causes", "gone", "is_gone", "session", "unreachable"]

@@ -1,4 +1,2 @@
 """The embedded stack: start what is needed, say what runs, stop it."""
 from .verbs import down, lost, need, restart, running, status, up
-
-__all__ = ["down", "lost", "need", "restart", "running", "status", "up"]

@@ -2,5 +2,3 @@
 from .biography import row, views
 from .model import Biography, Traced
 from .telling import draw, show
-
-__all__ = ["Biography", "Traced", "draw", "row", "show", "views"]
