@@ -74,7 +74,7 @@ def world(tmp_path):
 def kept(world, it):
     """What is kept of a table: labels, dead letters, landed files that were read, files of its own."""
     return (list(hudi.labels(world, it)["label"]), files.holds_files(dead_letters_path(world, it)),
-            files.read_text(f"{state(world, it)}/landed-x.json") == "{}", hudi.exists(it))
+            files.read_text(f"{state(world, it)}/landed-x/00000000.json") == "[]", hudi.exists(it))
 
 
 @pytest.mark.parametrize("bases", [("", ""), ("file:/elsewhere/a/b", "file:/elsewhere/a_b"), ("", "file:/elsewhere")])
@@ -90,7 +90,7 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
     one, other = made
     hudi.label(world, one, "mine")
     files.write_text(f"{dead_letters_path(world, one)}/topic-x/00000000/part-0.json", "{}")
-    files.write_text(f"{state(world, one)}/landed-x.json", "{}")
+    files.write_text(f"{state(world, one)}/landed-x/00000000.json", "[]")
     assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == ([], False, False, True)
     with pytest.raises(LakeError, match="(?s)no instant labelled 'mine'.*hudi.label"):
         hudi.as_of(None, world, other, "mine")

@@ -104,7 +104,7 @@ def lake(tmp_path, world):
     commit(T2, "deltacommit", ".f.log.1", {"topic-x": {"batch": 1, "offsets": {"0": 9}},
                                            "landed-y": {"batch": 0}}, baseFile=f"f_0_{T1}.parquet")
     commit(T3, "commit", f"f_0_{T3}.parquet", None, [("1", 30), ("2", 10)])
-    files.write_text(f"{state(world, table)}/landed-y.json", json.dumps({"0": [f"{tmp_path}/landing/y/a.json"]}))
+    files.write_text(f"{state(world, table)}/landed-y/00000000.json", json.dumps([f"{tmp_path}/landing/y/a.json"]))
     return table
 
 

@@ -145,8 +145,7 @@ class _Landed:
     def __init__(self, spark: SparkSession, world: World, source: Landed, table: Table, most: int):
         self.spark, self.world, self.source, self.table, self.most = spark, world, source, table, most
         self.folder = f"{world.lake.landing}/{source.prefix}"
-        self.place = _lists_of(world, table, source.id)
-        self.lists = landed_lists(world, table, source.id)
+        self.lists: Dict[int, Optional[List[str]]] = {}  # what was read of them: a committed list does not change
 
     def next(self, mine: Dict[str, Any], number: int) -> Optional[Batch]:
         # the landing names files by offset: those of a topic made anew have the names of the old ones
@@ -156,13 +155,17 @@ class _Landed:
                             where=f"{self.folder}, topic id {now}", expected=f"id {mine['topic_id']}",
                             next_step="start clean with hudi.drop, or read them from the beginning with "
                                       "hudi.ingest(…, replay=True)")
-        # a list of files can be long, so the commit says only the batches whose lists count
+        # a list of files can be long, so each batch writes its own only, and the commit says those that count
         first = mine.get("first", number)
-        if any(n not in self.lists for n in range(first, number)):
-            raise LakeError(f"the list of the files that were read of {self.source} is gone", where=self.place,
-                            next_step="was it removed, or is the table one of an older workbench, which kept the list "
-                                      "elsewhere? Read the files from the beginning: hudi.ingest(…, replay=True). Or "
-                                      "start clean: hudi.drop")
+        for n in range(first, number):
+            if n not in self.lists:
+                self.lists[n] = landed_list(self.world, self.table, self.source.id, n)
+            if self.lists[n] is None:
+                raise LakeError(f"the list of the files that were read of {self.source} is gone",
+                                where=_list_of(self.world, self.table, self.source.id, n),
+                                next_step="was it removed, or is the table one of an older workbench, which kept the "
+                                          "list elsewhere? Read the files from the beginning: hudi.ingest(…, "
+                                          "replay=True). Or start clean: hudi.drop")
         seen = {path for n in range(first, number) for path in self.lists[n]}
         root = files.open_address(self.folder)[1]
         there = {i.path: i for i in files.entries(self.folder, recursive=True)
@@ -171,7 +174,7 @@ class _Landed:
         if not new:
             return None
         self.lists[number] = new  # of a batch that was not committed it is replaced when that is done again
-        files.write_text(self.place, json.dumps(self.lists))
+        files.write_text(_list_of(self.world, self.table, self.source.id, number), json.dumps(new))
         reached = {"first": first, "topic_id": now}
         scheme = self.folder.split(":")[0]
         addresses = [f"{scheme}:{'' if scheme == 'file' else '//'}{p}" for p in new]
@@ -185,14 +188,13 @@ class _Landed:
         pass
 
 
-def landed_lists(world: World, table: Table, source: str) -> Dict[int, List[str]]:
-    """{batch: paths of the landed files that it has read}. source: its id."""
-    lists = json.loads(files.read_text(_lists_of(world, table, source)) or "{}")
-    return {int(number): paths for number, paths in lists.items()}
+def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[List[str]]:
+    """Paths of the landed files that a batch has read, None where nobody knows. source: its id."""
+    return json.loads(files.read_text(_list_of(world, table, source, batch)) or "null")
 
 
-def _lists_of(world: World, table: Table, source: str) -> str:
-    return f"{state(world, table)}/{source}.json"
+def _list_of(world: World, table: Table, source: str, batch: int) -> str:
+    return f"{state(world, table)}/{source}/{batch:08d}.json"
 
 
 def _named(offsets: Dict[int, int]) -> Dict[str, int]:

@@ -11,7 +11,7 @@ from typing import Any, Collection, Dict, List, Optional
 from ..base import files
 from ..base.params import World
 from ..hudi.catalog import entries
-from ..hudi.changes import landed_lists
+from ..hudi.changes import landed_list
 from ..hudi.ingesting import progress_in
 from ..hudi.sources import Topic
 from ..hudi.tables import Table
@@ -53,7 +53,7 @@ class History:
     def _list(self, source: str, batch: int) -> List[str]:
         """The landed files that a batch has read (see changes), as their paths below the landing."""
         root = files.open_address(self.world.lake.landing)[1].rstrip("/") + "/"
-        return [p[len(root):] for p in landed_lists(self.world, self.table, source).get(batch, [])]
+        return [p[len(root):] for p in landed_list(self.world, self.table, source, batch) or []]
 
     def place(self, commit: Done, record: Dict[str, Any], before: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
         """What a commit says (see write_stats) of the file that this version of the record went into; None where that
