@@ -1,4 +1,5 @@
-# Everything that a person types. `make help` lists it. The same verbs are `workbench <verb>` inside .venv.
+# Everything that a person types. `make help` lists it. The same verbs are `workbench <verb>` inside .venv,
+# but for those of who works on the workbench itself: test, drill, bench, lock.
 # `python3` where it fits, else the newest that does; another one: make PYTHON=…
 FITS := import sys; v = sys.version_info[:2]; \
 	sys.exit(0 if (3, 10) <= v <= (3, 13) else f"Python {v[0]}.{v[1]} found, 3.10 to 3.13 needed: make PYTHON=… names one")
