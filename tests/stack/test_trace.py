@@ -53,7 +53,8 @@ def traced(lab, spark):
        "UPDATE artists SET nationality = 'German' WHERE artist_id = 299", messages=2)
     hudi.compact(spark, made[1])
     go("UPDATE artists SET birth_year = 1905 WHERE artist_id = 299")
-    yield trace.Traced("artists", "public.artists", "artist_id", TOPIC, parse(sink), tuple(made)), go, transactions
+    table = trace.Traced("artists", "public.artists", "artist_id", TOPIC, parse(sink), tuple(made), "avro")
+    yield table, go, transactions
     landing.drop(lab, sink)
     for each in made:
         hudi.drop(spark, lab, each)
@@ -120,7 +121,7 @@ def test_what_is_not_there(lab, traced):
     with pytest.raises(LakeError, match="(?s)has no message of artist_id 4711.*30. messages.*RUNNING"):
         trace.row(lab, table, 4711)
     with pytest.raises(WorkbenchError, match="there is no topic"):
-        trace.row(lab, trace.Traced("x", "public.x", "id", "no_such_topic", table.sink, ()), 1)
+        trace.row(lab, trace.Traced("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"), 1)
     with pytest.raises(LakeError, match="(?s)no table 'cdc_event'.*did you mean 'cdc_events'"):
         traced_by_name(lab, "cdc_event")
 

@@ -69,9 +69,27 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     monkeypatch.setattr(topics, "read", lambda *_, only: pandas.DataFrame([message]))
     monkeypatch.setattr(registry, "artifacts", lambda _: pandas.DataFrame(
         columns=["artifact", "version", "global_id", "content_id"]))
-    table = trace.Traced("artists", "public.artists", "artist_id", "t", Sink("avro", "topics", 10, ("t",)), ())
+    table = trace.Traced("artists", "public.artists", "artist_id", "t", Sink("avro", "topics", 10, ("t",)), (), "avro")
     with pytest.raises(LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"):
         in_topic.events(world, table, 1)
+
+
+@pytest.mark.parametrize("kind", ["json", "avro"])
+def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkeypatch, kind):
+    def found(*_, only):
+        message = {"key": b'{"id": 1}', "partition": 0, "offset": 3, "value": '{"id": 1, "__op": "r"}',
+                   "timestamp": pandas.Timestamp(0)}
+        return pandas.DataFrame([message] if only(message["key"]) else [])
+
+    decoded = registry.Decoded({"id": 1, "__op": "r"}, SimpleNamespace(body=b"x", schema="globalId 7"), "t")
+    monkeypatch.setattr(topics, "read", found)
+    monkeypatch.setattr(registry, "Decoder", lambda world: lambda raw: decoded)
+    monkeypatch.setattr(registry, "artifacts", lambda _: pandas.DataFrame(
+        columns=["artifact", "version", "global_id", "content_id"]))
+    table = trace.Traced("t", "public.t", "id", "t", None, (), kind)
+    (event,) = in_topic.events(None, table, 1)
+    assert event["schema"] == ("inline" if kind == "json" else "globalId 7")
+    assert biography._landed(None, table, event) == ""
 
 
 # --- the lake --------------------------------------------------------------------------------------------------------

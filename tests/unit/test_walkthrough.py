@@ -47,6 +47,35 @@ def test_what_can_be_traced(world):
         ("datalake.cdc_events", "order_id", 1)]
 
 
+def test_two_walkthroughs_with_a_table_of_one_name_are_told_apart(world, monkeypatch):
+    other = dataclasses.replace(museum.flow, folder=museum.flow.folder.with_name("60_other"), captures=tuple(
+        dataclasses.replace(c, key="id") for c in museum.flow.captures))
+    monkeypatch.setattr(walkthroughs, "ALL", (*walkthroughs.ALL, other))
+    with pytest.raises(LakeError, match="(?s)2 walkthroughs .*'artists'.*50_time_travel/artists, 60_other/artists"):
+        walkthroughs.traced(world, "artists")
+    assert [walkthroughs.traced(world, f"{folder}/artists").key for folder in ("50_time_travel", "60_other")] == [
+        "artist_id", "id"]
+    with pytest.raises(LakeError, match="no table '50_time_travels/artists'"):
+        walkthroughs.traced(world, "50_time_travels/artists")
+
+
+def test_a_capture_without_a_sink_says_the_format_of_its_messages(world):
+    unlanded = dataclasses.replace(museum.flow, captures=tuple(
+        dataclasses.replace(c, sink="") for c in museum.flow.captures))
+    assert (unlanded.traced(world, "artists").sink, unlanded.traced(world, "artists").format) == (None, "avro")
+    assert outbox.flow.traced(world).format == "json"
+
+
+def test_a_lake_table_is_of_its_own_capture_also_where_keys_have_one_name(world):
+    alike = dataclasses.replace(museum.flow, captures=tuple(
+        dataclasses.replace(c, key="id") for c in museum.flow.captures))
+    assert [alike._of(world, t).name for t in alike.tables(world)] == ["artists"] * 2 + ["artworks"] * 2
+    experiment = museum.scratch(world)
+    assert museum.flow._of(world, experiment).name == "artists", "the only one with this key"
+    with pytest.raises(LakeError, match="(?s)moma_scratch.*artists, artworks"):
+        alike._of(world, dataclasses.replace(experiment, key=("id",)))
+
+
 # --- steps -----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("published, there", [
@@ -142,6 +171,33 @@ def test_what_is_set_back_is_read_from_where_it_was(world, monkeypatch):
                             lambda self, world, table, kind=kind: kind if table.type == "mor" else "topic")
         assert museum.flow.begin(None, world, "artists", 299)
     assert did == ["hudi_ingest", ("topic", "after_load"), "hudi_ingest", ("landed", "after_load")]
+
+
+def test_a_walkthrough_without_publication_starts_clean_without_one(world, monkeypatch):
+    polled = dataclasses.replace(museum.flow, publication="")
+    did = []
+    for name in ("_has_source", "tables_left", "_drop_connectors"):
+        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_: [])
+    monkeypatch.setattr(walkthrough.postgres, "create_database", lambda *_: did.append("database"))
+    monkeypatch.setattr(walkthrough.postgres, "drop_publication", lambda _, name, __: did.append(f"drop {name!r}"))
+    monkeypatch.setattr(walkthrough.kept, "forget", lambda *_: did.append("forgotten"))
+    dataclasses.replace(polled, unload=lambda world: None).reset(world)
+    assert did == ["database", "forgotten"]
+
+
+def test_a_source_without_publication_is_there_with_its_copies(world, monkeypatch):
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
+    monkeypatch.setattr(walkthrough.postgres, "publications", lambda *_: pd.DataFrame(columns=["publication", "table"]))
+    monkeypatch.setattr(walkthrough.kept, "is_kept", lambda *_: True)
+    assert dataclasses.replace(museum.flow, publication="").is_done(world, "51_source_database")
+
+
+def test_a_connector_that_names_neither_tables_nor_converter_makes_the_topics_of_its_captures(world):
+    polled = dataclasses.replace(museum.flow, config=lambda *_: {"topic.prefix": "polled"}, looks=("look",))
+    assert polled._topics(world) == {"polled.public.artists", "polled.public.artworks"}
+    assert polled._artifacts(world) == set()
+    said = dataclasses.replace(polled, config=lambda *_: {"topic.prefix": "p", "value.converter": "x.AvroConverter"})
+    assert "p.public.artists-value" in said._artifacts(world) and len(said._artifacts(world)) == 4
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------

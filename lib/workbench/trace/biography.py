@@ -83,6 +83,8 @@ def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
 def _landed(world: World, table: Traced, event: Dict[str, Any]) -> str:
     """The landed file that holds a message, below the landing; "" where there is none."""
     sink, partition = table.sink, event["partition"]
+    if sink is None:
+        return ""
     below = json_lines.folder_of(event["record"], sink.fields) if sink.format == "json" else f"partition={partition}"
     prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
     folder = f"{world.lake.landing}/{prefix}"

@@ -11,7 +11,8 @@ from ..hudi import Table
 
 @dataclass(frozen=True)
 class Traced:
-    """A source table whose rows can be traced. sink: what its landing does; tables: those of the lake it goes into."""
+    """A source table whose rows can be traced. sink: what its landing does, None where nothing lands them; tables:
+    those of the lake it goes into; format: of its messages, "json" or "avro"."""
 
     name: str
     source: str  # schema.table
@@ -19,6 +20,7 @@ class Traced:
     topic: str
     sink: Any
     tables: Tuple[Table, ...]
+    format: str = "json"
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,14 @@ LOADERS = {"northwind": load.load_northwind, "moma": load_moma.load_moma}  # of 
 
 
 def traced(world: World, name: str) -> Traced:
-    """What trace.row takes, of a captured table of any walkthrough. Raises: LakeError: there is no such table."""
-    found = {table: flow for flow in ALL for table in flow.names}
-    if name not in found:
-        raise LakeError(f"there is no table {name!r} to trace", expected=nearest(name, found),
-                        next_step="workbench trace artists 299")
-    return found[name].traced(world, name)
+    """What trace.row takes, of a captured table of any walkthrough: `artists`, or `50_time_travel/artists` where more
+    than one has a table of that name. Raises: LakeError: there is no such table, or there are several."""
+    folder, _, table = name.rpartition("/")
+    found = [flow for flow in ALL if folder in ("", flow.folder.name) and table in flow.names]
+    if not found:
+        raise LakeError(f"there is no table {name!r} to trace", next_step="workbench trace artists 299",
+                        expected=nearest(table, [known for flow in ALL for known in flow.names]))
+    if len(found) > 1:
+        raise LakeError(f"{len(found)} walkthroughs have a table {name!r}", expected="one of " + ", ".join(
+            f"{flow.folder.name}/{table}" for flow in found))
+    return found[0].traced(world, table)

@@ -34,11 +34,9 @@ KINDS = ("topic", "landed")
 class Capture:
     """One source table on its way to the lake.
 
-    source: schema.table. key: its key, one column, called otherwise than those of the other captures. format: of its
-    messages and of the landed files, "json" or "avro".
+    source: schema.table. key: its key, one column. format: of its messages and of the landed files, "json" or "avro".
     connector: the configuration of what brings its changes into a topic. sink: of what lands them; "" where nothing
-    does (and then trace cannot follow its rows). lake: fields of hudi.Table, one mapping for each table that it goes
-    into; `base` is below the world's tables.
+    does. lake: fields of hudi.Table, one mapping for each table that it goes into; `base` is below the world's tables.
     truth: SQL of its rows as they travel, where that is not as they are.
     """
 
@@ -123,7 +121,8 @@ class Flow:
         """What trace.row takes: where a table's rows can be met."""
         c = self.capture(name)
         sink = landing.parse(self.config(world, c.sink)) if c.sink else None
-        return Traced(c.name, c.source, c.key, self.topic(world, name), sink, tuple(self.tables(world, c.name)))
+        return Traced(c.name, c.source, c.key, self.topic(world, name), sink, tuple(self.tables(world, c.name)),
+                      c.format)
 
     def rows(self, world: World, name: str = "", where: str = "true", values: Any = None) -> pandas.DataFrame:
         """The rows of a table in the source, by key, as they travel; `where` is a condition in SQL."""
@@ -213,13 +212,19 @@ class Flow:
 
     def kind_of(self, world: World, table: hudi.Table) -> str:
         """Where a lake table is read from: "landed" once it was, or "topic"."""
-        capture = self._of(table)
+        capture = self._of(world, table)
         landed = capture.sink and self.source(world, capture.name, "landed").id in progress_in(last_commit(table))
         return "landed" if landed else "topic"
 
-    def _of(self, table: hudi.Table) -> Capture:
-        """The capture that a lake table holds; a table of an experiment has the key of one."""
-        return next(c for c in self.captures if table.key == (c.key,))
+    def _of(self, world: World, table: hudi.Table) -> Capture:
+        """The capture that a lake table holds: the one that declares it; of an experiment's, the one with its key.
+        Raises: LakeError: several have that key, or none."""
+        found = ([c for c in self.captures if table.base in (t.base for t in self.tables(world, c.name))]
+                 or [c for c in self.captures if table.key == (c.key,)])
+        if len(found) != 1:
+            raise LakeError(f"which captured table {table.name} holds cannot be told by its key {', '.join(table.key)}",
+                            where=table.base, expected=f"a table in `lake` of one of {', '.join(self.names)}")
+        return found[0]
 
     def follow(self, spark: SparkSession, world: World, *into: hudi.Table, kind: str = "", label: str = ""
                ) -> Dict[str, hudi.Ingested]:
@@ -240,7 +245,7 @@ class Flow:
             self.land(spark, world)
 
         def one(table: hudi.Table) -> hudi.Ingested:
-            done = hudi.ingest(spark, world, self.source(world, self._of(table).name, kinds[table.name]), table)
+            done = hudi.ingest(spark, world, self.source(world, self._of(world, table).name, kinds[table.name]), table)
             place = hudi.dead_letters_path(world, table)
             letters = hudi.dead_letters(spark, world, table).count() if files.holds_files(place) else 0
             if letters:  # of this ingest or of one before
@@ -259,7 +264,7 @@ class Flow:
     def compare(self, spark: SparkSession, world: World, *tables: hudi.Table) -> None:
         """Check these lake tables (all where none is given) against the source: every column of every row."""
         for table in tables or self.tables(world):
-            source, lake = self.rows(world, self._of(table).name), hudi.read(spark, table)
+            source, lake = self.rows(world, self._of(world, table).name), hudi.read(spark, table)
             if table.deletes == "soft":
                 lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
             check.same_rows(source, lake.toPandas()[source.columns], key=table.key,

@@ -31,9 +31,9 @@ SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # n
 class Walkthrough(Flow):
     """A folder of notebooks that follow a flow.
 
-    folder: of the notebooks. publication: of the captured tables. unload: removes what its loader makes.
-    looks: connectors that show something, beside those that capture. experiments: its other tables in the lake.
-    kept: tables that are set back beside the captured ones. label: put on each table's first commit.
+    folder: of the notebooks. publication: of the captured tables, "" where there is none. unload: removes what its
+    loader makes. looks: connectors that show something, beside those that capture. experiments: its other tables in the
+    lake. kept: tables that are set back beside the captured ones. label: put on each table's first commit.
     steps: {notebook: whether its product is there}, for notebooks that others need, beside those of every walkthrough:
     `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
     """
@@ -90,7 +90,7 @@ class Walkthrough(Flow):
         found = postgres.publications(world, self.database)
         published = set(found[found["publication"] == self.publication]["table"])
         ours = {c.source for c in self.captures}
-        return ours <= published and kept.is_kept(world, self._kept(), self.database)
+        return (not self.publication or ours <= published) and kept.is_kept(world, self._kept(), self.database)
 
     def _has_database(self, world: World) -> bool:
         asked = "SELECT 1 FROM pg_database WHERE datname = %s"
@@ -152,7 +152,8 @@ class Walkthrough(Flow):
         if SOURCE in later:
             postgres.create_database(world, self.database)  # what comes next is loaded into it
             self.unload(world)
-            postgres.drop_publication(world, self.publication, self.database)
+            if self.publication:
+                postgres.drop_publication(world, self.publication, self.database)
             kept.forget(world, self._kept(), self.database)
 
     def begin(self, spark: SparkSession, world: World, name: str, *keys: int) -> bool:
@@ -219,10 +220,16 @@ class Walkthrough(Flow):
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
 
     def _topics(self, world: World, only: str = "") -> Set[str]:
-        """The topics that its connectors make, or those whose value converter is called so; without the heartbeats."""
-        configs = [self.config(world, name) for name in self._connectors()]
-        return {f"{config['topic.prefix']}.{table}" for config in configs if only in config["value.converter"]
-                for table in config["table.include.list"].split(",")}
+        """The topics that its connectors make, or those whose value converter is called so; without the heartbeats.
+        One that names no tables makes those of its captures."""
+        made: Set[str] = set()
+        for name in self._connectors():
+            config = self.config(world, name)
+            if only in config.get("value.converter", ""):
+                listed = config.get("table.include.list")
+                tables = listed.split(",") if listed else [c.source for c in self.captures if c.connector == name]
+                made |= {f"{config['topic.prefix']}.{table}" for table in tables}
+        return made
 
     def _topics_left(self, world: World) -> List[str]:
         prefixes = {self.config(world, name)["topic.prefix"] for name in self._connectors()}
