@@ -17,8 +17,8 @@ red      the `what` of each check that must go red, with a text (or several, as 
          row, the file, the value
          A check against published figures that own data differ from is not red, but shown: its texts hold "≠"
 also     checks that may go red with them and prove nothing here
-harms    the step from which the walkthrough is cleared after the run, where the notebook's own clean start does not
-         undo the breaks; `values`, beside it, are the notebook's parameters
+harms    the step from which the notebook's walkthrough is cleared after the run, where the notebook's own clean start
+         does not undo the breaks; `values`, beside it, are the notebook's parameters
 
 A break changes data: rows in PostgreSQL, messages, files, tables of the lake, entries of the catalog, grants. Only
 where nothing else can, it changes what is asked (`landing.run = lambda *a, **k: None`). For `check.expect_failure` it
@@ -36,7 +36,7 @@ from workbench.base.paths import ROOT
 from workbench.results import check
 from workbench.results.check_line import as_text
 from workbench.run import execute
-from workbench.walkthroughs import museum, outbox
+from workbench.walkthroughs import ALL
 
 # A check that fails shows its red line before it raises. One inside `expect_failure` is asked to raise, and does.
 GOES_ON = """
@@ -92,13 +92,15 @@ class Seen:
 def problems(world, name, runs, tmp_path):
     """Execute the runs of a notebook; return what is not as it should be, one sentence each."""
     seen = Seen()
+    (path,) = (ROOT / "notebooks").rglob(f"{name}.ipynb")
     for number, run in enumerate(runs, 1):
-        lines, errors = _executed(name, run, tmp_path)
+        lines, errors = _executed(path, run, tmp_path)
         seen.problems += [f"run {number}: {problem}" for problem in [*errors, *_differs(run, lines)]]
         seen.checks |= {line["what"] for line in lines}
         seen.red |= {what for one in run.breaks for what in one.red}
         if run.harms:
-            (museum if run.harms.startswith("5") else outbox).flow.reset(world, run.harms)
+            (walkthrough,) = (each for each in ALL if each.folder == path.parent)
+            walkthrough.reset(world, run.harms)
     never = [f"no break turns this check red: {what}" for what in sorted(seen.checks - seen.red)]
     return seen.problems + never
 
@@ -120,9 +122,8 @@ def _differs(run, lines):
     return found + [f"two checks of one name: {what}" for what in sorted({w for w in whats if whats.count(w) > 1})]
 
 
-def _executed(name, run, tmp_path):
+def _executed(path, run, tmp_path):
     """Execute a copy of a notebook with the run's breaks in it; return the lines of its checks, and its errors."""
-    (path,) = (ROOT / "notebooks").rglob(f"{name}.ipynb")
     book = nbformat.read(path, as_version=4)
     for one in run.breaks:
         at = [i for i, cell in enumerate(book.cells) if one.before in cell.source]
@@ -134,7 +135,7 @@ def _executed(name, run, tmp_path):
     kept = [(cell.id, _printed(cell)) for cell in book.cells if "keep_output" in cell.metadata.get("tags", [])]
     parameters = next(i for i, cell in enumerate(book.cells) if "parameters" in cell.metadata.get("tags", []))
     book.cells.insert(parameters + 1, nbformat.v4.new_code_cell(GOES_ON))
-    changed = tmp_path / f"{name}.ipynb"
+    changed = tmp_path / path.name
     nbformat.write(book, changed)
     done = execute.notebook(changed, {"world": "local", **run.values})
     printed = {cell.id: _printed(cell) for cell in done.book.cells if cell.cell_type == "code"}
