@@ -332,10 +332,10 @@ postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput
            "topics of 10_outbox": "heartbeat.msk",
            "topics of 50_time_travel": "moma", "tables in the lake of 10_outbox": "cdc_events",
            "tables in the lake of 50_time_travel": "scratch", "tables in PostgreSQL of 10_outbox": "'datalake'",
-           "tables in PostgreSQL of 50_time_travel": "artworks", "landed files of 10_outbox": "cdc-events",
+           "tables in PostgreSQL of 50_time_travel": "public.art", "landed files of 10_outbox": "cdc-events",
            "landed files of 50_time_travel": "moma.public.artists", "publications of 10_outbox": "cdc_publication",
            "publications of 50_time_travel": "moma_publication",
-           "schemas in the registry of 50_time_travel": "moma.public.artworks-value"}),
+           "schemas in the registry of 50_time_travel": "moma.public.art"}),
     Break("## Exercises", """
 postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)
