@@ -167,9 +167,7 @@ class _Landed:
                                           "list elsewhere? Read the files from the beginning: hudi.ingest(…, "
                                           "replay=True). Or start clean: hudi.drop")
         seen = {path for n in range(first, number) for path in self.lists[n]}
-        root = files.open_address(self.folder)[1]
-        there = {i.path: i for i in files.entries(self.folder, recursive=True)
-                 if i.is_file and not is_scratch(i.path[len(root):])}
+        there = {i.path: i for path, i in files.below(self.folder).items() if not is_scratch(path)}
         new = sorted(there.keys() - seen, key=lambda p: reading_order(p, there[p].mtime_ns))[:self.most]
         if not new:
             return None

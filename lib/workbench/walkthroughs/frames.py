@@ -20,10 +20,10 @@ def events(messages: pandas.DataFrame) -> pandas.DataFrame:
 
 def landed_files(place: str) -> pandas.DataFrame:
     """One row for each file landed below a folder: folder, file, records, text (its JSON lines)."""
-    found = [i for i in files.entries(place, recursive=True) if i.is_file and i.extension == "json"]
-    below = files.open_address(place)[1].rstrip("/")
+    below = {path: i for path, i in files.below(place).items() if i.extension == "json"}
+    found = list(below.values())
     with ThreadPoolExecutor(8) as pool:
-        texts = [text or "" for text in pool.map(files.read_text, (place + i.path[len(below):] for i in found))]
+        texts = [text or "" for text in pool.map(files.read_text, (f"{place}/{path}" for path in below))]
     return pandas.DataFrame({"folder": [i.path.rpartition("/")[0] for i in found], "file": [i.base_name for i in found],
                              "records": [len(_lines(t)) for t in texts], "text": texts})
 
