@@ -94,7 +94,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
     assert json_lines.Lines(("c",), True).read(json.dumps({"c": "x" * 253}).encode())[2] is None
-    writing._write(writing._open(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
+    writing._write(files.open_address(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
 
 
 def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):

@@ -1,15 +1,17 @@
 """The part of the landing that runs inside a Spark task: messages into objects and dead letters, whatever the format.
 
-It travels to the worker by value, with the module of the format, and imports only pandas and pyarrow.
+It travels to the worker by value, with `open_address` and the module of the format, and imports only pandas and
+pyarrow.
 """
 from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import uuid
 from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+from ..base.files import open_address
 
 COUNTS = ("records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
 
@@ -32,7 +34,7 @@ def task(form: Any, target: str, dead: str, most: int) -> Callable:
     """
     from pyspark import cloudpickle
 
-    for name in (__name__, *form.modules):  # a worker elsewhere does not have this package
+    for name in (__name__, open_address.__module__, *form.modules):  # a worker elsewhere does not have this package
         cloudpickle.register_pickle_by_value(sys.modules[name])
 
     def land(batches: Iterator) -> Iterator:
@@ -45,7 +47,7 @@ def task(form: Any, target: str, dead: str, most: int) -> Callable:
 
 
 def _land(form: Any, batches: Iterator, target: str, dead: str, most: int) -> Dict[str, int]:
-    system, root = _open(target)
+    system, root = open_address(target)
     total = dict.fromkeys(COUNTS, 0)
     waiting: Dict[Tuple, Tuple[Any, int, List[Any]]] = {}  # place, first offset, records of each object being filled
     bad: Dict[Tuple[str, int], List[dict]] = {}
@@ -80,20 +82,12 @@ def _land(form: Any, batches: Iterator, target: str, dead: str, most: int) -> Di
                     flush(key)
     for key in list(waiting):
         flush(key)
-    system, root = _open(dead)
+    system, root = open_address(dead)
     for (topic, partition), letters in bad.items():
         text = "".join(json.dumps(letter) + "\n" for letter in letters)
         _write(system, f"{root}/{topic}-{partition}-{letters[0]['offset']:020d}.json", text.encode("utf-8"))
         total["dead_letters"] += len(letters)
     return total
-
-
-def _open(address: str) -> Tuple[Any, str]:
-    from pyarrow import fs
-
-    if address.startswith("file:"):
-        return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", address)
-    return fs.FileSystem.from_uri(re.sub(r"^s3a:", "s3:", address))
 
 
 def _write(system: Any, path: str, text: bytes) -> None:

@@ -45,8 +45,6 @@ def row(world: World, table: Traced, key: Any) -> Biography:
     Raises:
         LakeError: no message of such a key. WorkbenchError: no topic. StackError: a service does not answer.
     """
-    import pandas
-
     try:
         key = int(str(key))
     except ValueError:
@@ -66,8 +64,6 @@ def row(world: World, table: Traced, key: Any) -> Biography:
 
 def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
     """The rows of a key as each view shows them now."""
-    import pandas
-
     parts = []
     for lake in filter(hudi.exists, table.tables):
         for view, kind in hudi.entries(lake).items():
