@@ -1,4 +1,4 @@
-"""The command line: `workbench <verb>`. Each verb calls one module, which is imported only when the verb runs."""
+"""The command line: `workbench <verb>`. Modules that take long to import are imported only when their verb runs."""
 from __future__ import annotations
 
 import errno
@@ -6,12 +6,16 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import List, Optional
 
 import typer
 
+from . import stack
 from .base import params, paths, pidfiles
 from .base.errors import WorkbenchError, nearest
+from .run import run_record
+from .stack import artifacts, process
+from .stack import doctor as doctors
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
                   help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo")
@@ -33,8 +37,6 @@ def main(arguments: Optional[List[str]] = None) -> None:
 @app.command()
 def install() -> None:
     """Fetch jars and binaries, pinned and checksummed; what is there already is not fetched again."""
-    from .stack import artifacts
-
     count = artifacts.install(_say)
     _say(f"{count} files fetched" if count else "everything is there")
 
@@ -42,10 +44,6 @@ def install() -> None:
 @app.command()
 def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
     """Look at the machine, install, start the stack, run the first walkthrough and write its report."""
-    from . import stack
-    from .stack import artifacts
-    from .stack import doctor as doctors
-
     loaded = params.load(world)
     findings = [f for f in doctors.examine(loaded) if f.subject != "jars"]  # bad ones are what install mends
     _findings([f for f in findings if f.level != "ok"])
@@ -65,32 +63,25 @@ def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
 def up(services: Optional[List[str]] = typer.Argument(None, help="Services; all of the world's by default."),
        world: str = WORLD) -> None:
     """Start the services that are not running, and wait until they answer."""
-    from . import stack
-
     _table(stack.up(params.load(world), services or None, say=_say))
 
 
 @app.command()
 def status(world: str = WORLD) -> None:
     """Show which services run, on which port, and with how much memory."""
-    from . import stack
-    from .stack import process
-
     _table(stack.status(params.load(world)))
     if process.full_disk():
         _say(process.full_disk(), "red")
 
 
 @app.command()
-def run(
-    targets: Optional[List[str]] = typer.Argument(None, help="Tracks or notebooks; all by default."),
-    world: str = WORLD,
-    param: Optional[List[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
-    resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
-    timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
-) -> None:
+def run(targets: Optional[List[str]] = typer.Argument(None, help="Tracks or notebooks; all by default."),
+        world: str = WORLD,
+        param: Optional[List[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
+        resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
+        timeout: float = typer.Option(600, min=1, help="Seconds for one notebook.")) -> None:
     """Run notebooks headless and write a report. Exits non-zero when anything failed."""
-    values: Dict[str, str] = {}
+    values = {}
     for text in param or []:
         name, equals, value = text.partition("=")
         if not (equals and name.isidentifier()):
@@ -103,7 +94,6 @@ def run(
 def report(folder: Optional[Path] = typer.Argument(None, help="A folder of runs/; the newest by default.")) -> None:
     """Write the report of a run again, and print where it is."""
     from .run import report as reports
-    from .run import run_record
 
     print(reports.write(folder or reports.newest(run_record.runs_dir())))
 
@@ -121,8 +111,6 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
 @app.command()
 def doctor(world: str = WORLD) -> None:
     """Look at the machine and name every problem at once, each with its fix."""
-    from .stack import doctor as doctors
-
     findings = doctors.examine(params.load(world))
     _findings(findings)
     raise typer.Exit(1 if doctors.problems(findings) else 0)
@@ -132,12 +120,7 @@ def doctor(world: str = WORLD) -> None:
 def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …"),
         lines: int = typer.Option(40, help="How many, from the end.")) -> None:
     """Print the end of a service's log and of what it printed beside it, and where they are."""
-    from .stack import process
-    from .stack.services import SERVICES
-
-    if service not in SERVICES:
-        raise WorkbenchError(f"there is no service {service!r}", expected=nearest(service, SERVICES))
-    files = process.said(service)
+    files = process.said(stack.known(service).name)
     if not files:
         raise WorkbenchError(f"{service} has no log", where=str(process.log_file(service)),
                              next_step="it was not started yet: workbench up")
@@ -150,9 +133,6 @@ def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …")
 def down(yes: bool = YES) -> None:
     """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in this checkout.
     Asks first where a run is going on."""
-    from . import stack
-    from .run import run_record
-
     _ask_under_a_run(run_record.going_on(), yes)
     if not stack.down(_say):
         _say("nothing was running")
@@ -164,9 +144,7 @@ def down(yes: bool = YES) -> None:
 def clean(everything: bool = typer.Option(False, "--all", help="The downloaded jars and binaries as well."),
           yes: bool = YES) -> None:
     """Remove service data, lake, logs, secrets and runs of this checkout. Asks first."""
-    from . import stack
     from .results import show
-    from .run import run_record
 
     running = stack.running()
     if running:
@@ -191,13 +169,10 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
 
 
 @app.command()
-def load(
-    name: str = typer.Argument(..., help="Whose data."), world: str = WORLD, source: Optional[Path] = SOURCE,
-    scale: Optional[float] = typer.Option(None, min=0.001, help="How much is generated, as the notebook says."),
-    yes: bool = YES,
-) -> None:
+def load(name: str = typer.Argument(..., help="Whose data."), world: str = WORLD, source: Optional[Path] = SOURCE,
+         scale: Optional[float] = typer.Option(None, min=0.001, help="How much is generated, as the notebook says."),
+         yes: bool = YES) -> None:
     """Load the data of a walkthrough into the source database of a world, in one transaction."""
-    from . import stack
     from .walkthroughs import LOADERS
 
     if name not in LOADERS:
@@ -220,12 +195,6 @@ def trace(table: str = typer.Argument(..., help="A captured table, such as artis
 
     loaded = params.load(world)
     traces.show(traces.row(loaded, walkthroughs.traced(loaded, table), key))
-
-
-@app.command(name="help")
-def help_(context: typer.Context) -> None:
-    """Show this list."""
-    print(context.parent.get_help())
 
 
 def _not_written(e: OSError) -> WorkbenchError:

@@ -29,9 +29,8 @@ def module(monkeypatch, name, **functions):
 
 def test_help_names_every_verb():
     out = call("--help").output
-    for verb in ("install demo up status run report lab doctor log down clean load trace help").split():
+    for verb in ("install demo up status run report lab doctor log down clean load trace").split():
         assert f" {verb} " in out
-    assert " load " in call("help").output
 
 
 def test_help_imports_nothing_slow():

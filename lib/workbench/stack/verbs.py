@@ -151,12 +151,13 @@ def _closure(world: World, names: List[str]) -> List[str]:
     ours = services.wanted(world)
     out: List[str] = []
     for name in names:
-        needs = [n for n in _known(name).needs if n in ours]
+        needs = [n for n in known(name).needs if n in ours]
         out += [n for n in (*needs, name) if n not in out]
     return out
 
 
-def _known(name: str) -> process.Service:
+def known(name: str) -> process.Service:
+    """Return the service of this name, StackError with the nearest name where there is none."""
     if name not in SERVICES:
         raise StackError(f"there is no service '{name}'", expected=nearest(name, SERVICES))
     return SERVICES[name]
@@ -187,7 +188,7 @@ def _reach(world: World, names: Optional[List[str]]) -> List[Status]:
 
 
 def _look(world: World, name: str) -> Status:
-    address = _known(name).address(world)
+    address = known(name).address(world)
     if name == "spark" and world.spark.kind == "existing":
         return Status(name, "up", 0, detail="the session of the notebook")
     missing = lacking(world, f"{name}.")
