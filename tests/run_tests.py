@@ -6,11 +6,14 @@ usage: tests/run_tests.py [unit] [stack] [notebooks] [options of pytest, such as
 import subprocess
 import sys
 from itertools import takewhile
+from pathlib import Path
 
 from workbench.base import paths
 from workbench.base.errors import nearest
 from workbench.run import run_record
-from workbench.stack import marks
+
+sys.path.append(str(Path(__file__).parent / "help"))  # pytest does so by itself
+import instance  # noqa: E402
 
 KINDS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
 SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
@@ -27,7 +30,7 @@ def main(words):
     command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen):]]
     before = run_record.changed_files()
     code = subprocess.call(command, cwd=paths.ROOT)
-    left = [f"process {p.pid} of {name}" for p, name in marks.marked(f"{paths.VAR}/test")]
+    left = [f"process {p.pid} of {name}" for p, name in instance.marked(f"{paths.VAR}/test")]
     left += [f"changed or new file: {line}" for line in sorted(run_record.changed_files() - before)]
     if left:
         print("the tests left something behind (or somebody changed a file meanwhile):", *left, sep="\n  ")

@@ -120,12 +120,12 @@ def doctor(world: str = WORLD) -> None:
 def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …"),
         lines: int = typer.Option(40, help="How many, from the end.")) -> None:
     """Print the end of a service's log and of what it printed beside it, and where they are."""
-    files = process.said(stack.known(service).name)
+    files = process.said(stack.known(service).name, lines)
     if not files:
         raise WorkbenchError(f"{service} has no log", where=str(process.log_file(service)),
                              next_step="it was not started yet: workbench up")
-    for path in files:
-        print(*process.last(path, lines), sep="\n")
+    for path, said in files.items():
+        print(*said, sep="\n")
         _say(f"log: {paths.shown(path)}")
 
 

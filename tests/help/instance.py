@@ -6,9 +6,10 @@ import sys
 
 import psutil
 from workbench import stack
-from workbench.base import paths
+from workbench.base import paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.base.wait import alone
+from workbench.stack import process
 
 
 def only_run():
@@ -30,6 +31,12 @@ def down_with(pid, *, remove):
     nowhere = subprocess.DEVNULL
     subprocess.Popen([sys.executable, __file__, str(pid), "remove" if remove else "keep"],
                      stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+
+
+def marked(start):
+    """Living processes with a mark that begins so, and their marks: `<folder of the instance>:<service>`."""
+    found = ((p, (p.info["environ"] or {}).get(process.MARK, "")) for p in psutil.process_iter(["environ"]))
+    return [(p, seen) for p, seen in found if seen.startswith(start) and pidfiles.alive(p)]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import os
 import stat
 from pathlib import Path
 
+import instance
 import psutil
 import pytest
 import requests
@@ -12,7 +13,7 @@ from workbench.base import paths, secrets
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.spark import session
-from workbench.stack import marks, process, services
+from workbench.stack import process, services
 from workbench.stack.services import SERVICES
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
@@ -24,7 +25,7 @@ def family():
     for name in stack.running():
         leader = process.own(name)
         found.update({p.pid: p for p in [leader, *leader.children(recursive=True)]})
-    found.update({p.pid: p for p, _ in marks.marked(f"{paths.state_dir()}:")})
+    found.update({p.pid: p for p, _ in instance.marked(f"{paths.state_dir()}:")})
     return list(found.values())
 
 

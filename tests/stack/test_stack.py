@@ -20,7 +20,7 @@ from workbench.base.errors import StackError, WorkbenchError
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.spark import session
-from workbench.stack import artifacts, java, marks, process
+from workbench.stack import artifacts, java, process
 from workbench.stack.services import SERVICES
 from workbench.topic import topics
 
@@ -60,7 +60,7 @@ def beside(world):
 
 def marked():
     """Processes that belong to this instance, by the mark they carry or by the files they work in."""
-    found = {p.pid: p for p, _ in marks.marked(f"{paths.state_dir()}:")}
+    found = {p.pid: p for p, _ in instance.marked(f"{paths.state_dir()}:")}
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if p.cwd().startswith(f"{paths.state_dir()}/") and p.status() != psutil.STATUS_ZOMBIE:

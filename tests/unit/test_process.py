@@ -11,13 +11,14 @@ import urllib.request
 from dataclasses import fields, is_dataclass, replace
 from types import SimpleNamespace
 
+import instance
 import psutil
 import pytest
 from workbench import stack
 from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
-from workbench.stack import artifacts, marks, process, services, verbs
+from workbench.stack import artifacts, process, services, verbs
 from workbench.stack.process import Service
 
 WORLD = SimpleNamespace(stack=SimpleNamespace(port_base=0))  # a service of these tests asks no more of its world
@@ -115,11 +116,11 @@ def test_temporary_files_go_when_it_stops_and_when_it_is_started_after_a_kill(ma
 def test_what_bears_our_mark_is_found_until_it_ends(make):
     web = make("parent")
     process.start(web, WORLD)
-    found = marks.marked(str(paths.state_dir()))
+    found = instance.marked(str(paths.state_dir()))
     assert {p.pid for p, _ in found} >= {process.own("web").pid} and len(found) == 2, "its child too"
     assert {mark for _, mark in found} == {f"{paths.state_dir()}:web"}
     process.stop(web)
-    assert marks.marked(str(paths.state_dir())) == []
+    assert instance.marked(str(paths.state_dir())) == []
 
 
 def test_a_stranger_on_the_port_is_named_and_left_alone(make):
@@ -200,7 +201,7 @@ def test_stop_asks_with_the_signal_of_the_service(make):
     web = Service(**{**vars(make("deaf")), "stop_signal": signal.SIGINT})
     process.start(web, WORLD)
     process.stop(web, patience=20)
-    assert "KeyboardInterrupt" in process.tail("web", 50)
+    assert "KeyboardInterrupt" in process.log_file("web").read_text()
 
 
 @pytest.mark.parametrize("end", [process.stop, lambda web: process.start(web, WORLD)], ids=["stop", "start"])
@@ -232,10 +233,10 @@ def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatc
     seen = process.own("web")
     pidfiles.pid_file("web").unlink()
     found = iter([[seen]])
-    monkeypatch.setattr(marks, "_rest_of", lambda name: next(found, []))
+    monkeypatch.setattr(process, "_rest_of", lambda name: next(found, []))
     slowly = threading.Timer(0.5, os.kill, (seen.pid, signal.SIGKILL))
     monkeypatch.setattr(psutil.Process, "kill", lambda p: slowly.is_alive() or slowly.start())
-    assert marks.sweep("web") and gone(seen.pid)
+    assert process.sweep("web") and gone(seen.pid)
 
 
 def test_instances_with_a_living_service_are_told(make, tmp_path):
@@ -569,7 +570,7 @@ def test_a_service_gets_no_secret_of_ours_and_its_mark(make, monkeypatch):
     web = make()
     process.start(web, WORLD)
     environment = process.own("web").environ()
-    assert "canary" not in str(environment) and environment[marks.MARK] == f"{paths.state_dir()}:web"
+    assert "canary" not in str(environment) and environment[process.MARK] == f"{paths.state_dir()}:web"
 
 
 def test_a_service_that_is_lost_is_told_with_its_state(make):

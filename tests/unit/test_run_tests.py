@@ -3,9 +3,9 @@ import importlib.util
 import subprocess
 from types import SimpleNamespace
 
+import instance
 import pytest
 from workbench.base import paths
-from workbench.stack import marks
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_tests_that_leave_something_behind_are_red(pytest_then, monkeypatch, tmp
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
         assert pytest_then() == 0, "a machine without git"
-    monkeypatch.setattr(marks, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
+    monkeypatch.setattr(instance, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
     assert pytest_then() == 1
     assert f"process 7 of {paths.VAR}/test-gw0:kafka" in capsys.readouterr().out
 

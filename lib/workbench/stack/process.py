@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -17,17 +16,17 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 import psutil
 
 from ..base import pidfiles
-from ..base.errors import StackError, WorkbenchError
+from ..base.errors import StackError
 from ..base.params import World, host_port
 from ..base.paths import state_dir
 from ..base.wait import wait_until
-from . import marks
 
 # Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
 # Sparks, Javas and Pythons: a kernel with a Spark Connect session holds variables that keep a classic session from
 # starting, and a PYTHONPATH may lead to another pyspark than the pinned one.
 OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PG",
               "PYTHONPATH", "PYTHONHOME")
+MARK = "WORKBENCH_SERVICE"  # in the environment of all that we start: whose process it is, also without a pid file
 ROOM = 64 << 20  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
 OTHER_PORTS = "stop that process, or choose other ports: `workbench down`, then WORKBENCH_PORT_BASE=<number> make …"
 
@@ -70,6 +69,11 @@ class Status:
     detail: str = ""
 
 
+def mark(name: str) -> str:
+    """What a service of this instance is marked with."""
+    return f"{state_dir()}:{name}"
+
+
 def log_file(name: str) -> Path:
     return state_dir() / "log" / f"{name}.log"
 
@@ -104,8 +108,7 @@ def held() -> Set[int]:
 
 def _fingerprint(service: Service, world: World) -> str:
     """What tells a start of this service for this world from one for another world or other ports. Writes nothing."""
-    told = json.dumps([service.ports(world), service.told(world)], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    return json.dumps([service.ports(world), service.told(world)], sort_keys=True)
 
 
 def outdated(service: Service, world: World) -> bool:
@@ -160,7 +163,7 @@ def start(service: Service, world: World) -> str:
             if own(service.name):
                 raise
             # one that was killed a moment ago may still be there for an instant: it ended while we waited for it
-    marks.sweep(service.name)
+    sweep(service.name)
     _refuse_strangers(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
@@ -180,8 +183,8 @@ def _refuse_strangers(service: Service, world: World) -> None:
     # a predecessor that just died may still be about to let go of its ports
     patience = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
     for port in service.ports(world):
-        with contextlib.suppress(WorkbenchError):
-            wait_until(lambda port=port: holder(port) is None, "", timeout=patience, every=0.05)
+        with contextlib.suppress(StackError):
+            wait_until(lambda port=port: holder(port) is None, "", timeout=patience, every=0.05, error=StackError)
             continue
         raise StackError(f"{service.name} cannot start: port {port} is taken", where=holder(port) or "",
                          next_step=OTHER_PORTS)
@@ -204,7 +207,7 @@ def _spawn(service: Service, world: World) -> None:
     with (out if service.logs else log).open("ab") as file:
         process = subprocess.Popen(
             command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=state_dir(),
-            env={**given, **service.env(world), marks.MARK: marks.mark(service.name)}, start_new_session=True,
+            env={**given, **service.env(world), MARK: mark(service.name)}, start_new_session=True,
         )
     noted = {"pid": process.pid, "born": pidfiles.born(psutil.Process(process.pid)), "ports": service.ports(world),
              "base": world.stack.port_base, "told": _fingerprint(service, world)}
@@ -219,26 +222,51 @@ def stop(service: Service, *, patience: float = 15.0) -> bool:
     if process is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, service.stop_signal)
-    swept = marks.sweep(service.name, patience if process is not None else 0)
+    swept = sweep(service.name, patience if process is not None else 0)
     pidfiles.pid_file(service.name).unlink(missing_ok=True)
     shutil.rmtree(_scratch(service.name), ignore_errors=True)
     return process is not None or swept
 
 
-def tail(name: str, lines: int = 12) -> str:
-    """Return the last lines of a service's log, and of what it printed beside it."""
-    found = [line[:200] for file in said(name) for line in last(file, lines)]
-    return "\n".join(f"    | {line}" for line in found)
+def sweep(name: str, patience: float = 0) -> bool:
+    """Kill what is left of a service after `patience` seconds, and return whether there was anything: one that does not
+    heed its signal, the backends of a PostgreSQL killed with -9, one whose starter was killed before it noted the pid.
+    """
+    seen = set(_rest_of(name))
+    psutil.wait_procs(seen, timeout=patience)
+
+    def ended() -> bool:
+        seen.update(_rest_of(name))  # looked up each time: one of them may have started another before it ended
+        # One that is ending loses its environment, our mark with it, before it lets go of its ports: it is waited for
+        # as the process that was seen, until it is gone or a zombie, which holds nothing any more.
+        rest = [p for p in seen if pidfiles.alive(p)]
+        for p in rest:
+            with contextlib.suppress(psutil.Error):
+                p.kill()
+        return not rest
+
+    wait_until(ended, f"the rest of {name} to end", timeout=30, error=StackError)
+    return bool(seen)
 
 
-def said(name: str) -> List[Path]:
-    """The files that hold something of what a service said: its log, and what it printed beside it."""
-    return [f for f in (log_file(name), printed(name)) if f.is_file() and f.stat().st_size]
+def _rest_of(name: str) -> List[psutil.Process]:
+    """Processes that carry this service's mark. PostgreSQL's backends write their title over it (and leave the group):
+    they are known by their name and by working in our data folder."""
+    folder = os.path.realpath(state_dir() / "data" / name)
+    found = psutil.process_iter(["environ", "name", "cwd"])  # each None where it is another user's
+    return [p for p in found if pidfiles.alive(p) and (
+        (p.info["environ"] or {}).get(MARK) == mark(name) or (p.info["name"], p.info["cwd"]) == (name, folder))]
 
 
-def last(file: Path, lines: int) -> List[str]:
-    """Return the last lines of a log."""
-    return file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+def said(name: str, lines: int = 12) -> Dict[Path, List[str]]:
+    """What a service said last, by the files that hold some of it: its log, and what it printed beside it."""
+    files = [f for f in (log_file(name), printed(name)) if f.is_file() and f.stat().st_size]
+    return {f: f.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] for f in files}
+
+
+def tail(name: str) -> str:
+    """The last lines of that, for an error to show."""
+    return "\n".join(f"    | {line[:200]}" for lines in said(name).values() for line in lines)
 
 
 def status(service: Service, world: World) -> Status:
