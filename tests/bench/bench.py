@@ -6,7 +6,6 @@ It runs in an instance of its own, on generated data (scale factor 100, 82,900 o
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import shutil
@@ -63,7 +62,7 @@ print(query.sql(world, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
 def load_world() -> World:
     """World `local` for services that work long enough on much data to pay for Java's full compiler."""
     world = params.load("local")
-    return dataclasses.replace(world, stack=dataclasses.replace(world.stack, java_compiler="full"))
+    return world.model_copy(update={"stack": world.stack.model_copy(update={"java_compiler": "full"})})
 
 
 # --- what several measures need --------------------------------------------------------------------------------------

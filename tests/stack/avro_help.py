@@ -1,6 +1,5 @@
 """Schemas in the registry, and a museum in a database of its own with its connector, for the lake's tests."""
 import contextlib
-import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -8,6 +7,7 @@ import requests
 from workbench import connect, stack
 from workbench.source import postgres
 from workbench.topic import topics
+from worlds import varied
 
 
 def register(world, avsc, artifact):
@@ -35,7 +35,7 @@ def museum(world, name, script, tables=("artists", "artworks")):
     """The world with a museum in database `name`, made by an SQL script, and its connector `name` RUNNING; afterwards
     every connector whose name begins so is deleted."""
     stack.need(world, "apicurio")
-    lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=name))
+    lab = varied(world, postgres={"database": name})
     postgres.create_database(lab)
     postgres.execute(lab, script)
     full = [f"public.{t}" for t in tables]

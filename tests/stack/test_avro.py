@@ -23,6 +23,7 @@ from workbench.source import postgres
 from workbench.stack import process
 from workbench.stack.services import AVRO_CONVERTER, SERVICES
 from workbench.topic import registry, topics
+from worlds import varied
 
 NAME = "avro_test"
 SOURCE, ENVELOPE = NAME, NAME + "_envelope"
@@ -229,7 +230,7 @@ def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table, wire):
         config = avro_help.source(lab, NAME, name)
         connect.apply(lab, name, {**config, "topic.prefix": name, **four})
     topics.wait_count(lab, topic, 2, connector=name)
-    other = dataclasses.replace(lab, registry=dataclasses.replace(lab.registry, wire=wire))
+    other = varied(lab, registry={"wire": wire})
     source, it = hudi.Topic(topic, format="avro"), table(**artworks())
     assert hudi.ingest(spark, lab, source, table(**artworks())).dead_letters == 2
     done = hudi.ingest(spark, other, source, it)
@@ -357,7 +358,7 @@ def test_the_other_wire_formats(bench, world, wire, path):
         other = world
     else:
         bench.send(*[framed(id, v1(n, 1), size=4) for n in (1, 2)])
-        other = dataclasses.replace(world, registry=dataclasses.replace(world.registry, wire=wire))
+        other = varied(world, registry={"wire": wire})
     done = bench.go(other)
     assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
 

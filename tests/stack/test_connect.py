@@ -2,7 +2,6 @@
 
 In a database of its own with a topic prefix of its own, so that nothing of the walkthrough's is touched.
 """
-import dataclasses
 import json
 
 import pytest
@@ -16,6 +15,7 @@ from workbench.connect import rest
 from workbench.source import postgres
 from workbench.topic import topics
 from workbench.walkthroughs import load
+from worlds import varied
 
 TABLE, SOURCE, ENVELOPE = "datalake.cdc_events", "connect_test", "connect_test_envelope"
 PUBLICATION = "cdc_publication"
@@ -24,11 +24,7 @@ PUBLICATION = "cdc_publication"
 @pytest.fixture(scope="module")
 def lab(world):
     """The world, with Northwind in a database `connect_test`, published."""
-    lab = dataclasses.replace(
-        world,
-        postgres=dataclasses.replace(world.postgres, database="connect_test"),
-        connect=dataclasses.replace(world.connect, topic_prefix="connect_test"),
-    )
+    lab = varied(world, postgres={"database": "connect_test"}, connect={"topic_prefix": "connect_test"})
     _clean(lab)
     load.load_northwind(lab, confirm=lambda question: True)
     postgres.grant_replication(lab, [TABLE])

@@ -1,5 +1,4 @@
 """Confluent's sink, done by the landing: Avro files on real parts, exactly once, and from the files into Hudi."""
-import dataclasses
 import json
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from workbench.source import postgres
 from workbench.stack import process
 from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
+from worlds import varied
 
 NAME = "landing_test"
 ARTISTS, ARTWORKS = f"{NAME}.public.artists", f"{NAME}.public.artworks"
@@ -271,5 +271,5 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(bench, world):
 def test_another_wire_format(bench, world):
     ids = bench.register(V1)
     bench.send(*[framed(ids.content, v1(n, 1), size=4) for n in (1, 2)])
-    other = dataclasses.replace(world, registry=dataclasses.replace(world.registry, wire="confluent"))
+    other = varied(world, registry={"wire": "confluent"})
     assert bench.land(other).records == 2 and bench.ingest().upserts == 2

@@ -10,6 +10,7 @@ from workbench.results import check
 from workbench.source import postgres
 from workbench.walkthroughs import generate_moma, load, load_moma
 from workbench.walkthroughs.generate_moma import PICADOR, PICASSO
+from worlds import varied
 
 DATABASE = "test_moma"
 TABLES = ["public.artists", "public.artworks"]
@@ -45,7 +46,7 @@ def museum(world):
     """A world like `world`, whose museum is a database of its own, so that other tests' data stay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load_moma, "PLACE", dataclasses.replace(load_moma.PLACE, database=DATABASE))
-        own = dataclasses.replace(world, connect=dataclasses.replace(world.connect, topic_prefix="test_moma"))
+        own = varied(world, connect={"topic_prefix": "test_moma"})
         yield own
         postgres.execute(own, "DROP DATABASE IF EXISTS test_moma WITH (FORCE)", database="postgres")
 
@@ -244,7 +245,7 @@ def test_reset_leaves_all_when_a_view_needs_a_table(loaded):
 def test_reset_of_northwind_leaves_the_museum(loaded):
     """Both walkthroughs share a server and a topic prefix."""
     execute(loaded, "SELECT pg_create_logical_replication_slot('test_moma_slot', 'pgoutput')")
-    own = dataclasses.replace(loaded, postgres=dataclasses.replace(loaded.postgres, database="test_moma_northwind"))
+    own = varied(loaded, postgres={"database": "test_moma_northwind"})
     postgres.create_database(own)
     load.reset_northwind(own)
     assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["test_moma_slot"]

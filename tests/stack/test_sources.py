@@ -1,5 +1,4 @@
 """The source database on a real PostgreSQL: loader, outbox triggers, publication, privileges, slots."""
-import dataclasses
 import datetime
 import decimal
 import json
@@ -17,6 +16,7 @@ from workbench.base.wait import wait_until
 from workbench.results import check
 from workbench.source import postgres
 from workbench.walkthroughs import generate, load
+from worlds import varied
 
 CHANGES = load.DATA / "changes"
 
@@ -41,8 +41,7 @@ def schemas(world):
 @pytest.fixture(scope="module")
 def database(world):
     """A world like `world`, with a database of its own, so that other tests' data stay."""
-    own = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database="test_sources"),
-                              connect=dataclasses.replace(world.connect, topic_prefix="test_sources"))
+    own = varied(world, postgres={"database": "test_sources"}, connect={"topic_prefix": "test_sources"})
     postgres.create_database(own)
     yield own
     load.reset_northwind(own)

@@ -1,6 +1,5 @@
 """What becomes of PostgreSQL's types on the way to the lake; lists, structs and decimals in both kinds of table.
 """
-import dataclasses
 import json
 from decimal import Decimal
 from random import Random
@@ -18,6 +17,7 @@ from workbench.hudi import decode
 from workbench.results import check
 from workbench.source import postgres
 from workbench.topic import schemas, topics
+from worlds import varied
 
 # name: (type in Spark, values of the first three rows; the fourth has none)
 LISTS = {
@@ -125,7 +125,7 @@ LARGE = "E" * 3 + "".join(Random(1).choices("abcdefghijklmnop", k=20_000))  # ke
 def own(world):
     """A database with a table of every type, and two connectors: JSON and Avro."""
     stack.need(world, "apicurio")
-    lab = dataclasses.replace(world, postgres=dataclasses.replace(world.postgres, database=NAME))
+    lab = varied(world, postgres={"database": NAME})
     postgres.create_database(lab)
     postgres.execute(lab, OWN + ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items()) + ")")
     postgres.execute(lab, "ALTER TABLE types REPLICA IDENTITY FULL")

@@ -1,6 +1,5 @@
 """Connector configurations and judgements that need no Connect."""
 
-import dataclasses
 import importlib
 import json
 import re
@@ -10,6 +9,7 @@ from workbench import connect
 from workbench.base import params
 from workbench.base.errors import ConnectorError, StackError
 from workbench.connect import configs, rest
+from worlds import varied
 
 WORLD = params.load("local")
 
@@ -96,7 +96,7 @@ def test_values_are_filled_in_one_pass(folder):
 
 
 def _with(**changes):
-    return dataclasses.replace(WORLD, connect=dataclasses.replace(WORLD.connect, **changes))
+    return varied(WORLD, connect=changes)
 
 
 def test_msk_says_that_it_is_not_there_yet():

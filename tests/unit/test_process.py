@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import instance
@@ -20,6 +20,7 @@ from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
 from workbench.stack import artifacts, process, services, verbs
 from workbench.stack.process import Service
+from worlds import varied
 
 WORLD = SimpleNamespace(stack=SimpleNamespace(port_base=0))  # a service of these tests asks no more of its world
 SERVER = """
@@ -335,7 +336,7 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     first = process.own("web").pid
     stack.need(world, "web")
     assert process.own("web").pid == first and capsys.readouterr().out == ""
-    other = replace(world, name="cluster", spark=replace(world.spark, master="spark://h:1"))
+    other = varied(world, name="cluster", spark={"master": "spark://h:1"})
     stack.need(other, "web")
     second = process.own("web").pid
     assert second != first and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
@@ -464,13 +465,12 @@ OTHER = {"embedded": False, "java_compiler": "full", "wire": "confluent", "worke
 
 def variants(value):
     """Copies of a world (or part of one) with one value changed."""
-    for f in fields(value):
-        now = getattr(value, f.name)
-        if is_dataclass(now) and not isinstance(now, params.Secret):
-            yield from (replace(value, **{f.name: v}) for v in variants(now))
-        elif isinstance(now, (int, str)) and f.name not in ("name", "describe"):
-            changed = OTHER.get(f.name, now + 1 if isinstance(now, int) else now + "0")
-            yield replace(value, **{f.name: changed})
+    for name, now in value:
+        if isinstance(now, params.Part):
+            yield from (value.model_copy(update={name: v}) for v in variants(now))
+        elif isinstance(now, (int, str)) and name not in ("name", "describe"):
+            changed = OTHER.get(name, now + 1 if isinstance(now, int) else now + "0")
+            yield value.model_copy(update={name: changed})
 
 
 @pytest.mark.parametrize("name", list(services.SERVICES))
@@ -549,10 +549,10 @@ def test_the_source_database_of_such_a_world_can_be_reached(monkeypatch):
         there.bind(("127.0.0.1", 0))
         there.listen()
         aws = params.load("aws")
-        near = replace(aws.postgres, host="127.0.0.1", port=there.getsockname()[1])
-        stack.need(replace(aws, postgres=near), "postgres")
+        near = varied(aws, postgres={"host": "127.0.0.1", "port": there.getsockname()[1]})
+        stack.need(near, "postgres")
     with pytest.raises(StackError, match="(?s)postgres cannot be reached.*network path"):
-        stack.need(replace(aws, postgres=near), "postgres")
+        stack.need(near, "postgres")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x", "born": 1}', '{"pid": 1, "born": null}'])

@@ -1,5 +1,4 @@
 """How a message names its schema, what the registry's answers become, and schemas made exact; no service is asked."""
-import dataclasses
 import datetime as dt
 import io
 import json
@@ -15,13 +14,14 @@ from workbench.base import params
 from workbench.base.errors import LakeError, StackError
 from workbench.hudi import decode_avro
 from workbench.topic import registry, schemas, wire
+from worlds import varied
 
 WORLD = params.load("local")
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def with_registry(**fields):
-    return dataclasses.replace(WORLD, registry=dataclasses.replace(WORLD.registry, **fields))
+    return varied(WORLD, registry=fields)
 
 
 @pytest.mark.parametrize(("name", "head", "kind", "id"), [

@@ -1,10 +1,10 @@
 """The configuration of the embedded Spark."""
-import dataclasses
 
 import pytest
 from workbench.base import params
 from workbench.spark import conf as confs
 from workbench.stack import artifacts
+from worlds import varied
 
 
 @pytest.mark.parametrize("world, more, tables, blank", [
@@ -17,8 +17,7 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
         monkeypatch, world, more, tables, blank):
     monkeypatch.setattr(artifacts, "jars", lambda kind: ["/a.jar", "/b.jar"])
     loaded = params.load(world)
-    loaded = dataclasses.replace(loaded, spark=dataclasses.replace(loaded.spark, **more),
-                                 lake=dataclasses.replace(loaded.lake, tables=tables))
+    loaded = varied(loaded, spark=more, lake={"tables": tables})
     conf = confs.of_server(loaded.spark, loaded.lake.tables, loaded.stack.java_compiler)
     own = "".join(f"{folder}:" for folder in blank)
     assert conf["spark.driver.extraClassPath"] == f"{own}/a.jar:/b.jar"

@@ -1,6 +1,5 @@
 """What topics does without a broker: it says that there is none, and decodes."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -8,9 +7,10 @@ from confluent_kafka import TopicPartition
 from workbench.base import params
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.topic import topics
+from worlds import varied
 
 WORLD = params.load("local")
-NOWHERE = dataclasses.replace(WORLD, kafka=dataclasses.replace(WORLD.kafka, bootstrap="127.0.0.1:1"))
+NOWHERE = varied(WORLD, kafka={"bootstrap": "127.0.0.1:1"})
 
 
 def test_absent_kafka_is_named(monkeypatch):

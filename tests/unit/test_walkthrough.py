@@ -10,6 +10,7 @@ from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
 from workbench.walkthroughs import flow as flows
 from workbench.walkthroughs import museum, outbox, walkthrough
+from worlds import varied
 
 
 @pytest.fixture
@@ -234,7 +235,7 @@ def followed(monkeypatch, tmp_path):
     """Follow one table of the museum's, whose last commit has read `before`; return what was read and landed."""
     def follow(world, before, letters=0, unlanded=False, **how):
         seen = []
-        world = dataclasses.replace(world, lake=dataclasses.replace(world.lake, dead_letters=f"file:{tmp_path}"))
+        world = varied(world, lake={"dead_letters": f"file:{tmp_path}"})
         table = museum.flow.table(world, "artists", "cow")
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))

@@ -1,4 +1,4 @@
-"""Worlds: `load("local")` turns params/local.yaml into frozen dataclasses, strictly.
+"""Worlds: `load("local")` turns params/local.yaml into frozen models, strictly.
 
 One params file is one world. Every file has the same keys. Values may hold
   ${port:N}       the N-th port of this checkout's instance (port base + N),
@@ -7,24 +7,20 @@ One params file is one world. Every file has the same keys. Values may hold
 """
 from __future__ import annotations
 
-import dataclasses
 import html
 import os
 import re
 import typing
 from pathlib import Path
-from typing import Annotated, Any, Dict, Literal, Optional, Tuple
+from typing import Any, Literal, Optional
 
 import yaml
-from pydantic import BeforeValidator, ConfigDict, InstanceOf, StrictBool, StrictInt, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic import BaseModel, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from . import environment, paths, pidfiles
 from .errors import ParamsError, nearest
 from .secrets import Secret
-
-STRICT = ConfigDict(extra="forbid")  # no unknown keys; StrictInt and StrictBool below take no "5432" and no 1
-
 
 # How Java compiles in the embedded services. Over notebooks 11 to 13 its full compiler takes nearly half of all the
 # processor's time and pays nothing back; services that handle 100,000 rows again and again work two or three times as
@@ -33,53 +29,45 @@ STRICT = ConfigDict(extra="forbid")  # no unknown keys; StrictInt and StrictBool
 COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
 
 
-def _workers(value: Any) -> Any:
-    if type(value) is not int or value not in (0, 1, 2):  # true would be taken for 1
-        raise ValueError("0, 1 or 2; a cluster of your own brings its workers: 0")
-    return value
+class Part(BaseModel, frozen=True, extra="forbid", strict=True):
+    """A part of a world: no unknown keys, and strictly: an int takes no "5432", a bool no 1."""
 
 
-@dataclass(frozen=True, config=STRICT)
-class Stack:
-    embedded: StrictBool  # True: `stack` starts the services; False: it only checks that they can be reached
-    port_base: StrictInt
+class Stack(Part):
+    embedded: bool  # True: `stack` starts the services; False: it only checks that they can be reached
+    port_base: int
     java_compiler: Literal["quick", "full"]  # see COMPILERS
 
 
-@dataclass(frozen=True, config=STRICT)
-class Postgres:
+class Postgres(Part):
     host: str
-    port: StrictInt
+    port: int
     database: str
     admin_user: str
-    admin_password: InstanceOf[Secret]
+    admin_password: Secret
     replication_user: str
-    replication_password: InstanceOf[Secret]
+    replication_password: Secret
 
 
-@dataclass(frozen=True, config=STRICT)
-class Kafka:
+class Kafka(Part):
     bootstrap: str
     security_protocol: str  # PLAINTEXT, or what a managed cluster asks for
 
 
-@dataclass(frozen=True, config=STRICT)
-class Connect:
+class Connect(Part):
     kind: str  # "rest" (Kafka Connect) or "msk" (MSK Connect)
     url: str
     topic_prefix: str
     password_reference: str  # how a connector config names a secret: the Connect worker resolves it, never we
 
 
-@dataclass(frozen=True, config=STRICT)
-class Registry:
+class Registry(Part):
     kind: str  # "apicurio" or "glue"
     url: str
     wire: Literal["apicurio", "apicurio_legacy8", "confluent"]  # see topic/wire.py
 
 
-@dataclass(frozen=True, config=STRICT)
-class Lake:
+class Lake(Part):
     root: str  # file:, s3a: or s3: address below which everything lies
     landing: str  # raw files written by the sink
     tables: str  # Hudi tables
@@ -87,25 +75,22 @@ class Lake:
     checkpoints: str
 
 
-@dataclass(frozen=True, config=STRICT)
-class Spark:
+class Spark(Part):
     kind: str  # "connect" (Spark Connect), "classic" (spark.master), "existing" (the session of an EMR notebook)
     url: str
     master: str
     # workers that the embedded stack starts for a spark:// master; 0 where it starts none
-    workers: Annotated[int, BeforeValidator(_workers)]
+    workers: int = Field(ge=0, le=2, description="0, 1 or 2; a cluster of your own brings its workers: 0")
     driver_memory: str
     executor_memory: str
-    parallelism: StrictInt
+    parallelism: int
 
 
-@dataclass(frozen=True, config=STRICT)
-class Query:
+class Query(Part):
     kind: str  # "spark" or "athena"
 
 
-@dataclass(frozen=True, config=STRICT)
-class World:
+class World(Part):
     name: str
     describe: str
     region: str
@@ -117,7 +102,7 @@ class World:
     lake: Lake
     spark: Spark
     query: Query
-    file: InstanceOf[Path] = Path()  # where it was read; no key
+    file: Path = Path()  # where it was read; no key
 
     def _repr_html_(self) -> str:
         cells = ((key, html.escape(value)) for key, value in flatten(self))
@@ -126,13 +111,12 @@ class World:
         return f"<details><summary>{title}</summary><table>{rows}</table></details>"
 
 
-def flatten(part: Any, prefix: str = "") -> list:
+def flatten(part: Part, prefix: str = "") -> list:
     """Return `[(key path, value as text), …]` of a world; secrets show as dots."""
     out: list = []
-    for f in dataclasses.fields(part):
-        value, path = getattr(part, f.name), f"{prefix}{f.name}"
-        nested = dataclasses.is_dataclass(value) and not isinstance(value, Secret)
-        out += flatten(value, f"{path}.") if nested else [(path, str(value))]
+    for name, value in part:
+        nested = isinstance(value, Part)
+        out += flatten(value, f"{prefix}{name}.") if nested else [(f"{prefix}{name}", str(value))]
     return out
 
 
@@ -171,7 +155,7 @@ def load_file(path: Path) -> World:
         raise ParamsError("the params file holds no keys", where=shown, expected="the keys of params/local.yaml")
     base = _port_base(raw, shown)
     try:
-        world = TypeAdapter(World).validate_python(_substitute(raw, shown, base))
+        world = World.model_validate(_substitute(raw, shown, base))
     except ValidationError as e:
         raise _refused(e, shown) from None  # its own text would show the values
     if world.stack.embedded:
@@ -181,7 +165,8 @@ def load_file(path: Path) -> World:
                 expected=f"a path of letters, digits and _ . / - only, or {paths.LINKS} yours alone (mode 0700)",
                 next_step="move the checkout to such a path")
         environment.forget_postgres()
-    return dataclasses.replace(world, file=Path(shown), stack=dataclasses.replace(world.stack, port_base=base))
+    stack = world.stack.model_copy(update={"port_base": base})
+    return world.model_copy(update={"file": Path(shown), "stack": stack})
 
 
 def _refuse_doubles(node: Optional[yaml.Node], shown: str, path: str = "") -> None:
@@ -234,43 +219,45 @@ def _substitute(value: Any, shown: str, base: int, path: str = "") -> Any:
 
 def _refused(error: ValidationError, shown: str) -> ParamsError:
     """What a person is told of a file that is no world: an unknown key first, since the right one is missing then."""
-    ranks = {"unexpected_keyword_argument": 0, "missing": 1}
+    ranks = {"extra_forbidden": 0, "missing": 1}
     found = min(error.errors(), key=lambda e: ranks.get(e["type"], 2))
     *above, key = found["loc"]
-    path, raw, kinds = ".".join(map(str, found["loc"])), found["input"], _kinds(World)
+    path, raw, keys = ".".join(map(str, found["loc"])), found["input"], _keys(World)
     for name in above:
-        kinds = _kinds(kinds[name])
-    expected, next_step = _expected(kinds.get(key), raw), ""
-    if key not in kinds:
-        what, expected, next_step = f"unknown key '{key}'", nearest(str(key), kinds), "rename or remove the key"
-    elif found["type"] == "missing":
+        keys = _keys(keys[name].annotation)
+    if key not in keys:
+        return ParamsError(f"unknown key '{key}'", where=f"{shown}: {path}", expected=nearest(str(key), keys),
+                           next_step="rename or remove the key")
+    kind, expected, next_step = keys[key].annotation, _expected(keys[key], raw), ""
+    if found["type"] == "missing":
         what, next_step = f"missing key '{key}'", "copy the line from params/local.yaml and adapt it"
-    elif kinds[key] is Secret:
+    elif kind is Secret:
         what = "a password stands in a params file" if raw else "the secret is empty"
         next_step = "put the value into the environment variable WORKBENCH_SECRET_… and name it here"
-    elif kinds[key] is str and isinstance(raw, Secret):
+    elif kind is str and isinstance(raw, Secret):
         what, expected = "a secret stands where plain text is expected", "a literal: this value is shown and logged"
     else:
         what = f"{path} is empty" if raw is None else f"{path} is {raw!r} ({type(raw).__name__})"
-        expected = str(found["ctx"]["error"]) if found["type"] == "value_error" else expected
     return ParamsError(what, where=f"{shown}: {path}", expected=expected, next_step=next_step)
 
 
-def _expected(kind: Any, raw: Any) -> str:
+def _expected(key: FieldInfo, raw: Any) -> str:
+    kind, choices = key.annotation, typing.get_args(key.annotation)
     if kind is Secret:
         return "a reference such as ${secret:postgres.admin}"
-    if dataclasses.is_dataclass(kind):
-        return f"a mapping with {', '.join(sorted(_kinds(kind)))}"
-    choices = typing.get_args(kind)
-    return nearest(str(raw), choices) if choices else f"a value of type {getattr(kind, '__name__', kind)}"
+    if choices:
+        return nearest(str(raw), choices)
+    if issubclass(kind, Part):
+        return f"a mapping with {', '.join(sorted(_keys(kind)))}"
+    return key.description or f"a value of type {kind.__name__}"
 
 
-def _kinds(part: Any) -> Dict[str, Any]:
+def _keys(part: type[Part]) -> dict[str, FieldInfo]:
     """The keys of a part of a world, and what each of them holds."""
-    return {name: kind for name, kind in typing.get_type_hints(part).items() if kind is not Path}
+    return {name: key for name, key in part.model_fields.items() if key.annotation is not Path}
 
 
-def host_port(address: str) -> Tuple[str, int]:
+def host_port(address: str) -> tuple[str, int]:
     """Split `host:port` (also with a scheme before it) into both."""
     host, _, port = re.sub(r"^\w+://", "", address).split("/")[0].rpartition(":")
     return host, int(port)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import asdict
 from pathlib import Path
 from string import Template
 from typing import Any, Dict, List
@@ -191,7 +190,7 @@ def _spark_env(world: World) -> Dict[str, str]:
 
 def _spark_told(world: World) -> Dict[str, object]:
     """What of a world the server makes its configuration of (see spark.server), and the versions that it runs with."""
-    return {"spark": asdict(world.spark), "tables": world.lake.tables, "java_compiler": world.stack.java_compiler,
+    return {"spark": world.spark.model_dump(), "tables": world.lake.tables, "java_compiler": world.stack.java_compiler,
             "versions": artifacts.versions()}
 
 
