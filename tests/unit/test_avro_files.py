@@ -12,7 +12,8 @@ from avro_bytes import number, opened, text
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
 from workbench.hudi import decode_landed, sources
-from workbench.landing import avro_files, batch, json_lines, writing
+from workbench.landing import avro_files, json_lines, writing
+from workbench.spark.sessions import cause
 from workbench.topic import avro
 
 ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
@@ -218,8 +219,8 @@ def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypat
     with pytest.raises(ModuleNotFoundError) as e:
         next(task(iter([])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
-    seen = batch.cause("Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
-                       f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)")
+    seen = cause("Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
+                 f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)")
     assert seen == f"ModuleNotFoundError: {e.value}"[:400], "what a person is told"
     assert "has no fastavro" in seen and "install it on every machine that runs executors" in seen
     assert sys.executable in str(e.value)

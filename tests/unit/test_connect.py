@@ -106,7 +106,7 @@ def test_msk_says_that_it_is_not_there_yet():
         lambda w: connect.wait_running(w, "x"),
         lambda w: connect.delete(w, "x"),
     ):
-        with pytest.raises(ConnectorError, match="not there yet"):
+        with pytest.raises(StackError, match="not there yet: .*connect.kind = msk"):
             verb(_with(kind="msk"))
 
 

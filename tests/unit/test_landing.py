@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pandas
 import pytest
 from workbench import connect, landing
-from workbench.base import files, params
+from workbench.base import files
 from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import sources
 from workbench.landing import job, json_lines, writing
@@ -187,14 +187,13 @@ class Query:
 
 
 def test_a_query_that_nobody_waits_for_any_more_is_stopped():
-    world = params.load("local")
     sink, endless, ended, dead = landing.parse(GOOD), Query(), Query(looks=2), Query(dies=True)
     with pytest.raises(LakeError, match="waited 0.1 s for the landing of msk.t"):
-        job._finish(None, world, endless, sink, 0.1)
+        job._finish(None, endless, sink, "here", 0.1)
     assert endless.stopped == 1
-    assert job._finish(None, world, ended, sink, 5) == ended.recentProgress and ended.stopped == 0
+    assert job._finish(None, ended, sink, "here", 5) == ended.recentProgress and ended.stopped == 0
     with pytest.raises(StackError, match="(?s)Spark was restarted or is gone.*no such query"):
-        job._finish(None, world, dead, sink, 5)
+        job._finish(None, dead, sink, "here", 5)
     assert dead.stopped == 0, "a Spark that is gone would be asked in vain"
 
 

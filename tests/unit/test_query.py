@@ -46,14 +46,8 @@ def test_values_are_neither_missing_nor_left_over():
 
 
 def test_athena_is_not_there_yet():
-    class World:
-        file = "params/aws.yaml"
-
-        class query:  # noqa: N801
-            kind = "athena"
-
-    with pytest.raises(LakeError, match="not there yet"):
-        query.sql(World(), "SELECT 1")
+    with pytest.raises(StackError, match="not there yet: no back end for query.kind = athena"):
+        query.sql(params.load("aws"), "SELECT 1")
 
 
 class Remote:

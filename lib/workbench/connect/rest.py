@@ -263,10 +263,7 @@ def _call(world: World, method: str, path: str, body: Any = None, *, missing: An
 
     Every verb comes by here, so a world with another kind of Connect is refused here.
     """
-    if world.connect.kind != "rest":
-        raise ConnectorError(
-            f"connectors of kind {world.connect.kind!r} are not there yet", where=f"{world.file}: connect.kind",
-            expected="rest (a Kafka Connect)", next_step="choose a world whose connect.kind is rest")
+    stack.must_be_there(world, "connect.")
     try:
         with requests.Session() as session:
             session.mount(world.connect.url, HTTPAdapter(max_retries=AGAIN))

@@ -23,12 +23,11 @@ from typing import Any, Dict, List, Optional, Tuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from .. import stack
 from ..base import files
-from ..base.errors import LakeError, WorkbenchError
+from ..base.errors import LakeError
 from ..base.params import World
-from ..landing.batch import cause, counted
-from ..spark import causes, gone, is_gone, unreachable
+from ..landing.batch import counted
+from ..spark import answered, causes
 from . import changes, decode, decode_avro, decode_landed
 from .loading import first_load, newest
 from .sources import Source, Topic
@@ -101,7 +100,9 @@ class Job:
         # behind the letters of batches that nobody knows of, which stay until the replay has written all its own
         number = last.get("batch", self._last_letters() if self.replay else -1) + 1
         since = number if self.replay else last.get("since", 0)
-        try:
+        with answered(self.spark, "a batch was not written", self.where,
+                      "see the log of the spark service; nothing of the batch shows, run the ingest again",
+                      self.world if isinstance(self.source, Topic) else None):
             batch = self._reader.next({} if self.replay else last, number)
             if batch is None:  # now that a replay, also one that began in another run, is done
                 if not self._tidied:
@@ -111,13 +112,6 @@ class Job:
             check_clock(self.table, there)
             reached = {**batch.reached, "batch": number, "since": since}
             counts = self._write(batch, {**progress, self.source.id: reached}, number, not done)
-        except WorkbenchError:
-            raise
-        except Exception as e:
-            lost = isinstance(self.source, Topic) and stack.lost(self.world, "kafka", self.world.kafka.bootstrap)
-            raise lost or failed(self.spark, "a batch was not written", e, self.where,
-                                 "see the log of the spark service; nothing of the batch shows, run the ingest again"
-                                 ) from e
         commit = last_commit(self.table)
         if progress_in(commit).get(self.source.id) != reached:  # or the next step would read the very same again
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,
@@ -267,11 +261,3 @@ def last_commit(table: Table, done: Optional[List[Done]] = None) -> Dict[str, An
 def progress_in(commit: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
     """{source id: how far it has been read}, as a commit's metadata says."""
     return json.loads(commit.get("extraMetadata", {}).get(PROGRESS, "{}"))
-
-
-def failed(spark: SparkSession, what: str, error: Exception, where: str, next_step: str) -> WorkbenchError:
-    """The error for what Spark did not do: its innermost cause, or that Spark is gone."""
-    why = f"{type(error).__name__}: {error}"
-    if is_gone(why) or unreachable(spark):
-        return gone(spark, f"{where}: {cause(why)}")
-    return LakeError(f"{what}: {cause(why)}", where=where, next_step=next_step)

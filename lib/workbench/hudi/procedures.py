@@ -7,9 +7,8 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from ..base.errors import LakeError
-from ..spark import causes
+from ..spark import answered, causes
 from .catalog import literal, refresh, register
-from .ingesting import failed
 from .tables import Table
 from .timeline import check_clock, completed
 
@@ -68,16 +67,11 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
     own = table.options()
     options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
                **{name: own[name] for name in BASE_FILE if name in own}}
-    try:
-        with causes(spark):
-            entry = register(spark, table)
-            for operation in operations:
-                call(spark, "run_compaction", op=operation, table=entry,
-                     options=",".join(f"{name}={value}" for name, value in options.items()))
-            refresh(spark, table)
-    except LakeError:
-        raise
-    except Exception as e:
-        raise failed(spark, f"a compaction of {table.name} failed", e, table.base,
-                     "was something else writing to it? Stop that or wait for it, and run the compaction again; one "
-                     "that did not finish changes nothing that a reader sees") from e
+    with answered(spark, f"a compaction of {table.name} failed", table.base,
+                  "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
+                  "did not finish changes nothing that a reader sees"), causes(spark):
+        entry = register(spark, table)
+        for operation in operations:
+            call(spark, "run_compaction", op=operation, table=entry,
+                 options=",".join(f"{name}={value}" for name, value in options.items()))
+        refresh(spark, table)

@@ -1,10 +1,8 @@
 """What the jobs that go through messages batch by batch have in common, the landing and the ingest: how they tell what
-they did, why a batch failed, and which messages are dead letters."""
+they did, and which messages are dead letters."""
 from __future__ import annotations
 
-import itertools
-import re
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING
 
 from ..base import files
 
@@ -30,13 +28,3 @@ def counted(verb: str, messages: int, **parts: int) -> str:
         return f"{count:,} {name.replace('_', ' ')[: -1 if count == 1 else None]}"
 
     return f"{verb} {said('messages', messages)}: {', '.join(said(*part) for part in parts.items())}"
-
-
-def cause(text: str) -> str:
-    """The innermost cause named in a Spark exception, as one line."""
-    lines: List[str] = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    if causes and "PythonException" in causes[-1]:  # Python's own traceback follows, and its last line says what it was
-        below = itertools.takewhile(lambda line: not line.startswith("at "), lines[lines.index(causes[-1]) + 1:])
-        causes = [line for line in below if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)] or causes
-    return (causes[-1].replace("Caused by: ", "") if causes else (lines or ["unknown"])[0])[:400]

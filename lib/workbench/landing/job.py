@@ -10,14 +10,13 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ContextManager, Dict, List
 
-from .. import stack
 from ..base import files
-from ..base.errors import LakeError, nearest
+from ..base.errors import LakeError, first_line, nearest
 from ..base.wait import wait_until
-from ..spark import gone, unreachable
+from ..spark import answered, gone
 from ..topic import registry, topics, wire
 from . import avro_files, json_lines, writing
-from .batch import cause, counted, read_dead_letters
+from .batch import counted, read_dead_letters
 from .sinks import Sink, parse
 from .writing import COUNTS
 
@@ -62,10 +61,11 @@ def run(spark: SparkSession, world: World, config: Dict[str, str], *, timeout: f
             StackError: Spark or Kafka is gone; the next run goes on from there.
     """
     sink = parse(config, world)
-    with _alone(world, sink):
+    place = f"{sink.shown}, checkpoint {checkpoint(world, sink)}"
+    with _alone(world, sink), answered(spark, "a batch was not landed", place, "mend the cause and run the landing "
+                                       "again; nothing is landed twice", world):
         same_topics(world, sink)
-        query = _start(spark, world, sink, batch)
-        reports = _finish(spark, world, query, sink, timeout)
+        reports = _finish(spark, _start(spark, world, sink, batch), sink, place, timeout)
     values = [v for v in (observed(p, "landing") for p in reports) if v]
     total = {n: sum(v[n] for v in values) for n in COUNTS}
     return LandingCounts(messages=total["records"] + total["tombstones"] + total["dead_letters"], batches=len(values),
@@ -107,12 +107,11 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     )
 
 
-def _finish(spark: SparkSession, world: World, query: Any, sink: Sink, timeout: float) -> List[dict]:
+def _finish(spark: SparkSession, query: Any, sink: Sink, place: str, timeout: float) -> List[dict]:
     """Wait until the query has ended; return its progress reports. Stops it when waiting ends before that.
 
-    Raises: LakeError: after `timeout`, or a batch failed. StackError: Spark or Kafka is gone.
+    Raises: LakeError: after `timeout`. StackError: Spark is gone. What ended the query.
     """
-    place = checkpoint(world, sink)
     seen: Dict[int, dict] = {}
     lost: List[str] = []
 
@@ -121,7 +120,7 @@ def _finish(spark: SparkSession, world: World, query: Any, sink: Sink, timeout: 
             active = query.isActive
             seen.update({p["batchId"]: p for p in query.recentProgress})
         except Exception as e:  # noqa: BLE001 - Spark died, or came back without this query: waiting would be in vain
-            lost.append(cause(str(e)))
+            lost.append(first_line(e))
         return bool(lost) or not active
 
     over = False
@@ -133,14 +132,10 @@ def _finish(spark: SparkSession, world: World, query: Any, sink: Sink, timeout: 
             with contextlib.suppress(Exception):  # the error that is on its way says more
                 query.stop()
     if lost:
-        raise gone(spark, f"{sink.shown}, checkpoint {place}: {lost[0]}")
+        raise gone(spark, f"{place}: {lost[0]}")
     error = query.exception()
     if error:
-        kafka = stack.lost(world, "kafka", world.kafka.bootstrap)
-        if kafka or unreachable(spark):
-            raise kafka or gone(spark, f"{sink.shown}, checkpoint {place}: {cause(str(error))}")
-        raise LakeError(f"a batch was not landed: {cause(str(error))}", where=f"{sink.shown}, checkpoint {place}",
-                        next_step="mend the cause and run the landing again; nothing is landed twice")
+        raise error
     return list(seen.values())
 
 

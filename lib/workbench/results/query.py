@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, List
 import sqlglot
 from sqlglot import exp
 
+from .. import stack
 from ..base.errors import LakeError, first_line, nearest
-from ..spark import gone, is_gone, unreachable
+from ..spark import answered
 from ..spark import session as session_of
 
 if TYPE_CHECKING:
@@ -43,9 +44,8 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
     """
     from pyspark.errors import AnalysisException
 
-    if hasattr(where, "query") and where.query.kind != "spark":
-        raise LakeError(f"queries of kind {where.query.kind!r} are not there yet", where=f"{where.file}: query.kind",
-                        expected="spark", next_step="use the world `local` or `cluster`")
+    if hasattr(where, "query"):
+        stack.must_be_there(where, "query.")
     tree = _parse(text)
     named = {p.name for p in tree.find_all(exp.Placeholder)}
     for name in sorted(named ^ set(values)):
@@ -53,21 +53,12 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         raise LakeError(what, expected=nearest(name, values if name in named else named))
     translated = _generate(tree)
     session: Any = session_of(where) if hasattr(where, "query") else where
-    why = unreachable(session)  # asked first: the client itself tries a dead server again for ten minutes
-    if why:
-        raise gone(session, why)
-    try:
+    with answered(session, "the query failed", translated,
+                  "see whether the table is registered (hudi.register) and the column exists"):
         for name in _tables(tree):  # a catalog table remembers its files: look anew, a stream may have committed
             with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
                 session.sql(f"REFRESH TABLE {name}")
         return session.sql(translated, args=values or None).toPandas()
-    except LakeError:
-        raise
-    except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
-        if is_gone(e):
-            raise gone(session, first_line(e)) from e
-        raise LakeError(f"the query failed: {first_line(e)}", where=translated,
-                        next_step="see whether the table is registered (hudi.register) and the column exists") from e
 
 
 def translate(text: str) -> str:

@@ -2,15 +2,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, Iterator, Union
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 from weakref import WeakKeyDictionary
 
 from .. import stack
-from ..base.errors import StackError
+from ..base.errors import LakeError, StackError, WorkbenchError
 from ..base.params import World, host_port
 from .conf import of_session
 
@@ -40,9 +41,6 @@ def session(world: World) -> SparkSession:
             raise StackError("there is no Spark session in this kernel", where=f"{world.file}: spark.kind",
                              next_step="open the notebook with the cluster's PySpark kernel")
         return found
-    if world.spark.kind != "connect":
-        raise StackError(f"Spark of kind {world.spark.kind!r} is not there yet", where=f"{world.file}: spark.kind",
-                         expected="connect or existing")
     stack.need(world, "spark")
     from pyspark.sql.connect.client import ChannelBuilder
     from pyspark.sql.connect.session import SparkSession
@@ -73,8 +71,48 @@ def session(world: World) -> SparkSession:
     raise AssertionError("not reached")
 
 
-def is_gone(error: Union[BaseException, str]) -> bool:
-    """Whether an error of Spark Connect, or its text, says that the server, or this session on it, is no more."""
+@contextlib.contextmanager
+def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: Optional[World] = None
+             ) -> Iterator[None]:
+    """What Spark is asked for in this block fails with an error for people, or not at all.
+
+    Args:
+        what: what failed then, in a few words; where, next_step: as of every error.
+        kafka: the world whose Kafka is needed for it, too.
+
+    Raises:
+        StackError: Spark is gone, or Kafka. LakeError: all else, with the innermost cause. The workbench's own errors
+            stay what they are.
+    """
+    why = unreachable(spark)  # asked first: the client itself tries a dead server again for ten minutes
+    if why:
+        raise gone(spark, why)
+    try:
+        yield
+    except WorkbenchError:
+        raise
+    except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
+        why = cause(f"{type(e).__name__}: {e}")
+        lost = kafka and stack.lost(kafka, "kafka", kafka.kafka.bootstrap)
+        if not lost and (is_gone(e) or unreachable(spark)):
+            lost = gone(spark, f"{where}: {why}")
+        raise lost or LakeError(f"{what}: {why}", where=where, next_step=next_step) from e
+
+
+def cause(text: str) -> str:
+    """The innermost cause named in a Spark exception, as one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    if causes and "PythonException" in causes[-1]:  # Python's own traceback follows, and its last line says what it was
+        below = itertools.takewhile(lambda line: not line.startswith("at "), lines[lines.index(causes[-1]) + 1:])
+        causes = [line for line in below if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)] or causes
+    return (causes[-1].replace("Caused by: ", "") if causes else (lines or ["unknown"])[0])[:400]
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether an error of Spark Connect says that the server, or this session on it, is no more."""
+    if type(error).__name__ == "StreamingQueryException":  # told by a server that is there, of others, the registry say
+        return False
     said = f"{type(error).__name__}: {error}".partition(TRACE)[0]  # below that others are told of, Kafka say
     return re.search(r"StatusCode\.UNAVAILABLE|failed to connect to all addresses|INVALID_HANDLE\.SESSION_|"
                      r"Connection refused|Cannot invoke RPC|NO_ACTIVE_SESSION|SparkEnv|stopped SparkContext|"

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Sequence
 
 from ..base import paths, pidfiles, secrets
 from ..base.errors import StackError, nearest
@@ -37,8 +37,10 @@ def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], Non
     Raises:
         StackError: the first service that failed, after the others had their chance.
     """
+    if names != ["postgres"]:  # a source database alone can be loaded in every world
+        must_be_there(world)
     if not world.stack.embedded:
-        return _reach(world, names)
+        return _reach(world, names or REACHED)
     chosen = _closure(world, names or services.wanted(world))
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)  # only now: another that was first may have started it
@@ -72,7 +74,10 @@ def need(world: World, *names: str) -> None:
         ParamsError: the environment gives a password that is not the instance's.
         StackError: a service cannot be started or reached, or the world names what is not there yet.
     """
-    if world.stack.embedded:
+    if not world.stack.embedded:
+        up(world, list(names))
+    else:
+        must_be_there(world)
         _refuse_other_ports(world)
         secrets.check(services.SECRETS)
         chosen = _closure(world, list(names))
@@ -82,8 +87,6 @@ def need(world: World, *names: str) -> None:
             print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
         if missing:
             up(world, missing)
-    else:
-        _reach(world, list(names))
 
 
 def down(say: Callable[[str], None] = lambda text: None) -> List[str]:
@@ -171,13 +174,17 @@ def lacking(world: World, part: str = "") -> str:
     return f"no back end for {', '.join(missing)}" if missing else ""
 
 
-def _reach(world: World, names: Optional[List[str]]) -> List[Status]:
-    missing = lacking(world)
-    if missing and names != ["postgres"]:  # a source database alone can be loaded in every world
+def must_be_there(world: World, part: str = "") -> None:
+    """Raise StackError where a world, or a part of it, names what there is no back end for yet."""
+    missing = lacking(world, part)
+    if missing:
         raise StackError(f"world '{world.name}' is not there yet: {missing}", where=world.file,
                          expected="; ".join(f"{key}: {' or '.join(there)}" for key, there in BACK_ENDS.items()),
                          next_step="choose world local or cluster, or put such values into a params file of your own")
-    found = [_look(world, n) for n in names or REACHED]
+
+
+def _reach(world: World, names: Sequence[str]) -> List[Status]:
+    found = [_look(world, n) for n in names]
     lost = [s for s in found if s.state != "up"]
     if lost:
         raise StackError(

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pandas
 
+from .. import stack
 from ..base.errors import LakeError, StackError, nearest
 from ..base.params import World
 from ..base.wait import wait_until
@@ -191,9 +192,7 @@ def _pages(world: World, path: str, what: str) -> list:
 
 
 def _base(world: World) -> str:
-    if world.registry.kind != "apicurio":
-        raise LakeError(f"a registry of kind {world.registry.kind!r} is not there yet",
-                        where=f"{world.file}: registry.kind", expected="apicurio")
+    stack.must_be_there(world, "registry.")
     return world.registry.url.rstrip("/")
 
 
