@@ -9,13 +9,14 @@ from workbench import hudi, landing
 from workbench.base import paths
 from workbench.base.errors import LakeError
 from workbench.landing import job
+from workbench.landing.sinks import LENSES
 from workbench.topic import topics
 
 
 @pytest.fixture
 def sink(world):
     topic = new_topic(world)
-    config = {"connector.class": landing.SINK, "topics": topic, "connect.s3.kcql":
+    config = {"connector.class": LENSES, "topics": topic, "connect.s3.kcql":
               f"INSERT INTO lake:{topic} SELECT * FROM {topic} PARTITIONBY part STOREAS `json` WITH_FLUSH_COUNT = 3"}
     yield config
     landing.drop(world, config)
@@ -63,7 +64,7 @@ def test_stopped_between_writing_and_the_end_of_the_batch(world, spark, sink):
     send(world, sink["topics"], *[change(i, 1) for i in range(5)], ("x", "{broken"))
     landing.run(spark, world, sink)
     before = objects(world, sink)
-    commits = paths.local_path(landing.checkpoint(world, landing.parse(sink))) / "commits"
+    commits = paths.local_path(job.checkpoint(world, landing.parse(sink))) / "commits"
     for f in commits.glob("*0*"):
         f.unlink()
     send(world, sink["topics"], change(9, 1))  # came after the crash: must not change the batch that is done again

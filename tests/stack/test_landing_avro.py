@@ -12,6 +12,7 @@ from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
 from workbench.base.errors import LakeError
+from workbench.landing import job
 from workbench.results import check
 from workbench.source import postgres
 from workbench.stack import process
@@ -125,7 +126,7 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
 def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
     landing.run(spark, lab, sink)
     before = contents(landed(lab, ARTISTS))
-    progress = paths.local_path(landing.checkpoint(lab, landing.parse(sink)))
+    progress = paths.local_path(job.checkpoint(lab, landing.parse(sink)))
     for f in (progress / "commits").glob("*0*"):
         f.unlink()
     there = topics.count(lab, ARTISTS)

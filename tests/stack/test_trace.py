@@ -5,7 +5,7 @@ import pytest
 from lake_help import SCHEMA, change, new_table, new_topic, send
 from workbench import hudi, landing, trace
 from workbench.base.errors import LakeError, WorkbenchError
-from workbench.landing.sinks import parse
+from workbench.landing.sinks import LENSES, parse
 from workbench.source import postgres
 from workbench.topic import registry, topics
 from workbench.walkthroughs import traced as traced_by_name
@@ -128,7 +128,7 @@ def test_what_is_not_there(lab, traced):
 
 def test_json_by_way_of_landed_files(world, spark):
     topic = new_topic(world)
-    config = {"connector.class": landing.SINK, "topics": topic, "connect.s3.kcql":
+    config = {"connector.class": LENSES, "topics": topic, "connect.s3.kcql":
               f"INSERT INTO lake:{topic} SELECT * FROM {topic} PARTITIONBY part STOREAS `json`"}
     lake = new_table(world, index="GLOBAL_SIMPLE")
     try:

@@ -12,8 +12,12 @@ from avro_bytes import number, opened, text
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
 from workbench.hudi import decode_landed, sources
+<<<<<<< HEAD
 from workbench.landing import avro_files, json_lines, writing
 from workbench.spark.sessions import cause
+=======
+from workbench.landing import batch, formats, writing
+>>>>>>> 85eb4ad (The two formats of the landing stand in one module, a sink has one pattern of topics, and an object is written by the function that writes any small file)
 from workbench.topic import avro
 
 ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
@@ -123,12 +127,12 @@ def land(tmp_path, monkeypatch):
         text = TEXTS.get(url.rpartition("/")[2])
         return (404, b"") if text is None else (200, text.encode())
 
-    monkeypatch.setattr(avro_files, "fetch", answer)
+    monkeypatch.setattr(formats, "fetch", answer)
 
     def go(*messages, most=2):
         frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "value", "schema",
                                                           "body"], dtype=object)
-        task = writing.task(avro_files.Containers({"globalId": "http://r/{}"}, "not Avro", "schema {} is unknown"),
+        task = writing.task(formats.Containers({"globalId": "http://r/{}"}, "not Avro", "schema {} is unknown"),
                             f"file:{tmp_path}/out", f"file:{tmp_path}/dead", most)
         (counts,) = task(iter([frame[:3], frame[3:]]))
         return counts.iloc[0].to_dict()
@@ -177,11 +181,11 @@ def test_poison_goes_to_the_dead_letters(land):
 def test_a_registry_that_does_not_answer_ends_the_batch(monkeypatch):
     urls = {"globalId": "http://127.0.0.1:1/ids/{}"}
     with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/ids/7: "):
-        avro_files._known("globalId 7", urls, "unknown {}")
-    assert avro_files._known(f"globalId {2**63}", urls, "no {}") == (f"no globalId {2**63}", None), "no id of its"
-    monkeypatch.setattr(avro_files, "fetch", lambda url: (500, b"oops"))
+        formats._known("globalId 7", urls, "unknown {}")
+    assert formats._known(f"globalId {2**63}", urls, "no {}") == (f"no globalId {2**63}", None), "no id of its"
+    monkeypatch.setattr(formats, "fetch", lambda url: (500, b"oops"))
     with pytest.raises(ConnectionError, match="the schema registry answers 500 to http://127.0.0.1:1/ids/7"):
-        avro_files._known("globalId 7", urls, "unknown {}")
+        formats._known("globalId 7", urls, "unknown {}")
 
 
 WORKER = """
@@ -195,7 +199,7 @@ print(counts.iloc[0].to_dict())
 
 def test_the_task_travels_without_this_package(tmp_path, answering):
     served = answering({"/ids/1": (200, json.dumps(ROW))})
-    task = writing.task(avro_files.Containers({"globalId": served.url + "/ids/{}"}, "not Avro", "schema {} is unknown"),
+    task = writing.task(formats.Containers({"globalId": served.url + "/ids/{}"}, "not Avro", "schema {} is unknown"),
                         f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
     frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], dtype=object)
     done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
@@ -206,7 +210,7 @@ def test_the_task_travels_without_this_package(tmp_path, answering):
 
 
 def test_the_task_of_lines_travels_without_this_package(tmp_path):
-    task = writing.task(json_lines.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
+    task = writing.task(formats.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
     frame = pandas.DataFrame([("t", 0, 0, True, b'{"c": 1}'), ("t", 0, 1, True, b"{")], dtype=object)
     done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
     assert b"'records': 1" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
@@ -215,9 +219,9 @@ def test_the_task_of_lines_travels_without_this_package(tmp_path):
 
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
-    task = writing.task(avro_files.Containers({}, "", ""), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
+    task = writing.task(formats.Containers({}, "", ""), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
     with pytest.raises(ModuleNotFoundError) as e:
-        next(task(iter([])))
+        next(task(iter([pandas.DataFrame([message(0)], dtype=object)])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
     seen = cause("Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
                  f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)")

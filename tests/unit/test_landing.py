@@ -9,18 +9,20 @@ from workbench import connect, landing
 from workbench.base import files
 from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import sources
-from workbench.landing import job, json_lines, writing
+from workbench.landing import formats, job, writing
+from workbench.landing.sinks import LENSES, Sink
 from workbench.source import postgres
 from workbench.walkthroughs import frames, outbox
 
 KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
         "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
-GOOD = {"connector.class": landing.SINK, "topics": "msk.t", "connect.s3.kcql": KCQL}
+GOOD = {"connector.class": LENSES, "topics": "msk.t", "connect.s3.kcql": KCQL}
 
 
 def test_the_statement_of_the_walkthrough():
-    assert landing.parse(GOOD) == landing.Sink("json", "cdc-events", 50, ("msk.t",), fields=("customer_id", "order_id"))
-    assert landing.kcql("INSERT INTO b:p/q SELECT * FROM `t`") == landing.Sink("json", "p/q", 50_000, ("t",))
+    assert landing.parse(GOOD) == Sink("json", "cdc-events", 50, "msk.t", r"msk\.t", ("customer_id", "order_id"))
+    short = landing.parse({**GOOD, "topics": "t", "connect.s3.kcql": "INSERT INTO b:p/q SELECT * FROM `t`"})
+    assert short == Sink("json", "p/q", 50_000, "t", "t")
 
 
 @pytest.mark.parametrize("change, says", [
@@ -37,7 +39,7 @@ def test_the_statement_of_the_walkthrough():
     ({"connect.s3.kcql": KCQL.replace("= 60", "= -1")}, "WITH_FLUSH_INTERVAL is '-1'"),
     ({"connect.s3.kcql": KCQL.replace("FLUSH_COUNT", "FLUSH_SIZE")}, "does not honour WITH_FLUSH_SIZE"),
     ({"connect.s3.kcql": KCQL + " LIMIT"}, "not understood"),
-    ({"connect.s3.kcql": KCQL + ";" + KCQL}, "several statements"),
+    ({"connect.s3.kcql": KCQL + ";" + KCQL}, "one statement"),
     ({"connect.s3.kcql": "insert into lake select * from msk.t"}, "not understood"),
     ({"connect.s3.kcql": ""}, "not understood"),
 ])
@@ -51,7 +53,7 @@ def test_what_cannot_be_honoured_is_refused(change, says):
     ("", "a=__HIVE_DEFAULT_PARTITION__"), (10248, "a=10248"), (True, "a=true"), ("..", "a=.."), ("\n", "a=%0A"),
 ])
 def test_folders(value, folder):
-    assert json_lines.folder_of({"a": value}, ["a"]) == folder
+    assert formats.folder_of({"a": value}, ["a"]) == folder
 
 
 @pytest.mark.parametrize("text, line, reason", [
@@ -65,7 +67,7 @@ def test_folders(value, folder):
     ("[1]", "", "not a JSON object"),
 ])
 def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
-    assert json_lines.unwrap(text, True)[1:] == (line, reason)
+    assert formats.unwrap(text, True)[1:] == (line, reason)
 
 
 DEEP = b'{"c": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
@@ -82,7 +84,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     values = [p for p, _ in POISON] + [b'{"c": 1, "d": "\\ud800"}']
     frame = pandas.DataFrame([("t", 0, i, True, v) for i, v in enumerate(values)],
                              columns=["topic", "partition", "offset", "keyed", "value"], dtype=object)
-    task = writing.task(json_lines.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 50)
+    task = writing.task(formats.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 50)
     done, = task(iter([frame]))
     assert done.iloc[0][["records", "dead_letters"]].to_dict() == {"records": 1, "dead_letters": len(POISON)}
     letters = [json.loads(x) for f in (tmp_path / "dead").iterdir() for x in f.read_text().splitlines()]
@@ -93,8 +95,8 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
-    assert json_lines.Lines(("c",), True).read(json.dumps({"c": "x" * 253}).encode())[2] is None
-    writing._write(files.open_address(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
+    assert formats.Lines(("c",), True).read(json.dumps({"c": "x" * 253}).encode())[2] is None
+    files.write_bytes(files.open_address(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
 
 
 def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):
@@ -105,7 +107,7 @@ def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp
         yield frame[:4]
         yield frame[4:]
 
-    task = writing.task(json_lines.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 2)
+    task = writing.task(formats.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 2)
     first, = task(frames())
     assert first.iloc[0].to_dict() == {"records": 10, "tombstones": 1, "dead_letters": 2, "objects": 6, "bytes": 90}
     seen = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.json")}
@@ -119,8 +121,8 @@ def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp
 def test_metrics_read_alike_from_connect_and_classic():
     connect = {"schema": {"fields": [{"name": "messages"}, {"name": "upserts"}]}, "values": [3, None]}
     for metrics in (connect, {"messages": 3, "upserts": 0}):
-        assert landing.observed({"observedMetrics": {"landing": metrics}}, "landing") == {"messages": 3, "upserts": 0}
-    assert landing.observed({}, "landing") == {}
+        assert job.observed({"observedMetrics": {"landing": metrics}}, "landing") == {"messages": 3, "upserts": 0}
+    assert job.observed({}, "landing") == {}
 
 
 def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_not_at_all():
@@ -217,7 +219,7 @@ def test_only_what_a_producer_committed_is_read(world):
 
     job._messages(SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7)
     assert options["kafka.isolation.level"] == "read_committed"
-    assert (options["subscribe"], options["maxOffsetsPerTrigger"]) == ("msk.t", "7")
+    assert (options["subscribePattern"], options["maxOffsetsPerTrigger"]) == (r"msk\.t", "7")
 
 
 def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp_path, monkeypatch):

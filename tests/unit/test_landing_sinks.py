@@ -6,6 +6,7 @@ from workbench import connect, landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import job
+from workbench.landing.sinks import Sink
 
 
 @pytest.fixture(scope="module")
@@ -20,18 +21,17 @@ def good(world):
 
 def test_the_sink_of_the_walkthrough(world, good):
     sink = landing.parse(good, world)
-    assert sink == landing.Sink("avro", "topics", 10_000, pattern=r"moma\.public\.(.*)")
+    assert sink == Sink("avro", "topics", 10_000, r"moma\.public\.(.*)", r"moma\.public\.(.*)")
     names = ["moma.public.artworks", "moma_public.artists", "__debezium-heartbeat.moma", "moma.public.artists"]
     assert sink.matching(names) == [names[0], names[3]]
     assert sink.prefix_of(names[0]) == "topics/moma.public.artworks"
-    assert sink.subscription == ("subscribePattern", r"moma\.public\.(.*)")
     assert "/" not in sink.place.partition("/")[2] and sink.place != landing.parse({**good, "topics.regex": "x"}).place
 
 
 def test_topics_by_name_and_another_folder(good):
     del good["topics.regex"]
     sink = landing.parse({**good, "topics": "a, b", "topics.dir": "raw/avro", "flush.size": "3"})
-    assert (sink.subscription, sink.flush_count, sink.prefix_of("a")) == (("subscribe", "a,b"), 3, "raw/avro/a")
+    assert (sink.shown, sink.pattern, sink.flush_count, sink.prefix_of("a")) == ("a,b", "a|b", 3, "raw/avro/a")
     assert sink.matching(["b", "c"]) == ["b"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import uuid
 from pathlib import Path
 from typing import Any, ContextManager, Dict, List, Optional, Tuple
 
@@ -69,14 +70,20 @@ def holds_files(address: str) -> bool:
 
 def write_text(address: str, text: str) -> None:
     """Write a small file, all of it or nothing; the folder is made where it is missing."""
-    system, path = open_address(address)
-    folder, _, name = path.rpartition("/")
-    system.create_dir(folder, recursive=True)
+    write_bytes(*open_address(address), text.encode("utf-8"))
+
+
+def write_bytes(system: Any, path: str, data: bytes) -> None:
+    """The same of what `open_address` returns. (It travels into Spark tasks.)"""
     # S3 shows an object when it is complete; on a disk a kill, or a full one, leaves the file that was there
-    unfinished = f"{folder}/.{name}.{os.getpid()}" if address.startswith("file:") else path
+    local, folder = system.type_name == "local", path.rpartition("/")[0]
+    # Spark's listings skip names with a dot; it is short, for that of the file may be as long as a name can be
+    unfinished = f"{folder}/.{uuid.uuid5(uuid.NAMESPACE_URL, path).hex}.{os.getpid()}" if local else path
+    if local:
+        system.create_dir(folder, recursive=True)
     with system.open_output_stream(unfinished, compression=None) as f:
-        f.write(text.encode("utf-8"))
-    if unfinished != path:
+        f.write(data)
+    if local:
         os.replace(unfinished, path)
 
 

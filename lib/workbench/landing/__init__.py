@@ -1,3 +1,3 @@
 """Landing: topic to raw files, as a sink connector's JSON says."""
-from .job import LandingCounts, checkpoint, dead_letters, dead_letters_path, drop, observed, run
-from .sinks import SINK, Sink, kcql, parse
+from .job import LandingCounts, dead_letters, dead_letters_path, drop, run
+from .sinks import parse

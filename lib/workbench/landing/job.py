@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ContextManager, Dict, List
+from typing import Any, ContextManager
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from ..base import files
 from ..base.errors import LakeError, first_line, nearest
+from ..base.params import World
 from ..base.wait import wait_until
 from ..spark import answered, gone
 from ..topic import registry, topics, wire
-from . import avro_files, json_lines, writing
+from . import formats, writing
 from .batch import counted, read_dead_letters
 from .sinks import Sink, parse
 from .writing import COUNTS
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from ..base.params import World
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class LandingCounts:
                        dead_letters=self.dead_letters)
 
 
-def run(spark: SparkSession, world: World, config: Dict[str, str], *, timeout: float = 600,
+def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: float = 600,
         batch: int = 50_000) -> LandingCounts:
     """Land what is in the sink's topics and has not been landed yet.
 
@@ -81,39 +80,36 @@ def _alone(world: World, sink: Sink) -> ContextManager[None]:
 
 def _messages(spark: SparkSession, world: World, sink: Sink, batch: int) -> DataFrame:
     """The topics as a stream, in batches of so many messages."""
-    return (spark.readStream.format("kafka").options(**topics.spark_options(world)).option(*sink.subscription)
-            .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(batch)).load())
+    return spark.readStream.format("kafka").options(
+        **topics.spark_options(world), subscribePattern=sink.pattern, startingOffsets="earliest",
+        maxOffsetsPerTrigger=str(batch)).load()
 
 
 def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     """Start the stream that lands what is there now; return its query."""
-    from pyspark.sql import functions as F
-
     messages = _messages(spark, world, sink, batch)
     columns = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"), "value"]
     if sink.format == "avro":
         messages = wire.framed_in_spark(messages, world).select(*columns, "schema", "body")
         urls = {kind: world.registry.url.rstrip("/") + path for kind, path in registry.BY_ID.items()}
-        form: Any = avro_files.Containers(urls, wire.not_avro(world), wire.unknown(world))
+        form: Any = formats.Containers(urls, wire.not_avro(world), wire.unknown(world))
     else:
-        messages, form = messages.select(*columns), json_lines.Lines(sink.fields, sink.envelope)
+        messages, form = messages.select(*columns), formats.Lines(sink.fields, sink.envelope)
     write = writing.task(form, f"{world.lake.landing}/{sink.folder}", dead_letters_path(world, sink), sink.flush_count)
     sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS]
     # the noop sink: the task has written already, only the counts come out
-    return (
-        messages.mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS)).observe("landing", *sums)
-        .writeStream.format("noop").option("checkpointLocation", checkpoint(world, sink)).trigger(availableNow=True)
-        .start()
-    )
+    rows = messages.mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS)).observe("landing", *sums)
+    return rows.writeStream.format("noop").trigger(availableNow=True).start(
+        checkpointLocation=checkpoint(world, sink))
 
 
-def _finish(spark: SparkSession, query: Any, sink: Sink, place: str, timeout: float) -> List[dict]:
+def _finish(spark: SparkSession, query: Any, sink: Sink, place: str, timeout: float) -> list[dict]:
     """Wait until the query has ended; return its progress reports. Stops it when waiting ends before that.
 
     Raises: LakeError: after `timeout`. StackError: Spark is gone. What ended the query.
     """
-    seen: Dict[int, dict] = {}
-    lost: List[str] = []
+    seen: dict[int, dict] = {}
+    lost: list[str] = []
 
     def ended() -> bool:
         try:
@@ -139,7 +135,7 @@ def _finish(spark: SparkSession, query: Any, sink: Sink, place: str, timeout: fl
     return list(seen.values())
 
 
-def observed(report: dict, name: str) -> Dict[str, int]:
+def observed(report: dict, name: str) -> dict[str, int]:
     """The observed metrics of one progress report; Spark Connect and classic give them in two forms."""
     metrics = report.get("observedMetrics", {}).get(name) or {}
     if "schema" in metrics and "values" in metrics:
@@ -184,12 +180,12 @@ def dead_letters_path(world: World, sink: Sink) -> str:
     return f"{world.lake.dead_letters}/landing/{sink.place}"
 
 
-def dead_letters(spark: SparkSession, world: World, config: Dict[str, str]) -> DataFrame:
+def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> DataFrame:
     """The messages that could not be landed: reason, topic, partition, offset, file, text (base64 where it is Avro)."""
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
-def drop(world: World, config: Dict[str, str]) -> None:
+def drop(world: World, config: dict[str, str]) -> None:
     """Start clean: remove the progress, the landed objects and the dead letters.
 
     Raises: LakeError: a landing of these topics is going on.
@@ -208,7 +204,7 @@ def drop(world: World, config: Dict[str, str]) -> None:
             files.remove(landed_topic_id(world, prefix))
 
 
-def _prefixes(world: World, sink: Sink) -> List[str]:
+def _prefixes(world: World, sink: Sink) -> list[str]:
     """The folders that this sink has landed into; of a topic that is gone, too."""
     if sink.format == "json":
         return [sink.folder]

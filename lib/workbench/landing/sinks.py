@@ -6,50 +6,48 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Iterable, Optional
 
 from ..base.errors import ConnectorError, nearest
 from ..base.params import World
 
-SINK = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
+LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
-V2, REGISTRY = "/apis/registry/v2", "value.converter.apicurio.registry"
+V2, REGISTRY, ENVELOPE = "/apis/registry/v2", "value.converter.apicurio.registry", "value.converter.schemas.enable"
+PARTITIONER = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
 FLAWS = {
-    "schema.enable": "no Connect worker knows schema.enable: value.converter.schemas.enable was meant; the "
-                     "published walkthrough has this flaw: Connect ignores it and takes the envelope off all the same",
+    "schema.enable": f"no Connect worker knows schema.enable: {ENVELOPE} was meant; the published walkthrough has this "
+                     "flaw: Connect ignores it and takes the envelope off all the same",
     "table.name.format": "table.name.format belongs to the JDBC sink; the published walkthrough has it here: Connect "
                          "ignores it",
 }
-# Of each plugin the settings that change nothing about what is written from here: a connector's name; tasks.max, for a
-# Spark task does one topic partition; where the objects go, for the world's lake says that; how keys are converted, for
-# they are not stored; errors.log.enable, for what cannot be landed is always reported; how an upload is cut; when to
-# rotate, for one run is one flush; what is for partitions named by fields and for Hive, and what is for writers,
-NOT_NEEDED = {
-    SINK: {"name", "tasks.max", "aws.region", "aws.custom.endpoint", "connect.s3.aws.region", "key.converter",
-           "key.converter.schemas.enable", "errors.log.enable"},
-    CONFLUENT: {"name", "tasks.max", "s3.region", "s3.bucket.name", "s3.part.size", "rotate.schedule.interval.ms",
-                "timezone", "schema.generator.class", "key.converter", f"{REGISTRY}.auto-register",
-                f"{REGISTRY}.find-latest", f"{REGISTRY}.headers.enabled"},
+# Of each plugin the settings that are read;
+READ = {
+    LENSES: {"connector.class", "topics", "connect.s3.kcql", ENVELOPE},
+    CONFLUENT: {"connector.class", "topics", "topics.regex", "flush.size", "topics.dir", f"{REGISTRY}.url"},
 }
-# those with one value that is honoured, and the sink's own default where there is one,
+# those with one value that is honoured, and the sink's own default where there is one;
 FIXED = {
-    SINK: {"value.converter": (JSON, JSON)},
+    LENSES: {"value.converter": (JSON, JSON)},
     CONFLUENT: {
         "storage.class": ("io.confluent.connect.s3.storage.S3Storage", None),
         "format.class": ("io.confluent.connect.s3.format.avro.AvroFormat", None),
-        "partitioner.class": ("io.confluent.connect.storage.partitioner.DefaultPartitioner",
-                              "io.confluent.connect.storage.partitioner.DefaultPartitioner"),
+        "partitioner.class": (PARTITIONER, PARTITIONER),
         "schema.compatibility": ("NONE", "NONE"),
         "behavior.on.null.values": ("ignore", "fail"),
-        "value.converter": (APICURIO, None),
+        "value.converter": ("io.apicurio.registry.utils.converter.AvroConverter", None),
     },
 }
-# and those that are read.
-READ = {
-    SINK: {"connector.class", "topics", "connect.s3.kcql", "value.converter.schemas.enable"},
-    CONFLUENT: {"connector.class", "topics", "topics.regex", "flush.size", "topics.dir", f"{REGISTRY}.url"},
+# and those that change nothing about what is written from here: a connector's name; tasks.max, for a Spark task does
+# one topic partition; where the objects go, for the world's lake says that; errors.log.enable, for what cannot be landed
+# is always reported; how an upload is cut; when to rotate, for one run is one flush; what is for partitions named by
+# fields and for Hive, and what is for writers. (And how keys are converted: they are not stored.)
+NOT_NEEDED = {
+    LENSES: {"name", "tasks.max", "aws.region", "aws.custom.endpoint", "connect.s3.aws.region", "errors.log.enable"},
+    CONFLUENT: {"name", "tasks.max", "s3.region", "s3.bucket.name", "s3.part.size", "rotate.schedule.interval.ms",
+                "timezone", "schema.generator.class", f"{REGISTRY}.auto-register", f"{REGISTRY}.find-latest",
+                f"{REGISTRY}.headers.enabled"},
 }
 
 
@@ -58,45 +56,35 @@ class Sink:
     """What the JSON of a sink connector asks for, whichever plugin it is for.
 
     format: "json", lines; or "avro", container files. folder: of the objects, below the world's landing address.
-    flush_count: most records of one object. topics: their names; pattern: of their names, where there are none.
+    flush_count: most records of one object. shown: what it lands, for people; pattern: of the topics' names.
     fields: those that name partitions of lines. envelope: values come as {"schema": …, "payload": …}.
     """
 
     format: str
     folder: str
     flush_count: int
-    topics: Tuple[str, ...] = ()
-    pattern: str = ""
-    fields: Tuple[str, ...] = ()
+    shown: str
+    pattern: str
+    fields: tuple[str, ...] = ()
     envelope: bool = True
-
-    @property
-    def shown(self) -> str:
-        """What it lands, for messages."""
-        return ", ".join(self.topics) or self.pattern
 
     @property
     def place(self) -> str:
         """The name of its progress and of its dead letters."""
         if self.format == "json":
             return self.folder
-        return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]", "_", "+".join(self.topics) or self.pattern)
+        return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]", "_", self.shown)
 
-    @property
-    def subscription(self) -> Tuple[str, str]:
-        """Spark's option for the topics, and its value."""
-        return ("subscribe", ",".join(self.topics)) if self.topics else ("subscribePattern", self.pattern)
-
-    def matching(self, topics: Iterable[str]) -> List[str]:
+    def matching(self, topics: Iterable[str]) -> list[str]:
         """Those of these topics that it lands."""
-        return [t for t in topics if (t in self.topics if self.topics else re.fullmatch(self.pattern, t))]
+        return [t for t in topics if re.fullmatch(self.pattern, t)]
 
     def prefix_of(self, topic: str) -> str:
         """The folder of a topic's objects, below the world's landing address."""
         return self.folder if self.format == "json" else f"{self.folder}/{topic}"
 
 
-def parse(config: Dict[str, str], world: Optional[World] = None) -> Sink:
+def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
     """Read a sink connector's JSON. Raises ConnectorError naming any setting that the landing does not honour.
 
     Understood, and it changes nothing: how long a sink may wait before it flushes (WITH_FLUSH_INTERVAL,
@@ -111,21 +99,17 @@ def parse(config: Dict[str, str], world: Optional[World] = None) -> Sink:
     if plugin not in READ:
         raise ConnectorError(f"connector.class is {plugin!r}", where=where, expected=" or ".join(READ))
     known = READ[plugin] | NOT_NEEDED[plugin] | set(FIXED[plugin])
-    if plugin == CONFLUENT:  # keys are not stored, however they are converted
-        known |= {k for k in config if k.startswith("key.converter.")}
-    for key in config:
-        if key in FLAWS and key not in known:
-            raise ConnectorError(f"{key} is not a setting", where=where, expected=FLAWS[key],
-                                 next_step=f"remove {key}")
+    for key in (k for k in config if not re.match(r"key\.converter(\.|$)", k)):
         if key not in known:
-            raise ConnectorError(f"the landing job does not honour {key}", where=where, expected=nearest(key, known),
+            what = f"{key} is not a setting" if key in FLAWS else f"the landing job does not honour {key}"
+            raise ConnectorError(what, where=where, expected=FLAWS.get(key) or nearest(key, known),
                                  next_step="remove it, or run the real connector")
     for key, (honoured, default) in FIXED[plugin].items():
         if config.get(key, default) != honoured:
             said = repr(config[key]) if key in config else "not there" + (f", which means {default}" if default else "")
             raise ConnectorError(f"{key} is {said}", where=where, expected=f"{key}={honoured}",
                                  next_step="the landing honours no other value; run the real connector for it")
-    return _lenses(config, where) if plugin == SINK else _confluent(config, where, world)
+    return _lenses(config, where) if plugin == LENSES else _confluent(config, where, world)
 
 
 def _count(text: str, name: str, where: str) -> int:
@@ -134,7 +118,7 @@ def _count(text: str, name: str, where: str) -> int:
     return int(text)
 
 
-def _confluent(config: Dict[str, str], where: str, world: Optional[World]) -> Sink:
+def _confluent(config: dict[str, str], where: str, world: Optional[World]) -> Sink:
     """Objects `<folder>/<topic>/partition=<n>/<topic>+<n>+<offset>.avro`, the offset that of their first record, in ten
     digits (DefaultPartitioner; filename.offset.zero.pad.width)."""
     size = _count(config.get("flush.size", ""), "flush.size", where)
@@ -153,47 +137,40 @@ def _confluent(config: Dict[str, str], where: str, world: Optional[World]) -> Si
     if world is not None and url.rstrip("/") not in (expected, expected + V2):
         raise ConnectorError(f"{REGISTRY}.url is {url!r}", where=where,
                              expected=f"the registry of {world.file}: {expected}{V2}")
-    names = tuple(t.strip() for t in config.get("topics", "").split(",") if t.strip())
-    return Sink("avro", folder, size, names, pattern)
+    names = [t.strip() for t in config.get("topics", "").split(",") if t.strip()]
+    return Sink("avro", folder, size, ",".join(names) or pattern, pattern or "|".join(map(re.escape, names)))
 
 
-def _lenses(config: Dict[str, str], where: str) -> Sink:
-    envelope = str(config.get("value.converter.schemas.enable", "true")).lower()
+def _lenses(config: dict[str, str], where: str) -> Sink:
+    """Objects `<prefix>/a=1/b=x/…json` by `INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b]
+    [STOREAS `json`] [WITH_FLUSH_… = n]…`; what is left out has the sink's own default."""
+    envelope = str(config.get(ENVELOPE, "true")).lower()
     if envelope not in ("true", "false"):
-        raise ConnectorError(f"value.converter.schemas.enable is {envelope!r}", where=where, expected="true or false")
-    sink = kcql(config.get("connect.s3.kcql", ""), where, envelope == "true")
-    if (config.get("topics"),) != sink.topics:
-        raise ConnectorError(f"topics is {config.get('topics')!r}, the KCQL reads {sink.shown!r}", where=where,
-                             expected="one and the same topic")
-    return sink
-
-
-def kcql(text: str, where: str = "KCQL", envelope: bool = True) -> Sink:
-    """Parse `INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b] [STOREAS `json`] [WITH_FLUSH_… = n]…`."""
-    if ";" in text.strip().rstrip(";"):
-        raise ConnectorError("connect.s3.kcql holds several statements", where=where, expected="one")
+        raise ConnectorError(f"{ENVELOPE} is {envelope!r}", where=where, expected="true or false")
+    text = config.get("connect.s3.kcql", "")
     found = re.fullmatch(
-        r"\s*insert\s+into\s+[^\s:]+:(?P<prefix>\S+)\s+select\s+(?P<what>.+?)\s+from\s+(?P<topic>\S+)"
-        r"(?:\s+partitionby\s+(?P<fields>\w+(?:\s*,\s*\w+)*))?(?:\s+storeas\s+(?P<format>\S+))?(?P<rest>(?:\s+with_.*)?)"
-        r"\s*;?\s*", text, re.I | re.S)
+        r"\s*insert\s+into\s+[^\s:]+:(?P<prefix>\S+)\s+select\s+(?P<what>[^;]+?)\s+from\s+(?P<topic>\S+)"
+        r"(?:\s+partitionby\s+(?P<fields>\w+(?:\s*,\s*\w+)*))?(?:\s+storeas\s+(?P<format>\S+))?"
+        r"(?P<rest>(?:\s+with_\w+\s*=\s*[^\s;]+)*)\s*;?\s*", text, re.I | re.S)
     if not found:
         raise ConnectorError(f"KCQL not understood: {text!r}", where=where,
-                             expected="INSERT INTO bucket:prefix SELECT * FROM topic PARTITIONBY a,b STOREAS `json` "
-                                      "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
+                             expected="one statement, INSERT INTO bucket:prefix SELECT * FROM topic PARTITIONBY a,b "
+                                      "STOREAS `json` WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
     if found["what"].strip() != "*":
         raise ConnectorError(f"KCQL selects {found['what']!r}", where=where, expected="*")
     stored = (found["format"] or "json").strip("`").lower()
     if stored != "json":
         raise ConnectorError(f"KCQL stores as {stored!r}", where=where, expected="`json`")
-    flushes = {"WITH_FLUSH_INTERVAL": 3600, "WITH_FLUSH_COUNT": 50_000}  # with the sink's defaults
+    flushes = {"WITH_FLUSH_INTERVAL": 3600, "WITH_FLUSH_COUNT": 50_000}
     for name, value in re.findall(r"(\w+)\s*=\s*(\S+)", found["rest"]):
         if name.upper() not in flushes:
             raise ConnectorError(f"the landing job does not honour {name}", where=where,
                                  expected=nearest(name.upper(), flushes))
         flushes[name.upper()] = _count(value, name, where)
-    left = re.sub(r"(\w+)\s*=\s*(\S+)", "", found["rest"]).strip()
-    if left:
-        raise ConnectorError(f"KCQL not understood at {left!r}", where=where, expected="WITH_FLUSH_COUNT = 50")
-    fields = tuple(f.strip() for f in (found["fields"] or "").split(",") if f.strip())
-    return Sink("json", found["prefix"].strip("`"), flushes["WITH_FLUSH_COUNT"], (found["topic"].strip("`"),),
-                fields=fields, envelope=envelope)
+    topic = found["topic"].strip("`")
+    if config.get("topics") != topic:
+        raise ConnectorError(f"topics is {config.get('topics')!r}, the KCQL reads {topic!r}", where=where,
+                             expected="one and the same topic")
+    fields = tuple(re.findall(r"\w+", found["fields"] or ""))
+    return Sink("json", found["prefix"].strip("`"), flushes["WITH_FLUSH_COUNT"], topic, re.escape(topic), fields,
+                envelope == "true")

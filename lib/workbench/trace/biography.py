@@ -17,7 +17,7 @@ from ..base import files
 from ..base.errors import LakeError
 from ..base.params import World
 from ..hudi.sources import reading_order
-from ..landing import json_lines
+from ..landing import formats
 from ..spark import session
 from . import in_topic
 from .in_lake import History, names
@@ -81,7 +81,7 @@ def _landed(world: World, table: Traced, event: Dict[str, Any]) -> str:
     sink, partition = table.sink, event["partition"]
     if sink is None:
         return ""
-    below = json_lines.folder_of(event["record"], sink.fields) if sink.format == "json" else f"partition={partition}"
+    below = formats.folder_of(event["record"], sink.fields) if sink.format == "json" else f"partition={partition}"
     prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
     folder = f"{world.lake.landing}/{prefix}"
     orders = (reading_order(i.base_name, 0) for i in files.entries(folder) if i.is_file)

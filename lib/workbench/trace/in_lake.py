@@ -16,7 +16,7 @@ from ..hudi.ingesting import progress_in
 from ..hudi.sources import Topic
 from ..hudi.tables import Table
 from ..hudi.timeline import Done, completed, write_stats
-from ..landing.json_lines import folder_of
+from ..landing.formats import folder_of
 
 
 def names(lake: Table) -> Dict[str, str]:

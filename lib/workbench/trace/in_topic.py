@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from ..base.errors import LakeError
-from ..landing import json_lines
+from ..landing import formats
 from ..topic import registry, topics, wire
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _value(decode: Optional[registry.Decoder], raw: bytes) -> Tuple[Dict[str, An
     if decode:
         record, found, _ = decode(raw)
         return record, found.body, found.schema
-    payload, line, reason = json_lines.unwrap(raw.decode("utf-8", "replace"), True)
+    payload, line, reason = formats.unwrap(raw.decode("utf-8", "replace"), True)
     if payload is None:
         raise LakeError(str(reason))
     return payload, line.encode(), "inline"
