@@ -16,7 +16,7 @@ from workbench import connect, hudi, stack
 from workbench.hudi import decode
 from workbench.results import check
 from workbench.source import postgres
-from workbench.topic import schemas, topics
+from workbench.topic import avro, topics
 from worlds import varied
 
 # name: (type in Spark, values of the first three rows; the fourth has none)
@@ -253,7 +253,7 @@ def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, whi
 def from_messages(world, topic):
     """The reader schema that the messages of a JSON topic carry."""
     message = json.loads(topics.read(world, topic, limit=1)["value"][0])
-    return schemas.avro_to_spark(connect_schema_to_avro(message["schema"], "types.Value"))
+    return avro.to_spark(connect_schema_to_avro(message["schema"], "types.Value"))
 
 
 def source(world):

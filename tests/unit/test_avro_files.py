@@ -12,12 +12,8 @@ from avro_bytes import number, opened, text
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
 from workbench.hudi import decode_landed, sources
-<<<<<<< HEAD
-from workbench.landing import avro_files, json_lines, writing
+from workbench.landing import formats, writing
 from workbench.spark.sessions import cause
-=======
-from workbench.landing import batch, formats, writing
->>>>>>> 85eb4ad (The two formats of the landing stand in one module, a sink has one pattern of topics, and an object is written by the function that writes any small file)
 from workbench.topic import avro
 
 ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
@@ -109,7 +105,7 @@ def test_a_file_comes_apart_as_it_was_put_together():
     with pytest.raises(ValueError, match="sync marker"):
         avro.schema_of(data[:-1] + b"x")
     with pytest.raises(ValueError, match="avro.schema"):
-        avro.schema_of(avro.MAGIC + b"\0" + b"s" * 16)
+        avro.schema_of(b"Obj\x01" + b"\0" + b"s" * 16)
 
 
 # --- the task --------------------------------------------------------------------------------------------------------
@@ -242,7 +238,7 @@ def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
     assert sorted(map(len, found.whole.values())) == [1, 2]
     assert {a[-1]: why for a, why in found.broken.items()} == {
         "b": "not a whole Avro file: ValueError: expected sync marker not found",
-        "d": "not a whole Avro file: it does not begin as an Avro file does"}
+        "d": "not a whole Avro file: ValueError: cannot read header - is it an avro file?"}
 
 
 def test_the_source_of_landed_avro():

@@ -13,7 +13,7 @@ from workbench import hudi
 from workbench.base import params
 from workbench.base.errors import LakeError, StackError
 from workbench.hudi import decode_avro
-from workbench.topic import registry, schemas, wire
+from workbench.topic import avro, registry, wire
 from worlds import varied
 
 WORLD = params.load("local")
@@ -182,7 +182,7 @@ def test_a_message_is_taken_apart_without_spark(monkeypatch):
     monkeypatch.setattr(registry, "find", lambda world, id, kind: SEEN)
     now = dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schemas.exact(SEEN)), {
+    fastavro.schemaless_writer(out, fastavro.parse_schema(avro.exact(SEEN)), {
         "id": 1, "day": dt.date(1959, 4, 15), "times": [now.replace(tzinfo=dt.timezone.utc)], "opens": 36_000_000_000,
         "price": Decimal("-0.01"), "who": WHO, "inner": {"a": "b"}})
     value = bytes(8) + b"\x07" + out.getvalue()
@@ -210,7 +210,7 @@ def value(*fields):
 
 
 def spark_types(*fields):
-    return [f.dataType.simpleString() for f in schemas.avro_to_spark(schemas.exact(value(*fields)))]
+    return [f.dataType.simpleString() for f in avro.to_spark(avro.exact(value(*fields)))]
 
 
 def test_types_of_debezium_become_those_of_spark():
@@ -222,21 +222,21 @@ def test_types_of_debezium_become_those_of_spark():
         named("bytes", DECIMAL, logicalType="decimal", precision=64, scale=4),
         {"type": "array", "items": named("int", "io.debezium.time.Date")})
     before = json.dumps(given)
-    kinds = [f.dataType.simpleString() for f in schemas.avro_to_spark(schemas.exact(given))]
+    kinds = [f.dataType.simpleString() for f in avro.to_spark(avro.exact(given))]
     assert kinds == ["date", "timestamp", "timestamp", "string", "bigint", "int", "decimal(10,2)", "decimal(38,4)",
                      "array<date>"]
     assert json.dumps(given) == before
 
 
 def test_the_envelope_of_debezium_is_a_nested_record():
-    row = {"type": "record", "name": "Value", "fields": [
+    row = {"type": "record", "name": "Row", "fields": [
         {"name": "id", "type": "int"}, {"name": "day", "type": ["null", named("int", "io.debezium.time.Date")]}]}
-    assert spark_types(["null", row], ["null", "Value"]) == ["struct<id:int,day:date>"] * 2
+    assert spark_types(["null", row], ["null", "Row"]) == ["struct<id:int,day:date>"] * 2
 
 
 def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
     assert spark_types(named("string", "io.debezium.time.Date")) == ["string"]
-    assert schemas.exact(None) is None and schemas.exact("int") == "int"
+    assert avro.exact(None) is None and avro.exact("int") == "int"
 
 
 @pytest.mark.parametrize(("have", "want"), [

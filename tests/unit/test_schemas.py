@@ -4,7 +4,7 @@ import pytest
 from connect_schema import connect_schema_to_avro
 from pyspark.sql import types as t
 from workbench.base.errors import LakeError
-from workbench.topic.schemas import avro_to_spark
+from workbench.topic.avro import to_spark
 
 
 def struct(*fields, **more):
@@ -47,7 +47,7 @@ def test_debezium_date_stays_days_and_json_stays_text():
         "connect.version": 1,
         "connect.name": "io.debezium.time.Date",
     }
-    assert [f.dataType for f in avro_to_spark(avro)] == [t.IntegerType(), t.StringType()]
+    assert [f.dataType for f in to_spark(avro)] == [t.IntegerType(), t.StringType()]
 
 
 def test_connects_own_logical_types():
@@ -58,7 +58,7 @@ def test_connects_own_logical_types():
         parameters={"scale": "2", "connect.decimal.precision": "10"},
     )
     when = field("w", "int64", optional=True, name="org.apache.kafka.connect.data.Timestamp")
-    made = avro_to_spark(connect_schema_to_avro(struct(amount, when), "V"))
+    made = to_spark(connect_schema_to_avro(struct(amount, when), "V"))
     assert made == t.StructType(
         [t.StructField("n", t.DecimalType(10, 2), False), t.StructField("w", t.TimestampType(), True)]
     )
@@ -75,7 +75,7 @@ def test_nested_records_arrays_and_maps():
     avro = connect_schema_to_avro(schema, "s.Value")
     assert avro["fields"][1]["type"] == ["null", "s.Inner"]  # a name is defined once
     small = t.StructType([t.StructField("x", t.IntegerType(), False)])
-    assert avro_to_spark(avro) == t.StructType(
+    assert to_spark(avro) == t.StructType(
         [
             t.StructField("one", small),
             t.StructField("two", small),
@@ -113,11 +113,11 @@ def test_what_avro_lacks_is_refused(schema):
 )
 def test_what_spark_lacks_is_refused(kind):
     with pytest.raises(LakeError, match="a"):
-        avro_to_spark({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]})
+        to_spark({"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]})
 
 
 def test_logical_types_of_avro():
     kinds = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long"}
     fields = [{"name": f"c{i}", "type": {"type": k, "logicalType": m}} for i, (m, k) in enumerate(kinds.items())]
-    made = avro_to_spark({"type": "record", "name": "R", "fields": fields})
+    made = to_spark({"type": "record", "name": "R", "fields": fields})
     assert [f.dataType for f in made] == [t.DateType(), t.TimestampType(), t.TimestampType()]

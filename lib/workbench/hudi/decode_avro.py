@@ -16,7 +16,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from ..base.errors import LakeError
 from ..base.params import World
-from ..topic import registry, schemas, wire
+from ..topic import avro, registry, wire
 from . import decode
 from .tables import Table
 
@@ -52,10 +52,10 @@ class Schemas:
         Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`.
         """
         new = {id: self._find(id) for id in sorted(set(ids) - set(self._met))}
-        new = {id: schemas.exact(avsc) for id, avsc in new.items() if avsc is not None}
+        new = {id: avro.exact(avsc) for id, avsc in new.items() if avsc is not None}
         if not self._given and (new or self.reader is None):
             newest = registry.latest(self.world, f"{self.topic}-value")
-            self.reader = schemas.avro_to_spark(schemas.exact(newest))
+            self.reader = avro.to_spark(avro.exact(newest))
         self._met.update(new)  # last: after an error everything is asked for again
         self.batch = {id: self._met.get(id) for id in ids}
 
@@ -88,7 +88,7 @@ def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
             wrong.append((mine, F.lit(wire.unknown(known.world).format(id))))
             continue
         try:
-            written, name = schemas.avro_to_spark(avsc), schemas.full_name(avsc)
+            written, name = avro.to_spark(avsc), avro.full_name(avsc)
             found = converted(F.col(f"{column}.row"), written, known.reader, name)
         except LakeError as e:
             wrong.append((mine, F.lit(unreadable(id, e))))

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from ..base import files
 from ..base.errors import LakeError
-from ..topic import avro, schemas
+from ..topic import avro
 from . import decode, decode_avro
 from .tables import Table
 
@@ -58,9 +58,9 @@ def rows(spark: SparkSession, found: Files, known: decode_avro.Schemas, table: T
     parts, dead = [], dict(found.broken)
     for text, addresses in sorted(found.whole.items()):
         avsc = known.batch[text]
-        name, row, wrong = schemas.full_name(avsc), F.lit(None).cast(known.reader), []
+        name, row, wrong = avro.full_name(avsc), F.lit(None).cast(known.reader), []
         try:
-            written = schemas.avro_to_spark(avsc)
+            written = avro.to_spark(avsc)
         except LakeError as e:
             dead.update(dict.fromkeys(addresses, decode_avro.unreadable(name, e)))
             continue

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from ..base.errors import LakeError
 from ..base.params import World
 from ..base.paths import ROOT
-from ..topic import schemas
+from ..topic import avro
 from .ingesting import Ingested, Job
 from .sources import Source
 from .tables import Table
@@ -69,7 +69,7 @@ def reader_schema(name: str) -> T.StructType:
     if not path.is_file():
         raise LakeError(f"there is no reader schema for {name}", where=str(path),
                         next_step="put the Avro schema of the rows there, or give schema=… to hudi.ingest")
-    return schemas.avro_to_spark(json.loads(path.read_text(encoding="utf-8")))
+    return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
 
 
 class Stream:

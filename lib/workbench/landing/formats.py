@@ -165,8 +165,8 @@ def _known(schema: str, urls: dict[str, str], unknown: str) -> tuple[str, Any]:
         import fastavro  # noqa: F401
     except ImportError as e:
         raise ModuleNotFoundError(
-            "the Python of a Spark executor has no fastavro, which landing Avro needs: install it on every machine that "
-            "runs executors, or send it along with spark.archives; seen in "
+            "the Python of a Spark executor has no fastavro, which landing Avro needs: install it on every machine "
+            "that runs executors, or send it along with spark.archives; seen in "
             f"{sys.executable} on {platform.node()}: {e}") from None
     kind, _, number = schema.partition(" ")
     url = urls[kind].format(number)

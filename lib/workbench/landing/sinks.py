@@ -40,9 +40,9 @@ FIXED = {
     },
 }
 # and those that change nothing about what is written from here: a connector's name; tasks.max, for a Spark task does
-# one topic partition; where the objects go, for the world's lake says that; errors.log.enable, for what cannot be landed
-# is always reported; how an upload is cut; when to rotate, for one run is one flush; what is for partitions named by
-# fields and for Hive, and what is for writers. (And how keys are converted: they are not stored.)
+# one topic partition; where the objects go, for the world's lake says that; errors.log.enable, for what cannot be
+# landed is always reported; how an upload is cut; when to rotate, for one run is one flush; what is for partitions
+# named by fields and for Hive, and what is for writers. (And how keys are converted: they are not stored.)
 NOT_NEEDED = {
     LENSES: {"name", "tasks.max", "aws.region", "aws.custom.endpoint", "connect.s3.aws.region", "errors.log.enable"},
     CONFLUENT: {"name", "tasks.max", "s3.region", "s3.bucket.name", "s3.part.size", "rotate.schedule.interval.ms",

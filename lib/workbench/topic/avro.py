@@ -1,17 +1,34 @@
-"""Avro without Spark, by fastavro: one record's bytes, and the object container file around many (Apache Avro
-specification 1.11.1, "Object Container Files").
+"""Avro: one record's bytes and the object container file around many, by fastavro (Apache Avro specification 1.11.1,
+"Object Container Files"); and schemas as Spark understands them.
 
 For the landing, which must know that a message is exactly one record before it puts it between others, and for looking
-at single messages. It travels into Spark tasks by value. What is malformed raises ValueError.
+at single messages. `reader` and `container` travel into Spark tasks by value. What is malformed raises ValueError.
 """
 from __future__ import annotations
 
 import io
-import json
-from typing import Any, Callable, Dict, Sequence
+from typing import Any, Callable, Sequence
 
-MAGIC = b"Obj\x01"
-DIGITS = 131_072 + 16_383  # the most that PostgreSQL's numeric has, before and after the point
+from pyspark.sql import types as T
+
+from ..base.errors import LakeError
+
+SOURCE_DIGITS = 131_072 + 16_383  # the most that PostgreSQL's numeric has, before and after the point
+# Debezium's types that Avro has too, with time.precision.mode=adaptive. A timestamp without time zone counts from 1970
+# as if its clock stood at UTC. (ZonedTimestamp is a text, Time and MicroTime are numbers: Spark has no time of day.)
+DEBEZIUM = {
+    "io.debezium.time.Date": ("int", "date"),
+    "io.debezium.time.Timestamp": ("long", "timestamp-millis"),
+    "io.debezium.time.MicroTimestamp": ("long", "timestamp-micros"),
+}
+DIGITS = 38  # the most that a decimal of Spark has
+SPARK = {  # by the Avro type and its logical type
+    ("int", None): T.IntegerType(), ("long", None): T.LongType(), ("float", None): T.FloatType(),
+    ("double", None): T.DoubleType(), ("boolean", None): T.BooleanType(), ("bytes", None): T.BinaryType(),
+    ("string", None): T.StringType(), ("enum", None): T.StringType(), ("string", "uuid"): T.StringType(),
+    ("int", "date"): T.DateType(), ("long", "timestamp-millis"): T.TimestampType(),
+    ("long", "timestamp-micros"): T.TimestampType(),
+}
 Reader = Callable[[bytes], Any]
 
 
@@ -45,7 +62,7 @@ def reader(avsc: Any, *, plain: bool = False) -> Reader:
     return read
 
 
-def rebuilt(avsc: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> Any:
+def rebuilt(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """A copy of a schema with each of its parts changed by `change`, the innermost ones first."""
     if isinstance(avsc, list):
         return [rebuilt(each, change) for each in avsc]
@@ -54,14 +71,14 @@ def rebuilt(avsc: Any, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> An
     return change({k: rebuilt(v, change) if k in ("type", "items", "values", "fields") else v for k, v in avsc.items()})
 
 
-def _all_digits(found: Dict[str, Any]) -> Dict[str, Any]:
+def _all_digits(found: dict[str, Any]) -> dict[str, Any]:
     """Decimals of any number of digits: one of more than its schema says would be rounded by fastavro."""
     if found.get("logicalType") == "decimal" and found.get("type") == "bytes" and "precision" in found:
-        found["precision"] = max(found["precision"], DIGITS)
+        found["precision"] = max(found["precision"], SOURCE_DIGITS)
     return found
 
 
-def _plain(found: Dict[str, Any]) -> Dict[str, Any]:
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k != "logicalType"}
 
 
@@ -88,15 +105,86 @@ def schema_of(data: bytes) -> str:
     """
     import fastavro
 
-    if data[:4] != MAGIC:
-        raise ValueError("it does not begin as an Avro file does")
     try:
         blocks = fastavro.block_reader(io.BytesIO(data))
         for _ in blocks:
             pass
     except Exception as e:  # noqa: BLE001 - see reader
         raise ValueError(f"{type(e).__name__}: {e}") from None
-    text = blocks.metadata["avro.schema"]
-    if not isinstance(json.loads(text), (dict, list, str)):
-        raise ValueError("its schema is none")
-    return text
+    return blocks.metadata["avro.schema"]
+
+
+# --- schemas as Spark has them ---------------------------------------------------------------------------------------
+
+def exact(avsc: Any) -> Any:
+    """Return an Avro schema as the registry has it, with every logical type said in the way that Spark understands.
+
+    Debezium's dates and timestamps get Avro's logical type; a time of day becomes the plain number that it is. A
+    decimal of more digits than Spark has (Connect's converters say 64 where the source says nothing) gets Spark's 38:
+    a value that does not fit does not decode. Nothing changes in how the bytes are read.
+    """
+    return rebuilt(avsc, _exact)
+
+
+def _exact(found: dict[str, Any]) -> dict[str, Any]:
+    kind, logical = DEBEZIUM.get(found.get("connect.name", ""), (None, None))
+    if kind is not None and found.get("type") == kind:
+        found["logicalType"] = logical
+    if found.get("logicalType") in ("time-millis", "time-micros"):
+        del found["logicalType"]
+    if found.get("logicalType") == "decimal" and found.get("precision", 0) > DIGITS:
+        found["precision"] = DIGITS
+    return found
+
+
+def full_name(avsc: Any) -> str:
+    """Return the full name of an Avro record schema; of another, its type."""
+    if not isinstance(avsc, dict):
+        return str(avsc)
+    return ".".join(p for p in (avsc.get("namespace"), avsc.get("name")) if p) or str(avsc.get("type"))
+
+
+def to_spark(avsc: Any) -> T.StructType:
+    """Return the Spark type of an Avro record schema.
+
+    Raises:
+        LakeError: no schema of a record, or a type Spark has no equal for (union of several, fixed, time of day,
+            recursion).
+    """
+    import fastavro
+
+    try:
+        whole = fastavro.schema.expand_schema(avsc)  # a name that comes again is the record that it names
+    except Exception as e:  # noqa: BLE001 - see reader
+        raise LakeError(f"not an Avro schema: {type(e).__name__}: {e}", where=full_name(avsc)) from None
+    if not isinstance(whole, dict) or whole["type"] != "record":
+        raise LakeError("the Avro schema is not a record", where=str(avsc)[:80], expected='{"type": "record", …}')
+    return _spark(whole, whole["name"])[0]
+
+
+def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
+    """Return (Spark's type, whether it may be null)."""
+    if isinstance(avsc, list):
+        branches = [b for b in avsc if b != "null"]
+        if len(branches) != 1:
+            raise LakeError(f"no Spark type for a union of {len(branches)} types", where=where,
+                            expected='["null", one type]')
+        return _spark(branches[0], where)[0], "null" in avsc
+    if isinstance(avsc, str):
+        avsc = {"type": avsc}
+    kind, logical = avsc["type"], avsc.get("logicalType")
+    if kind == "record":
+        return T.StructType([T.StructField(f["name"], *_spark(f["type"], f"{where}.{f['name']}"))
+                             for f in avsc["fields"]]), False
+    if kind == "array":
+        return T.ArrayType(*_spark(avsc["items"], f"{where}[]")), False
+    if kind == "map":
+        return T.MapType(T.StringType(), *_spark(avsc["values"], f"{where}{{}}")), False
+    if (kind, logical) == ("bytes", "decimal") and avsc["precision"] <= DIGITS:
+        return T.DecimalType(avsc["precision"], avsc.get("scale", 0)), False
+    found = SPARK.get((kind, logical))
+    if found is None:
+        raise LakeError(f"no Spark type for Avro type {kind!r}" + (f" with logicalType {logical!r}" if logical else ""),
+                        where=where, expected=f"a decimal of at most {DIGITS} digits, "
+                        + ", ".join(" ".join(filter(None, each)) for each in SPARK))
+    return found, False

@@ -16,7 +16,7 @@ from .. import stack
 from ..base.errors import LakeError, StackError, nearest
 from ..base.params import World
 from ..base.wait import wait_until
-from . import avro, schemas
+from . import avro
 from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
 
 V2 = "/apis/registry/v2"
@@ -130,7 +130,7 @@ class Decoder:
         if found is None:
             wire = self.world.registry.wire
             raise LakeError("the message does not begin as Avro with a schema id does", where=value[:12].hex(" "),
-                            expected=f"00 and {WIRES[wire].size} bytes of id ({self.world.file}: registry.wire is "
+                            expected=f"00 and {WIRES[wire][0]} bytes of id ({self.world.file}: registry.wire is "
                                      f"{wire})")
         id = found.schema
         if id not in self._schemas:
@@ -138,10 +138,10 @@ class Decoder:
         avsc = self._schemas[id]
         if avsc is None:
             raise _unknown(self.world, id)
-        name = schemas.full_name(avsc)
+        name = avro.full_name(avsc)
         try:
             if id not in self._readers:
-                self._readers[id] = avro.reader(schemas.exact(avsc))
+                self._readers[id] = avro.reader(avro.exact(avsc))
             return Decoded(self._readers[id](found.body), found, name)
         except ValueError as e:
             raise LakeError(f"the bytes are not Avro of schema {id}: {e}", where=found.body[:40].hex(" "),

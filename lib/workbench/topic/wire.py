@@ -14,12 +14,12 @@ Nothing in the bytes tells the first three apart, so the world says which one it
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+from typing import Optional, Sequence
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-    from ..base.params import World
+from ..base.params import World
 
 GLOBAL, CONTENT, CCOMPAT = "globalId", "contentId", "ccompat"
 HEADERS = {"apicurio.value.globalId": GLOBAL, "apicurio.value.contentId": CONTENT}  # the first one counts
@@ -27,15 +27,8 @@ MESSAGES = ("key binary, value binary, headers array<struct<key: string, value: 
             "partition int, offset long, file string")
 
 
-@dataclass(frozen=True)
-class Wire:
-    """A wire format: how many bytes of id follow the magic byte, and what kind of id they are."""
-
-    size: int
-    kind: str
-
-
-WIRES = {"apicurio": Wire(4, CONTENT), "apicurio_legacy8": Wire(8, GLOBAL), "confluent": Wire(4, CCOMPAT)}
+# of each wire format how many bytes of id follow the magic byte, and what kind of id they are
+WIRES = {"apicurio": (4, CONTENT), "apicurio_legacy8": (8, GLOBAL), "confluent": (4, CCOMPAT)}
 
 
 @dataclass(frozen=True)
@@ -53,29 +46,24 @@ class Framed:
         return f"{self.kind} {self.id}"
 
 
-def framed(world: World, value: bytes, headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None
-           ) -> Optional[Framed]:
+def framed(world: World, value: bytes, headers: Optional[Sequence[tuple]] = None) -> Optional[Framed]:
     """Take a message's value apart; None where it is not in the world's wire format."""
     named = {k: bytes(v) for k, v in reversed(list(headers or ())) if v is not None}
     for header, kind in HEADERS.items():
         if header in named:
             return Framed("headers", kind, int.from_bytes(named[header], "big"), value)
-    wire = WIRES[world.registry.wire]
-    if len(value) <= wire.size or value[0] != 0:
+    size, kind = WIRES[world.registry.wire]
+    if len(value) <= size or value[0] != 0:
         return None
-    at = wire.size + 1
-    return Framed(world.registry.wire, wire.kind, int.from_bytes(value[1:at], "big"), value[at:])
+    return Framed(world.registry.wire, kind, int.from_bytes(value[1:size + 1], "big"), value[size + 1:])
 
 
 def framed_in_spark(messages: DataFrame, world: World) -> DataFrame:
     """Add to messages (see MESSAGES) what `framed` finds: `schema` and `body`; both null where it finds none."""
-    from pyspark.sql import functions as F
-
-    wire = WIRES[world.registry.wire]
-    plain = F.expr(f"length(value) > {wire.size} AND substring(value, 1, 1) = X'00'")
-    number = F.expr(f"conv(hex(substring(value, 2, {wire.size})), 16, 10)")
-    schema = F.when(plain, F.concat(F.lit(wire.kind + " "), number))
-    body = F.when(plain, F.expr(f"substring(value, {wire.size + 2})"))
+    size, kind = WIRES[world.registry.wire]
+    plain = F.expr(f"length(value) > {size} AND substring(value, 1, 1) = X'00'")
+    schema = F.when(plain, F.concat(F.lit(kind + " "), F.expr(f"conv(hex(substring(value, 2, {size})), 16, 10)")))
+    body = F.when(plain, F.expr(f"substring(value, {size + 2})"))
     for header, kind in reversed(list(HEADERS.items())):
         id = F.expr(f"try_element_at(filter(headers, h -> h.key = '{header}' AND h.value IS NOT NULL), 1).value")
         schema = F.when(id.isNotNull(), F.concat(F.lit(kind + " "), F.conv(F.hex(id), 16, 10))).otherwise(schema)
@@ -86,7 +74,7 @@ def framed_in_spark(messages: DataFrame, world: World) -> DataFrame:
 def not_avro(world: World) -> str:
     """Why a message that is not in the world's wire format is a dead letter."""
     wire = world.registry.wire
-    return f"not Avro as {wire} has it: 00, {WIRES[wire].size} bytes of schema id"
+    return f"not Avro as {wire} has it: 00, {WIRES[wire][0]} bytes of schema id"
 
 
 def unknown(world: World) -> str:
