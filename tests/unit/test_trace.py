@@ -60,7 +60,7 @@ def test_unknown_tables_and_keys():
 def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once(monkeypatch):
     asked = []
     monkeypatch.setattr(in_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind))
-    world = SimpleNamespace(registry=SimpleNamespace(wire="apicurio_legacy8", kind="apicurio", url="http://r"))
+    world = params.load("local")
     decode = registry.Decoder(world)
     raw = b"\0" + (7).to_bytes(8, "big") + b"\x02"
     assert in_topic.key_of(decode, raw, "id") is in_topic.key_of(decode, raw, "id") is None
