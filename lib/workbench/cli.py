@@ -180,7 +180,7 @@ def load(name: str = typer.Argument(..., help="Whose data."), world: str = WORLD
     loaded = params.load(world)
     stack.need(loaded, "postgres")
     how = {} if scale is None else {"scale": int(scale) if scale.is_integer() else scale}
-    if not LOADERS[name](loaded, from_dir=source, confirm=lambda question: yes or typer.confirm(question), **how):
+    if not LOADERS[name].load(loaded, from_dir=source, confirm=lambda question: yes or typer.confirm(question), **how):
         _say("nothing was changed")
         raise typer.Exit(1)
     _say(f"{name} is loaded")

@@ -36,7 +36,7 @@ from workbench.source import postgres
 from workbench.spark import session
 from workbench.stack import artifacts
 from workbench.topic import topics
-from workbench.walkthroughs import load, outbox
+from workbench.walkthroughs import northwind, outbox
 
 sys.path.append(str(Path(__file__).parents[1] / "help"))  # pytest does so by itself
 import instance  # noqa: E402
@@ -71,7 +71,7 @@ def load_world() -> World:
 def snapshot(world: World, spark: SparkSession) -> Dict[str, float]:
     """Load the source, deploy the connector, ingest its snapshot from the topic; return the rows and the seconds."""
     took: Dict[str, float] = {}
-    took["loading"] = seconds(lambda: took.update(load.load_northwind(
+    took["loading"] = seconds(lambda: took.update(northwind.loader.load(
         world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)))
     rows = int(took["cdc_events"])
     postgres.grant_replication(world, [outbox.TABLE])

@@ -14,7 +14,7 @@ from workbench import connect, hudi, landing, stack, trace
 from workbench.hudi.loading import first_load
 from workbench.hudi.tables import TYPES
 from workbench.source import postgres
-from workbench.walkthroughs import load_moma, museum
+from workbench.walkthroughs import moma, museum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +123,7 @@ def sizes(world: World, spark: SparkSession) -> List[Line]:
 def traced(world: World, spark: SparkSession) -> List[Line]:
     """One row of each table followed from the source's log to the lake, in a museum of its full size."""
     stack.need(world, "apicurio")
-    load_moma.load_moma(world, scale=1, confirm=lambda _: True, say=lambda _: None)
+    moma.loader.load(world, scale=1, confirm=lambda _: True, say=lambda _: None)
     both = [f"public.{name}" for name in museum.flow.names]
     postgres.create_publication(world, museum.flow.publication, both, database=museum.DATABASE)
     postgres.grant_replication(world, both, database=museum.DATABASE)

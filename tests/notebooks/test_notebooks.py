@@ -18,7 +18,7 @@ from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import load, load_moma, museum, outbox
+from workbench.walkthroughs import moma, museum, northwind, outbox
 
 NOTEBOOKS = ROOT / "notebooks"
 TRACK = ["11_source_database", "12_connectors", "13_hudi_ingest", "14_changes", "15_dashboard"]
@@ -178,9 +178,9 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
     """
     before = what_is_there(world)
     (tmp_path / "files").mkdir()
-    header = ",".join(column for column, _ in load_moma.COLUMNS["artists"].values())
+    header = ",".join(column for column, _ in moma.FILES["artists"].columns.values())
     (tmp_path / "files" / "Artists.csv").write_text(f"{header}\n1,Robert Arneson,American,male,c. 1930,1992\n")
-    header = ",".join(column for column, _ in load_moma.COLUMNS["artworks"].values())
+    header = ",".join(column for column, _ in moma.FILES["artworks"].columns.values())
     (tmp_path / "files" / "Artworks.csv").write_text(f"{header}\n")
     (tmp_path / "files" / "northwind.sql").write_text("CREATE TABLE orders (order_id smallint);\nSELECT 1;\n")
     given = {k: str(tmp_path / v) if k == "from_dir" else v for k, v in given.items()}
@@ -227,7 +227,7 @@ def test_the_original_dump(world):
     assert result.status == "passed", failures(result)
     figures = [c["ok"] for n in result.notebooks for c in n["checks"] if "S2/original_" in c["what"]]
     assert figures == [True] * 3, "of data that are not generated a difference would be shown only"
-    assert load.loaded_from(world) == os.path.abspath(os.environ["NORTHWIND_DIR"])
+    assert northwind.loader.loaded_from(world) == os.path.abspath(os.environ["NORTHWIND_DIR"])
 
 
 def published_files(target):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from workbench import connect
 from workbench.source import postgres
+from workbench.source.loading import Loader
 from workbench.walkthroughs.flow import Capture
 from workbench.walkthroughs.walkthrough import Walkthrough
 
@@ -35,6 +36,6 @@ flow = Walkthrough(
     config=config,
     folder=Path(tempfile.gettempdir()) / "70_loans",
     publication="loans",
-    unload=lambda world: postgres.execute(world, "DROP TABLE IF EXISTS loans", database=DATABASE),
+    loader=Loader("loans", "public", ("loans",), lambda scale, from_dir: (), DATABASE),
     services=("postgres", "kafka", "connect", "spark", "apicurio"),
 )

@@ -14,7 +14,7 @@ from workbench.base.wait import wait_until
 from workbench.connect import rest
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import load
+from workbench.walkthroughs import northwind
 from worlds import varied
 
 TABLE, SOURCE, ENVELOPE = "datalake.cdc_events", "connect_test", "connect_test_envelope"
@@ -26,7 +26,7 @@ def lab(world):
     """The world, with Northwind in a database `connect_test`, published."""
     lab = varied(world, postgres={"database": "connect_test"}, connect={"topic_prefix": "connect_test"})
     _clean(lab)
-    load.load_northwind(lab, confirm=lambda question: True)
+    northwind.loader.load(lab, confirm=lambda question: True)
     postgres.grant_replication(lab, [TABLE])
     postgres.create_publication(lab, PUBLICATION, [TABLE])
     yield lab
@@ -40,7 +40,7 @@ def _clean(lab):
     postgres.create_database(lab)
     for slot in postgres.slots(lab)["slot_name"]:
         postgres.drop_slot(lab, slot)
-    load.reset_northwind(lab)
+    northwind.loader.unload(lab)
     topics.delete(lab, *(t for t in topics.names(lab) if "connect_test" in t))
 
 

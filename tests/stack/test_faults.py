@@ -8,7 +8,7 @@ from workbench.base import paths
 from workbench.results import check
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import frames, load, outbox
+from workbench.walkthroughs import frames, northwind, outbox
 
 SCALE = 10
 
@@ -17,7 +17,7 @@ SCALE = 10
 def flow(world):
     """The source at scale 10, captured by a running connector."""
     outbox.flow.reset(world, "11_source_database")
-    load.load_northwind(world, scale=SCALE, confirm=lambda question: True, say=lambda text: None)
+    northwind.loader.load(world, scale=SCALE, confirm=lambda question: True, say=lambda text: None)
     postgres.create_publication(world, outbox.flow.publication, [outbox.TABLE])
     postgres.grant_replication(world, [outbox.TABLE])
     connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))

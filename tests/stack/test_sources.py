@@ -15,10 +15,10 @@ from workbench.base.errors import CheckFailed, SourceError
 from workbench.base.wait import wait_until
 from workbench.results import check
 from workbench.source import postgres
-from workbench.walkthroughs import generate, load
+from workbench.walkthroughs import northwind
 from worlds import varied
 
-CHANGES = load.DATA / "changes"
+CHANGES = northwind.DATA / "changes"
 
 
 def yes(_question):
@@ -44,30 +44,32 @@ def database(world):
     own = varied(world, postgres={"database": "test_sources"}, connect={"topic_prefix": "test_sources"})
     postgres.create_database(own)
     yield own
-    load.reset_northwind(own)
+    northwind.loader.unload(own)
     postgres.execute(own, "DROP DATABASE test_sources WITH (FORCE)", database="postgres")
 
 
 @pytest.fixture
 def empty(database):
-    load.reset_northwind(database, publications=set(postgres.publications(database)["publication"]))
+    northwind.loader.unload(database)
+    for name in set(postgres.publications(database)["publication"]):
+        postgres.drop_publication(database, name)
     return database
 
 
 @pytest.fixture
 def loaded(empty):
-    load.load_northwind(empty, confirm=yes, say=silent)
+    northwind.loader.load(empty, confirm=yes, say=silent)
     return empty
 
 
 def test_declined_changes_nothing(empty):
-    assert load.load_northwind(empty, confirm=lambda q: False) == {}
+    assert northwind.loader.load(empty, confirm=lambda q: False) == {}
     assert "datalake" not in schemas(empty)
 
 
 def test_loads_and_says_so(empty):
     said = []
-    counts = load.load_northwind(empty, confirm=yes, say=said.append)
+    counts = northwind.loader.load(empty, confirm=yes, say=said.append)
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert [m.split(":")[0] for m in said] == ["connection created", "scripts executed"]
     # a new session finds the tables without naming the schema
@@ -93,15 +95,16 @@ def test_outbox_holds_what_the_tables_hold(loaded):
 
 
 def test_second_load_is_refused(loaded):
-    with pytest.raises(SourceError, match="reset_northwind"):
-        load.load_northwind(loaded, confirm=yes, say=silent)
+    with pytest.raises(SourceError, match="Start clean"):
+        northwind.loader.load(loaded, confirm=yes, say=silent)
     assert count(loaded, "cdc_events") == 829
 
 
 def test_reset_removes_everything_and_can_be_repeated(loaded):
     postgres.create_publication(loaded, "test_sources_p", ["datalake.cdc_events"])
     for _ in range(2):
-        load.reset_northwind(loaded, publications=["test_sources_p"])
+        northwind.loader.unload(loaded)
+        postgres.drop_publication(loaded, "test_sources_p")
         assert "datalake" not in schemas(loaded) and postgres.publications(loaded).empty
 
 
@@ -110,30 +113,30 @@ def test_reset_removes_everything_and_can_be_repeated(loaded):
     ("01_northwind_ddl.sql", "CREATE TABLE x (\n    y no_such_type\n);"),
 ])
 def test_broken_script_rolls_back(empty, tmp_path, monkeypatch, script, line):
-    shutil.copytree(load.DATA, tmp_path / "northwind")
+    shutil.copytree(northwind.DATA, tmp_path / "northwind")
     broken = tmp_path / "northwind" / script
     text = broken.read_text(encoding="utf-8")
     broken.write_text(text + line, encoding="utf-8")
     at = 1 + (text + line).count("\n", 0, (text + line).index("no_such"))
-    monkeypatch.setattr(load, "DATA", tmp_path / "northwind")
+    monkeypatch.setattr(northwind, "DATA", tmp_path / "northwind")
     with pytest.raises(SourceError, match=f"{script}, line {at}:"):
-        load.load_northwind(empty, confirm=yes, say=silent)
+        northwind.loader.load(empty, confirm=yes, say=silent)
     assert "datalake" not in schemas(empty)
     path = postgres.frame(empty, "SELECT current_setting('search_path') AS p")["p"][0]
     assert "datalake" not in path, "the database's search_path is rolled back, too"
 
 
 def test_missing_script_rolls_back(empty, tmp_path, monkeypatch):
-    shutil.copytree(load.DATA, tmp_path / "northwind")
+    shutil.copytree(northwind.DATA, tmp_path / "northwind")
     (tmp_path / "northwind" / "03_cdc_events.sql").unlink()
-    monkeypatch.setattr(load, "DATA", tmp_path / "northwind")
+    monkeypatch.setattr(northwind, "DATA", tmp_path / "northwind")
     with pytest.raises(SourceError, match="03_cdc_events.sql"):
-        load.load_northwind(empty, confirm=yes, say=silent)
+        northwind.loader.load(empty, confirm=yes, say=silent)
     assert "datalake" not in schemas(empty)
 
 
 def test_scale(empty):
-    assert load.load_northwind(empty, scale=3, confirm=yes, say=silent) == {
+    assert northwind.loader.load(empty, scale=3, confirm=yes, say=silent) == {
         "orders": 2487, "order_details": 6456, "cdc_events": 2487}
 
 
@@ -142,9 +145,9 @@ def test_scale(empty):
 # the public dump is no part of this repository: NORTHWIND_DIR names a folder that holds its northwind.sql
 @pytest.mark.skipif("NORTHWIND_DIR" not in os.environ, reason="NORTHWIND_DIR does not name a folder with northwind.sql")
 def test_public_dump(empty):
-    counts = load.load_northwind(empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent)
+    counts = northwind.loader.load(empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent)
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
-    assert load.loaded_from(empty) == os.path.abspath(os.environ["NORTHWIND_DIR"])
+    assert northwind.loader.loaded_from(empty) == os.path.abspath(os.environ["NORTHWIND_DIR"])
     assert postgres.frame(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
     types = postgres.frame(empty, """SELECT DISTINCT data_type FROM information_schema.columns
         WHERE column_name = 'order_id' AND table_schema = 'datalake' AND table_name IN ('orders', 'order_details')""")
@@ -207,7 +210,7 @@ def literal(value):
 
 def write_dump(folder):
     """Write generated data as a northwind.sql in the public dump's style: 830 orders, 11075 among them."""
-    generated = {t.name: t for t in generate.northwind(1)}
+    generated = {t.name: t for t in northwind.generated(1)}
     text = ["--\n-- PostgreSQL database dump\n--", "SET statement_timeout = 0;", "SET client_encoding = 'UTF8';",
             "SET standard_conforming_strings = on;", "SET default_tablespace = '';"]
     text += [f"DROP TABLE IF EXISTS {name};" for name in DUMP_TABLES]
@@ -239,15 +242,15 @@ def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
                    WHERE table_schema = 'datalake' AND table_name IN ('orders', 'order_details', 'cdc_events')"""}
     keys = {"orders": "order_id", "order_details": ["order_id", "product_id"], "cdc_events": "order_id",
             "columns": ["table_name", "column_name"]}
-    said = load.load_northwind(empty, confirm=yes, say=silent)
+    said = northwind.loader.load(empty, confirm=yes, say=silent)
     generated = {name: postgres.frame(empty, query) for name, query in queries.items()}
-    load.reset_northwind(empty)
+    northwind.loader.unload(empty)
     write_dump(tmp_path)
     dump = (tmp_path / "northwind.sql").read_text(encoding="utf-8")
-    load.look(empty, from_dir=str(tmp_path))
+    northwind.loader.look(empty, from_dir=str(tmp_path))
     assert not {"datalake", "datalake_trial"} & set(schemas(empty)), "looking leaves nothing"
     assert dump.count("INSERT INTO orders VALUES") == 830 and "(11075," in dump
-    assert load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
+    assert northwind.loader.load(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
     for name, query in queries.items():
         check.same_rows(generated[name], postgres.frame(empty, query), key=keys[name], what=f"{name} of the dump")
     for change in sorted(CHANGES.glob("*.sql")):
@@ -267,8 +270,8 @@ MINIMAL = "CREATE TABLE orders (\n  order_id smallint PRIMARY KEY);\n"
 ])
 def test_broken_dump_rolls_back(empty, tmp_path, text, says):
     (tmp_path / "northwind.sql").write_text(text, encoding="utf-8")
-    for judge in (load.load_northwind, load.look):
-        more = {"confirm": yes, "say": silent} if judge is load.load_northwind else {}
+    for judge in (northwind.loader.load, northwind.loader.look):
+        more = {"confirm": yes, "say": silent} if judge is northwind.loader.load else {}
         with pytest.raises(SourceError, match=says):
             judge(empty, from_dir=str(tmp_path), **more)
         assert not {"datalake", "datalake_trial"} & set(schemas(empty))
@@ -279,7 +282,7 @@ def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):
     try:
         (tmp_path / "northwind.sql").write_text("DROP TABLE IF EXISTS customers;\n" + MINIMAL, encoding="utf-8")
         with pytest.raises(SourceError):
-            load.load_northwind(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
+            northwind.loader.load(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
         assert count(empty, "public.customers") == 0
     finally:
         postgres.execute(empty, "DROP TABLE public.customers")
@@ -550,7 +553,7 @@ def test_reset_leaves_another_walkthrough_of_the_database_alone(loaded):
     postgres.create_publication(loaded, "shared", ["public.other", "datalake.orders"])
     postgres.grant_replication(loaded, ["public.other"])
     postgres.execute(loaded, "SELECT pg_create_logical_replication_slot('test_sources_other', 'pgoutput')")
-    load.reset_northwind(loaded)
+    northwind.loader.unload(loaded)
     try:
         assert list(postgres.slots(loaded)["slot_name"]) == ["test_sources_other"]
         assert list(postgres.publications(loaded)["publication"]) == ["other", "shared"]
@@ -593,10 +596,12 @@ def test_drop_slot_ends_its_reader(loaded):
     assert postgres.slots(loaded).empty
 
 
-def test_reset_drops_our_slots_only(loaded):
+def test_unloading_drops_no_slot(loaded):
+    """Those of a walkthrough go with its connectors."""
     for name in ("test_sources_ours", "somebody_elses"):
         postgres.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
-    load.reset_northwind(loaded, slots=["test_sources_ours"])
+    northwind.loader.unload(loaded)
+    assert postgres.drop_slot(loaded, "test_sources_ours")
     assert list(postgres.slots(loaded)["slot_name"]) == ["somebody_elses"]
     postgres.drop_slot(loaded, "somebody_elses")
 

@@ -112,7 +112,7 @@ def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
         return {"orders": 829}
 
     module(monkeypatch, "stack", need=lambda world, *names: None)
-    monkeypatch.setitem(walkthroughs.LOADERS, "northwind", load)
+    monkeypatch.setitem(walkthroughs.LOADERS, "northwind", SimpleNamespace(load=load))
     result = call("load", "northwind", input="\n")
     assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
     assert call("load", "northwind", "--scale", "3", input="y\n").exit_code == 0

@@ -3,7 +3,7 @@ import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
 from workbench.source.loading import statements
-from workbench.walkthroughs import load
+from workbench.walkthroughs import northwind
 
 
 @pytest.mark.parametrize("text, expected", [
@@ -26,7 +26,7 @@ def test_statements(text, expected):
 
 
 def test_own_scripts_split_into_whole_statements():
-    text = (load.DATA / "03_cdc_events.sql").read_text(encoding="utf-8")
+    text = (northwind.DATA / "03_cdc_events.sql").read_text(encoding="utf-8")
     starts = [" ".join(s.split()[:2]) for _, s in statements(text)]
     assert starts == ["ANALYZE orders,", "CREATE TABLE", "ALTER TABLE", "CREATE VIEW", "CREATE FUNCTION",
                       "CREATE FUNCTION", "INSERT INTO", "CREATE TRIGGER", "CREATE TRIGGER"]
@@ -35,18 +35,18 @@ def test_own_scripts_split_into_whole_statements():
 def test_nothing_is_done_without_confirmation():
     """Declined: not even a connection is made (none is there in a unit test)."""
     asked = []
-    assert load.load_northwind(params.load("local"), confirm=lambda q: bool(asked.append(q))) == {}
+    assert northwind.loader.load(params.load("local"), confirm=lambda q: bool(asked.append(q))) == {}
     assert len(asked) == 1 and "datalake" in asked[0]
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1001, 1.0, "2", True])
 def test_a_scale_out_of_range_is_refused(scale):
     with pytest.raises(SourceError, match="scale is"):
-        load.look(params.load("local"), scale=scale)
+        northwind.loader.look(params.load("local"), scale=scale)
 
 
 def test_missing_dump(tmp_path):
     with pytest.raises(SourceError, match="northwind.sql"):
-        load.look(params.load("local"), from_dir=str(tmp_path))
+        northwind.loader.look(params.load("local"), from_dir=str(tmp_path))
     with pytest.raises(SourceError, match="northwind.sql"):
-        load.load_northwind(params.load("local"), from_dir=str(tmp_path), confirm=lambda q: True)
+        northwind.loader.load(params.load("local"), from_dir=str(tmp_path), confirm=lambda q: True)

@@ -5,7 +5,7 @@ import pytest
 from workbench import connect
 from workbench.base import params, paths
 from workbench.base.errors import LakeError
-from workbench.walkthroughs import generate_moma, museum
+from workbench.walkthroughs import moma, museum
 
 REFERENCE = paths.ROOT / "data" / "reference" / "S5"
 
@@ -46,7 +46,9 @@ def test_the_envelope_is_the_same_connector_without_the_transform(world):
 
 def test_the_changes_lead_to_the_published_table():
     """LIFE, applied to artist 299 as generated, gives the values of S5's six instants."""
-    row = dict(zip(generate_moma.ARTIST_COLUMNS[1:], generate_moma.NAMED[museum.BAKKER]))
+    columns = moma.COLUMNS["artists"][1:]
+    generated = {key: values for key, *values in moma.named()["artists"]}
+    row = dict(zip(columns, generated[museum.BAKKER]))
     states = {"t0": dict(row)}
     for label, changes in museum.LIFE.items():
         for values in changes:
@@ -54,10 +56,9 @@ def test_the_changes_lead_to_the_published_table():
         states[label] = row
     for published in reference("artist_299_instants"):
         state = states[published["t"]]
-        assert {c: published[c] for c in generate_moma.ARTIST_COLUMNS[1:]} == {
-            c: str(state.get(c, "")) for c in generate_moma.ARTIST_COLUMNS[1:]}
+        assert {c: published[c] for c in columns} == {c: str(state.get(c, "")) for c in columns}
     named = {int(r["artist_id"]): tuple(r.values())[1:] for r in reference("artists_named")}
-    assert named == {k: tuple(map(str, generate_moma.NAMED[k])) for k in (1, museum.BAKKER)}
+    assert named == {k: tuple(map(str, generated[k])) for k in (1, museum.BAKKER)}
 
 
 def test_the_updates_lead_to_the_published_row():

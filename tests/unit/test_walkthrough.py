@@ -182,7 +182,7 @@ def test_a_walkthrough_without_publication_starts_clean_without_one(world, monke
     monkeypatch.setattr(walkthrough.postgres, "create_database", lambda *_: did.append("database"))
     monkeypatch.setattr(walkthrough.postgres, "drop_publication", lambda _, name, __: did.append(f"drop {name!r}"))
     monkeypatch.setattr(walkthrough.kept, "forget", lambda *_: did.append("forgotten"))
-    dataclasses.replace(polled, unload=lambda world: None).reset(world)
+    dataclasses.replace(polled, loader=None).reset(world)
     assert did == ["database", "forgotten"]
 
 

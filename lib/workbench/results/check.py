@@ -5,8 +5,8 @@ In a notebook the line is a MIME bundle; its JSON (`application/vnd.workbench.ch
 Elsewhere the line is printed. A red line is shown first, then `errors.CheckFailed` is raised.
 
 What was published need not be so in data of your own. A check against it takes `own`, the folder that these came from
-(`load.loaded_from`, `load_moma.loaded_from`; empty of generated data): a difference is then shown, `ok` is null, and
-nothing is raised. Checks against the source take no such thing.
+(`flow.loader.loaded_from`; empty of generated data): a difference is then shown, `ok` is null, and nothing is raised.
+Checks against the source take no such thing.
 
 Values are compared by what they say, not by how Python or Arrow holds them:
   numbers   int, float, Decimal and NumPy's alike; a float counts as its shortest text (14.4 is Decimal("14.4"));

@@ -1,15 +1,14 @@
 """Loading a source database: what every loader needs.
 
 A loader asks first, works in one transaction, and leaves nothing half done. What it loads is a list of steps: scripts,
-and tables whose rows stream into COPY. What somebody's own files hold is judged on the way, and all that is wrong is
-said at once. Walkthroughs may share a database: what one of them unloads is its own, tables, publications and slots.
+and tables whose rows stream into COPY. Somebody's own files can be looked at before. Walkthroughs may share a database:
+what one of them unloads are its own tables.
 """
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
 
 import psycopg
 from psycopg import sql
@@ -23,18 +22,16 @@ from .postgres import quoted
 DUMP = ("SET", "CREATE TABLE", "ALTER TABLE", "DROP TABLE IF EXISTS", "INSERT INTO", "CREATE INDEX",
         "CREATE UNIQUE INDEX", "COMMENT ON")
 ORIGIN = "own data, loaded from "
-NAMED = 10  # so many bad values are named, and all counted
 MEND = "mend the file or fetch it again; nothing was changed"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table to load: its name, its columns, and a function that starts reading its rows from the first one. Of a
-    file, an error stands in place of a row that cannot be loaded."""
+    """A table to load: its name, its columns, and a function that starts giving its rows from the first one."""
 
     name: str
     columns: Tuple[str, ...]
-    rows: Callable[[], Iterator[Union[tuple, SourceError]]]
+    rows: Callable[[], Iterator[tuple]]
 
 
 @dataclass(frozen=True)
@@ -45,97 +42,103 @@ class Script:
     allowed: Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a loader's tables are: in `schema` of `database` (the world's by default).
-
-    A schema of its `own` is made and removed with them, and new sessions find it. `reset` is what a person calls.
-    """
-
-    schema: str
-    tables: Tuple[str, ...]
-    reset: str
-    database: Optional[str] = None
-    own: bool = False
-
-
 Steps = Sequence[Union[Script, Table]]
 
 
-def load(world: World, place: Place, steps: Steps, what: str, *, from_dir: Optional[str] = None,
-         confirm: Callable[[str], bool], say: Callable[[str], None], done: str = "tables loaded") -> Dict[str, int]:
-    """Run the steps in one transaction; return `{table: rows}`, empty when not confirmed.
+@dataclass(frozen=True)
+class Loader:
+    """Fills the tables of a source database, and removes them.
 
-    Args:
-        what: what is created, for the question.
-        from_dir: the folder with somebody's own files that the steps read; the database keeps it (see `loaded_from`).
-        done: begins the second progress message.
-    Raises:
-        SourceError: the tables are there already, a script fails (with its line) or values cannot be loaded. Nothing is
-            changed then, but that the database is there.
+    name: of the data, for `workbench load`. schema: where `tables` are, in `database` (the world's by default); one of
+    its `own` is made and removed with them, and new sessions find it. steps: gives what is run, for a scale (`scale` by
+    default), or for the folder of somebody's own files; it raises SourceError for either.
     """
-    p, database = world.postgres, place.database or world.postgres.database
-    if not confirm(f"Create {what} in {database} on {p.host}:{p.port}?"):
-        return {}
-    postgres.create_database(world, database)
-    with postgres.session(world, database) as c:
-        say(f"connection created: {p.host}:{p.port}/{database}")
-        with c.transaction():
-            _make_room(c, place, database)
-            _run(c, place.schema, steps)
-            if from_dir:  # goes with the table, and comes with this transaction
-                origin = ORIGIN + str(Path(from_dir).expanduser().absolute())
-                c.execute(quoted("COMMENT ON TABLE {} IS ", place.tables[0]) + sql.Literal(origin))
-            counts = {t: c.execute(quoted("SELECT count(*) FROM {}", t)).fetchone()[0] for t in place.tables}
-        say(f"{done}: " + ", ".join(f"{count:,} {table}" for table, count in counts.items()))
-    return counts
 
+    name: str
+    schema: str
+    tables: Tuple[str, ...]
+    steps: Callable[[Any, Any], Steps]
+    database: Optional[str] = None
+    own: bool = False
+    scale: float = 1
 
-def _make_room(c: psycopg.Connection, place: Place, database: str) -> None:
-    """See that none of the tables is there, and make the schema if it is their own."""
-    names = [f"{place.schema}.{table}" for table in place.tables]
-    there = c.execute("SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [names]).fetchone()
-    if there:
-        raise SourceError(f"table {there[0]} exists already", where=f"database {database}",
-                          expected="a database without it",
-                          next_step=f"keep what is loaded, or run {place.reset} ('Start clean') and load again")
-    if place.own:
-        c.execute(quoted("CREATE SCHEMA {}", place.schema))
-        c.execute(quoted("ALTER DATABASE {} SET search_path TO {}", database, place.schema))
+    def load(self, world: World, *, scale: Optional[float] = None, from_dir: Union[str, Path, None] = None,
+             confirm: Callable[[str], bool], say: Callable[[str], None] = print) -> Dict[str, int]:
+        """Load the tables in one transaction; return `{table: rows}`, empty when not confirmed.
 
+        Args:
+            scale: how many rows are generated; what 1 gives, the generator says.
+            from_dir: load somebody's own files from this folder instead; the database keeps it (see `loaded_from`).
+            confirm: asked before anything is done; false leaves everything as it is.
+            say: takes the two progress messages.
+        Raises:
+            SourceError: the tables are there already, a file is missing or broken (with its line), or its values cannot
+                be loaded. Nothing is changed then, but that the database is there.
+        """
+        p, (steps, rows) = world.postgres, self._steps(scale, from_dir)
+        database = self.database or p.database
+        what = (f"schema {self.schema} with " if self.own else "") + f"{', '.join(self.tables)} ({rows})"
+        if not confirm(f"Create {what} in {database} on {p.host}:{p.port}?"):
+            return {}
+        postgres.create_database(world, database)
+        with postgres.session(world, database) as c:
+            say(f"connection created: {p.host}:{p.port}/{database}")
+            with c.transaction():
+                self._make_room(c)
+                _run(c, self.schema, steps)
+                if from_dir:  # goes with the table, and comes with this transaction
+                    origin = ORIGIN + str(Path(from_dir).expanduser().absolute())
+                    c.execute(quoted("COMMENT ON TABLE {} IS ", self.tables[0]) + sql.Literal(origin))
+                counts = {t: c.execute(quoted("SELECT count(*) FROM {}", t)).fetchone()[0] for t in self.tables}
+            say("tables loaded: " + ", ".join(f"{count:,} {table}" for table, count in counts.items()))
+        return counts
 
-def try_out(world: World, place: Place, steps: Steps) -> None:
-    """Judge whole what `load` would load, before anything is removed for it: the steps run in a schema of their own,
-    and are rolled back. Raises SourceError as `load` does."""
-    postgres.create_database(world, place.database)
-    with postgres.session(world, place.database) as c, c.transaction(force_rollback=True):
-        c.execute(quoted("CREATE SCHEMA {}", f"{place.schema}_trial"))
-        _run(c, f"{place.schema}_trial", steps)
+    def look(self, world: World, *, scale: Optional[float] = None, from_dir: Union[str, Path, None] = None) -> None:
+        """Judge whole what `load` would load, before anything is removed for it: somebody's own files are loaded into a
+        schema of their own, and rolled back. Raises SourceError as `load` does."""
+        steps, _ = self._steps(scale, from_dir)
+        if from_dir:
+            postgres.create_database(world, self.database)
+            with postgres.session(world, self.database) as c, c.transaction(force_rollback=True):
+                c.execute(quoted("CREATE SCHEMA {}", f"{self.schema}_trial"))
+                _run(c, f"{self.schema}_trial", steps)
 
+    def _steps(self, scale: Optional[float], from_dir: Union[str, Path, None]) -> Tuple[Steps, str]:
+        """The steps, and where the rows come from."""
+        if from_dir:
+            return self.steps(None, from_dir), f"the files in {from_dir}"
+        scale = self.scale if scale is None else scale
+        return self.steps(scale, None), f"generated data, scale {scale}"
 
-def unload(world: World, place: Place, slots: Sequence[str] = (), publications: Sequence[str] = ()) -> None:
-    """Remove the tables (or the schema, if it is their own) and what connectors made for them, named: nothing else of
-    the database. Nothing is there: nothing happens. Raises SourceError when somebody's view needs a table."""
-    database = place.database or world.postgres.database
-    postgres.create_database(world, database)
-    for name in slots:
-        postgres.drop_slot(world, name, database=database)
-    with postgres.session(world, database) as c, c.transaction():
-        for name in publications:
-            c.execute(quoted("DROP PUBLICATION IF EXISTS {}", name))
-        if place.own:
-            c.execute(quoted("DROP SCHEMA IF EXISTS {} CASCADE", place.schema))
-            c.execute(quoted("ALTER DATABASE {} RESET search_path", database))
-        for table in () if place.own else place.tables:
-            c.execute(quoted("DROP TABLE IF EXISTS {}", (place.schema, table)))
+    def _make_room(self, c: psycopg.Connection) -> None:
+        """See that none of the tables is there, and make the schema if it is their own."""
+        names = [f"{self.schema}.{table}" for table in self.tables]
+        there = c.execute("SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [names]).fetchone()
+        if there:
+            raise SourceError(f"table {there[0]} exists already", where=f"database {c.info.dbname}",
+                              expected="a database without it", next_step="keep what is loaded, or remove it ('Start "
+                              "clean' in the walkthrough's first notebook: flow.reset(world)) and load again")
+        if self.own:
+            c.execute(quoted("CREATE SCHEMA {}", self.schema))
+            c.execute(quoted("ALTER DATABASE {} SET search_path TO {}", c.info.dbname, self.schema))
 
+    def unload(self, world: World) -> None:
+        """Remove the tables (or the schema, if it is their own), and nothing else of the database: other walkthroughs
+        may use it. Nothing is there: nothing happens. Raises SourceError when somebody's view needs a table."""
+        postgres.create_database(world, self.database)
+        with postgres.session(world, self.database) as c, c.transaction():
+            if self.own:
+                c.execute(quoted("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
+                c.execute(quoted("ALTER DATABASE {} RESET search_path", c.info.dbname))
+            for table in () if self.own else self.tables:
+                c.execute(quoted("DROP TABLE IF EXISTS {}", (self.schema, table)))
 
-def loaded_from(world: World, place: Place) -> str:
-    """Return the folder whose files the tables were loaded from; the empty text where their rows are generated, or
-    where there are none."""
-    text = postgres.frame(world, "SELECT obj_description(to_regclass(%s), 'pg_class') AS text",
-                          [f"{place.schema}.{place.tables[0]}"], place.database).loc[0, "text"] or ""
-    return text[len(ORIGIN):] if text.startswith(ORIGIN) else ""
+    def loaded_from(self, world: World) -> str:
+        """Return the folder whose files the tables were loaded from; the empty text where their rows are generated, or
+        where there are none."""
+        text = postgres.frame(world, "SELECT obj_description(to_regclass(%s), 'pg_class') AS text",
+                              [f"{self.schema}.{self.tables[0]}"], self.database).loc[0, "text"] or ""
+        return text[len(ORIGIN):] if text.startswith(ORIGIN) else ""
 
 
 # --- the steps -------------------------------------------------------------------------------------------------------
@@ -143,50 +146,14 @@ def loaded_from(world: World, place: Place) -> str:
 def _run(c: psycopg.Connection, schema: str, steps: Steps) -> None:
     # only this schema, not public: a DROP TABLE of a dump cannot meet somebody else's table
     c.execute(quoted("SET LOCAL search_path TO {}", schema))
-    found: List[SourceError] = []
     for step in steps:
-        if isinstance(step, Table):
-            _copy(c, step, found)
-        else:
-            _complain(found)
+        if isinstance(step, Script):
             run_script(c, step)
-    _complain(found)
-
-
-def _copy(c: psycopg.Connection, table: Table, found: List[SourceError]) -> None:
-    into = f"COPY {{}} ({', '.join('{}' for _ in table.columns)}) FROM STDIN"
-    with c.cursor() as cursor, cursor.copy(quoted(into, table.name, *table.columns)) as copy:
-        for row in _good_rows(table, found):
-            copy.write_row(row)
-
-
-def judge(tables: Sequence[Table]) -> None:
-    """Read tables to their ends. Raises SourceError: their values, of which ten are named and all counted."""
-    found: List[SourceError] = []
-    for table in tables:
-        deque(_good_rows(table, found), maxlen=0)
-    _complain(found)
-
-
-def _good_rows(table: Table, found: List[SourceError]) -> Iterator[tuple]:
-    """Yield the rows that can be loaded, and add to `found` what is wrong with the others."""
-    for row in table.rows():
-        if isinstance(row, SourceError):
-            found.append(row)
         else:
-            yield row
-
-
-def _complain(found: List[SourceError]) -> None:
-    """Raise what was found, several bad values as one error."""
-    if len(found) == 1:
-        raise found[0]
-    if found:
-        lines = [f"{e.where}: {e.what.partition(' is ')[2] or e.what}" + (f", not {e.expected}" if e.expected else "")
-                 for e in found[:NAMED]]
-        more = [f"… and {len(found) - NAMED:,} more"] if len(found) > NAMED else []
-        raise SourceError(f"{len(found):,} values of the files cannot be loaded", next_step=MEND,
-                          where="\n            ".join([*lines, *more]))
+            into = f"COPY {{}} ({', '.join('{}' for _ in step.columns)}) FROM STDIN"
+            with c.cursor() as cursor, cursor.copy(quoted(into, step.name, *step.columns)) as copy:
+                for row in step.rows():
+                    copy.write_row(row)
 
 
 def statements(text: str) -> Iterator[Tuple[int, str]]:

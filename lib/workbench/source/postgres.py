@@ -41,7 +41,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
                                autocommit=True, connect_timeout=5, application_name="workbench")
     except psycopg.Error as e:
         raise SourceError("cannot connect to PostgreSQL", where=f"{user}@{p.host}:{p.port}/{name}: {first_line(e)}",
-                          next_step="run `workbench up`; or load the data first (load.load_northwind, …)") from None
+                          next_step="run `workbench up`; or load the data first (`workbench load`)") from None
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def _table(c: psycopg.Connection, name: str) -> Tuple[str, str, bool]:
         """).format(IDENTITY), [table, schema]).fetchone()
     if not row:
         raise SourceError(f"there is no table {name}", where=f"database {c.info.dbname}",
-                          next_step="load the data first (load.load_northwind, …), or correct the name")
+                          next_step="load the data first (`workbench load`), or correct the name")
     return row
 
 

@@ -1,17 +1,16 @@
 """The walkthroughs: what is particular to each, and what is the same in all.
 
-A new one is a module with a `flow`, and a place in ALL: that is how teardown and trace find it. `workbench load` finds
-its loader in LOADERS.
+A new one is a module with a `flow`, and a place in ALL: that is how teardown, trace and `workbench load` find it.
 """
 from __future__ import annotations
 
 from ..base.errors import LakeError, nearest
 from ..base.params import World
 from ..trace import Traced
-from . import load, load_moma, museum, outbox
+from . import museum, outbox
 
 ALL = (outbox.flow, museum.flow)
-LOADERS = {"northwind": load.load_northwind, "moma": load_moma.load_moma}  # of `workbench load`
+LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
 
 
 def traced(world: World, name: str) -> Traced:

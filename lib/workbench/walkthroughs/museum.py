@@ -8,11 +8,11 @@ from typing import Any, Dict
 from .. import hudi
 from ..base.params import World
 from ..base.paths import ROOT
-from . import generate_moma, load_moma
+from . import moma
 from .flow import Capture
 from .walkthrough import Walkthrough
 
-DATABASE = load_moma.DATABASE
+DATABASE = moma.loader.database
 CONNECTOR = "moma_source"
 ENVELOPE = "moma_source_envelope"  # shows the raw change event, before it is flattened
 SINK = "moma_sink"
@@ -23,7 +23,7 @@ SCRATCH = "moma_scratch"  # the catalog's database of the experiments
 WHEN_TOLD = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
 # What S5 does to artwork 128447, and to artist 299 between the instants t0 to t5 (None: the row is deleted)
-PICADOR, BAKKER = generate_moma.PICADOR, 299
+PICADOR, BAKKER = moma.PICADOR, 299
 UPDATES = {
     "u1": {"date": "1959"},
     "u2": {"acquisition_date": "2009-04-15"},
@@ -53,7 +53,7 @@ def _lake(name: str, partition: str, kind: str) -> Dict[str, Any]:
 
 
 def _capture(name: str, key: str, partition: str) -> Capture:
-    return Capture(f"{load_moma.SCHEMA}.{name}", key, CONNECTOR, SINK, "avro",
+    return Capture(f"{moma.loader.schema}.{name}", key, CONNECTOR, SINK, "avro",
                    tuple(_lake(name, partition, kind) for kind in ("cow", "mor")))
 
 
@@ -88,7 +88,7 @@ flow = Walkthrough(
     watermark=False,  # the notebooks count the events
     folder=ROOT / "notebooks" / "50_time_travel",
     publication="moma_publication",
-    unload=load_moma.reset_moma,
+    loader=moma.loader,
     looks=(ENVELOPE,),
     experiments=lambda world: [scratch(world), scratch(world, "cow"), skipping(world), imaging(world)],
     label=LOADED,

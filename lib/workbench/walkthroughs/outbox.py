@@ -15,7 +15,7 @@ from ..base.params import World
 from ..base.paths import ROOT
 from ..hudi.loading import FIRST_LOAD
 from ..source import postgres
-from . import load
+from . import northwind
 from .flow import Capture
 from .walkthrough import Walkthrough
 
@@ -41,7 +41,7 @@ flow = Walkthrough(
     captures=(Capture(TABLE, "order_id", CONNECTOR, SINK, lake=(CDC_EVENTS,), truth=TRUTH),),
     folder=ROOT / "notebooks" / "10_outbox",
     publication="cdc_publication",
-    unload=load.reset_northwind,
+    loader=northwind.loader,
     looks=(ENVELOPE,),
     experiments=lambda world: [flow.table(world, name=name) for name in EXPERIMENTS],
     kept=("datalake.orders", "datalake.order_details"),  # the outbox follows them

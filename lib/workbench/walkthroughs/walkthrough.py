@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from pyspark.sql import SparkSession
 
@@ -19,6 +19,7 @@ from ..base.params import World
 from ..base.wait import wait_until
 from ..run import execute
 from ..source import postgres
+from ..source.loading import Loader
 from ..spark import session
 from ..topic import registry, topics
 from . import kept
@@ -31,16 +32,16 @@ SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # n
 class Walkthrough(Flow):
     """A folder of notebooks that follow a flow.
 
-    folder: of the notebooks. publication: of the captured tables, "" where there is none. unload: removes what its
-    loader makes. looks: connectors that show something, beside those that capture. experiments: its other tables in the
-    lake. kept: tables that are set back beside the captured ones. label: put on each table's first commit.
-    steps: {notebook: whether its product is there}, for notebooks that others need, beside those of every walkthrough:
-    `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    folder: of the notebooks. publication: of the captured tables, "" where there is none. loader: of its source. looks:
+    connectors that show something, beside those that capture. experiments: its other tables in the lake. kept: tables
+    that are set back beside the captured ones. label: put on each table's first commit. steps: {notebook: whether its
+    product is there}, for notebooks that others need, beside those of every walkthrough: `…_source_database`,
+    `…_connectors`, `…_hudi_ingest`. services: what it needs running.
     """
 
     folder: Path = Path()
     publication: str = ""
-    unload: Callable[[World], object] = lambda world: None
+    loader: Optional[Loader] = None
     looks: Tuple[str, ...] = ()
     experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     kept: Tuple[str, ...] = ()
@@ -151,7 +152,8 @@ class Walkthrough(Flow):
             self.deploy(world)
         if SOURCE in later:
             postgres.create_database(world, self.database)  # what comes next is loaded into it
-            self.unload(world)
+            if self.loader:
+                self.loader.unload(world)
             if self.publication:
                 postgres.drop_publication(world, self.publication, self.database)
             kept.forget(world, self._kept(), self.database)

@@ -8,8 +8,8 @@ import pytest
 from workbench.base.errors import SourceError
 from workbench.results import check
 from workbench.source import postgres
-from workbench.walkthroughs import generate_moma, load, load_moma
-from workbench.walkthroughs.generate_moma import PICADOR, PICASSO
+from workbench.walkthroughs import moma, northwind
+from workbench.walkthroughs.moma import PICADOR, PICASSO
 from worlds import varied
 
 DATABASE = "test_moma"
@@ -45,7 +45,7 @@ def tables(world):
 def museum(world):
     """A world like `world`, whose museum is a database of its own, so that other tests' data stay."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(load_moma, "PLACE", dataclasses.replace(load_moma.PLACE, database=DATABASE))
+        patch.setattr(moma, "loader", dataclasses.replace(moma.loader, database=DATABASE))
         own = varied(world, connect={"topic_prefix": "test_moma"})
         yield own
         postgres.execute(own, "DROP DATABASE IF EXISTS test_moma WITH (FORCE)", database="postgres")
@@ -53,20 +53,21 @@ def museum(world):
 
 @pytest.fixture
 def empty(museum):
-    load_moma.reset_moma(museum, publications=["test_moma_p"])
+    moma.loader.unload(museum)
+    postgres.drop_publication(museum, "test_moma_p", DATABASE)
     return museum
 
 
 @pytest.fixture
 def loaded(empty):
-    load_moma.load_moma(empty, confirm=yes, say=silent)
+    moma.loader.load(empty, confirm=yes, say=silent)
     return empty
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Generated rows, written as the published files are: more columns, a year 0, \\r\\n, a byte order mark."""
-    for table in generate_moma.moma(0.01):
+    for table in moma.generated(0.01):
         names = NAMES[table.name]
         with (tmp_path / f"{table.name.capitalize()}.csv").open("w", encoding="utf-8-sig", newline="") as f:
             out = csv.writer(f)
@@ -79,20 +80,20 @@ def folder(tmp_path):
 
 
 def test_declined_changes_nothing(empty):
-    assert load_moma.load_moma(empty, confirm=lambda q: False) == {}
+    assert moma.loader.load(empty, confirm=lambda q: False) == {}
     assert tables(empty) == set()
 
 
 def test_loads_and_says_so(empty):
     said = []
-    assert load_moma.load_moma(empty, confirm=yes, say=said.append) == {"artists": 300, "artworks": 2760}
+    assert moma.loader.load(empty, confirm=yes, say=said.append) == {"artists": 300, "artworks": 2760}
     assert [m.split(":")[0] for m in said] == ["connection created", "tables loaded"] and "2,760 artworks" in said[1]
     assert DATABASE in said[0]
 
 
 def test_every_value_arrives(loaded):
     """What the generator made is what PostgreSQL has, in a session that knows no schema."""
-    for table in generate_moma.moma(0.02):
+    for table in moma.generated(0.02):
         with postgres.connect(loaded, DATABASE) as c:
             rows = c.execute(f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1").fetchall()
         assert rows == list(table.rows())
@@ -135,26 +136,26 @@ def test_updates_of_the_walkthrough_and_q9(loaded):
 
 
 def test_second_load_is_refused(loaded):
-    with pytest.raises(SourceError, match="(?s)artists exists already.*reset_moma"):
-        load_moma.load_moma(loaded, confirm=yes, say=silent)
+    with pytest.raises(SourceError, match="(?s)artists exists already.*Start clean"):
+        moma.loader.load(loaded, confirm=yes, say=silent)
     assert frame(loaded, "SELECT count(*) AS n FROM artworks")["n"][0] == 2760
 
 
 def test_one_table_of_somebody_is_enough_to_refuse(empty):
     execute(empty, "CREATE TABLE artworks (mine int)")
     with pytest.raises(SourceError, match="artworks exists already"):
-        load_moma.load_moma(empty, confirm=yes, say=silent)
+        moma.loader.load(empty, confirm=yes, say=silent)
     assert tables(empty) == {"artworks"} and list(frame(empty, "SELECT * FROM artworks")) == ["mine"]
 
 
 def test_published_files_give_what_generated_rows_give(empty, folder):
-    load_moma.load_moma(empty, scale=0.01, confirm=yes, say=silent)
+    moma.loader.load(empty, scale=0.01, confirm=yes, say=silent)
     queries = {"artists": "SELECT * FROM artists",
                "artworks": "SELECT *, NULL AS cataloged_at FROM (SELECT artwork_id, artist_id, title, name, date, "
                            "dimensions, acquisition_date, classification, department, height_cm FROM artworks) w"}
     generated = {name: frame(empty, query) for name, query in queries.items()}
-    load_moma.reset_moma(empty)
-    counts = load_moma.load_moma(empty, from_dir=str(folder), confirm=yes, say=silent)
+    moma.loader.unload(empty)
+    counts = moma.loader.load(empty, from_dir=str(folder), confirm=yes, say=silent)
     assert counts == {"artists": 150, "artworks": 1380}
     for name, key in (("artists", "artist_id"), ("artworks", "artwork_id")):
         check.same_rows(generated[name], frame(empty, f"SELECT * FROM {name}"), key=key, what=f"{name} of the files")
@@ -162,15 +163,15 @@ def test_published_files_give_what_generated_rows_give(empty, folder):
 
 def test_the_database_knows_where_its_rows_come_from(empty, folder, monkeypatch):
     """So every notebook can ask, also one that runs alone, weeks later."""
-    assert load_moma.loaded_from(empty) == ""  # no tables
+    assert moma.loader.loaded_from(empty) == ""  # no tables
     monkeypatch.chdir(folder.parent)
-    load_moma.load_moma(empty, from_dir=folder.name, confirm=yes, say=silent)
-    assert load_moma.loaded_from(empty) == str(folder)
-    load_moma.reset_moma(empty)
-    load_moma.load_moma(empty, scale=0.01, confirm=yes, say=silent)
-    assert load_moma.loaded_from(empty) == ""
+    moma.loader.load(empty, from_dir=folder.name, confirm=yes, say=silent)
+    assert moma.loader.loaded_from(empty) == str(folder)
+    moma.loader.unload(empty)
+    moma.loader.load(empty, scale=0.01, confirm=yes, say=silent)
+    assert moma.loader.loaded_from(empty) == ""
     execute(empty, "COMMENT ON TABLE artists IS 'somebody wrote this'")
-    assert load_moma.loaded_from(empty) == ""
+    assert moma.loader.loaded_from(empty) == ""
 
 
 @pytest.mark.parametrize("change, says", [
@@ -185,16 +186,16 @@ def test_broken_file_rolls_back(empty, folder, change, says):
     assert change(text) != text
     path.write_bytes(change(text).encode())
     with pytest.raises(SourceError, match=says):
-        load_moma.load_moma(empty, from_dir=str(folder), confirm=yes, say=silent)
+        moma.loader.load(empty, from_dir=str(folder), confirm=yes, say=silent)
     assert tables(empty) == set()
 
 
 def test_broken_script_rolls_back(empty, tmp_path, monkeypatch):
-    text = load_moma.DDL.read_text(encoding="utf-8")
-    monkeypatch.setattr(load_moma, "DDL", tmp_path / "broken.sql")
-    load_moma.DDL.write_text(text + "\nSELECT no_such;", encoding="utf-8")
+    text = moma.DDL.read_text(encoding="utf-8")
+    monkeypatch.setattr(moma, "DDL", tmp_path / "broken.sql")
+    moma.DDL.write_text(text + "\nSELECT no_such;", encoding="utf-8")
     with pytest.raises(SourceError, match=f"broken.sql, line {text.count(chr(10)) + 2}"):
-        load_moma.load_moma(empty, confirm=yes, say=silent)
+        moma.loader.load(empty, confirm=yes, say=silent)
     assert tables(empty) == set()
 
 
@@ -217,10 +218,10 @@ def test_reset_removes_what_is_ours_and_can_be_repeated(loaded):
     execute(loaded, "CREATE PUBLICATION mine FOR TABLE mine, artists")
     for published in (["public.mine"], TABLES):
         postgres.grant_replication(loaded, published, database=DATABASE)
-    for slot in ("test_moma_slot", "test_moma_other"):
-        execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
+    execute(loaded, "SELECT pg_create_logical_replication_slot('test_moma_other', 'pgoutput')")
     for _ in range(2):
-        load_moma.reset_moma(loaded, slots=["test_moma_slot"], publications=["test_moma_p"])
+        moma.loader.unload(loaded)
+        postgres.drop_publication(loaded, "test_moma_p", DATABASE)
         assert tables(loaded) == {"mine"}
         assert list(postgres.publications(loaded, DATABASE)["publication"]) == ["mine"]
         assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["test_moma_other"]
@@ -236,7 +237,7 @@ def test_reset_leaves_all_when_a_view_needs_a_table(loaded):
     execute(loaded, "CREATE VIEW mine AS SELECT * FROM artists")
     try:
         with pytest.raises(SourceError, match="artists"):
-            load_moma.reset_moma(loaded)
+            moma.loader.unload(loaded)
         assert tables(loaded) == {"artists", "artworks"} and len(postgres.publications(loaded, DATABASE)) == 2
     finally:
         execute(loaded, "DROP VIEW mine")
@@ -247,7 +248,7 @@ def test_reset_of_northwind_leaves_the_museum(loaded):
     execute(loaded, "SELECT pg_create_logical_replication_slot('test_moma_slot', 'pgoutput')")
     own = varied(loaded, postgres={"database": "test_moma_northwind"})
     postgres.create_database(own)
-    load.reset_northwind(own)
+    northwind.loader.unload(own)
     assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["test_moma_slot"]
     assert tables(loaded) == {"artists", "artworks"}
     postgres.execute(loaded, "DROP DATABASE test_moma_northwind WITH (FORCE)", database="postgres")

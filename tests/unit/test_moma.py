@@ -8,18 +8,18 @@ from decimal import Decimal
 import pandas
 import pytest
 from workbench.base.errors import SourceError
-from workbench.walkthroughs import generate_moma
-from workbench.walkthroughs.generate_moma import PICADOR, PICASSO, PRINTS
+from workbench.walkthroughs import moma
+from workbench.walkthroughs.moma import PICADOR, PICASSO, PRINTS
 
 DIGEST = "6ce8ed70cf51cf4d82f2b8306b268bf94b661719fedb7c7f8214d22ef9959669"  # of scale 0.05
 
 
 def rows(scale):
-    return {t.name: list(t.rows()) for t in generate_moma.moma(scale)}
+    return {t.name: list(t.rows()) for t in moma.generated(scale)}
 
 
 def frames(scale):
-    return {t.name: pandas.DataFrame(t.rows(), columns=t.columns, dtype=object) for t in generate_moma.moma(scale)}
+    return {t.name: pandas.DataFrame(t.rows(), columns=t.columns, dtype=object) for t in moma.generated(scale)}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_counts(scale, artists, artworks):
 
 
 def test_counts_at_full_size():
-    for table, count in zip(generate_moma.moma(1), (15_000, 138_000)):
+    for table, count in zip(moma.generated(1), (15_000, 138_000)):
         assert sum(1 for _ in table.rows()) == count
 
 
@@ -134,14 +134,15 @@ def test_values_fit_together(data):
     (529, "20 13/16"), (640, "25 3/16"), (621, "24 7/16"), (254, "10"), (3, "1/8"), (1000, "39 3/8")])
 def test_inches(millimeters, inches):
     """Three of them are S5's own."""
-    assert generate_moma._inches(millimeters) == inches
+    assert moma._inches(millimeters) == inches
 
 
 def test_same_rows_every_time():
     """Rows may change only on purpose: readers keep figures made of them."""
     def digest():
-        generate_moma._words.cache_clear()
-        made = itertools.chain.from_iterable(t.rows() for t in generate_moma.moma(0.05))
+        moma._words.cache_clear()
+        moma.named.cache_clear()
+        made = itertools.chain.from_iterable(t.rows() for t in moma.generated(0.05))
         return hashlib.sha256("\n".join(map(repr, made)).encode()).hexdigest()
 
     assert digest() == digest() == DIGEST
@@ -156,7 +157,7 @@ def test_a_larger_scale_has_the_rows_of_the_smaller_one():
 def test_rows_stream():
     """The first rows come without making the rest, and none is kept."""
     tracemalloc.start()
-    artworks = {t.name: t for t in generate_moma.moma(1)}["artworks"].rows()
+    artworks = {t.name: t for t in moma.generated(1)}["artworks"].rows()
     assert iter(artworks) is artworks
     assert len(list(itertools.islice(artworks, 10_000, 10_100))) == 100
     peak = tracemalloc.get_traced_memory()[1]
@@ -167,4 +168,4 @@ def test_rows_stream():
 @pytest.mark.parametrize("scale", [0, -1, 0.009, 10.1, "1", True, None, float("nan"), float("inf")])
 def test_wrong_scale(scale):
     with pytest.raises(SourceError, match="0.01 to 10"):
-        generate_moma.moma(scale)
+        moma.generated(scale)
