@@ -4,7 +4,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -31,12 +30,14 @@ class File:
 def reader(pattern: str, expected: str, make: Reader = str) -> Reader:
     """Make the reader of a column: of a text that fits the pattern, what `make` gives of the pattern's group, None of
     an empty one. Of another it raises ValueError, saying what was expected; `make` may, too."""
+    fit = re.compile(pattern, re.DOTALL).fullmatch
+
     def value(text: str) -> Any:
-        found = re.fullmatch(pattern, text, re.DOTALL)
-        with suppress(ValueError):
-            if found:
-                return make(found[1]) if found[1] else None
-        raise ValueError(expected)
+        try:
+            found = fit(text)[1]
+            return make(found) if found else None
+        except (TypeError, ValueError):  # the text does not fit; or `make` refuses it
+            raise ValueError(expected) from None
 
     return value
 
