@@ -12,7 +12,7 @@ import avro_help
 import pytest
 import requests
 from avro_bytes import framed, number, record, text
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, stack
 from workbench.base.errors import CheckFailed, ConnectorError, LakeError, StackError
@@ -201,9 +201,8 @@ def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, sp
     assert hudi.read(spark, it).count() == 2
 
 
-def test_the_raw_envelope_with_ids_in_headers(lab, spark, table, path):
-    config = avro_help.source(lab, NAME, ENVELOPE)
-    config = {k: v for k, v in config.items() if "transforms" not in k and "headers.enabled" not in k}
+def test_the_raw_envelope(lab, spark, table, path):
+    config = {k: v for k, v in avro_help.source(lab, NAME, ENVELOPE).items() if "transforms" not in k}
     topic = f"{ENVELOPE}.public.artworks"
     if ENVELOPE not in connect.names(lab):
         connect.apply(lab, ENVELOPE, {**config, "topic.prefix": ENVELOPE})
@@ -215,9 +214,8 @@ def test_the_raw_envelope_with_ids_in_headers(lab, spark, table, path):
     assert (first.op, first.before, first.source.table) == ("r", None, "artworks")
     assert (first.after.price, first.after.acquired) == (Decimal("12345678.90"), dt.date(1959, 4, 15))
     assert first.after.seen == dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
-    value, headers = _first(lab, topic)
-    seen = registry.peek(lab, value, headers)
-    assert (seen["wire"], seen["record"]["after"]["price"]) == ("headers", Decimal("12345678.90"))
+    seen = registry.peek(lab, topics.read(lab, topic, 1)["value"][0])
+    assert (seen["wire"], seen["record"]["after"]["price"]) == ("apicurio_legacy8", Decimal("12345678.90"))
 
 
 @pytest.mark.parametrize("wire", ["apicurio", "confluent"])
@@ -236,16 +234,6 @@ def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table, wire):
     done = hudi.ingest(spark, other, source, it)
     assert (done.upserts, done.dead_letters) == (2, 0)
     assert {r.title for r in hudi.read(spark, it).collect()} == {"Picador", None}
-
-
-def _first(world, topic):
-    consumer = Consumer({**topics.settings(world), "group.id": "avro_test", "auto.offset.reset": "earliest"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    try:
-        message = wait_until(lambda: consumer.poll(1), "a message")
-        return message.value(), message.headers()
-    finally:
-        consumer.close()
 
 
 def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
@@ -272,7 +260,7 @@ def v2(id, lsn, extra, part="p"):
 
 @pytest.fixture
 def bench(world, spark, table):
-    """A topic, a table, `register(schema)` → its ids, `send(value or (value, headers) …)`, `go()`."""
+    """A topic, a table, `register(schema)` → its ids, `send(value or (value, key) …)`, `go()`."""
     stack.need(world, "apicurio")
     topic = new_topic(world)
     it = table()
@@ -283,8 +271,8 @@ def bench(world, spark, table):
     def send(*messages):
         producer = Producer(topics.settings(world))
         for m in messages:
-            value, headers, key = (*m, None, "k")[:3] if isinstance(m, tuple) else (m, None, "k")
-            producer.produce(topic, key=key, value=value, headers=headers)
+            value, key = m if isinstance(m, tuple) else (m, "k")
+            producer.produce(topic, key=key, value=value)
         assert producer.flush(20) == 0
 
     def go(other=world, run=hudi.ingest, **knobs):
@@ -316,7 +304,7 @@ def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
     bench.send(
         good, framed(4711, v1(2, 1)), good + b"x", good[:-1], b"", b"\1" + good[1:], good[:8], b'{"id": 1}',
         framed(2**63 + 5, b""), framed(other.glob, text("a") + text("p") + number(1)), framed(plain.glob, text("x")),
-        (None, None, "k"), (None, None, None), framed(ids.glob, b"\xff" * 12), framed(ids.glob, b""))
+        (None, "k"), (None, None), framed(ids.glob, b"\xff" * 12), framed(ids.glob, b""))
     done = bench.go()
     assert done.messages == 15 == done.upserts + done.tombstones + done.dead_letters
     assert (done.upserts, done.tombstones, done.dead_letters) == (1, 1, 13)
@@ -345,21 +333,14 @@ def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
     assert (done.upserts, done.dead_letters) == (2, 0) and not bench.letters() and set(bench.rows()) == {1, 2}
 
 
-@pytest.mark.parametrize("wire", ["apicurio", "confluent", "headers", "headers of contents"])
+@pytest.mark.parametrize("wire", ["apicurio", "confluent"])
 def test_the_other_wire_formats(bench, world, wire, path):
     for doc in "abc":  # a second version takes up one global id, but more than one content id
         bench.register({**record("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other")
     ids = bench.register({**V1, "doc": bench.topic})
     assert ids.glob != ids.content
-    header = "apicurio.value.globalId" if wire == "headers" else "apicurio.value.contentId"
-    id = ids.glob if wire == "headers" else ids.content
-    if wire.startswith("headers"):
-        bench.send(*[(v1(n, 1), [("other", b"x"), (header, id.to_bytes(8, "big"))]) for n in (1, 2)])
-        other = world
-    else:
-        bench.send(*[framed(id, v1(n, 1), size=4) for n in (1, 2)])
-        other = varied(world, registry={"wire": wire})
-    done = bench.go(other)
+    bench.send(*[framed(ids.content, v1(n, 1), size=4) for n in (1, 2)])
+    done = bench.go(varied(world, registry={"wire": wire}))
     assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
 
 

@@ -45,20 +45,6 @@ def test_every_wire_that_a_world_may_name_is_known():
     assert set(typing.get_args(named)) == set(wire.WIRES)
 
 
-def test_an_id_in_the_headers_counts_whatever_the_bytes_are():
-    seven = (7).to_bytes(8, "big")
-    value = bytes.fromhex("00 0000000000000009") + b"x"
-    for name in wire.WIRES:
-        world = with_registry(wire=name)
-        for header, kind in wire.HEADERS.items():
-            found = wire.framed(world, value, [("other", b"1"), (header, seven), (header, b"2")])
-            assert found == wire.Framed("headers", kind, 7, value)
-    both = [("apicurio.value.contentId", b"\x01"), ("apicurio.value.globalId", seven)]
-    assert wire.framed(WORLD, value, both).schema == "globalId 7"
-    for none in (None, [], [("apicurio.key.globalId", seven)], [("apicurio.value.globalId", None)]):
-        assert wire.framed(WORLD, value, none).schema == "globalId 9"
-
-
 def test_what_the_registry_answers(answering):
     starting = [(503, "starting"), (200, "1")]
     served = answering({"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting})

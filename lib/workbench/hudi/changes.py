@@ -94,7 +94,7 @@ class _Topic:
             return Batch(messages.select(*texts, *decode.ORIGIN), reached, few)
         raw = wire.framed_in_spark(messages, self.world)
         if few:  # told by this process: a question to Spark takes longer
-            named = (wire.framed(self.world, value, headers) for _, value, headers, *_ in rows if value)
+            named = (wire.framed(self.world, value) for _, value, *_ in rows if value)
             found = [f.schema for f in named if f]
         else:
             found = [r["schema"] for r in raw.select("schema").distinct().collect() if r["schema"]]
@@ -120,7 +120,7 @@ class _Topic:
         rows: List[tuple] = []
         size, at = 0, dict(start)
         for m in topics.messages(self.world, self._consumer, self.name, start, stop):
-            rows.append((m.key(), m.value(), m.headers(), self.name, m.partition(), m.offset(), None))
+            rows.append((m.key(), m.value(), self.name, m.partition(), m.offset(), None))
             size += len(m.value() or b"")
             at[m.partition()] = m.offset() + 1
             if size >= FEW_BYTES:
@@ -135,7 +135,7 @@ class _Topic:
             "minPartitions": str(self.world.spark.parallelism),  # one partition is one task otherwise
             "startingOffsets": json.dumps({self.name: _named(start)}),
             "endingOffsets": json.dumps({self.name: _named(stop)})})
-        return messages.load().select("key", "value", "headers", "topic", "partition", "offset",
+        return messages.load().select("key", "value", "topic", "partition", "offset",
                                       F.lit(None).cast("string").alias("file"))
 
 

@@ -6,7 +6,7 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 from urllib.parse import quote
 from uuid import UUID
 
@@ -120,13 +120,13 @@ class Decoder:
         self._schemas: Dict[str, Any] = {}
         self._readers: Dict[str, avro.Reader] = {}
 
-    def __call__(self, value: bytes, headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None) -> Decoded:
+    def __call__(self, value: bytes) -> Decoded:
         """Decode one message: dates, times and decimals are Python's.
 
         Raises:
             LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
         """
-        found = framed(self.world, value, headers)
+        found = framed(self.world, value)
         if found is None:
             wire = self.world.registry.wire
             raise LakeError("the message does not begin as Avro with a schema id does", where=value[:12].hex(" "),
@@ -148,13 +148,11 @@ class Decoder:
                             expected=name) from e
 
 
-def peek(world: World, value: Union[bytes, str], headers: Optional[Sequence[Tuple[str, Optional[bytes]]]] = None
-         ) -> Dict[str, Any]:
+def peek(world: World, value: Union[bytes, str]) -> Dict[str, Any]:
     """Take one message apart, for people to look at.
 
     Args:
         value: the message as topics.read returns it. That is text where the bytes happen to be UTF-8.
-        headers: of the message, where it has any.
 
     Returns:
         wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record (a dict; dates, times and
@@ -164,7 +162,7 @@ def peek(world: World, value: Union[bytes, str], headers: Optional[Sequence[Tupl
         LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
     """
     raw = value.encode("utf-8") if isinstance(value, str) else bytes(value)
-    record, found, name = Decoder(world)(raw, headers)
+    record, found, name = Decoder(world)(raw)
     return {"wire": found.wire, "id_kind": found.kind, "schema_id": found.id, "schema_name": name, "hex": raw.hex(" "),
             "record": _as_spark_gives(record)}
 

@@ -39,7 +39,7 @@ def spark_options(world: World) -> Dict[str, str]:
             "kafka.security.protocol": world.kafka.security_protocol,
             # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
             "kafka.isolation.level": "read_committed",
-            "failOnDataLoss": "true", "includeHeaders": "true"}
+            "failOnDataLoss": "true"}
 
 
 def silent(world: World, error: KafkaException) -> StackError:

@@ -1,7 +1,4 @@
-"""The messages of one row in its topic, each taken apart: what a trace begins with.
-
-Of Avro the schema's id is looked for in the message, as `registry.wire` says; one in a Kafka header is not found.
-"""
+"""The messages of one row in its topic, each taken apart: what a trace begins with."""
 from __future__ import annotations
 
 import datetime as dt
