@@ -108,7 +108,7 @@ RULES = {
     "zoned": ("a text, in UTC: `2001-02-03T02:05:06.789012Z` (`to_timestamp(x)`)", lambda text, avro: zoned(text, 6)),
     "zoned3": ("a text, in UTC: `2001-02-03T02:05:06.789Z` (`to_timestamp(x)`)", lambda text, avro: zoned(text, 3)),
     "interval": ("microseconds; a month counts as 365.25 / 12 days", lambda text, avro: duration(text)),
-    "loose": ("a struct of scale and bytes; `decode.decimal` makes a decimal of it",
+    "loose": ("a struct of scale and bytes, see below",
               lambda text, avro: Decimal(text)),
     "decimal": ("the same value; JSON: with `value.converter.decimal.format=NUMERIC`",
                 lambda text, avro: Decimal(text)),

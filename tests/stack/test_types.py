@@ -1,5 +1,6 @@
 """What becomes of PostgreSQL's types on the way to the lake; lists, structs and decimals in both kinds of table.
 """
+import base64
 import json
 from decimal import Decimal
 from random import Random
@@ -9,11 +10,10 @@ import numpy as np
 import pytest
 from connect_schema import connect_schema_to_avro
 from lake_help import change, new_table, new_topic, send
-from pg_types import LOOSE, TYPES, expected
+from pg_types import TYPES, expected
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from workbench import connect, hudi, stack
-from workbench.hudi import decode
 from workbench.results import check
 from workbench.source import postgres
 from workbench.topic import avro, topics
@@ -154,28 +154,6 @@ def own(world):
         postgres.execute(lab, f"DROP DATABASE {NAME} WITH (FORCE)", database="postgres")
 
 
-def test_a_numeric_without_precision_becomes_a_decimal_or_an_error(spark):
-    def rows(*texts):
-        made = []
-        for text in texts:
-            sign, digits, exponent = Decimal(text).as_tuple()
-            whole = int("".join(map(str, digits))) * (-1 if sign else 1)
-            made.append((text, (-exponent, whole.to_bytes((whole.bit_length() + 8) // 8, "big", signed=True))))
-        return spark.createDataFrame(made, f"text string, n {LOOSE}")
-
-    largest = "9" * 28 + "." + "9" * 10
-    df = rows("1.5", "-1.5", "0", "1.23E+4", "-0.0000000001", largest, "-" + largest, "128", "-128", "-129",
-              "1.50000000000")
-    seen = df.select("text", decode.decimal("n").alias("n"))
-    assert dict(seen.dtypes)["n"] == "decimal(38,10)"
-    assert all(Decimal(row["text"]) == row["n"] for row in seen.collect())
-    nothing = spark.createDataFrame([(None,)], f"n {LOOSE}")
-    assert nothing.select(decode.decimal(F.col("n"), 9, 2).alias("n")).collect()[0]["n"] is None
-    for text in ("1E-11", "1E+28", "9" * 50):
-        with pytest.raises(Exception, match=r"n does not fit into decimal\(38,10\)"):
-            rows(text).select(decode.decimal("n")).collect()
-
-
 class Changes:
     """Random statements; knows which keys there are, and how many messages the source sends for all of them."""
 
@@ -276,19 +254,26 @@ def lake(spark, table):
     fields = {f.name: f.dataType for f in rows.schema}
     shown = F.to_json(F.struct(*[as_number(F.col(c), fields[c]).alias(c) for c in COLUMNS]),
                       {"ignoreNullFields": "false"})
-    return {row["id"]: (row["op"] == "r", json.loads(row["shown"], parse_float=Decimal))
+    return {row["id"]: (row["op"] == "r", json.loads(row["shown"], parse_float=Decimal, object_hook=exact))
             for row in rows.select("id", F.col("__op").alias("op"), shown.alias("shown")).collect()}
 
 
 def as_number(column, kind):
-    """Dates as days, timestamps as microseconds, a numeric without precision as a decimal."""
+    """Dates as days, timestamps as microseconds."""
     if isinstance(kind, T.ArrayType):
         return F.transform(column, lambda each: as_number(each, kind.elementType))
     if isinstance(kind, T.DateType):
         return F.unix_date(column)
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(column)
-    return decode.decimal(column) if kind.simpleString() == LOOSE else column
+    return column
+
+
+def exact(found):
+    """A numeric without precision as the decimal that its scale and bytes say; any other struct as it is."""
+    if found.keys() != {"scale", "value"}:
+        return found
+    return Decimal(f"{int.from_bytes(base64.b64decode(found['value']), 'big', signed=True)}E{-found['scale']}")
 
 
 def compare(truth, seen, avro):

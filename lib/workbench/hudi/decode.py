@@ -8,13 +8,9 @@ here, so that messages = upserts + deletes + tombstones + dead letters.
 """
 from __future__ import annotations
 
-import json
-from typing import List, Tuple, Union
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.avro.functions import from_avro
 
 from ..base.errors import LakeError
 from .tables import Table
@@ -24,7 +20,6 @@ ORIGIN = ("topic", "partition", "offset", "file")
 DELETED = "_hoodie_is_deleted"
 NOT_UTF8 = "not UTF-8, the text is its base64"
 JUDGED = ("key", "row", "outcome", "reason", *ORIGIN, "text")  # what all decoders give
-WHOLE = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
 SCHEMA_ENDS = '},"payload":'
 _BAD = "_bad"
 # what Debezium puts into a NOT NULL column whose value a delete event does not have, as text
@@ -70,7 +65,7 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
     return judged(decoded, schema, nothing, wrong, table).withColumn("text", shown).select(*JUDGED)
 
 
-def no_message() -> List[Column]:
+def no_message() -> list[Column]:
     """What a message has and a row of a file has not, as nulls."""
     kinds = {"key": "string", "topic": "string", "partition": "int", "offset": "bigint"}
     return [F.lit(None).cast(kind).alias(name) for name, kind in kinds.items()]
@@ -81,7 +76,7 @@ def _not_utf8(text: Column) -> Column:
     return F.encode(text, "UTF-8") != text.cast("binary")
 
 
-def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: List[Tuple[Column, Column]],
+def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: list[tuple[Column, Column]],
            table: Table) -> DataFrame:
     """Add `reason` and `outcome`: what becomes of a message, and why it is a dead letter if it is one.
 
@@ -121,31 +116,6 @@ def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: Lis
     outcome = (F.when(F.col("reason").isNotNull(), F.lit(DEAD)).when(nothing, F.lit(TOMBSTONE))
                .when(deleted, F.lit(DELETE)).otherwise(F.lit(UPSERT)))
     return decoded.withColumn("reason", reason).withColumn("outcome", outcome)
-
-
-def decimal(column: Union[str, Column], precision: int = 38, scale: int = 10) -> Column:
-    """A `numeric` without precision as a decimal: Debezium sends a struct of the value's own scale and its bytes.
-
-    Args:
-        column: of struct<scale: int, value: binary>, as decode leaves it; a name or a Column.
-        precision, scale: of the decimal.
-
-    Returns:
-        The Column. Null stays null; a value that the decimal cannot hold to its last digit ends the query with an error
-        that names the column.
-    """
-    it, wanted = F.col(column) if isinstance(column, str) else column, T.DecimalType(precision, scale)
-    value, own = it.getField("value"), it.getField("scale")
-    # the bytes are those of Avro's decimal, which stand behind their number, times two
-    bytes_of_avro = F.concat(F.unhex(F.lpad(F.hex(F.length(value) * 2), 2, "0")), value)
-    digits = F.when(F.length(value) <= 16, from_avro(bytes_of_avro, json.dumps(WHOLE), {"mode": "PERMISSIVE"}))
-    found = F.concat(digits.cast("string"), F.lit("E"), (-own).cast("string")).cast(wanted)
-    rest = F.right(F.abs(digits).cast("string"), own - scale)  # the digits behind the last that there is room for
-    name = column if isinstance(column, str) else "a numeric"
-    error = F.raise_error(F.concat(F.lit(f"{name} does not fit into decimal({precision},{scale}): bytes "),
-                                   F.hex(value), F.lit(", scale "), own.cast("string")))
-    return (F.when(it.isNull(), None).when(found.isNotNull() & ~rest.rlike("[1-9]"), found)
-            .otherwise(error.cast(wanted)))
 
 
 def _nullable(schema: T.StructType) -> T.StructType:
