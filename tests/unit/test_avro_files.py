@@ -11,7 +11,7 @@ import pytest
 from avro_bytes import number, opened, text
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
-from workbench.hudi import decode_landed, sources
+from workbench.hudi import changes, decode_avro
 from workbench.landing import formats, writing
 from workbench.spark.sessions import cause
 from workbench.topic import avro
@@ -234,7 +234,7 @@ def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
     for name, data in (("a", good), ("b", good[:-3]), ("c", avro.container(OTHER, [], b"s" * 16)),
                        ("d", b""), ("e", good)):
         (tmp_path / name).write_bytes(data)
-    found = decode_landed.examine([f"file:{tmp_path}/{n}" for n in "abcde"])
+    found = decode_avro.examine([f"file:{tmp_path}/{n}" for n in "abcde"])
     assert sorted(map(len, found.whole.values())) == [1, 2]
     assert {a[-1]: why for a, why in found.broken.items()} == {
         "b": "not a whole Avro file: ValueError: expected sync marker not found",
@@ -242,9 +242,9 @@ def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
 
 
 def test_the_source_of_landed_avro():
-    it = sources.Landed("topics/moma.public.artists/partition=0/", format="avro")
+    it = changes.Landed("topics/moma.public.artists/partition=0/", format="avro")
     assert (it.topic, it.folder) == ("moma.public.artists", "topics/moma.public.artists")
     with pytest.raises(LakeError, match="did you mean 'avro'"):
-        sources.Landed("x", format="arvo")
+        changes.Landed("x", format="arvo")
     names = ["t+0+0000000010.avro", "t+0+0000000002.avro", "t+1+0000000001.avro"]
-    assert sorted(names, key=lambda n: sources.reading_order(n, 0)) == [names[1], names[0], names[2]]
+    assert sorted(names, key=lambda n: changes.reading_order(n, 0)) == [names[1], names[0], names[2]]

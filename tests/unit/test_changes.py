@@ -15,7 +15,7 @@ def landing(tmp_path, monkeypatch):
     lake = SimpleNamespace(**{name: f"file:{tmp_path}/{name}" for name in ("landing", "checkpoints", "tables")})
     table = hudi.Table("t", f"{lake.tables}/t", ("id",), "v")
     opened, written, read_text, write_text = [], [], files.read_text, files.write_text
-    monkeypatch.setattr(changes.decode_landed, "examine", lambda addresses: addresses)
+    monkeypatch.setattr(changes.decode_avro, "examine", lambda addresses: addresses)
     monkeypatch.setattr(files, "read_text", lambda a: (opened.append(a) if "/checkpoints/t/" in a else None)
                         or read_text(a))
     monkeypatch.setattr(files, "write_text", lambda a, text: written.append(len(text)) or write_text(a, text))

@@ -8,7 +8,7 @@ import pytest
 from workbench import connect, landing
 from workbench.base import files
 from workbench.base.errors import ConnectorError, LakeError, StackError
-from workbench.hudi import sources
+from workbench.hudi import changes
 from workbench.landing import formats, job, writing
 from workbench.landing.sinks import LENSES, Sink
 from workbench.source import postgres
@@ -130,11 +130,11 @@ def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_n
             ("a=1/t-1-1-00000000000000000001.json", 5)]
     lenses = [("a=1/u(0_2).json", 9), ("a=1/u(0_10).json", 1)]
     other = [("part-x.json", 3), ("part-a.json", 4)]
-    ordered = sorted(mine[::-1] + lenses[::-1] + other[::-1], key=lambda f: sources.reading_order(*f))
+    ordered = sorted(mine[::-1] + lenses[::-1] + other[::-1], key=lambda f: changes.reading_order(*f))
     assert ordered == other + mine + lenses
     for path in ("/a=1/.t.json", "/a=1/_SUCCESS", "/_temporary/0/t.json", "/a=1/t.json.tmp", "/a=1/.t.json.crc"):
-        assert sources.is_scratch(path)
-    assert not sources.is_scratch("/_a=1/t-0-00000000000000000002.json")
+        assert changes.is_scratch(path)
+    assert not changes.is_scratch("/_a=1/t-0-00000000000000000002.json")
 
 
 # --- one run ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def test_absent_kafka_is_named(monkeypatch):
 
 def test_unknown_topic_names_the_nearest(monkeypatch):
     monkeypatch.setattr(
-        topics, "_partitions", lambda world: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]}
+        topics, "_partitions", lambda *_: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]}
     )
     for ask in (topics.count, topics.ends, topics.read):
         with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
@@ -80,28 +80,38 @@ class Reader:
     def position(self, places):
         return [TopicPartition(p.topic, p.partition, self.passed) for p in places]
 
-    def unassign(self):
+    def close(self):
         self.assigned = []
 
 
-def read_all(reader, start, stop):
-    return [(m.partition(), m.offset()) for m in topics.messages(WORLD, reader, "t", start, stop)]
+@pytest.fixture
+def messages(monkeypatch):
+    """`topics.messages` from such a reader."""
+    def read(reader, start, stop):
+        monkeypatch.setattr(topics, "_consumer", lambda _: reader)
+        return topics.messages(WORLD, "t", start, stop)
+
+    return read
 
 
-def test_messages_end_where_they_are_to_and_what_is_done_is_not_asked_for():
+def places(found):
+    return [(m.partition(), m.offset()) for m in found]
+
+
+def test_messages_end_where_they_are_to_and_what_is_done_is_not_asked_for(messages):
     reader = Reader([(0, 3), (1, 0)], [(0, 4), (0, 5), (0, 6)])
-    assert read_all(reader, {0: 3, 1: 0, 2: 7}, {0: 6, 1: 1, 2: 7}) == [(0, 3), (1, 0), (0, 4), (0, 5)]
+    assert places(messages(reader, {0: 3, 1: 0, 2: 7}, {0: 6, 1: 1, 2: 7})) == [(0, 3), (1, 0), (0, 4), (0, 5)]
     assert reader.assigned == [] and not reader.batches
     reader = Reader([(0, 3)])
-    found = topics.messages(WORLD, reader, "t", {0: 3, 1: 9}, {0: 6, 1: 9})
+    found = messages(reader, {0: 3, 1: 9}, {0: 6, 1: 9})
     assert next(found).offset() == 3 and reader.assigned == [(0, 3)]
     found.close()
     assert reader.assigned == [], "given up half way"
 
 
-def test_a_mark_of_a_transaction_is_passed_and_silence_is_an_error(monkeypatch):
-    assert read_all(Reader([(0, 0)], passed=2), {0: 0}, {0: 2}) == [(0, 0)]
+def test_a_mark_of_a_transaction_is_passed_and_silence_is_an_error(monkeypatch, messages):
+    assert places(messages(Reader([(0, 0)], passed=2), {0: 0}, {0: 2})) == [(0, 0)]
     monkeypatch.setattr(topics, "TIMEOUT", 0)
     monkeypatch.setattr(topics.stack, "lost", lambda *_: None)
     with pytest.raises(StackError, match="(?s)Kafka sent nothing.*'t', offsets {0: 1}.*nothing is lost"):
-        read_all(Reader([(0, 0)], passed=1), {0: 0}, {0: 2})
+        places(messages(Reader([(0, 0)], passed=1), {0: 0}, {0: 2}))

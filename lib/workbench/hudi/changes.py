@@ -1,30 +1,75 @@
-"""What is new in a source of changes: messages of a topic, or landed files.
+"""Where changes come from, a topic or landed files, and what is new in them.
 
 A reader's `next(mine, number)` gives the next `Batch`, or None when there is nothing new. `mine` is how far the table's
 last commit says that the source has been read, and `Batch.reached` what the next commit is to say.
 """
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from dataclasses import dataclass
-from typing import Any, Dict, FrozenSet, List, Optional, Tuple, Union
+from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..base import files
-from ..base.errors import LakeError
+from ..base.errors import LakeError, nearest
 from ..base.params import World
 from ..landing.job import landed_topic_id
 from ..topic import topics, wire
-from . import decode, decode_landed
-from .sources import Landed, Source, Topic, is_scratch, reading_order
-from .tables import Table, state
+from . import decode, decode_avro
+from .tables import Table, plain, state
 
+FORMATS = ("json", "avro")
+AGAIN = ("read it from its beginning with hudi.ingest(…, replay=True), where rows change only if the ordering field "
+         "says so; or start clean: hudi.drop")
 # A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to start.
 FEW, FEW_BYTES = 2_000, 16 << 20
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where changes come from: a Topic or Landed. format: "json", or "avro"."""
+
+    name: str
+    format: str = "json"
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise LakeError(f"format of {self.name} is {self.format!r}", expected=nearest(str(self.format), FORMATS))
+
+    @property
+    def id(self) -> str:
+        return f"{type(self).__name__.lower()}-{plain(self.name)}"
+
+
+class Topic(Source):
+    """A Kafka topic as the source; the schemas of Avro are in the world's registry."""
+
+    @property
+    def topic(self) -> str:
+        """Its name, under which the registry has the schemas of Avro."""
+        return self.name
+
+
+class Landed(Source):
+    """Files below `<world.lake.landing>/<name>` as the source: lines of JSON, or container files of Avro.
+
+    Read in the order of the offsets in their names (see reading_order); files that are still being written are not.
+    """
+
+    @property
+    def folder(self) -> str:
+        """The prefix of all partitions of the topic: without the folder of one of them (DefaultPartitioner)."""
+        return re.sub(r"/partition=\d+$", "", self.name.rstrip("/"))
+
+    @property
+    def topic(self) -> str:
+        """The topic whose messages lie there as Avro; its name is that of the folder."""
+        return self.folder.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -36,48 +81,43 @@ class Batch:
     for JSON. files: of landed Avro, in place of `raw`.
     """
 
-    raw: Optional[DataFrame]
-    reached: Dict[str, Any]
+    raw: DataFrame | None
+    reached: dict[str, Any]
     few: bool = False
-    schemas: Optional[FrozenSet[str]] = None
-    files: Optional[decode_landed.Files] = None
+    schemas: set[str] | None = None
+    files: decode_avro.Files | None = None
 
 
-def reader(spark: SparkSession, world: World, source: Source, table: Table, most: int) -> Union[_Topic, _Landed]:
+def reader(spark: SparkSession, world: World, source: Source, table: Table, most: int) -> _Topic | _Landed:
     """The reader of a source for a table; `most` messages or files in one batch."""
-    if isinstance(source, Topic):
-        return _Topic(spark, world, source, most)
-    if isinstance(source, Landed):
-        return _Landed(spark, world, source, table, most)
-    raise LakeError(f"a source cannot be {source!r}", where="hudi.ingest", expected="Topic(name) or Landed(prefix)")
+    kinds = {Topic: _Topic, Landed: _Landed}
+    if type(source) not in kinds:
+        raise LakeError(f"a source cannot be {source!r}", where="hudi.ingest", expected="Topic(name) or Landed(prefix)")
+    return kinds[type(source)](spark, world, source, table, most)
 
 
 class _Topic:
-    """Reads a topic by offsets. Holds its two Kafka clients until `close()`."""
+    """Reads a topic by offsets."""
 
-    def __init__(self, spark: SparkSession, world: World, source: Topic, most: int):
+    def __init__(self, spark: SparkSession, world: World, source: Topic, table: Table, most: int):
         self.spark, self.world, self.name, self.most = spark, world, source.name, most
         self.avro = source.format == "avro"
         self._admin = AdminClient(topics.settings(world))
-        self._consumer = topics.consumer(world)
 
-    def next(self, mine: Dict[str, Any], number: int) -> Optional[Batch]:
-        bounds = self._bounds()
+    def next(self, mine: dict[str, Any], number: int) -> Batch | None:
+        bounds = topics.bounds(self.world, self.name, self._admin)
         now = topics.topic_id(self.world, self.name, self._admin)
         if mine.get("topic_id", now) != now:
             raise LakeError(
                 "the topic was deleted and made anew: what has been read of the old one says nothing about the new one",
-                where=f"{self.name}, id {now}", expected=f"id {mine['topic_id']}",
-                next_step="start clean with hudi.drop, or read it from its beginning with hudi.ingest(…, replay=True)")
+                where=f"{self.name}, id {now}", expected=f"id {mine['topic_id']}", next_step=AGAIN)
         start, stop, left = {}, {}, self.most
         for partition, (begin, end) in sorted(bounds.items()):
             at = mine.get("offsets", {}).get(str(partition), begin)
             if at < begin or at > end:
-                raise LakeError(
-                    f"the topic holds offsets {begin} to {end}, and {at} is the next to be read",
-                    where=f"{self.name}, partition {partition}",
-                    next_step="messages expired unread. Start clean with hudi.drop, or read it from its beginning "
-                              "with hudi.ingest(…, replay=True)")
+                raise LakeError(f"the topic holds offsets {begin} to {end}, and {at} is the next to be read",
+                                where=f"{self.name}, partition {partition}",
+                                next_step=f"messages expired unread: {AGAIN}")
             start[partition], stop[partition] = at, min(end, at + left)
             left -= stop[partition] - at
         if start == stop:
@@ -94,40 +134,25 @@ class _Topic:
             return Batch(messages.select(*texts, *decode.ORIGIN), reached, few)
         raw = wire.framed_in_spark(messages, self.world)
         if few:  # told by this process: a question to Spark takes longer
-            named = (wire.framed(self.world, value) for _, value, *_ in rows if value)
-            found = [f.schema for f in named if f]
+            found = {f.schema for f in (wire.framed(self.world, value) for _, value, *_ in rows if value) if f}
         else:
-            found = [r["schema"] for r in raw.select("schema").distinct().collect() if r["schema"]]
-        return Batch(raw, reached, few, schemas=frozenset(found))
+            found = {r["schema"] for r in raw.select("schema").distinct().collect() if r["schema"]}
+        return Batch(raw, reached, few, schemas=found)
 
-    def close(self) -> None:
-        self._consumer.close()
-
-    def _bounds(self) -> Dict[int, Tuple[int, int]]:
-        """{partition: (first offset there is, offset after the last)}."""
-        try:
-            topic = self._consumer.list_topics(self.name, timeout=10).topics[self.name]
-            if topic.error is not None:
-                raise LakeError(f"the topic cannot be read: {topic.error.str()}", where=self.name,
-                                next_step="deploy the connector that fills it; topics.names(world) lists them")
-            return {p: self._consumer.get_watermark_offsets(TopicPartition(self.name, p), timeout=10)
-                    for p in topic.partitions}
-        except KafkaException as e:
-            raise topics.silent(self.world, e) from e
-
-    def _fetch(self, start: Dict[int, int], stop: Dict[int, int]) -> Tuple[List[tuple], Dict[int, int]]:
+    def _fetch(self, start: dict[int, int], stop: dict[int, int]) -> tuple[list[tuple], dict[int, int]]:
         """Messages from `start` up to before `stop`, and up to where: an earlier place where they are large."""
-        rows: List[tuple] = []
+        rows: list[tuple] = []
         size, at = 0, dict(start)
-        for m in topics.messages(self.world, self._consumer, self.name, start, stop):
-            rows.append((m.key(), m.value(), self.name, m.partition(), m.offset(), None))
-            size += len(m.value() or b"")
-            at[m.partition()] = m.offset() + 1
-            if size >= FEW_BYTES:
-                return rows, at
+        with contextlib.closing(topics.messages(self.world, self.name, start, stop)) as found:
+            for m in found:
+                rows.append((m.key(), m.value(), self.name, m.partition(), m.offset(), None))
+                size += len(m.value() or b"")
+                at[m.partition()] = m.offset() + 1
+                if size >= FEW_BYTES:
+                    return rows, at
         return rows, stop
 
-    def _spark_reads(self, start: Dict[int, int], stop: Dict[int, int]) -> DataFrame:
+    def _spark_reads(self, start: dict[int, int], stop: dict[int, int]) -> DataFrame:
         messages = self.spark.read.format("kafka").options(**{
             **topics.spark_options(self.world), "subscribe": self.name,
             # at the topic's end the consumer asks for more, and its next question waits behind that for half a second
@@ -144,17 +169,15 @@ class _Landed:
 
     def __init__(self, spark: SparkSession, world: World, source: Landed, table: Table, most: int):
         self.spark, self.world, self.source, self.table, self.most = spark, world, source, table, most
-        self.folder = f"{world.lake.landing}/{source.prefix}"
-        self.lists: Dict[int, Optional[List[str]]] = {}  # what was read of them: a committed list does not change
+        self.folder = f"{world.lake.landing}/{source.name}".rstrip("/")
+        self.lists: dict[int, list[str] | None] = {}  # what was read of them: a committed list does not change
 
-    def next(self, mine: Dict[str, Any], number: int) -> Optional[Batch]:
+    def next(self, mine: dict[str, Any], number: int) -> Batch | None:
         # the landing names files by offset: those of a topic made anew have the names of the old ones
         now = files.read_text(landed_topic_id(self.world, self.source.folder))
         if mine.get("topic_id", now) != now:
             raise LakeError("the landed files are of another topic than those read so far, by the same name",
-                            where=f"{self.folder}, topic id {now}", expected=f"id {mine['topic_id']}",
-                            next_step="start clean with hudi.drop, or read them from the beginning with "
-                                      "hudi.ingest(…, replay=True)")
+                            where=f"{self.folder}, topic id {now}", expected=f"id {mine['topic_id']}", next_step=AGAIN)
         # a list of files can be long, so each batch writes its own only, and the commit says those that count
         first = mine.get("first", number)
         for n in range(first, number):
@@ -164,29 +187,25 @@ class _Landed:
                 raise LakeError(f"the list of the files that were read of {self.source} is gone",
                                 where=_list_of(self.world, self.table, self.source.id, n),
                                 next_step="was it removed, or is the table one of an older workbench, which kept the "
-                                          "list elsewhere? Read the files from the beginning: hudi.ingest(…, "
-                                          "replay=True). Or start clean: hudi.drop")
+                                          f"list elsewhere? Whichever it is, {AGAIN}")
         seen = {path for n in range(first, number) for path in self.lists[n]}
-        there = {i.path: i for path, i in files.below(self.folder).items() if not is_scratch(path)}
-        new = sorted(there.keys() - seen, key=lambda p: reading_order(p, there[p].mtime_ns))[:self.most]
+        there = {info.path: (reading_order(path, info.mtime_ns), f"{self.folder}/{path}")
+                 for path, info in files.below(self.folder).items() if not is_scratch(path)}
+        new = sorted(there.keys() - seen, key=there.get)[:self.most]
         if not new:
             return None
         self.lists[number] = new  # of a batch that was not committed it is replaced when that is done again
         files.write_text(_list_of(self.world, self.table, self.source.id, number), json.dumps(new))
         reached = {"first": first, "topic_id": now}
-        scheme = self.folder.split(":")[0]
-        addresses = [f"{scheme}:{'' if scheme == 'file' else '//'}{p}" for p in new]
+        addresses = [there[path][1] for path in new]
         if self.source.format == "avro":
-            return Batch(None, reached, files=decode_landed.examine(addresses))
+            return Batch(None, reached, files=decode_avro.examine(addresses))
         lines = self.spark.read.format("text").load(addresses).where("length(trim(value)) > 0")
         return Batch(lines.select(*decode.no_message(), F.col("value").alias("text"),
                                   F.input_file_name().alias("file")), reached)
 
-    def close(self) -> None:
-        pass
 
-
-def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[List[str]]:
+def landed_list(world: World, table: Table, source: str, batch: int) -> list[str] | None:
     """Paths of the landed files that a batch has read, None where nobody knows. source: its id."""
     return json.loads(files.read_text(_list_of(world, table, source, batch)) or "null")
 
@@ -195,5 +214,24 @@ def _list_of(world: World, table: Table, source: str, batch: int) -> str:
     return f"{state(world, table)}/{source}/{batch:08d}.json"
 
 
-def _named(offsets: Dict[int, int]) -> Dict[str, int]:
+def is_scratch(path: str) -> bool:
+    """Whether a landed path is of a file that is still being written, or of a writer's own bookkeeping."""
+    hidden = (part.startswith(".") or part.startswith("_") and "=" not in part for part in path.split("/"))
+    return any(hidden) or path.endswith((".tmp", ".crc", ".inprogress"))
+
+
+def reading_order(path: str, mtime: int | None) -> tuple[Any, ...]:
+    """Sort key of landed files: by topic, partition and first offset where the name has them, else by time.
+
+    `<topic>-<partition>-<first offset>.json` as the landing writes it, `<topic>(<partition>_<offset>).json` as Lenses,
+    `<topic>+<partition>+<first offset>.avro` as Confluent.
+    """
+    name = path.rpartition("/")[2]
+    found = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.(json|avro)", name)
+    if found:
+        return True, found[1], int(found[2]), int(found[3]), path
+    return False, "", 0, mtime or 0, path
+
+
+def _named(offsets: dict[int, int]) -> dict[str, int]:
     return {str(p): n for p, n in offsets.items()}

@@ -1,19 +1,23 @@
-"""From Avro messages to rows: each is decoded with the schema it was written with, into the newest one, by field name.
+"""From Avro to rows: messages and landed files are decoded with the schema they were written with, into the newest one,
+by field name.
 
 In: the messages with `framed`'s columns `schema` (which one, null where the wire format is another) and `body` (the
-Avro). Out: what decode.rows gives. Spark expressions only, no Python inside Spark.
+Avro), or the files as `examine` sorts them, which looks at what they are in this process. Out: what decode.rows gives.
+Spark expressions only, no Python inside Spark.
 """
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Optional
+from functools import reduce
+from typing import Any, Iterable, Sequence
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
+from ..base import files
 from ..base.errors import LakeError
 from ..base.params import World
 from ..topic import avro, registry, wire
@@ -39,9 +43,9 @@ class Schemas:
 
     world: World
     topic: str
-    reader: Optional[T.StructType] = None
-    batch: Dict[str, Any] = field(default_factory=dict)
-    _met: Dict[str, Any] = field(default_factory=dict)
+    reader: T.StructType | None = None
+    batch: dict[str, Any] = field(default_factory=dict)
+    _met: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._given = self.reader is not None
@@ -89,9 +93,9 @@ def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
             continue
         try:
             written, name = avro.to_spark(avsc), avro.full_name(avsc)
-            found = converted(F.col(f"{column}.row"), written, known.reader, name)
+            found = _converted(F.col(f"{column}.row"), written, known.reader, name)
         except LakeError as e:
-            wrong.append((mine, F.lit(unreadable(id, e))))
+            wrong.append((mine, F.lit(_unreadable(id, e))))
             continue
         decoded = decoded.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
         row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END)), found).otherwise(row)
@@ -101,12 +105,73 @@ def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
     return decoded.withColumn("text", F.base64("value")).select(*decode.JUDGED)
 
 
-def unreadable(schema: str, why: LakeError) -> str:
+@dataclass(frozen=True)
+class Files:
+    """Avro files of a batch: {JSON of the schema: addresses} of those that can be read, {address: why not} else."""
+
+    whole: dict[str, list[str]]
+    broken: dict[str, str]
+
+
+def examine(addresses: Sequence[str]) -> Files:
+    """Sort Avro files by the schema they were written with. They are read whole: one that is cut off would fail the
+    batch of all others when Spark comes to its end."""
+    whole: dict[str, list[str]] = {}
+    broken = {}
+    for address in addresses:
+        try:
+            whole.setdefault(avro.schema_of(files.read_bytes(address)), []).append(address)
+        except ValueError as e:
+            broken[address] = f"not a whole Avro file: {e}"
+    return Files(whole, broken)
+
+
+def landed(spark: SparkSession, found: Files, known: Schemas, table: Table) -> DataFrame:
+    """Read the records of landed files.
+
+    Args:
+        known: has met the schemas of all of them.
+        table: that the rows are for.
+
+    Returns:
+        As `rows`; topic, partition and offset are null, the text is the record as JSON. A file that cannot be read is
+        one dead letter without a text.
+
+    Raises:
+        LakeError: the reader schema lacks a key, ordering or partition field.
+    """
+    no_row, no_text = F.lit(None).cast(known.reader), F.lit(None).cast("string")
+    parts, broken = [], dict(found.broken)
+    for text, addresses in sorted(found.whole.items()):
+        avsc, row, why = known.batch[text], no_row, no_text
+        name = avro.full_name(avsc)
+        try:
+            written = avro.to_spark(avsc)
+        except LakeError as e:
+            broken.update(dict.fromkeys(addresses, _unreadable(name, e)))
+            continue
+        try:
+            row = _converted(F.col("record"), written, known.reader, name)
+        except LakeError as e:
+            why = F.lit(_unreadable(name, e))
+        read = spark.read.format("avro").options(avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED")
+        records = read.load(addresses).select(F.struct("*").alias("record"), F.input_file_name().alias("file"))
+        parts.append(records.select("file", row.alias("row"), why.alias("why"),
+                                    F.to_json("record", {"ignoreNullFields": "false"}).alias("text")))
+    if broken:
+        letters = spark.createDataFrame(sorted(broken.items()), "file string, why string")
+        parts.append(letters.select("file", no_row.alias("row"), "why", no_text.alias("text")))
+    raw = reduce(lambda a, b: a.unionByName(b), parts).select("*", *decode.no_message())
+    wrong = [(F.col("why").isNotNull(), F.col("why"))]
+    return decode.judged(raw, known.reader, F.lit(False), wrong, table).select(*decode.JUDGED)
+
+
+def _unreadable(schema: str, why: LakeError) -> str:
     """Why a message of a schema is a dead letter."""
     return f"schema {schema} cannot be read: {why.what} ({why.where})"
 
 
-def _from_avro(body: Column, avsc: Dict[str, Any]) -> Column:
+def _from_avro(body: Column, avsc: dict[str, Any]) -> Column:
     """struct<row, end>, `end` being END where the bytes are exactly one record of this schema."""
     message = {"type": "record", "name": "workbench_message", "fields": [
         {"name": "row", "type": avsc},
@@ -116,7 +181,7 @@ def _from_avro(body: Column, avsc: Dict[str, Any]) -> Column:
     return from_avro(F.concat(body, F.lit(END)), json.dumps(message), options)
 
 
-def converted(column: Column, have: T.DataType, want: T.DataType, where: str) -> Column:
+def _converted(column: Column, have: T.DataType, want: T.DataType, where: str) -> Column:
     """A value of type `have` as type `want`: records by field name (one that is missing is null), numbers widened.
 
     Raises:
@@ -126,14 +191,14 @@ def converted(column: Column, have: T.DataType, want: T.DataType, where: str) ->
         return column
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):
         there = {f.name: f.dataType for f in have}
-        parts = [converted(column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}")
+        parts = [_converted(column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}")
                  if f.name in there else F.lit(None).cast(f.dataType) for f in want]
         made = F.struct(*[part.alias(f.name) for part, f in zip(parts, want)])
         return F.when(column.isNotNull(), made)
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
-        return F.transform(column, lambda v: converted(v, have.elementType, want.elementType, f"{where}[]"))
+        return F.transform(column, lambda v: _converted(v, have.elementType, want.elementType, f"{where}[]"))
     if isinstance(have, T.MapType) and isinstance(want, T.MapType):
-        return F.transform_values(column, lambda _, v: converted(v, have.valueType, want.valueType, f"{where}{{}}"))
+        return F.transform_values(column, lambda _, v: _converted(v, have.valueType, want.valueType, f"{where}{{}}"))
     if (have.simpleString(), want.simpleString()) in WIDER or _more_digits(have, want):
         return column.cast(want)
     raise LakeError(f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}", where=where)

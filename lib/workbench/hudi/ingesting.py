@@ -28,9 +28,8 @@ from ..base.errors import LakeError
 from ..base.params import World
 from ..landing.batch import counted
 from ..spark import answered, causes
-from . import changes, decode, decode_avro, decode_landed
+from . import changes, decode, decode_avro
 from .loading import first_load, newest
-from .sources import Source, Topic
 from .tables import BUCKETS, Table, alone, dead_letters_path
 from .timeline import Done, archived, check_clock, completed, write_stats, written
 
@@ -70,7 +69,7 @@ class Job:
 
     spark: SparkSession
     world: World
-    source: Source
+    source: changes.Source
     table: Table
     schema: Any  # None for an Avro topic: the newest one in the registry
     batch: int = 200_000  # most messages (topic) or files (landed) of one commit; bounds memory
@@ -102,7 +101,7 @@ class Job:
         since = number if self.replay else last.get("since", 0)
         with answered(self.spark, "a batch was not written", self.where,
                       "see the log of the spark service; nothing of the batch shows, run the ingest again",
-                      self.world if isinstance(self.source, Topic) else None):
+                      self.world if isinstance(self.source, changes.Topic) else None):
             batch = self._reader.next({} if self.replay else last, number)
             if batch is None:  # now that a replay, also one that began in another run, is done
                 if not self._tidied:
@@ -159,10 +158,7 @@ class Job:
                             next_step="write it as it was made, or drop it and ingest it anew")
 
     def close(self) -> None:
-        """Give back the table, and what it holds of Kafka."""
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        """Give back the table."""
         self._held.close()
 
     def _write(self, batch: changes.Batch, progress: Dict[str, Any], number: int, new: bool) -> Dict[str, int]:
@@ -204,7 +200,7 @@ class Job:
             self._schemas = decode_avro.Schemas(self.world, self.source.topic, self.schema)
         if batch.files is not None:
             self._schemas.meet(batch.files.whole)
-            return decode_landed.rows(self.spark, batch.files, self._schemas, self.table)
+            return decode_avro.landed(self.spark, batch.files, self._schemas, self.table)
         self._schemas.meet(batch.schemas)
         return decode_avro.rows(batch.raw, self._schemas, self.table)
 

@@ -12,8 +12,8 @@ from ..base.errors import LakeError
 from ..base.params import World
 from ..base.paths import ROOT
 from ..topic import avro
+from .changes import Source
 from .ingesting import Ingested, Job
-from .sources import Source
 from .tables import Table
 from .timeline import check_version
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from typing import Any, Callable, Dict, Generator, List, Optional, Union
+from typing import Any, Callable, Generator, Iterator, Optional, Union
 
 import pandas as pd
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from .. import connect, stack
 from ..base.errors import LakeError, StackError, WorkbenchError, nearest
@@ -24,7 +24,7 @@ COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
 
 
-def settings(world: World, **more: Any) -> Dict[str, Any]:
+def settings(world: World, **more: Any) -> dict[str, Any]:
     """Settings of a confluent_kafka client for the world's Kafka; `more` is added, or takes the place of one of them.
 
     A broker's absence is said by our own error, so the client's own lines on stderr are off.
@@ -33,7 +33,7 @@ def settings(world: World, **more: Any) -> Dict[str, Any]:
             "log_level": 0, **more}
 
 
-def spark_options(world: World) -> Dict[str, str]:
+def spark_options(world: World) -> dict[str, str]:
     """Options of Spark's Kafka reader for the world's Kafka, beside those that say what is read."""
     return {"kafka.bootstrap.servers": world.kafka.bootstrap,
             "kafka.security.protocol": world.kafka.security_protocol,
@@ -42,83 +42,66 @@ def spark_options(world: World) -> Dict[str, str]:
             "failOnDataLoss": "true"}
 
 
-def silent(world: World, error: KafkaException) -> StackError:
-    """The error for a Kafka that does not answer: its state, where it is a service of this instance."""
-    return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
-        f"Kafka does not answer: {error.args[0].str()}", where=world.kafka.bootstrap,
-        next_step="run `workbench status`, then `workbench up`")
+@contextlib.contextmanager
+def _answered(world: World, where: str = "") -> Iterator[None]:
+    """Raises: StackError: Kafka does not answer; with its state, where it is a service of this instance."""
+    try:
+        yield
+    except KafkaException as e:
+        raise stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
+            f"Kafka does not answer: {e.args[0].str()}", where=where or world.kafka.bootstrap,
+            next_step="run `workbench status`, then `workbench up`") from e
 
 
-def _partitions(world: World, admin: Any = None) -> Dict[str, List[int]]:
+def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
     """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
     admin = admin or AdminClient(settings(world))
-    try:
-        listed = admin.list_topics(timeout=TIMEOUT)
-    except KafkaException as e:
-        raise silent(world, e) from e
-    return {name: sorted(t.partitions) for name, t in listed.topics.items()}
+    with _answered(world):
+        return {name: sorted(t.partitions) for name, t in admin.list_topics(timeout=TIMEOUT).topics.items()}
 
 
-def _of(world: World, topic: str) -> List[int]:
-    """Return the partitions of one topic. Raises WorkbenchError when there is no such topic."""
-    listed = _partitions(world)
-    if topic not in listed:
-        shown = [t for t in listed if not t.startswith("__consumer")]
-        raise WorkbenchError(f"there is no topic {topic!r}", where=world.kafka.bootstrap,
-                             expected=nearest(topic, shown),
-                             next_step="the first message makes it: is the connector RUNNING? (connect.status)")
-    return listed[topic]
-
-
-def names(world: World) -> List[str]:
+def names(world: World) -> list[str]:
     """Return the names of all topics, Kafka's own (consumer offsets) left out."""
     return sorted(t for t in _partitions(world) if not t.startswith("__consumer"))
 
 
-def _offsets(world: World, topic: str, spec: OffsetSpec, partitions: List[int]) -> Dict[int, int]:
-    asked = {TopicPartition(topic, p): spec for p in partitions}
-    admin = AdminClient(settings(world))  # in a variable: once it is collected, its futures never end
-    # of a transaction that goes on nothing can be read
-    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=TIMEOUT)
-    try:
-        return {tp.partition: future.result(TIMEOUT + 5).offset for tp, future in futures.items()}
-    except KafkaException as e:
-        raise silent(world, e) from e
-
-
-def ends(world: World, topic: str) -> Dict[int, int]:
-    """Return {partition: end offset}, a place in the topic to `read(after=…)` from later."""
-    return _offsets(world, topic, OffsetSpec.latest(), _of(world, topic))
-
-
-def count(world: World, topic: str) -> int:
-    """Return how many messages the topic holds: end minus beginning, summed over its partitions.
-
-    Raises:
-        WorkbenchError: there is no such topic.
-    """
-    partitions = _of(world, topic)
-    begins = _offsets(world, topic, OffsetSpec.earliest(), partitions)
-    return sum(end - begins[p] for p, end in _offsets(world, topic, OffsetSpec.latest(), partitions).items())
-
-
-def topic_id(world: World, name: str, admin: Any = None) -> str:
-    """Return Kafka's own id of a topic that is there: another one after it was deleted and made anew.
+def bounds(world: World, topic: str, admin: Any = None) -> dict[int, tuple[int, int]]:
+    """Return {partition: (offset of the first message that is there, offset after the last)}.
 
     Args:
         admin: a client that is there already; one is made otherwise.
 
     Raises:
-        LakeError: the topic cannot be described.
+        LakeError: there is no such topic.
     """
-    admin = admin or AdminClient(settings(world))  # held until the answer is there
-    try:
+    admin = admin or AdminClient(settings(world))  # in a variable: once it is collected, its futures never end
+    listed = _partitions(world, admin)
+    if topic not in listed:
+        shown = [t for t in listed if not t.startswith("__consumer")]
+        raise LakeError(f"there is no topic {topic!r}", where=world.kafka.bootstrap, expected=nearest(topic, shown),
+                        next_step="the first message makes it: is the connector RUNNING? (connect.status)")
+    # by a consumer, which waits for a leader where a topic is new; of a transaction that goes on nothing can be read
+    with contextlib.closing(_consumer(world)) as reader, _answered(world):
+        return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT) for p in listed[topic]}
+
+
+def ends(world: World, topic: str) -> dict[int, int]:
+    """Return {partition: end offset}, a place in the topic to `read(after=…)` from later."""
+    return {p: end for p, (_, end) in bounds(world, topic).items()}
+
+
+def count(world: World, topic: str) -> int:
+    """Return how many messages the topic holds: end minus beginning, summed over its partitions. Raises as `bounds`."""
+    return sum(end - begin for begin, end in bounds(world, topic).values())
+
+
+def topic_id(world: World, name: str, admin: Any = None) -> str:
+    """Return Kafka's own id of a topic that is there: another one after it was deleted and made anew. admin: as of
+    `bounds`."""
+    admin = admin or AdminClient(settings(world))
+    with _answered(world, f"topic {name!r} at {world.kafka.bootstrap}"):
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)
         return str(asked[name].result(TIMEOUT + 5).topic_id)
-    except KafkaException as e:
-        raise stack.lost(world, "kafka", world.kafka.bootstrap) or LakeError(
-            f"the topic cannot be described: {e.args[0].str()}", where=f"{name} at {world.kafka.bootstrap}",
-            next_step="topics.names(world) lists the topics; run `workbench status`") from e
 
 
 def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = "") -> int:
@@ -150,7 +133,7 @@ def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = N
     return seen["count"]
 
 
-def consumer(world: World) -> Consumer:
+def _consumer(world: World) -> Consumer:
     """A consumer for `messages`: it joins no group, commits nothing, and makes no topic."""
     return Consumer(settings(world, **{
         "group.id": "workbench", "enable.auto.commit": False, "allow.auto.create.topics": False,
@@ -160,12 +143,10 @@ def consumer(world: World) -> Consumer:
     }))
 
 
-def messages(world: World, reader: Consumer, topic: str, start: Dict[int, int],
-             stop: Dict[int, int]) -> Generator[Any, None, None]:
+def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, int]) -> Generator[Any, None, None]:
     """The messages of a topic from offsets `start` up to before `stop`, of each partition in the order of its offsets.
 
     Args:
-        reader: a `consumer`; what it was assigned before is lost.
         start, stop: {partition: offset}, of the same partitions.
 
     Raises:
@@ -173,7 +154,7 @@ def messages(world: World, reader: Consumer, topic: str, start: Dict[int, int],
     """
     at = {p: n for p, n in start.items() if n < stop[p]}
     heard = time.monotonic()
-    try:
+    with contextlib.closing(_consumer(world)) as reader, _answered(world):
         reader.assign([TopicPartition(topic, p, n) for p, n in at.items()])
         while at:
             # returns when it has as many as there may be, or at the timeout
@@ -194,13 +175,9 @@ def messages(world: World, reader: Consumer, topic: str, start: Dict[int, int],
                 for place in reader.position([TopicPartition(topic, p) for p in at]):
                     at[place.partition] = max(at[place.partition], place.offset)
             at = {p: n for p, n in at.items() if n < stop[p]}
-    except KafkaException as e:
-        raise silent(world, e) from e
-    finally:
-        reader.unassign()
 
 
-def read(world: World, topic: str, limit: Optional[int] = None, *, after: Optional[Dict[int, int]] = None,
+def read(world: World, topic: str, limit: Optional[int] = None, *, after: Optional[dict[int, int]] = None,
          only: Optional[Callable[[Optional[bytes]], bool]] = None) -> pd.DataFrame:
     """Return the messages that the topic holds now, ordered by partition and offset.
 
@@ -216,11 +193,9 @@ def read(world: World, topic: str, limit: Optional[int] = None, *, after: Option
     Raises:
         WorkbenchError: there is no such topic.
     """
-    upto = ends(world, topic)
-    begins = _offsets(world, topic, OffsetSpec.earliest(), list(upto))
-    start = {p: max((after or {}).get(p, 0), begin) for p, begin in begins.items()}
-    with contextlib.closing(consumer(world)) as reader, contextlib.closing(
-            messages(world, reader, topic, start, upto)) as found:
+    there = bounds(world, topic)
+    start = {p: max((after or {}).get(p, 0), begin) for p, (begin, _) in there.items()}
+    with contextlib.closing(messages(world, topic, start, {p: end for p, (_, end) in there.items()})) as found:
         wanted = (m for m in found if only is None or only(m.key()))
         rows = [(topic, m.partition(), m.offset(), m.timestamp()[1], _text(m.key()), _text(m.value()))
                 for m in itertools.islice(wanted, limit)]

@@ -16,7 +16,7 @@ from .. import hudi
 from ..base import files
 from ..base.errors import LakeError
 from ..base.params import World
-from ..hudi.sources import reading_order
+from ..hudi.changes import reading_order
 from ..landing import formats
 from ..spark import session
 from . import in_topic

@@ -11,9 +11,8 @@ from typing import Any, Collection, Dict, List, Optional
 from ..base import files
 from ..base.params import World
 from ..hudi.catalog import entries
-from ..hudi.changes import landed_list
+from ..hudi.changes import Topic, landed_list
 from ..hudi.ingesting import progress_in
-from ..hudi.sources import Topic
 from ..hudi.tables import Table
 from ..hudi.timeline import Done, completed, write_stats
 from ..landing.formats import folder_of

@@ -115,7 +115,7 @@ class Flow:
 
     def landing_folder(self, world: World, name: str = "") -> str:
         """Address of the folder that the sink lands a table's messages in."""
-        return f"{world.lake.landing}/{self.source(world, name, 'landed').prefix}"
+        return f"{world.lake.landing}/{self.source(world, name, 'landed').name}"
 
     def traced(self, world: World, name: str = "") -> Traced:
         """What trace.row takes: where a table's rows can be met."""
@@ -277,18 +277,13 @@ class Flow:
         Raises: LakeError: there is no such topic, or it is empty.
         """
         source, table = self.source(world, name), self.tables(world, name)[0]
-        reader = changes.reader(spark, world, source, table, 10_000_000)
-        try:
-            batch = reader.next({}, 0)
-            if batch is None or batch.schemas is None:
-                raise LakeError(f"topic {source.name} is empty",
-                                next_step="run the notebook on connectors: it deploys the connector")
-            known = decode_avro.Schemas(world, source.name)
-            known.meet(batch.schemas)
-            found = decode_avro.rows(batch.raw, known, table)
-            return found.select("partition", "offset", "outcome", "row.*")
-        finally:
-            reader.close()
+        batch = changes.reader(spark, world, source, table, 10_000_000).next({}, 0)
+        if batch is None or batch.schemas is None:
+            raise LakeError(f"topic {source.name} is empty",
+                            next_step="run the notebook on connectors: it deploys the connector")
+        known = decode_avro.Schemas(world, source.name)
+        known.meet(batch.schemas)
+        return decode_avro.rows(batch.raw, known, table).select("partition", "offset", "outcome", "row.*")
 
     def at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
         """The rows of a table as its events (see `events`, as pandas) have them at a position of the source's log, such
