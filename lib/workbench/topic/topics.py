@@ -80,9 +80,16 @@ def bounds(world: World, topic: str, admin: Any = None) -> dict[int, tuple[int, 
         shown = [t for t in listed if not t.startswith("__consumer")]
         raise LakeError(f"there is no topic {topic!r}", where=world.kafka.bootstrap, expected=nearest(topic, shown),
                         next_step="the first message makes it: is the connector RUNNING? (connect.status)")
-    # by a consumer, which waits for a leader where a topic is new; of a transaction that goes on nothing can be read
+
+    def asked() -> Optional[dict[int, tuple[int, int]]]:
+        try:  # of a transaction that goes on nothing can be read
+            return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT) for p in listed[topic]}
+        except KafkaException as e:
+            if e.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:  # a topic that is new has none for a moment
+                raise
+
     with contextlib.closing(_consumer(world)) as reader, _answered(world):
-        return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT) for p in listed[topic]}
+        return wait_until(asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT, every=0.05)
 
 
 def ends(world: World, topic: str) -> dict[int, int]:
