@@ -5,8 +5,6 @@ import json
 from types import SimpleNamespace
 
 import pandas
-import pyarrow
-import pyarrow.parquet
 import pytest
 from workbench import hudi, trace, walkthroughs
 from workbench.base import files, params
@@ -52,9 +50,22 @@ def test_an_instant_is_a_time_in_utc():
 def test_unknown_tables_and_keys():
     with pytest.raises(LakeError, match="(?s)no table 'artist' to trace.*did you mean 'artists'"):
         walkthroughs.traced(params.load("local"), "artist")
-    table = trace.Traced("artists", "public.artists", "artist_id", "t", None, ())
-    with pytest.raises(LakeError, match="(?s)'x' is no artist_id.*a whole number"):
-        trace.row(None, table, "x")
+
+
+@pytest.mark.parametrize("key", [7, "A-7"])
+def test_a_key_is_a_number_or_a_text(monkeypatch, key):
+    def found(*_, only):
+        rows = [{"key": json.dumps({"id": k}).encode(), "partition": 0, "offset": n, "timestamp": pandas.Timestamp(0),
+                 "value": json.dumps({"id": k, "__op": "r"})} for n, k in enumerate([6, key, 77])]
+        return pandas.DataFrame([r for r in rows if only(r["key"])], columns=list(rows[0]))
+
+    monkeypatch.setattr(topics, "read", found)
+    monkeypatch.setattr(topics, "count", lambda *_: 3)
+    table = trace.Traced("x", "public.x", "id", "t", None, ())
+    life = trace.row(None, table, str(key))
+    assert (life.key, list(life.changes["offset"]), list(life.changes["what"])) == (key, [1], ["row read"])
+    with pytest.raises(LakeError, match="(?s)topic t has no message of id 8.*3 messages.*an? id of public.x"):
+        trace.row(None, table, "8")
 
 
 def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once(monkeypatch):
@@ -102,11 +113,12 @@ def world(tmp_path):
 
 
 @pytest.fixture
-def lake(tmp_path, world):
-    """A Merge-on-Read table: a load, an update into a log, a compaction; and what its commits have read."""
+def lake(tmp_path, world, monkeypatch):
+    """A Merge-on-Read table: a load, an update into a log, a compaction; what its commits have read, and what hudi-rs
+    shows of record 1 as of each."""
     table = hudi.Table(name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v", partition=("p",), type="mor")
 
-    def commit(instant, action, path, progress, rows=None, **stat):
+    def commit(instant, action, path, progress, **stat):
         (tmp_path / "t" / ".hoodie").mkdir(parents=True, exist_ok=True)
         (tmp_path / "t" / "p=a").mkdir(exist_ok=True)
         stats = {"p=a": [{"fileId": "f", "path": f"p=a/{path}", **stat}]}
@@ -114,15 +126,19 @@ def lake(tmp_path, world):
         for name in (f"{instant}.{action}.requested", f"{instant}.{action}"):
             (tmp_path / "t" / ".hoodie" / name).write_text(
                 json.dumps({"partitionToWriteStats": stats, "extraMetadata": extra}))
-        if rows is not None:
-            frame = pandas.DataFrame(rows, columns=["_hoodie_record_key", "v"])
-            pyarrow.parquet.write_table(pyarrow.Table.from_pandas(frame), tmp_path / "t" / "p=a" / path)
+        (tmp_path / "t" / "p=a" / path).touch()
 
-    commit(T1, "deltacommit", f"f_0_{T1}.parquet", {"topic-x": {"batch": 0, "offsets": {"0": 5}}},
-           [("1", 10), ("2", 10)])
+    def shown(lake, *, as_of, optimized, where):
+        seen = {T1: (10, f"f_0_{T1}.parquet"), T2: (10, f"f_0_{T1}.parquet") if optimized else (30, "f"),
+                T3: (30, f"f_0_{T3}.parquet")}
+        found = [seen[as_of[1]]] if where == {"id": 1} else []
+        return pandas.DataFrame(found, columns=["v", "_hoodie_file_name"])
+
+    monkeypatch.setattr(hudi, "read_independent", shown)
+    commit(T1, "deltacommit", f"f_0_{T1}.parquet", {"topic-x": {"batch": 0, "offsets": {"0": 5}}})
     commit(T2, "deltacommit", ".f.log.1", {"topic-x": {"batch": 1, "offsets": {"0": 9}},
                                            "landed-y": {"batch": 0}}, baseFile=f"f_0_{T1}.parquet")
-    commit(T3, "commit", f"f_0_{T3}.parquet", None, [("1", 30), ("2", 10)])
+    commit(T3, "commit", f"f_0_{T3}.parquet", None)
     files.write_text(f"{state(world, table)}/landed-y/00000000.json", json.dumps([f"{tmp_path}/landing/y/a.json"]))
     return table
 
@@ -130,27 +146,43 @@ def lake(tmp_path, world):
 @pytest.mark.parametrize("offset, landed, instant", [
     (0, "", T1), (4, "", T1), (5, "", T2), (8, "", T2), (9, "", None), (9, "y/a.json", T2), (9, "y/b.json", None)])
 def test_the_commit_of_a_message(world, lake, offset, landed, instant):
-    found = in_lake.History(world, lake, 1).commit("x", 0, offset, landed)
+    event = {"partition": 0, "offset": offset, "landed": landed}
+    found = in_lake.commit_of(world, lake, timeline.completed(lake), "x", event)
     assert (found and found.instant) == instant
 
 
 def test_a_commit_that_was_archived_is_not_guessed(world, lake, tmp_path):
     for file in (tmp_path / "t" / ".hoodie").glob(f"{T1}*"):
         file.unlink()
-    assert in_lake.History(world, lake, 1).commit("x", 0, 3) is None
+    event = {"partition": 0, "offset": 3, "landed": ""}
+    assert in_lake.commit_of(world, lake, timeline.completed(lake), "x", event) is None
 
 
-def test_the_file_of_a_version(world, lake):
-    history = in_lake.History(world, lake, 1)
-    first, second, _ = history.done
-    assert history.place(first, {"p": "a", "v": 10}, None)["path"] == f"p=a/f_0_{T1}.parquet"
-    assert history.place(first, {"p": "a", "v": 11}, None) is None, "that file holds another version"
-    place = history.place(second, {"p": "a", "v": 30}, None)
-    assert (place["path"], place["fileId"]) == ("p=a/.f.log.1", "f")
-    gone = history.place(second, {"p": None, "v": 31, "__deleted": "true"}, place)
+def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
+    first, second, _ = timeline.completed(lake)
+
+    def place(commit, record, group="", key=1):
+        return in_lake.place(world, lake, commit, {"id": key}, record, group)
+
+    assert place(first, {"v": 10})["path"] == f"p=a/f_0_{T1}.parquet"
+    assert place(first, {"v": 11}) == {}, "the table had another version then"
+    found = place(second, {"v": 30})
+    assert (found["path"], found["fileId"]) == ("p=a/.f.log.1", "f")
+    gone = place(second, {"p": None, "v": 31, "__deleted": "true"}, "f")
     assert gone["path"] == "p=a/.f.log.1", "a hard delete goes to where the row was"
-    assert history.in_base_files({"f"}) == [10, 30] and history.in_base_files({"g"}) == []
-    assert in_lake.History(world, lake, 3).place(second, {"p": "a", "v": 30}, None) is None
+    assert place(second, {"v": 31, "__deleted": "true"}) == {}, "nobody knows where the row was"
+    soft = dataclasses.replace(lake, deletes="soft")
+    assert in_lake.place(world, soft, second, {"id": 1}, {"v": 31, "__deleted": "true"}, "f") == {}
+    assert place(second, {"v": 30}, key=3) == {}
+    (tmp_path / "t" / "p=a" / f"f_0_{T1}.parquet").unlink()
+    independent = hudi.read_independent
+
+    def refuse(lake, **how):
+        timeline.check_readable(lake, how["as_of"][1])
+        return independent(lake, **how)
+
+    monkeypatch.setattr(hudi, "read_independent", refuse)
+    assert place(first, {"v": 10}) == {}, "cleaned away; and no Spark is asked for it"
 
 
 def test_of_changes_that_came_with_one_commit_the_last_was_written(world, lake):
@@ -158,7 +190,7 @@ def test_of_changes_that_came_with_one_commit_the_last_was_written(world, lake):
     events = [{"partition": 0, "offset": offset, "landed": "", "record": {"p": "a", "v": version, "__op": "u"}}
               for offset, version in ((3, 10), (5, 20), (8, 30), (9, 40))]
     shown = pandas.DataFrame({"view": ["datalake.t_ro", "datalake.t_rt"], "v": [30, 30]})
-    biography._through(world, table, lake, 1, events, shown)
+    biography._through(world, table, lake, {"id": 1}, events, shown)
     assert [e["mor_commit"] for e in events] == [T1, T2, T2, ""]
     assert [e["mor_rt"] for e in events] == [e["mor_ro"] for e in events] == ["was", "never", "now", ""]
     assert [e["mor_file"] for e in events] == [f"p=a/f_0_{T1}.parquet", "", "p=a/.f.log.1", ""]
@@ -170,14 +202,17 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
         """Stands for a session and its reader; a read gives one row, holding the options it was asked with."""
 
         def __init__(self):
-            self.options = {}
+            self.asked = {}
 
         @property
         def read(self):
             return Spark()
 
         def option(self, name, value):
-            self.options[name] = value
+            return self.options(**{name: value})
+
+        def options(self, **asked):
+            self.asked.update(asked)
             return self
 
         def load(self, *_):
@@ -186,17 +221,17 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
         format = where = load
 
         def toPandas(self):  # noqa: N802 - Spark's name
-            assert self.options["hoodie.enable.data.skipping"] == "false"
-            return pandas.DataFrame({"kind": [self.options.get("hoodie.datasource.query.type", "snapshot")]})
+            assert self.asked["hoodie.enable.data.skipping"] == "false"
+            return pandas.DataFrame({"kind": [self.asked.get("hoodie.datasource.query.type", "snapshot")]})
 
-    def refuse(lake, *, optimized, where):
+    def refuse(lake, *, as_of, optimized, where):
         raise LakeError("a compaction is pending")
 
     monkeypatch.setattr(biography.hudi, "exists", lambda lake: True)
     monkeypatch.setattr(hudi, "read_independent", refuse)
-    monkeypatch.setattr(biography, "session", lambda world: Spark())
+    monkeypatch.setattr(in_lake, "session", lambda world: Spark())
     table = trace.Traced("x", "public.x", "id", "t", None, (lake,))
-    found = trace.views(world, table, 1)
+    found = trace.views(world, table, {"id": 1})
     assert dict(zip(found["view"].str[-3:], found["kind"])) == {"_ro": "read_optimized", "_rt": "snapshot"}
 
 

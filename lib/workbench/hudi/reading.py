@@ -84,7 +84,6 @@ def read_independent(table: Table, *, as_of: Optional[Tuple[World, str]] = None,
             an ordering value of its own type. Compaction cures both.
     """
     import pyarrow
-    import pyarrow.compute
     from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
     instant = resolve(as_of[0], table, as_of[1]) if as_of else ""
@@ -96,7 +95,7 @@ def read_independent(table: Table, *, as_of: Optional[Tuple[World, str]] = None,
                         where=table.base, next_step="run the compaction: hudi.run_compaction(spark, table)")
     system, path = files.open_address(table.base)
     address = path if system.type_name == "local" else table.base.replace("s3a:", "s3:")
-    options = HudiReadOptions()
+    options = HudiReadOptions().with_filters([(name, "=", str(value)) for name, value in (where or {}).items()])
     if instant:
         options = options.with_as_of_timestamp(instant)
     if optimized:
@@ -106,9 +105,4 @@ def read_independent(table: Table, *, as_of: Optional[Tuple[World, str]] = None,
     except Exception as e:
         raise LakeError(f"hudi-rs cannot read {table.name}: {e}", where=table.base,
                         next_step="Spark reads it: hudi.read(spark, table)") from e
-    if not batches:
-        return pd.DataFrame()
-    found = pyarrow.Table.from_batches(batches)
-    for name, value in (where or {}).items():
-        found = found.filter(pyarrow.compute.equal(found[name], value))
-    return found.to_pandas()
+    return pyarrow.Table.from_batches(batches).to_pandas() if batches else pd.DataFrame()

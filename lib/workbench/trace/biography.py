@@ -2,25 +2,23 @@
 
 Every change of the row, from the source's log to the views of the lake: LSN and transaction → topic, partition, offset
 → schema → landed file → Hudi commit, file group, base or log file → what each view shows. The topic is read for
-the messages of one key, and the rest is looked up in names, timelines and single files (see in_lake); Spark is
-asked only for views that hudi-rs cannot read.
+the messages of one key, and the rest is looked up in names, timelines and the lake as of each commit (see in_lake);
+Spark is asked only for what hudi-rs cannot read.
 """
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 import pandas
 
 from .. import hudi
 from ..base import files
-from ..base.errors import LakeError
 from ..base.params import World
 from ..hudi.changes import reading_order
+from ..hudi.timeline import completed
 from ..landing import formats
-from ..spark import session
 from . import in_topic
-from .in_lake import History, names
+from .in_lake import commit_of, held, names, place, rows
 from .model import Biography, Traced
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
@@ -31,7 +29,7 @@ def row(world: World, table: Traced, key: Any) -> Biography:
     """Follow one row through everything.
 
     Args:
-        table: `walkthroughs.traced` gives that of a captured table. key: of the row, a whole number.
+        table: `walkthroughs.traced` gives that of a captured table. key: of the row, a number or a text.
 
     Returns:
         changes: one line per change, oldest first: change, made_at (UTC), op, what, lsn, transaction (of a snapshot's
@@ -45,35 +43,23 @@ def row(world: World, table: Traced, key: Any) -> Biography:
     Raises:
         LakeError: no message of such a key. WorkbenchError: no topic. StackError: a service does not answer.
     """
-    try:
-        key = int(str(key))
-    except ValueError:
-        raise LakeError(f"{key!r} is no {table.key}", where=f"table {table.name}", expected="a whole number",
-                        next_step=f"workbench trace {table.name} 1") from None
-    with ThreadPoolExecutor(2) as pool:
-        shown = pool.submit(views, world, table, key)
-        events = in_topic.events(world, table, key)
+    events = in_topic.events(world, table, key)
+    where = {table.key: events[0]["record"][table.key]}
+    shown = views(world, table, where)
     for event in events:
         event["landed"] = _landed(world, table, event)
     for lake in table.tables:
-        _through(world, table, lake, key, events, shown.result())
+        _through(world, table, lake, where, events, shown)
     changes = pandas.DataFrame(events).drop(columns=OWN, errors="ignore")
     kinds = {"transaction": "Int64", "made_at": "datetime64[us, UTC]"}  # also where no message says them
-    return Biography(table, key, changes.astype(kinds), shown.result())
+    return Biography(table, where[table.key], changes.astype(kinds), shown)
 
 
-def views(world: World, table: Traced, key: int) -> pandas.DataFrame:
+def views(world: World, table: Traced, where: Mapping[str, Any]) -> pandas.DataFrame:
     """The rows of a key as each view shows them now."""
-    parts = []
-    for lake in filter(hudi.exists, table.tables):
-        for view, kind in hudi.entries(lake).items():
-            try:
-                found = hudi.read_independent(lake, optimized=kind == "read_optimized", where={table.key: key})
-            except LakeError:  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
-                read = hudi.reader(session(world)).option("hoodie.datasource.query.type", kind)
-                found = read.load(lake.base).where(f"`{table.key}` = {key:d}").toPandas()
-            parts.append(found.assign(view=view))
-    return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame({"view": []})
+    found = [{**row, "view": view} for lake in filter(hudi.exists, table.tables)
+             for view, kind in hudi.entries(lake).items() for row in rows(world, lake, where, kind)]
+    return pandas.DataFrame(found or {"view": []})
 
 
 def _landed(world: World, table: Traced, event: Dict[str, Any]) -> str:
@@ -90,25 +76,25 @@ def _landed(world: World, table: Traced, event: Dict[str, Any]) -> str:
     return f"{prefix}/{name}" if name and event["needle"] in files.read_bytes(f"{folder}/{name}") else ""
 
 
-def _through(world: World, table: Traced, lake: hudi.Table, key: int, events: List[Dict[str, Any]],
+def _through(world: World, table: Traced, lake: hudi.Table, where: Mapping[str, Any], events: List[Dict[str, Any]],
              shown: pandas.DataFrame) -> None:
     """Add the columns of one lake table and of its views to every change."""
-    history = History(world, lake, key)
-    commits = [history.commit(table.topic, e["partition"], e["offset"], e["landed"]) for e in events]
-    place: Optional[Dict[str, Any]] = None
-    groups = set()
+    done = completed(lake)
+    commits = [commit_of(world, lake, done, table.topic, event) for event in events]
+    last = max((n for n, c in enumerate(commits) if c), default=None)
+    # what base files have held: versions that went into one, and those that a compaction brought there
+    based = {v for c in done if lake.type == "mor" and c.action == "commit"
+             for v in held(world, lake, where, c, "read_optimized")}
+    group = ""
     for number, (event, commit) in enumerate(zip(events, commits)):
         merged = commit is not None and commit.instant in {c.instant for c in commits[number + 1:] if c}
-        mine = history.place(commit, event["record"], place) if commit and not merged else None
-        if mine:
-            place = mine
-            groups.add(mine["fileId"])
+        mine = place(world, lake, commit, where, event["record"], group) if commit and not merged else {}
+        group, path = mine.get("fileId", group), mine.get("path") or ""
+        if path.endswith(".parquet"):
+            based.add(event["record"][lake.ordering])
         event[f"{lake.type}_commit"] = commit.instant if commit else ""
-        event[f"{lake.type}_file_group"] = mine["fileId"] if mine else ""
-        event[f"{lake.type}_file"] = mine["path"] if mine else ""
+        event[f"{lake.type}_file_group"], event[f"{lake.type}_file"] = mine.get("fileId", ""), path
         event["_state"] = NEVER if merged else WAS if commit else ""
-    last = max((n for n, c in enumerate(commits) if c), default=None)
-    based = set(history.in_base_files(groups))
     for short, view in names(lake).items():
         here = set(shown[shown["view"] == view].get(lake.ordering, ()))
         for number, event in enumerate(events):

@@ -1,104 +1,82 @@
-"""Where one record lies in a Hudi table, and since when: from its timeline and its files, without Spark.
+"""Where one record lies in a Hudi table, and since when: from its timeline, and read as of its commits by hudi-rs.
 
 A commit of the ingest says how far the source was read, so the commit of a message is the first one that had read it.
-Which file it went to is asked of the files: a base file is opened and looked into; a log file belongs to a base file,
-and a record stays in its file group until it changes partition (the index sees to that).
+Which file it went to is asked of the table as of that commit: each row says its file, one in a log its file group.
 """
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
+from .. import hudi
 from ..base import files
+from ..base.errors import LakeError
 from ..base.params import World
-from ..hudi.catalog import entries
+from ..hudi.catalog import identifier, literal
 from ..hudi.changes import Topic, landed_list
 from ..hudi.ingesting import progress_in
-from ..hudi.tables import Table
-from ..hudi.timeline import Done, completed, write_stats
-from ..landing.formats import folder_of
+from ..hudi.timeline import Done, check_readable, write_stats
+from ..spark import session
 
 
-def names(lake: Table) -> Dict[str, str]:
+def names(lake: hudi.Table) -> Dict[str, str]:
     """{short name: view}: `cow`, or `mor_ro` and `mor_rt`, and the catalog's names of them."""
-    return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in entries(lake)}
+    return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in hudi.entries(lake)}
 
 
-class History:
-    """One record in one table."""
+def rows(world: World, lake: hudi.Table, key: Mapping[str, Any], kind: str = "snapshot", instant: str = ""
+         ) -> List[Dict[str, Any]]:
+    """The rows of a key ({field: value}) as a kind of view shows them, now or as of an instant.
 
-    def __init__(self, world: World, table: Table, key: Any):
-        self.world, self.table = world, table
-        self._held: Dict[str, Any] = {}
-        self.done = completed(self.table)
-        one = len(table.key) == 1 and len(table.partition) <= 1
-        self.record_key = str(key) if one else f"{table.key[0]}:{key}"  # Hudi's two key generators
-
-    def commit(self, topic: str, partition: int, offset: int, landed: str = "") -> Optional[Done]:
-        """The commit that brought a message in, from the topic or from the file it was landed in; None where there is
-        none yet, or where it was archived."""
-        by_topic, before = Topic(topic).id, 0
-        for number, done in enumerate(self.done):
-            for source, progress in progress_in(done.body).items():
-                if source == by_topic:
-                    upto = progress.get("offsets", {}).get(str(partition), 0)
-                    if before <= offset < upto:
-                        # earlier ones were archived: which of them it was cannot be told
-                        return None if number == 0 and progress["batch"] > 0 else done
-                    before = max(before, upto)
-                elif landed and landed in self._list(source, progress["batch"]):
-                    return done
-        return None
-
-    def _list(self, source: str, batch: int) -> List[str]:
-        """The landed files that a batch has read (see changes), as their paths below the landing."""
-        root = files.open_address(self.world.lake.landing)[1].rstrip("/") + "/"
-        return [p[len(root):] for p in landed_list(self.world, self.table, source, batch) or []]
-
-    def place(self, commit: Done, record: Dict[str, Any], before: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-        """What a commit says (see write_stats) of the file that this version of the record went into; None where that
-        cannot be told any more (files were cleaned).
-
-        Args:
-            before: the same of the version before it. A hard delete goes there, too.
-        """
-        stats = [stat for _, stat in write_stats(commit.body)]
-        if record.get("__deleted") == "true" and self.table.deletes == "hard":
-            return next((s for s in stats if before and s["fileId"] == before["fileId"]), None)
-        own = [s for s in stats if _folder(s) == folder_of(record, self.table.partition)]
-        return next((s for s in own or stats if self._holds(s, record[self.table.ordering], before)), None)
-
-    def _holds(self, stat: Dict[str, Any], version: Any, before: Optional[Dict[str, Any]]) -> bool:
-        if _is_base(stat):
-            return self.version(stat["path"]) == version
-        if stat.get("baseFile"):
-            return self.version("/".join(p for p in (_folder(stat), stat["baseFile"]) if p)) is not None
-        return before is not None and before["fileId"] == stat["fileId"]
-
-    def version(self, path: str) -> Optional[Any]:
-        """The ordering value of the record in a base file; None where it is not in there, or the file is gone."""
-        if path not in self._held:
-            import pyarrow.parquet
-
-            system, root = files.open_address(self.table.base)
-            try:
-                found = pyarrow.parquet.read_table(
-                    f"{root}/{path}", filesystem=system, columns=[self.table.ordering], partitioning=None,
-                    filters=[("_hoodie_record_key", "==", self.record_key)])
-                self._held[path] = found[0][0].as_py() if found.num_rows else None
-            except FileNotFoundError:
-                self._held[path] = None
-        return self._held[path]
-
-    def in_base_files(self, groups: Collection[str]) -> List[Any]:
-        """The versions of the record that the base files of these file groups have held, oldest first."""
-        stats = (stat for done in self.done for _, stat in write_stats(done.body))
-        paths = [s["path"] for s in stats if s["fileId"] in groups and _is_base(s)]
-        return [v for v in map(self.version, paths) if v is not None]
+    Raises: LakeError: files that the instant needs were cleaned away.
+    """
+    try:
+        return hudi.read_independent(lake, as_of=(world, instant) if instant else None,
+                                     optimized=kind == "read_optimized", where=key).to_dict("records")
+    except LakeError:  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
+        if instant:
+            check_readable(lake, instant)
+        then = {"as.of.instant": instant} if instant else {}
+        read = hudi.reader(session(world)).options(**{"hoodie.datasource.query.type": kind}, **then)
+        ((field, value),) = key.items()
+        return read.load(lake.base).where(f"{identifier(field)} = {literal(value)}").toPandas().to_dict("records")
 
 
-def _folder(stat: Dict[str, Any]) -> str:
-    return (stat["path"] or "").rpartition("/")[0]
+def commit_of(world: World, lake: hudi.Table, done: List[Done], topic: str, event: Mapping[str, Any]) -> Optional[Done]:
+    """The one of these commits that brought a message in, from the topic or from the file it was landed in; None where
+    there is none yet, or where it was archived."""
+    by_topic, before = Topic(topic).id, 0
+    landed = files.open_address(f"{world.lake.landing}/{event['landed']}")[1]
+    for number, commit in enumerate(done):
+        for source, progress in progress_in(commit.body).items():
+            if source == by_topic:
+                upto = progress.get("offsets", {}).get(str(event["partition"]), 0)
+                if before <= event["offset"] < upto:
+                    # earlier ones were archived: which of them it was cannot be told
+                    return None if number == 0 and progress["batch"] > 0 else commit
+                before = max(before, upto)
+            elif event["landed"] and landed in (landed_list(world, lake, source, progress["batch"]) or ()):
+                return commit
+    return None
 
 
-def _is_base(stat: Dict[str, Any]) -> bool:
-    return (stat["path"] or "").endswith(".parquet")
+def place(world: World, lake: hudi.Table, commit: Done, key: Mapping[str, Any], record: Mapping[str, Any],
+          group: str) -> Dict[str, Any]:
+    """What a commit says (see write_stats) of the file that this version of the record went into; nothing where that
+    cannot be told any more (files were cleaned).
+
+    Args:
+        group: the file group of the version before it. A hard delete goes there, too.
+    """
+    if record.get("__deleted") != "true" or lake.deletes == "soft":
+        group = held(world, lake, key, commit).get(record[lake.ordering], "").partition("_")[0]
+    return next((stat for _, stat in write_stats(commit.body) if stat["fileId"] == group), {})
+
+
+def held(world: World, lake: hudi.Table, key: Mapping[str, Any], commit: Done, kind: str = "snapshot"
+         ) -> Dict[Any, str]:
+    """{version of a record: its file, or file group} in a kind of view as of a commit; nothing where files of then were
+    cleaned away. A version is told by its ordering value."""
+    try:
+        return {r[lake.ordering]: r["_hoodie_file_name"] for r in rows(world, lake, key, kind, commit.instant)}
+    except LakeError:
+        return {}

@@ -17,13 +17,13 @@ OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
 IDS = {wire.GLOBAL: "global_id", wire.CONTENT: "content_id", wire.CCOMPAT: "content_id"}  # columns of the registry's
 
 
-def events(world: World, table: Traced, key: int) -> List[Dict[str, Any]]:
+def events(world: World, table: Traced, key: Any) -> List[Dict[str, Any]]:
     """The messages of a key but its tombstones, taken apart: `record` is what the message says, `needle` the bytes by
     which its landed file is known."""
     decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
     known = registry.artifacts(world).query(f"artifact == '{table.topic}-value'") if decode else None
     versions = {f"{kind} {n}": v for kind, ids in IDS.items() if decode for n, v in zip(known[ids], known["version"])}
-    found = topics.read(world, table.topic, only=lambda raw: key_of(decode, raw, table.key) == key)
+    found = topics.read(world, table.topic, only=lambda raw: str(key_of(decode, raw, table.key)) == str(key))
     events: List[Dict[str, Any]] = []
     before: Optional[Dict[str, Any]] = None
     for m in found[found["value"].notna()].itertuples():

@@ -28,6 +28,6 @@ class Biography:
     """What `row` found: `changes`, one line per change, and `views`, the row as each view shows it now."""
 
     table: Traced
-    key: int
+    key: Any
     changes: pandas.DataFrame
     views: pandas.DataFrame
