@@ -208,7 +208,6 @@ def _prefixes(world: World, sink: Sink) -> list[str]:
     """The folders that this sink has landed into; of a topic that is gone, too."""
     if sink.format == "json":
         return [sink.folder]
-    seen = {i.base_name for i in files.entries(f"{world.lake.landing}/{sink.folder}")}
-    ids = (i.base_name for i in files.entries(f"{world.lake.checkpoints}/landing/{sink.folder}"))
-    seen |= {name[:-len(".topic-id")] for name in ids if name.endswith(".topic-id")}
-    return [sink.prefix_of(topic) for topic in sink.matching(sorted(seen))]
+    ids = files.entries(f"{world.lake.checkpoints}/landing/{sink.folder}")  # noted before anything is landed
+    return [sink.prefix_of(topic) for topic in sink.matching(
+        i.base_name.removesuffix(".topic-id") for i in ids if i.extension == "topic-id")]

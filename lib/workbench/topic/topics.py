@@ -121,23 +121,16 @@ def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = N
     Raises:
         WorkbenchError: after `timeout`, naming the count reached; or the connector's failure.
     """
+    def enough() -> tuple[int]:
+        there = count(world, topic)
+        if there < n:
+            raise WorkbenchError(f"it holds {there}")
+        return (there,)  # true also where that is none
+
     timeout = 60 + n / 500 if timeout is None else timeout
-    seen = {"count": 0}
-
-    def enough() -> bool:
-        seen["count"] = count(world, topic)
-        return seen["count"] >= n
-
-    def failed() -> Optional[str]:
-        return connect.failure(world, connector) if connector else None
-
-    try:
-        wait_until(enough, f"{n} messages in topic {topic!r}", timeout=timeout, every=0.2, failed=failed)
-    except WorkbenchError as e:
-        raise WorkbenchError(f"{e.what}; it holds {seen['count']}",
-                             where=f"topic {topic!r}" + (f"; {e.where}" if e.where else ""),
-                             next_step=e.next_step or "look at connect.status and the worker's log") from e
-    return seen["count"]
+    return wait_until(enough, f"{n} messages in topic {topic!r}", timeout=timeout, every=0.2,
+                      failed=lambda: connect.failure(world, connector) if connector else None,
+                      next_step="look at connect.status and the worker's log")[0]
 
 
 def _consumer(world: World) -> Consumer:
