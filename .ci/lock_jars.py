@@ -8,8 +8,9 @@ text = (artifacts.ROOT / "params" / "jars.ivy.xml").read_text(encoding="utf-8")
 text = re.sub(r"\$\{(\w+)\}", lambda m: str(artifacts.versions()[m.group(1)]), text)
 folder = artifacts.CACHE / "lock"
 shutil.rmtree(folder, ignore_errors=True)
-artifacts.ivy(text, folder, artifacts.trust_options(), poms=True,
-              retrieve="files/[conf]/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]")
+retrieve = "files/[conf]/[organisation]/[artifact]/[revision]/[artifact]-[revision](-[classifier]).[ext]"
+# also what the files depend on, each checked by the repository's own sum
+artifacts.ivy(text, folder, retrieve, "-Dpoms=true", "-Dchecksums=sha1")
 lines = []
 for path in (folder / "files").rglob("*"):
     if path.is_file():

@@ -26,14 +26,14 @@ def home(tmp_path, monkeypatch):
     artifacts.LOCK.write_text("# comment\n\n" + "".join(line(n, c) for n, c in GOOD.items()))
     fetched = []
 
-    def fetch(batch, number, trust):
+    def fetch(batch):
         for a in batch:
             assert not a.path.exists(), "Ivy leaves a file alone that is newer than its own"
             fetched.append(a.name)
             a.path.parent.mkdir(parents=True, exist_ok=True)
             a.path.write_bytes(GOOD[a.name])
         artifacts.CACHE.mkdir(parents=True, exist_ok=True)
-        return batch
+        return len(batch)
 
     monkeypatch.setattr(artifacts, "_fetch", fetch)
     return fetched
@@ -75,7 +75,7 @@ def test_a_file_with_another_checksum_is_removed_and_named(home, monkeypatch):
 
 
 def test_a_full_disk_is_said(home, monkeypatch, capsys):
-    def fetch(batch, number, trust):
+    def fetch(batch):
         raise OSError(28, "No space left on device", "some/file")
 
     monkeypatch.setattr(artifacts, "_fetch", fetch)
@@ -95,7 +95,7 @@ def test_what_ivy_stumbled_over_is_in_the_error(tmp_path, monkeypatch, output, h
     monkeypatch.setattr(artifacts, "java_home", lambda: Path("/java"))
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 1, stdout=output))
     with pytest.raises(StackError) as error:
-        artifacts.ivy("<ivy-module/>", tmp_path, [], poms=False, retrieve="x")
+        artifacts.ivy("<ivy-module/>", tmp_path, "x")
     assert "Ivy could not fetch all files" in error.value.what and hint in error.value.what
     assert Path(error.value.where).read_text() == output and "what came already stays" in error.value.next_step
 
@@ -126,11 +126,11 @@ def test_an_archive_is_unpacked_again_when_the_pinned_one_changes(home, monkeypa
         monkeypatch.setitem(GOOD, "app", archive(text))
         artifacts.LOCK.write_text(line("app", GOOD["app"], "apicurio", "tar.gz"))
         artifacts.install(silent)
-        assert (artifacts.unpacked("app") / "app.txt").read_bytes() == text
-    (artifacts.unpacked("app") / ".sha256").unlink()  # as after a kill while it was unpacked
-    (artifacts.unpacked("app") / "app.txt").unlink()
+        assert ((artifacts.LIB / "app") / "app.txt").read_bytes() == text
+    ((artifacts.LIB / "app") / ".sha256").unlink()  # as after a kill while it was unpacked
+    ((artifacts.LIB / "app") / "app.txt").unlink()
     artifacts.install(silent)
-    assert (artifacts.unpacked("app") / "app.txt").read_bytes() == b"two"
+    assert ((artifacts.LIB / "app") / "app.txt").read_bytes() == b"two"
 
 
 def java(folder, version):

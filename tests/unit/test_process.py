@@ -445,10 +445,10 @@ def test_a_port_base_that_cannot_be_read_from_a_pid_file_is_none(by_base, monkey
 def written(tmp_path, monkeypatch):
     """A function that gives everything a service is started with for a world: command, environment, configuration."""
     monkeypatch.setattr(paths, "VAR", tmp_path)
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "a-runner.jar").touch()
+    (tmp_path / "apicurio-registry-app").mkdir()
+    (tmp_path / "apicurio-registry-app" / "a-runner.jar").touch()
     for name, made in (("jars", lambda s: [tmp_path / "a.jar"]), ("java_home", lambda: tmp_path),
-                       ("package", lambda n: tmp_path / n), ("unpacked", lambda n: tmp_path / "app")):
+                       ("package", lambda n: tmp_path / n), ("LIB", tmp_path)):
         monkeypatch.setattr(artifacts, name, made)
 
     def everything(service, world):

@@ -15,8 +15,10 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Callable, Iterable, List, Optional
 
@@ -133,14 +135,11 @@ def install(say: Callable[[str], None] = print) -> int:
             a.path.unlink(missing_ok=True)  # Ivy leaves a file alone that is newer than its own
         if wanted:
             say(f"fetching {len(wanted)} of {len(locked())} files from Maven Central …")
-            trust = trust_options()
             # the largest first, dealt like cards, so that the fetchers end at about the same time
             order = sorted(wanted, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
-            hands = [order[i::FETCHERS] for i in range(min(FETCHERS, len(order)))]
-            done = 0
             with ThreadPoolExecutor(FETCHERS) as pool:
-                for hand in pool.map(lambda number: _fetch(hands[number], number, trust), range(len(hands))):
-                    done += len(hand)
+                hands = [order[i::FETCHERS] for i in range(min(FETCHERS, len(order)))]
+                for done in accumulate(pool.map(_fetch, hands)):
                     say(f"  {done} of {len(wanted)}")
             shutil.rmtree(CACHE, ignore_errors=True)  # Ivy would serve a wrong one from there for ever
             damaged = [a for a in wanted if not a.intact()]
@@ -160,14 +159,10 @@ def verify() -> List[str]:
     return [f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}" for a in sick]
 
 
-def unpacked(name: str) -> Path:
-    """Return the folder that the archive of artifact `name` was unpacked to."""
-    return LIB / name
-
-
 def _unpack(archives: Iterable[Artifact]) -> None:
+    """Unpack each archive into LIB/<name of the artifact>, unless it is there."""
     for a in archives:
-        folder, stamp = unpacked(a.name), unpacked(a.name) / ".sha256"
+        folder, stamp = LIB / a.name, LIB / a.name / ".sha256"
         if stamp.exists() and stamp.read_text() == a.sha256:
             continue
         shutil.rmtree(folder, ignore_errors=True)
@@ -177,22 +172,22 @@ def _unpack(archives: Iterable[Artifact]) -> None:
         stamp.write_text(a.sha256)
 
 
-def _fetch(batch: List[Artifact], number: int, trust: List[str]) -> List[Artifact]:
+def _fetch(batch: List[Artifact]) -> int:
+    """Put these files into LIB, and return how many they are."""
     from jinja2 import Template
 
     template = Template((CONF / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
-    ivy(template.render(batch=batch, name=f"batch{number}"), CACHE / f"fetch{number}", trust, poms=False,
-        retrieve=f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]")
-    return batch
+    ivy(template.render(batch=batch), CACHE / batch[0].path.name,
+        f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]")
+    return len(batch)
 
 
-def ivy(module: str, folder: Path, trust: List[str], *, poms: bool, retrieve: str) -> None:
+def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
     """Run Ivy on one module description, in a folder of its own (a stray pom.xml would mislead it).
 
     Args:
-        trust: options for its Java (see trust_options).
-        poms: also read what the files depend on, and check what comes by the repository's own sums.
         retrieve: Ivy's pattern of where the files are put.
+        options: more of them for its Java (see conf/ivysettings.xml).
 
     Raises:
         StackError: a file cannot be fetched.
@@ -200,23 +195,21 @@ def ivy(module: str, folder: Path, trust: List[str], *, poms: bool, retrieve: st
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ivy.xml").write_text(module)
     program = next((package("pyspark") / "jars").glob("ivy-*.jar"))
-    command = [
-        str(java_home() / "bin" / "java"), *trust, f"-Dpoms={str(poms).lower()}",
-        f"-Dchecksums={'sha1' if poms else ''}", "-jar", str(program), "-settings", str(CONF / "ivysettings.xml"),
-        "-ivy", "ivy.xml", "-cache", "cache", "-retrieve", retrieve, "-types", "jar", "bundle", "tar.gz", "-warn",
-    ]
+    command = [str(java_home() / "bin" / "java"), *_trust(folder), *options, "-jar", str(program), "-ivy", "ivy.xml",
+               "-settings", str(CONF / "ivysettings.xml"), "-cache", "cache", "-retrieve", retrieve,
+               "-types", "jar", "bundle", "tar.gz", "-warn"]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         hint = re.search(r"^.*(No space|PKIX|Unknown ?Host|refused|not found).*$", done.stdout, re.M)
         (folder / "ivy.log").write_text(done.stdout)
         raise StackError(
             "Ivy could not fetch all files" + (f": {hint[0].strip()}" if hint else ""), where=str(folder / "ivy.log"),
-            next_step="check the network and the disk, then run `make install` again: what came already stays",
-        )
+            next_step="check the network and the disk, then run `make install` again: what came already stays")
 
 
-def trust_options() -> List[str]:
-    """Java options that make it trust the certificates that Python and the system trust (company proxies, mirrors)."""
+def _trust(folder: Path) -> List[str]:
+    """Java options that make it trust the certificates that Python and the system trust (company proxies, mirrors).
+    They are put into `folder` as Java reads them."""
     if sys.platform == "darwin":
         return ["-Djavax.net.ssl.trustStoreType=KeychainStore"]
     named = [os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"),
@@ -224,16 +217,13 @@ def trust_options() -> List[str]:
     bundle = next((Path(p) for p in named if p and Path(p).is_file()), None)
     if bundle is None:
         return []
-    import warnings
-
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some public roots have serial numbers the library frowns at
-        found = x509.load_pem_x509_certificates(bundle.read_bytes())
+    warnings.filterwarnings("ignore", "Parsed a serial number")  # some public roots have one the library frowns at
+    found = x509.load_pem_x509_certificates(bundle.read_bytes())
     entries = [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(found)]
-    store = CACHE / "trust.p12"  # as Java reads it; all in it is public, its password is Java's usual
-    store.parent.mkdir(parents=True, exist_ok=True)
-    store.write_bytes(pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"changeit")))
-    return [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStorePassword=changeit"]
+    # all in it is public, its password is Java's usual
+    store = pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"changeit"))
+    (folder / "trust.p12").write_bytes(store)
+    return ["-Djavax.net.ssl.trustStore=trust.p12", "-Djavax.net.ssl.trustStorePassword=changeit"]

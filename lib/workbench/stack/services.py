@@ -169,7 +169,7 @@ def _get(url: str) -> Any:
 # --- Apicurio Registry -----------------------------------------------------------------------------------------------
 
 def _apicurio_command(world: World) -> List[str]:
-    home = artifacts.unpacked("apicurio-registry-app")
+    home = artifacts.LIB / "apicurio-registry-app"
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
     host, port = host_port(world.registry.url)
     settings = _conf("apicurio.options", host=host, port=port, data=_data("apicurio"), log=log_file("apicurio"),
