@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections import namedtuple
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -48,7 +49,7 @@ def no_java():
 
 def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 9, 1))
-    monkeypatch.setattr(doctor.metadata, "version", lambda name: "0.0.1")
+    monkeypatch.setattr(doctor.metadata, "distributions", lambda name: [SimpleNamespace(version="0.0.1")])
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(2**30))
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda p: Usage(0, 0, 2**30))
     monkeypatch.setattr(artifacts, "verify", lambda: ["var/lib/kafka/a.jar is damaged", "var/lib/x.jar is missing"])
@@ -70,10 +71,7 @@ def test_python_versions(world, monkeypatch, version, level):
 
 
 def test_a_missing_package_is_named(world, monkeypatch):
-    def version(name):
-        raise doctor.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(doctor.metadata, "version", version)
+    monkeypatch.setattr(doctor.metadata, "distributions", lambda name: [])
     assert "pyspark missing, not 3.5.7" in seen(world, "packages").seen
 
 

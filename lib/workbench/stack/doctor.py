@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Dict, List
 
 import psutil
 from packaging.requirements import Requirement
@@ -37,15 +36,17 @@ class Finding:
         return "ok" if not self.fix else "warning" if self.mild else "problem"
 
 
-def examine(world: World) -> List[Finding]:
+def examine(world: World) -> list[Finding]:
     """Return a Finding for each thing looked at; no process is started and nothing is changed."""
     found = [_python(), _packages(), _platform(), _memory(), _disk(ROOT / "var")]
     if world.stack.embedded:
         found += [_java(), _files(), *_ports(world), _root()]
-    return found + _back_ends(world)
+    missing = verbs.lacking(world)
+    fix = f"choose another world, or other values in {world.file}"
+    return found + ([Finding(f"world {world.name}", missing, fix)] if missing else [])
 
 
-def problems(findings: List[Finding]) -> List[Finding]:
+def problems(findings: list[Finding]) -> list[Finding]:
     """Return those findings that keep the stack from starting."""
     return [f for f in findings if f.level == "problem"]
 
@@ -56,16 +57,11 @@ def _python() -> Finding:
                    "the pinned packages are for 3.10 to 3.13: rm -r .venv, then make PYTHON=python3.13 install")
 
 
-def _pinned() -> Dict[str, str]:
-    """Name → version of what requirements.in pins for this machine."""
-    lines = (line.split("#")[0].strip() for line in (ROOT / "requirements.in").read_text(encoding="utf-8").splitlines())
-    wanted = [Requirement(line) for line in lines if line]
-    here = [r for r in wanted if not r.marker or r.marker.evaluate()]
-    return {r.name: s.version for r in here for s in r.specifier if s.operator == "=="}
-
-
 def _packages() -> Finding:
-    pinned = _pinned()
+    """Those that requirements.in pins for this machine."""
+    lines = (ROOT / "requirements.in").read_text(encoding="utf-8").splitlines()
+    wanted = [Requirement(line.split("#")[0]) for line in lines if "==" in line.split("#")[0]]
+    pinned = {r.name: str(r.specifier)[2:] for r in wanted if not r.marker or r.marker.evaluate()}
     wrong = [sentence for sentence in map(_wrong, pinned, pinned.values()) if sentence]
     other = "`unset PYTHONPATH`, then " if os.environ.get("PYTHONPATH") else ""
     return Finding("packages", "; ".join(wrong) or ", ".join(f"{n} {v}" for n, v in pinned.items()),
@@ -75,14 +71,10 @@ def _packages() -> Finding:
 def _wrong(name: str, version: str) -> str:
     """Say which other version of a package is there, or which module would be imported in place of its own; "" where
     all is well."""
-    try:
-        have = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        have = "missing"
-    if have != version:
-        return f"{name} {have}, not {version}"
-    module = name.replace("-", "_")
-    spec, installed = importlib.util.find_spec(module), metadata.distribution(name).locate_file(module)
+    have, module = next(iter(metadata.distributions(name=name)), None), name.replace("-", "_")
+    if not have or have.version != version:
+        return f"{name} {have.version if have else 'missing'}, not {version}"
+    spec, installed = importlib.util.find_spec(module), have.locate_file(module)
     found = Path(spec.origin).parent if spec and spec.origin else None
     same = not found or not installed.is_dir() or found.resolve() == installed.resolve()
     return "" if same else f"{name} would be imported from {found}, not from {installed}"
@@ -106,12 +98,10 @@ def _memory() -> Finding:
 def _disk(folder: Path) -> Finding:
     there = next(p for p in (folder, *folder.parents) if p.exists())
     free = shutil.disk_usage(there).free / 2**30
-    if there != folder and not os.access(there, os.W_OK):
-        return Finding("disk", f"{there} is not writable", "clone into a folder of your own")
     others = [f for f in (there, *folder.glob("*")) if not os.access(f, os.W_OK)]
-    if others:  # after one `sudo make`
+    if others:  # var/ and what is in it after one `sudo make`
         return Finding("disk", f"{others[0]} is not writable: it belongs to {_owner(others[0])}",
-                       'sudo chown -R "$(id -un)" var runs')
+                       'sudo chown -R "$(id -un)" var runs' if there == folder else "clone into a folder of your own")
     return Finding("disk", f"{free:.1f} GiB free for {folder}", "" if free >= DISK_GIB else
                    f"make room: {DISK_GIB} GiB are needed (`make clean` removes service data)")
 
@@ -128,9 +118,8 @@ def _java() -> Finding:
         home = artifacts.java_home()
     except WorkbenchError as e:
         return Finding("Java", f"{e.what}: {e.where}", e.next_step)
-    stated = os.environ.get("JAVA_HOME")
-    ours = stated != str(home)
-    note = f" (JAVA_HOME is a Java {artifacts.java_version(Path(stated)) or '?'}, not used)" if stated and ours else ""
+    stated = Path(os.environ.get("JAVA_HOME") or home)
+    note = "" if stated == home else f" (JAVA_HOME is a Java {artifacts.java_version(stated) or '?'}, not used)"
     return Finding("Java", f"{artifacts.versions()['java']} at {home}{note}")
 
 
@@ -143,7 +132,7 @@ def _files() -> Finding:
                    mild=not damaged)
 
 
-def _ports(world: World) -> List[Finding]:
+def _ports(world: World) -> list[Finding]:
     ours = process.held()
     wanted = [(name, port) for name in [*services.wanted(world), "apicurio"]
               for port in services.SERVICES[name].ports(world)]
@@ -151,12 +140,6 @@ def _ports(world: World) -> List[Finding]:
     return [Finding(f"port {port} ({name})", f"held by {stranger}", process.OTHER_PORTS)
             for name, port, stranger in held if stranger] or [
                 Finding("ports", f"{', '.join(str(p) for _, p in wanted)} are free or ours")]
-
-
-def _back_ends(world: World) -> List[Finding]:
-    missing = verbs.lacking(world)
-    return [Finding(f"world {world.name}", missing, f"choose another world, or other values in {world.file}")
-            ] if missing else []
 
 
 def _root() -> Finding:
