@@ -20,7 +20,7 @@ from workbench.base.errors import StackError, WorkbenchError
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.spark import session
-from workbench.stack import artifacts, java, process
+from workbench.stack import artifacts, process, services
 from workbench.stack.services import SERVICES
 from workbench.topic import topics
 
@@ -194,7 +194,7 @@ def test_a_log_does_not_grow_beyond_its_size(world):
     for _ in range(2):  # beyond it twice
         wait_until(fails, "the log to be rolled", timeout=60, every=0)
         before = older.stat().st_mtime
-    assert older.stat().st_size + log.stat().st_size < 3 * java.LOG_SIZE
+    assert older.stat().st_size + log.stat().st_size < 3 * services.LOG_SIZE
     assert process.tail("spark") and ANSWERS["spark"](world)
     assert sorted(p.name for p in log.parent.glob("spark.log*")) == ["spark.log", "spark.log.1"]
     into = {os.readlink(f"/proc/{process.own('spark').pid}/fd/{n}") for n in (1, 2)}

