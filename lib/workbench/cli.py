@@ -47,8 +47,6 @@ def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
     loaded = params.load(world)
     findings = [f for f in doctors.examine(loaded) if f.subject != "jars"]  # bad ones are what install mends
     _findings([f for f in findings if f.level != "ok"])
-    if doctors.problems(findings):
-        raise typer.Exit(1)
     if loaded.stack.embedded:
         artifacts.install(_say)
     _say("starting the stack …")
@@ -111,9 +109,7 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
 @app.command()
 def doctor(world: str = WORLD) -> None:
     """Look at the machine and name every problem at once, each with its fix."""
-    findings = doctors.examine(params.load(world))
-    _findings(findings)
-    raise typer.Exit(1 if doctors.problems(findings) else 0)
+    _findings(doctors.examine(params.load(world)))
 
 
 @app.command()
@@ -161,11 +157,10 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
         _say(f"{folder}  {show.size(total)}")
     if not folders:
         _say("there is nothing to remove")
-    elif yes or typer.confirm("Remove this?", default=False):
-        for folder in folders:
-            shutil.rmtree(folder)
-    else:
-        raise typer.Exit(1)
+    elif not yes:
+        typer.confirm("Remove this?", default=False, abort=True)
+    for folder in folders:
+        shutil.rmtree(folder)
 
 
 @app.command()
@@ -250,10 +245,13 @@ def _table(rows: list) -> None:
 
 
 def _findings(findings: list) -> None:
+    """Show what the doctor found, and stop here where it is a problem."""
     marks = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
     for f in findings:
         mark, colour = marks[f.level]
         _say(f"{mark} {f.subject}: {f.seen}" + (f"\n    {f.fix}" if f.fix else ""), colour)
+    if doctors.problems(findings):
+        raise typer.Exit(1)
 
 
 if __name__ == "__main__":

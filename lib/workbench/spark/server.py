@@ -40,9 +40,12 @@ def of_server(spark: Spark, tables: str, java_compiler: str) -> dict[str, str]:
     local, own_workers = spark.master.startswith("local"), spark.workers > 0
     blank = [NO_STORE_SETTINGS, NO_CLUSTER_SETTINGS] if local_path(tables) else [NO_CLUSTER_SETTINGS]
     class_path = ":".join([*map(str, blank), *jars] if local or own_workers else jars)
-    options = services.java_options(java_compiler)  # UTC: Hudi takes instants from this Java's clock, and orders by them
+    options = services.java_options(java_compiler)  # UTC: Hudi takes instants from this Java's clock and orders by them
     driver = [*options, f"-Dderby.system.home={state_dir() / 'data'}", *services.java_logging("spark", "warn")]
-    conf = {
+    # Where the workers are ours, executors get Hudi on their class path: through spark.jars another class loader than
+    # Avro's loads it, and Avro makes no Hudi records of a log block ("GenericData$Record cannot be cast to …").
+    of_executors = {"spark.executor.extraClassPath": class_path} if own_workers else {"spark.jars": ",".join(jars)}
+    return {
         "spark.master": spark.master,
         "spark.driver.memory": spark.driver_memory,
         "spark.driver.extraClassPath": class_path,
@@ -50,17 +53,11 @@ def of_server(spark: Spark, tables: str, java_compiler: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(spark.parallelism),
         "spark.default.parallelism": str(spark.parallelism),
         "spark.sql.warehouse.dir": str(local_path(tables) or tables),
-        "spark.hadoop.javax.jdo.option.ConnectionURL":
-            f"jdbc:derby:;databaseName={state_dir() / 'data' / 'metastore'};create=true",
+        "spark.executor.memory": spark.executor_memory,
+        "spark.executor.extraJavaOptions": " ".join(options),
+        **({} if local else of_executors),
         **of_session(),
     }
-    if not local:
-        # where the workers are ours, executors get Hudi on their class path: through spark.jars another class loader
-        # than Avro's loads it, and Avro makes no Hudi records of a log block ("GenericData$Record cannot be cast to …")
-        conf |= {"spark.executor.extraClassPath": class_path} if own_workers else {"spark.jars": ",".join(jars)}
-        conf |= {"spark.executor.memory": spark.executor_memory,
-                 "spark.executor.extraJavaOptions": " ".join(options)}
-    return conf
 
 
 def main(told: dict[str, Any]) -> None:

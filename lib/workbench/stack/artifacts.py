@@ -13,7 +13,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -97,10 +96,8 @@ def package(name: str) -> Path:
 
 def java_version(home: Path) -> Optional[int]:
     """Major version of the Java under `home`, from its `release` file (no JVM starts); None where there is none."""
-    try:
-        text = (home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    release = home / "release"
+    text = release.read_text(encoding="utf-8", errors="replace") if release.is_file() else ""
     found = re.search(r'^JAVA_VERSION="(\d+)', text, re.M)
     return int(found.group(1)) if found and os.access(home / "bin" / "java", os.X_OK) else None
 
@@ -110,7 +107,7 @@ def java_home() -> Path:
     stated, wanted = os.environ.get("JAVA_HOME"), versions()["java"]
     if stated and java_version(Path(stated)) == wanted:
         return Path(stated)
-    if sys.platform == "linux" and platform.machine() == "aarch64":
+    if platform.system() == "Linux" and platform.machine() == "aarch64":
         raise StackError(
             f"a Java {wanted} is needed: on arm64 Linux none comes with the Python packages",
             where=f"JAVA_HOME={stated or 'not set'}", next_step=f"install one (openjdk-{wanted}-jre-headless, or any "
@@ -210,7 +207,7 @@ def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
 def _trust(folder: Path) -> List[str]:
     """Java options that make it trust the certificates that Python and the system trust (company proxies, mirrors).
     They are put into `folder` as Java reads them."""
-    if sys.platform == "darwin":
+    if platform.system() == "Darwin":
         return ["-Djavax.net.ssl.trustStoreType=KeychainStore"]
     named = [os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"),
              "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]

@@ -171,12 +171,10 @@ def start(service: Service, world: World) -> str:
 
 
 def _wait_ready(service: Service, world: World) -> None:
-    wait_until(
-        lambda: service.ready(world), f"{service.name} to answer on port {service.ports(world)[0]}",
-        timeout=service.timeout, error=StackError,
-        failed=lambda: None if own(service.name) else f"its process ended. {full_disk()}\n{tail(service.name)}",
-        next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
-    )
+    wait_until(lambda: service.ready(world), f"{service.name} to answer on port {service.ports(world)[0]}",
+               failed=lambda: None if own(service.name) else f"its process ended. {full_disk()}\n{tail(service.name)}",
+               timeout=service.timeout, error=StackError,
+               next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh")
 
 
 def _refuse_strangers(service: Service, world: World) -> None:
@@ -205,10 +203,9 @@ def _spawn(service: Service, world: World) -> None:
     given |= {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
               "SPARK_LOCAL_DIRS": str(scratch)}
     with (out if service.logs else log).open("ab") as file:
-        process = subprocess.Popen(
-            command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=state_dir(),
-            env={**given, **service.env(world), MARK: mark(service.name)}, start_new_session=True,
-        )
+        process = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=state_dir(),
+                                   env={**given, **service.env(world), MARK: mark(service.name)},
+                                   start_new_session=True)
     noted = {"pid": process.pid, "born": pidfiles.born(psutil.Process(process.pid)), "ports": service.ports(world),
              "base": world.stack.port_base, "told": _fingerprint(service, world)}
     unfinished = pidfiles.pid_file(service.name).with_suffix(".new")

@@ -95,7 +95,6 @@ def _postgres_fresh(world: World) -> None:
         # none of ours is alive here (process.start swept), and PostgreSQL takes whoever has the old pid now for itself
         (data / "postmaster.pid").unlink(missing_ok=True)
         return
-    shutil.rmtree(data)
     for old in data.parent.glob("postgres.new*"):  # of an initdb that was killed, and may still be writing
         shutil.rmtree(old, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix="postgres.new", dir=data.parent))
@@ -164,15 +163,13 @@ def _connect_plugins() -> Path:
     plugin.discovery=service_load finds what a service file names, and Apicurio's jar has none (Debezium's has). The one
     that is made here is what Kafka's `connect-plugin-path sync-manifests` would make, without starting a Java for it.
     """
-    plugins = _data("plugins")
-    converter = plugins / "converter"
-    converter.mkdir(exist_ok=True)
-    for link, target in (plugins / "debezium", "debezium"), (converter / "lib", "converter"):
+    converter = _data("plugins/converter")
+    for link, target in (converter.parent / "debezium", "debezium"), (converter / "lib", "converter"):
         link.unlink(missing_ok=True)
         link.symlink_to(artifacts.LIB / target)
     with zipfile.ZipFile(converter / "manifest.jar", "w") as jar:
         jar.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", AVRO_CONVERTER + "\n")
-    return plugins
+    return converter.parent
 
 
 def _connect_command(world: World) -> list[str]:

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 from ..base import paths, pidfiles, secrets
 from ..base.errors import StackError, nearest
@@ -60,10 +60,13 @@ def _start(world: World, chosen: List[str], say: Callable[[str], None] = lambda 
         say(f"{name:<15} {'restarted' if name in old else how:<9} {time.monotonic() - begun:5.1f} s")
 
     # needs are for need(): everything starts at once, as Connect retries until Kafka is there and loads meanwhile
-    with ThreadPoolExecutor(len(chosen)) as pool:
-        started = [pool.submit(bring, n) for n in chosen]
-    for future in started:
-        future.result()
+    _side_by_side(bring, chosen)
+
+
+def _side_by_side(do: Callable[[str], Any], names: List[str]) -> list:
+    """What `do` returns for each of them. The first error is raised when all have come to their end."""
+    with ThreadPoolExecutor(len(names)) as pool:
+        return list(pool.map(do, names))
 
 
 def need(world: World, *names: str) -> None:
@@ -101,11 +104,10 @@ def _stop(names: List[str], say: Callable[[str], None] = lambda text: None) -> L
     while names:
         needed = {need for n in names for need in SERVICES[n].needs}
         wave, names = [n for n in names if n not in needed], [n for n in names if n in needed]
-        with ThreadPoolExecutor(len(wave)) as pool:
-            for name, was in zip(wave, pool.map(lambda n: process.stop(SERVICES[n]), wave)):
-                if was:
-                    stopped.append(name)
-                    say(f"{name} stopped")
+        for name, was in zip(wave, _side_by_side(lambda n: process.stop(SERVICES[n]), wave)):
+            if was:
+                stopped.append(name)
+                say(f"{name} stopped")
     return stopped
 
 
@@ -123,9 +125,7 @@ def status(world: World) -> List[Status]:
     if not world.stack.embedded:
         return [_look(world, n) for n in REACHED]
     _refuse_other_ports(world)
-    names = [*services.wanted(world), "apicurio"]
-    with ThreadPoolExecutor(len(names)) as pool:
-        return list(pool.map(lambda n: process.status(SERVICES[n], world), names))
+    return _side_by_side(lambda n: process.status(SERVICES[n], world), [*services.wanted(world), "apicurio"])
 
 
 def lost(world: World, name: str, address: str) -> Optional[StackError]:
@@ -133,15 +133,11 @@ def lost(world: World, name: str, address: str) -> Optional[StackError]:
     or where it is none of ours: the world is not embedded, or the address not of this machine.
 
     Asked after a client has failed: every client has words of its own for a server that is gone."""
-    if not world.stack.embedded or host_port(address.split(",")[0])[0] not in ("127.0.0.1", "localhost"):
-        return None
-    how = process.ended(name)
-    if not how:
-        return None
+    here = world.stack.embedded and host_port(address.split(",")[0])[0] in ("127.0.0.1", "localhost")
+    how = process.ended(name) if here else ""
     return StackError(f"the service {name} {how}", where=f"{address}; its log: {process.log_file(name)}",
-                      expected="that it runs while a notebook does",
-                      next_step="`workbench up` starts it again. Then run the notebook's set-up cell, and this one "
-                                "again; nothing is lost")
+                      expected="that it runs while a notebook does", next_step="`workbench up` starts it again. Then "
+                      "run the notebook's set-up cell, and this one again; nothing is lost") if how else None
 
 
 def running() -> List[str]:
@@ -152,11 +148,8 @@ def running() -> List[str]:
 def _closure(world: World, names: List[str]) -> List[str]:
     """The services named, each after those of this world that it needs."""
     ours = services.wanted(world)
-    out: List[str] = []
-    for name in names:
-        needs = [n for n in known(name).needs if n in ours]
-        out += [n for n in (*needs, name) if n not in out]
-    return out
+    found = (n for name in names for n in (*known(name).needs, name) if n == name or n in ours)
+    return list(dict.fromkeys(found))
 
 
 def known(name: str) -> process.Service:
@@ -187,10 +180,9 @@ def _reach(world: World, names: Sequence[str]) -> List[Status]:
     found = [_look(world, n) for n in names]
     lost = [s for s in found if s.state != "up"]
     if lost:
-        raise StackError(
-            f"{', '.join(s.name for s in lost)} cannot be reached from here", where=lost[0].detail,
-            expected=f"the services of world '{world.name}' running and reachable",
-            next_step=f"check {world.file} and the network path (VPN, security group)")
+        raise StackError(f"{', '.join(s.name for s in lost)} cannot be reached from here", where=lost[0].detail,
+                         expected=f"the services of world '{world.name}' running and reachable",
+                         next_step=f"check {world.file} and the network path (VPN, security group)")
     return found
 
 
@@ -217,10 +209,9 @@ def _refuse_other_ports(world: World) -> None:
         return
     stated = os.environ.get("WORKBENCH_PORT_BASE") == str(wanted)
     back = "`unset WORKBENCH_PORT_BASE`" if stated else "load the world again (a notebook's set-up cell does)"
-    raise StackError(
-        f"instance {paths.instance()} runs with port base {there}, and "
-        f"{'WORKBENCH_PORT_BASE is' if stated else 'this world was loaded with'} {wanted}",
-        where=f"running: {', '.join(running())}; nothing was restarted",
-        expected="the ports that an instance was started with, as long as it runs",
-        next_step=f"{back}; to move the instance, `workbench down` first; for a second one beside it, another "
-                  "WORKBENCH_INSTANCE as well")
+    given = "WORKBENCH_PORT_BASE is" if stated else "this world was loaded with"
+    raise StackError(f"instance {paths.instance()} runs with port base {there}, and {given} {wanted}",
+                     where=f"running: {', '.join(running())}; nothing was restarted",
+                     expected="the ports that an instance was started with, as long as it runs",
+                     next_step=f"{back}; to move the instance, `workbench down` first; for a second one beside it, "
+                               "another WORKBENCH_INSTANCE as well")
