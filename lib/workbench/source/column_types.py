@@ -1,7 +1,7 @@
 """Types of PostgreSQL's columns: what pandas makes of them, and which of them Debezium carries."""
 from __future__ import annotations
 
-from typing import Any, List, Tuple, Type
+from typing import Any
 
 import pandas
 import psycopg
@@ -9,7 +9,7 @@ from psycopg.adapt import Loader
 from psycopg.types import datetime as of
 
 
-def _or_text(loader: Type[Loader]) -> Type[Loader]:
+def _or_text(loader: type[Loader]) -> type[Loader]:
     """A loader of psycopg that gives the text of a value where it raises by itself, for one that Python has not."""
     class OrText(loader):  # type: ignore[valid-type, misc]
         def load(self, data: Any) -> Any:
@@ -41,35 +41,29 @@ def dtype(type_code: int, values: pandas.Series) -> str:
     return f"datetime64[{unit}{', UTC' if name == 'timestamptz' else ''}]"
 
 
-# What Debezium's PostgreSQL connector (3.5) carries; beside these, enums and domains over them all
-CARRIED = frozenset("""
+# What Debezium's PostgreSQL connector (3.5) carries, in lists, too, and alone; beside these, enums and domains over
+# them all
+CARRIED = """
     bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz timestamp timestamptz
-    json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange daterange citext
-    """.split())  # in lists, too
-CARRIED_ALONE = CARRIED | set("""
-    bit varbit char interval money xml point tsvector ltree hstore geometry geography vector halfvec sparsevec
-    """.split())
+    json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange daterange citext"""
+ALONE = """bit varbit char interval money xml point tsvector ltree hstore geometry geography vector halfvec sparsevec"""
 
 
-def not_carried(c: psycopg.Connection, tables: List[Tuple[str, str, bool]]) -> List[Tuple[str, str]]:
-    """The columns that do not arrive: (`schema.table.column`, its type)."""
-    rows = c.execute("""
+def not_carried(c: psycopg.Connection, tables: list[str]) -> list[tuple[str, str]]:
+    """The columns of tables, `schema.table`, that do not arrive: (`schema.table.column`, its type)."""
+    return c.execute("""
         WITH RECURSIVE domain AS (
             SELECT oid AS type, oid AS base, typbasetype AS next FROM pg_type
             UNION ALL SELECT d.type, t.oid, t.typbasetype FROM domain d JOIN pg_type t ON t.oid = d.next)
-        SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname), format_type(a.atttypid, a.atttypmod),
-               a.attgenerated <> '', a.attndims, t.typname, t.typtype, e.typname, e.typtype, a.atttypid = t.oid
+        SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
+               CASE WHEN a.attgenerated <> '' THEN 'generated' ELSE format_type(a.atttypid, a.atttypmod) END
         FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
         JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
         LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
-        WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
-        ORDER BY r.relname, a.attnum""", [[f"{schema}.{table}" for schema, table, _ in tables]]).fetchall()
-    lost = []
-    for column, kind, generated, dimensions, base, sort, element, element_sort, plain in rows:
-        if element:
-            carried = (element in CARRIED or element_sort == "e") and dimensions < 2
-        else:
-            carried = base in CARRIED_ALONE or (sort == "e" and plain)  # a domain over an enum stops the connector
-        if generated or not carried:
-            lost.append((column, "generated" if generated else kind))
-    return lost
+        WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%(tables)s) AND a.attnum > 0 AND NOT a.attisdropped
+        AND (a.attgenerated <> '' OR NOT CASE
+            WHEN e.oid IS NOT NULL THEN (e.typname = ANY(%(in_lists)s) OR e.typtype = 'e') AND a.attndims < 2
+            -- a domain over an enum stops the connector
+            ELSE t.typname = ANY(%(alone)s) OR t.typtype = 'e' AND a.atttypid = t.oid END)
+        ORDER BY r.relname, a.attnum""",
+                     {"tables": tables, "in_lists": CARRIED.split(), "alone": f"{CARRIED} {ALONE}".split()}).fetchall()

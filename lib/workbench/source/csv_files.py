@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Tuple, Union
+from typing import Any, Callable, Iterator, Mapping, Union
 
 from ..base.errors import SourceError, nearest
 from .loading import MEND, Table, find
@@ -23,8 +23,8 @@ class File:
     key; and those of its keys that a walkthrough follows, which have to be there."""
 
     name: str
-    columns: Mapping[str, Tuple[str, Reader]]
-    followed: FrozenSet[int] = frozenset()
+    columns: Mapping[str, tuple[str, Reader]]
+    followed: frozenset[int] = frozenset()
 
 
 def reader(pattern: str, expected: str, make: Reader = str) -> Reader:
@@ -49,13 +49,13 @@ day = reader("([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", date.
 number = reader(r"([0-9]{1,6}(?:\.[0-9]{0,20})?)?", "a number below 1,000,000", Decimal)
 
 
-def read(folder: Path, name: str) -> List[Dict[str, str]]:
+def read(folder: Path, name: str) -> list[dict[str, str]]:
     """Return the rows of `<name>.csv`, a file of this repository, each by its columns."""
     with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as f:
         return list(csv.DictReader(f))
 
 
-def tables(folder: Union[str, Path], files: Mapping[str, File]) -> List[Table]:
+def tables(folder: Union[str, Path], files: Mapping[str, File]) -> list[Table]:
     """Return the tables that the files of a folder hold, in their order; they are read to their ends now.
 
     Raises:
@@ -63,7 +63,7 @@ def tables(folder: Union[str, Path], files: Mapping[str, File]) -> List[Table]:
             named (file, line, column and value) and all counted: a value is not what its column holds, a key is there
             twice, a row is cut off, the text is not UTF-8. Where all are fine: keys that are followed are not there.
     """
-    found: List[SourceError] = []
+    found: list[SourceError] = []
     made = []
     for name, file in files.items():
         rows, wrong = _rows(find(folder, file.name, " and ".join(f.name for f in files.values())), file)
@@ -80,15 +80,15 @@ def tables(folder: Union[str, Path], files: Mapping[str, File]) -> List[Table]:
     return made
 
 
-def _rows(path: Path, file: File) -> Tuple[List[tuple], List[SourceError]]:
+def _rows(path: Path, file: File) -> tuple[list[tuple], list[SourceError]]:
     """The rows of a file, and what is wrong with them."""
     records = _records(path)
     _, header = next(records, (1, []))
     _see(header, path, [column for column, _ in file.columns.values()])
     places = [(column, header.index(column), read) for column, read in file.columns.values()]
-    rows: List[tuple] = []
-    found: List[SourceError] = []
-    seen: Dict[Any, int] = {}  # the line of each key
+    rows: list[tuple] = []
+    found: list[SourceError] = []
+    seen: dict[Any, int] = {}  # the line of each key
     for line, record in records:
         row = []
         if len(record) != len(header):
@@ -110,7 +110,7 @@ def _rows(path: Path, file: File) -> Tuple[List[tuple], List[SourceError]]:
     return rows, found
 
 
-def _see(header: List[str], path: Path, columns: List[str]) -> None:
+def _see(header: list[str], path: Path, columns: list[str]) -> None:
     """See that a header has our columns, each once."""
     line = ",".join(header)
     where = f"{path}, line 1: {line[:80]}"
@@ -119,17 +119,17 @@ def _see(header: List[str], path: Path, columns: List[str]) -> None:
     if line.startswith("version https://git-lfs"):
         raise SourceError("this is Git LFS's pointer to the file", where=where, next_step="fetch the file itself")
     for column in columns:
-        if header.count(column) > 1:
-            raise SourceError(f"column {column!r} is there {header.count(column)} times", where=where,
-                              expected="each column once", next_step=MEND)
-        if column not in header:
+        times = header.count(column)
+        if times > 1:
+            raise SourceError(f"column {column!r} is there {times} times", where=where, expected="each column once",
+                              next_step=MEND)
+        if not times:
             separator = next((s for s in (";", "\t", "|") if len(header) == 1 and s in line), "")
             expected = f"commas between the values, not {separator!r}" if separator else nearest(column, header)
-            raise SourceError(f"column {column!r} is missing", where=where, expected=expected,
-                              next_step="use the file as published; nothing was changed")
+            raise SourceError(f"column {column!r} is missing", where=where, expected=expected, next_step=MEND)
 
 
-def _records(path: Path) -> Iterator[Tuple[int, List[str]]]:
+def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the records, each with the line it begins at: a quoted value may hold line breaks."""
     line = 1
     try:

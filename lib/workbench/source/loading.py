@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import psycopg
 from psycopg import sql
@@ -16,7 +16,6 @@ from psycopg import sql
 from ..base.errors import SourceError, first_line
 from ..base.params import World
 from . import postgres
-from .postgres import quoted
 
 # what a public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one transaction
 DUMP = ("SET", "CREATE TABLE", "ALTER TABLE", "DROP TABLE IF EXISTS", "INSERT INTO", "CREATE INDEX",
@@ -30,7 +29,7 @@ class Table:
     """A table to load: its name, its columns, and a function that starts giving its rows from the first one."""
 
     name: str
-    columns: Tuple[str, ...]
+    columns: tuple[str, ...]
     rows: Callable[[], Iterator[tuple]]
 
 
@@ -39,7 +38,7 @@ class Script:
     """A file of SQL to run; of somebody's own, only statements that begin as one of `allowed`."""
 
     path: Path
-    allowed: Tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
 
 
 Steps = Sequence[Union[Script, Table]]
@@ -56,14 +55,14 @@ class Loader:
 
     name: str
     schema: str
-    tables: Tuple[str, ...]
+    tables: tuple[str, ...]
     steps: Callable[[Any, Any], Steps]
     database: Optional[str] = None
     own: bool = False
     scale: float = 1
 
     def load(self, world: World, *, scale: Optional[float] = None, from_dir: Union[str, Path, None] = None,
-             confirm: Callable[[str], bool], say: Callable[[str], None] = print) -> Dict[str, int]:
+             confirm: Callable[[str], bool], say: Callable[[str], None] = print) -> dict[str, int]:
         """Load the tables in one transaction; return `{table: rows}`, empty when not confirmed.
 
         Args:
@@ -75,10 +74,12 @@ class Loader:
             SourceError: the tables are there already, a file is missing or broken (with its line), or its values cannot
                 be loaded. Nothing is changed then, but that the database is there.
         """
-        p, (steps, rows) = world.postgres, self._steps(scale, from_dir)
-        database = self.database or p.database
-        what = (f"schema {self.schema} with " if self.own else "") + f"{', '.join(self.tables)} ({rows})"
-        if not confirm(f"Create {what} in {database} on {p.host}:{p.port}?"):
+        p, database = world.postgres, self.database or world.postgres.database
+        scale = self.scale if scale is None else scale
+        steps = self.steps(scale, from_dir)
+        what = (f"schema {self.schema} with " if self.own else "") + ", ".join(self.tables)
+        rows = f"the files in {from_dir}" if from_dir else f"generated data, scale {scale}"
+        if not confirm(f"Create {what} ({rows}) in {database} on {p.host}:{p.port}?"):
             return {}
         postgres.create_database(world, database)
         with postgres.session(world, database) as c:
@@ -88,27 +89,21 @@ class Loader:
                 _run(c, self.schema, steps)
                 if from_dir:  # goes with the table, and comes with this transaction
                     origin = ORIGIN + str(Path(from_dir).expanduser().absolute())
-                    c.execute(quoted("COMMENT ON TABLE {} IS ", self.tables[0]) + sql.Literal(origin))
-                counts = {t: c.execute(quoted("SELECT count(*) FROM {}", t)).fetchone()[0] for t in self.tables}
+                    c.execute(postgres.quoted("COMMENT ON TABLE {} IS ", self.tables[0]) + sql.Literal(origin))
+                counts = {table: c.execute(postgres.quoted("SELECT count(*) FROM {}", table)).fetchone()[0]
+                          for table in self.tables}
             say("tables loaded: " + ", ".join(f"{count:,} {table}" for table, count in counts.items()))
         return counts
 
     def look(self, world: World, *, scale: Optional[float] = None, from_dir: Union[str, Path, None] = None) -> None:
         """Judge whole what `load` would load, before anything is removed for it: somebody's own files are loaded into a
         schema of their own, and rolled back. Raises SourceError as `load` does."""
-        steps, _ = self._steps(scale, from_dir)
+        steps = self.steps(self.scale if scale is None else scale, from_dir)
         if from_dir:
             postgres.create_database(world, self.database)
             with postgres.session(world, self.database) as c, c.transaction(force_rollback=True):
-                c.execute(quoted("CREATE SCHEMA {}", f"{self.schema}_trial"))
+                c.execute(postgres.quoted("CREATE SCHEMA {}", f"{self.schema}_trial"))
                 _run(c, f"{self.schema}_trial", steps)
-
-    def _steps(self, scale: Optional[float], from_dir: Union[str, Path, None]) -> Tuple[Steps, str]:
-        """The steps, and where the rows come from."""
-        if from_dir:
-            return self.steps(None, from_dir), f"the files in {from_dir}"
-        scale = self.scale if scale is None else scale
-        return self.steps(scale, None), f"generated data, scale {scale}"
 
     def _make_room(self, c: psycopg.Connection) -> None:
         """See that none of the tables is there, and make the schema if it is their own."""
@@ -119,8 +114,8 @@ class Loader:
                               expected="a database without it", next_step="keep what is loaded, or remove it ('Start "
                               "clean' in the walkthrough's first notebook: flow.reset(world)) and load again")
         if self.own:
-            c.execute(quoted("CREATE SCHEMA {}", self.schema))
-            c.execute(quoted("ALTER DATABASE {} SET search_path TO {}", c.info.dbname, self.schema))
+            c.execute(postgres.quoted("CREATE SCHEMA {}", self.schema))
+            c.execute(postgres.quoted("ALTER DATABASE {} SET search_path TO {}", c.info.dbname, self.schema))
 
     def unload(self, world: World) -> None:
         """Remove the tables (or the schema, if it is their own), and nothing else of the database: other walkthroughs
@@ -128,10 +123,10 @@ class Loader:
         postgres.create_database(world, self.database)
         with postgres.session(world, self.database) as c, c.transaction():
             if self.own:
-                c.execute(quoted("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
-                c.execute(quoted("ALTER DATABASE {} RESET search_path", c.info.dbname))
+                c.execute(postgres.quoted("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
+                c.execute(postgres.quoted("ALTER DATABASE {} RESET search_path", c.info.dbname))
             for table in () if self.own else self.tables:
-                c.execute(quoted("DROP TABLE IF EXISTS {}", (self.schema, table)))
+                c.execute(postgres.quoted("DROP TABLE IF EXISTS {}", (self.schema, table)))
 
     def loaded_from(self, world: World) -> str:
         """Return the folder whose files the tables were loaded from; the empty text where their rows are generated, or
@@ -145,18 +140,18 @@ class Loader:
 
 def _run(c: psycopg.Connection, schema: str, steps: Steps) -> None:
     # only this schema, not public: a DROP TABLE of a dump cannot meet somebody else's table
-    c.execute(quoted("SET LOCAL search_path TO {}", schema))
+    c.execute(postgres.quoted("SET LOCAL search_path TO {}", schema))
     for step in steps:
         if isinstance(step, Script):
             run_script(c, step)
         else:
             into = f"COPY {{}} ({', '.join('{}' for _ in step.columns)}) FROM STDIN"
-            with c.cursor() as cursor, cursor.copy(quoted(into, step.name, *step.columns)) as copy:
+            with c.cursor() as cursor, cursor.copy(postgres.quoted(into, step.name, *step.columns)) as copy:
                 for row in step.rows():
                     copy.write_row(row)
 
 
-def statements(text: str) -> Iterator[Tuple[int, str]]:
+def statements(text: str) -> Iterator[tuple[int, str]]:
     """Split SQL at its semicolons; yield (line of its start, statement). Raises sqlglot's TokenError."""
     import sqlglot
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
-from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Iterator, Optional, Sequence, Union
 
 import pandas
 import psycopg
@@ -90,22 +90,20 @@ def identifier(name: str) -> sql.Identifier:
     return sql.Identifier(*parts)
 
 
-def quoted(text: str, *names: Union[str, Tuple[str, ...]]) -> sql.Composed:
+def quoted(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:
     """Return SQL in which each {} is one of the names, quoted: `name` or `(schema, table)`."""
     return sql.SQL(text).format(*(sql.Identifier(*([name] if isinstance(name, str) else name)) for name in names))
 
 
-def create_database(world: World, database: Optional[str] = None) -> bool:
-    """Create the database unless it is there; return whether it was created."""
+def create_database(world: World, database: Optional[str] = None) -> None:
+    """Create the database unless it is there."""
     name = database or world.postgres.database
     with session(world, "postgres") as c:
-        if c.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
-            return False
-        c.execute(quoted("CREATE DATABASE {}", name))
-        return True
+        if not c.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
+            c.execute(quoted("CREATE DATABASE {}", name))
 
 
-def own_slots(world: World, database: Optional[str] = None) -> List[str]:
+def own_slots(world: World, database: Optional[str] = None) -> list[str]:
     """Names of the slots of this world's connectors in a database; others may have theirs there, too."""
     return [name for name in slots(world, database)["slot_name"] if name.startswith(slot_prefix(world))]
 
@@ -131,7 +129,7 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
         secrets.ensure([secret.name])
         password = secret.reveal()
     with session(world, database) as c, c.transaction():
-        found = [(schema, table) for schema, table, _ in (_table(c, t) for t in _some(tables))]
+        found = [(schema, table) for schema, table, _ in _tables(c, tables)]
         verifier = c.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256").decode()
         exists = c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [user]).fetchone()
         c.execute(quoted(f"{'ALTER' if exists else 'CREATE'} ROLE {{}} LOGIN REPLICATION PASSWORD ", user)
@@ -161,13 +159,14 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
             UPDATEs from then on), or has columns that Debezium does not carry; or it is a publication for all tables.
     """
     with session(world, database) as c, c.transaction():
-        found = [_table(c, t) for t in _some(tables)]
+        found = _tables(c, tables)
         keyless = [f"{schema}.{table}" for schema, table, keyed in found if not keyed]
         if keyless:
             raise SourceError(f"{', '.join(keyless)} has neither primary key nor replica identity",
                               where=f"publication {name}", expected="a way to tell the rows of a published table apart",
                               next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL")
-        lost = {column: kind for column, kind in column_types.not_carried(c, found) if column not in left_out}
+        odd = column_types.not_carried(c, [f"{schema}.{table}" for schema, table, _ in found])
+        lost = {column: kind for column, kind in odd if column not in left_out}
         if lost:
             named = json.dumps([*left_out, *lost], ensure_ascii=False)
             raise SourceError(f"Debezium does not carry {', '.join(f'{c} ({kind})' for c, kind in lost.items())}",
@@ -193,24 +192,22 @@ def drop_publication(world: World, name: str, database: Optional[str] = None) ->
     execute(world, quoted("DROP PUBLICATION IF EXISTS {}", name), database=database)
 
 
-def _some(tables: Sequence[str]) -> List[str]:
-    if isinstance(tables, str) or not tables:
-        raise SourceError(f"tables is {tables!r}", expected="a list such as ['datalake.cdc_events']")
-    return list(tables)
-
-
-def _table(c: psycopg.Connection, name: str) -> Tuple[str, str, bool]:
-    """Find a table: its schema, its name, and whether its rows can be told apart by replication."""
-    identifier(name)
-    schema, _, table = name.rpartition(".")
-    row = c.execute(sql.SQL("""
-        SELECT n.nspname, t.relname, {} <> 'none' FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
-        WHERE t.relkind IN ('r', 'p') AND t.relname = %s AND n.nspname = coalesce(nullif(%s, ''), current_schema())
-        """).format(IDENTITY), [table, schema]).fetchone()
-    if not row:
-        raise SourceError(f"there is no table {name}", where=f"database {c.info.dbname}",
-                          next_step="load the data first (`workbench load`), or correct the name")
-    return row
+def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """Find tables: of each its schema, its name, and whether its rows can be told apart by replication."""
+    if isinstance(names, str) or not names:
+        raise SourceError(f"tables is {names!r}", expected="a list such as ['datalake.cdc_events']")
+    found = []
+    for name in names:
+        schema, _, table = name.rpartition(".")
+        row = c.execute(sql.SQL("""
+            SELECT n.nspname, t.relname, {} <> 'none' FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+            WHERE t.relkind IN ('r', 'p') AND t.relname = %s AND n.nspname = coalesce(nullif(%s, ''), current_schema())
+            """).format(IDENTITY), [table, schema]).fetchone()
+        if not row:
+            raise SourceError(f"there is no table {name}", where=f"database {c.info.dbname}",
+                              next_step="load the data first (`workbench load`), or correct the name")
+        found.append(row)
+    return found
 
 
 def publications(world: World, database: Optional[str] = None) -> pandas.DataFrame:

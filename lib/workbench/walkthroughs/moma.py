@@ -27,18 +27,17 @@ import itertools
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from heapq import merge
 from math import sqrt
 from operator import itemgetter
 from random import Random
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 from ..base.errors import SourceError
 from ..base.paths import ROOT
 from ..source import csv_files, loading
 from ..source.csv_files import File, day, key, number, reader, text
-from ..source.loading import Script, Table
 
 DATA = ROOT / "data" / "moma"
 DDL = DATA / "01_moma_ddl.sql"
@@ -65,13 +64,13 @@ PRINTS = "Prints & Illustrated Books"
 
 
 def _steps(scale: Any, from_dir: Any) -> loading.Steps:
-    return [Script(DDL), *(csv_files.tables(from_dir, FILES) if from_dir else generated(scale))]
+    return [loading.Script(DDL), *(csv_files.tables(from_dir, FILES) if from_dir else generated(scale))]
 
 
 loader = loading.Loader("moma", "public", tuple(FILES), _steps, "moma", scale=0.02)
 
 
-def generated(scale: float = 1) -> List[Table]:
+def generated(scale: float = 1) -> list[loading.Table]:
     """Return the two tables, artists and artworks, in the order to load them.
 
     Args:
@@ -81,12 +80,12 @@ def generated(scale: float = 1) -> List[Table]:
     """
     if type(scale) not in (int, float) or not 0.01 <= scale <= 10:
         raise SourceError(f"scale is {scale!r}", expected="a number from 0.01 to 10")
-    return [Table(name, COLUMNS[name], partial(_rows, name, others, round(count * scale)))
+    return [loading.Table(name, COLUMNS[name], partial(_rows, name, others, round(count * scale)))
             for name, others, count in (("artists", _artists, ARTISTS), ("artworks", _artworks, ARTWORKS))]
 
 
-@lru_cache(maxsize=1)
-def named() -> Dict[str, List[tuple]]:
+@cache
+def named() -> dict[str, list[tuple]]:
     """{table: the rows that S5 states, and a few more of these artists}, in the order of their keys."""
     artists, artworks = csv_files.tables(DATA, FILES)
     return {"artists": list(artists.rows()), "artworks": [(*row, None) for row in artworks.rows()]}
@@ -105,13 +104,13 @@ def _numbered(name: str, rows: Iterator[tuple]) -> Iterator[tuple]:
 
 
 @cache
-def _drawn(name: str) -> List[Dict[str, str]]:
+def _drawn(name: str) -> list[dict[str, str]]:
     """The rows of a file of data/moma, each as often as its weight says."""
     return [row for row in csv_files.read(DATA, name) for _ in range(int(row["weight"]))]
 
 
-@lru_cache(maxsize=1)
-def _words() -> Dict[str, List[Any]]:
+@cache
+def _words() -> dict[str, list[Any]]:
     """{kind: words}, None among them. Of dates, y is the year, p a later one, z its last two digits, d the decade; of
     titles, a and b are motifs."""
     kinds = itertools.groupby(_drawn("words"), itemgetter("kind"))
@@ -153,7 +152,7 @@ def _artists() -> Iterator[tuple]:
     return itertools.chain(listed, people)
 
 
-def _name(rng: Random) -> Tuple[str, Optional[str]]:
+def _name(rng: Random) -> tuple[str, Optional[str]]:
     """Make up a name and a gender as published: neither for a company, seldom in lower case."""
     words, kind = _words(), rng.random()
     family = _pick(rng, words["family"])
@@ -171,7 +170,7 @@ def _name(rng: Random) -> Tuple[str, Optional[str]]:
 def _artworks() -> Iterator[tuple]:
     """Yield artworks without end. The collection grows with its artists, so the first ones have the most works."""
     rng, artists = Random(1937), _numbered("artists", _artists())
-    known: List[Tuple[int, str, Optional[int]]] = []  # artist, name, year of birth
+    known: list[tuple[int, str, Optional[int]]] = []  # artist, name, year of birth
     for place in itertools.count():
         while len(known) <= place * ARTISTS // ARTWORKS:
             artist, name, _, _, born, _ = next(artists)
@@ -198,7 +197,7 @@ def _date(rng: Random, year: int) -> Optional[str]:
     return form and form.format(y=year, p=later, z=f"{later % 100:02}", d=year // 10 * 10)
 
 
-def _registered(rng: Random, made: int) -> Tuple[Optional[date], Optional[datetime]]:
+def _registered(rng: Random, made: int) -> tuple[Optional[date], Optional[datetime]]:
     """Return when a work came to the museum, and when it was cataloged; either may be unknown."""
     first = date(max(FIRST_YEAR, made), 11, 7)
     acquired = first + timedelta(days=below(rng, (date(LAST_YEAR, 12, 31) - first).days))
@@ -208,7 +207,7 @@ def _registered(rng: Random, made: int) -> Tuple[Optional[date], Optional[dateti
     return None if unknown < 0.05 else acquired, None if unknown > 0.85 else cataloged
 
 
-def _dimensions(rng: Random, department: str) -> Tuple[Optional[str], Optional[Decimal]]:
+def _dimensions(rng: Random, department: str) -> tuple[Optional[str], Optional[Decimal]]:
     """Write height and width, or more, in inches and centimeters; return the text and the height, or None for both."""
     height, width, depth = (60 + int(1400 * _square(rng)) for _ in range(3))  # millimeters
     times, form = "×" if rng.random() < 0.7 else "x", rng.random()

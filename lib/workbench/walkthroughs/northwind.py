@@ -9,12 +9,12 @@ walkthrough inserts it later, as row 830 with details 2,153 to 2,155.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Dict, Iterator, List
+from typing import Any, Iterator
 
 from ..base.errors import SourceError
 from ..base.paths import ROOT
-from ..source import csv_files, loading
-from ..source.loading import Script, Table
+from ..source import csv_files
+from ..source.loading import DUMP, Loader, Script, Steps, Table, find
 
 DATA = ROOT / "data" / "northwind"
 ORDERS, MISSING = 829, 11075
@@ -22,7 +22,7 @@ TABLES = ("region", "territories", "categories", "suppliers", "shippers", "produ
           "employee_territories", "customers", "orders", "order_details")
 
 
-def generated(scale: int = 1) -> List[Table]:
+def generated(scale: int = 1) -> list[Table]:
     """Return the tables of Northwind in the order to load them.
 
     Args:
@@ -39,7 +39,7 @@ def generated(scale: int = 1) -> List[Table]:
     return made
 
 
-def _rows(rows: List[Dict[str, str]], times: int) -> Iterator[tuple]:
+def _rows(rows: list[dict[str, str]], times: int) -> Iterator[tuple]:
     for block in range(times):
         for key, *values in (row.values() for row in rows):
             # a further block goes on counting where the one before ends, and leaves no number out
@@ -47,13 +47,13 @@ def _rows(rows: List[Dict[str, str]], times: int) -> Iterator[tuple]:
             yield (further, *(value or None for value in values))
 
 
-def _steps(scale: Any, from_dir: Any) -> loading.Steps:
+def _steps(scale: Any, from_dir: Any) -> Steps:
     if from_dir:
-        dump = loading.find(from_dir, "northwind.sql", "the public dump, northwind.sql")
-        rows = [Script(dump, allowed=loading.DUMP), Script(DATA / "02_public_dump.sql")]
+        dump = find(from_dir, "northwind.sql", "the public dump, northwind.sql")
+        rows = [Script(dump, allowed=DUMP), Script(DATA / "02_public_dump.sql")]
     else:
         rows = [Script(DATA / "01_northwind_ddl.sql"), *generated(scale), Script(DATA / "02_northwind_keys.sql")]
     return [*rows, Script(DATA / "03_cdc_events.sql")]
 
 
-loader = loading.Loader("northwind", "datalake", ("orders", "order_details", "cdc_events"), _steps, own=True)
+loader = Loader("northwind", "datalake", ("orders", "order_details", "cdc_events"), _steps, own=True)
