@@ -42,7 +42,7 @@ def agrees(world, after):
     from workbench.spark import session
 
     stack.need(world, "postgres", "kafka", "connect", "spark")
-    connect.wait_running(world, outbox.CONNECTOR, timeout=60)
+    connect.wait_running(world, outbox.CONNECTOR)
     spark, table = session(world), outbox.flow.table(world)
     outbox.flow.settle(world)
     landing.run(spark, world, connect.config(world, outbox.SINK))
@@ -79,7 +79,7 @@ def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
         # Debezium begins an interrupted snapshot again, and says nothing of rows it had read that are gone by then
         # (docs/limits.md). So here the delete comes after it.
         stack.need(flow, "kafka", "connect")
-        connect.wait_running(flow, outbox.CONNECTOR, timeout=60)
+        connect.wait_running(flow, outbox.CONNECTOR)
         outbox.flow.settle(flow)
         delete_one(flow, round_)
     agrees(flow, f"{' and '.join(names)} was killed")

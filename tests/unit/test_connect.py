@@ -6,7 +6,7 @@ import re
 
 import pytest
 from workbench import connect
-from workbench.base import params
+from workbench.base import http, params
 from workbench.base.errors import ConnectorError, StackError
 from workbench.connect import configs, rest
 from worlds import varied
@@ -260,12 +260,12 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
     """A healthy refusal stays what it is, even when Kafka has died in that moment."""
     def request(*args, **more):
         if code is None:
-            raise rest.requests.ConnectionError("refused")
-        answer = rest.requests.Response()
+            raise http.requests.ConnectionError("refused")
+        answer = http.requests.Response()
         answer.status_code, answer._content = code, b'{"message": "no such key"}'
         return answer
 
-    monkeypatch.setattr(rest.requests.Session, "request", request)
+    monkeypatch.setattr(http.requests.Session, "request", request)
     monkeypatch.setattr(rest.stack, "lost", lambda *args: StackError("the service kafka died"))
     with pytest.raises(StackError if told else ConnectorError,
                        match="the service kafka died" if told else f"Connect answers {code}: no such key"):

@@ -10,9 +10,10 @@ import fastavro
 import pytest
 from pyspark.sql import types as T
 from workbench import hudi
-from workbench.base import params
+from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
 from workbench.hudi import decode_avro
+from workbench.landing import formats
 from workbench.topic import avro, registry, wire
 from worlds import varied
 
@@ -49,20 +50,24 @@ def test_what_the_registry_answers(answering):
     starting = [(503, "starting"), (200, "1")]
     served = answering({"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting})
     world = with_registry(url=served.url + "/")
-    assert registry._get(world, "/a") == b"{}" and registry._get(world, "/b") is None
+    assert registry._ask(world, "/a") == b"{}" and registry._ask(world, "/b") is None
     with pytest.raises(StackError, match="(?s)the schema registry answers 500: oops.*/c"):
-        registry._get(world, "/c")
-    assert registry._get(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
+        registry._ask(world, "/c")
+    assert registry._ask(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
 
 
 def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    assert registry.fetch(answering({"/a": (200, "1")}).url + "/a") == (200, b"1")
+    url = answering({"/a": [(200, "1"), (200, "2")]}).url + "/a"
+    assert http.call("the registry", "GET", url).content == b"1" and formats.fetch(url) == (200, b"2")
+    for outside in ("http://registry.invalid/a", "registry:80/a"):  # by way of the proxy, where nobody listens; no URL
+        with pytest.raises(StackError, match=f"the registry does not answer(?s:.)*GET {outside}"):
+            http.call("the registry", "GET", outside)
     with pytest.raises(ConnectionError, match="does not answer at http://registry.invalid/a: .*refused"):
-        registry.fetch("http://registry.invalid/a")  # by way of the proxy, where nobody listens
+        formats.fetch("http://registry.invalid/a")
     with pytest.raises(ConnectionError, match="does not answer at registry:80/a: unknown url type"):
-        registry.fetch("registry:80/a")
+        formats.fetch("registry:80/a")
 
 
 @pytest.mark.parametrize("ask", [
@@ -83,7 +88,7 @@ class Answers:
 
     def __init__(self, monkeypatch, **texts):
         self.texts, self.asked = texts, []
-        monkeypatch.setattr(registry, "_get", self)
+        monkeypatch.setattr(registry, "_ask", self)
 
     def __call__(self, world, path):
         self.asked.append(path)
@@ -111,12 +116,12 @@ def test_a_schema_by_each_kind_of_id(monkeypatch):
         registry.schema(WORLD, 3, "contentId")
 
 
-def test_a_subject_as_confluents_api_tells_it(monkeypatch):
-    told = {"subject": "t/1-value", "version": 2, "id": 7, "schema": "{}"}
+def test_the_newest_version_as_confluents_api_tells_it(monkeypatch):
+    told = {"subject": "t/1-value", "version": 2, "id": 7, "schema": '{"type": "string"}'}
     Answers(monkeypatch, **{"/apis/ccompat/v6/subjects/t%2F1-value/versions/latest": json.dumps(told)})
-    assert registry.subject(WORLD, "t/1-value") == told
-    with pytest.raises(LakeError, match="(?s)no subject 't-value'.*ccompat"):
-        registry.subject(WORLD, "t-value")
+    assert registry.latest(WORLD, "t/1-value", "ccompat") == {"type": "string"}
+    with pytest.raises(LakeError, match="no artifact 't-value'"):
+        registry.latest(WORLD, "t-value", "ccompat")
 
 
 def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):

@@ -46,11 +46,11 @@ class CheckFailed(WorkbenchError, AssertionError):
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return `did you mean 'x'? valid: a, b, c` for a misspelt name (only the list where nothing is near)."""
+    """Return `did you mean 'x'? valid: a, b, c` for a misspelt name: no guess where nothing is near, and no list that
+    is too long to be read."""
     valid = sorted(valid)
-    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
-    guess = f"did you mean '{close[0]}'? " if close else ""
-    return f"{guess}valid: {', '.join(valid)}"
+    guess = [f"did you mean '{near}'?" for near in difflib.get_close_matches(name, valid, n=1, cutoff=0.5)]
+    return " ".join(guess + [f"valid: {', '.join(valid)}"] * (len(valid) <= 40))
 
 
 def first_line(error: BaseException) -> str:

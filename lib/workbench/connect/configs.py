@@ -3,10 +3,10 @@ its ${placeholders} filled; and what must not stand in one: secrets, and keys th
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from typing import Any, Dict, Iterable, List, Tuple
+from collections import Counter
+from typing import Any, Iterable
 from urllib.parse import urlsplit
 
 from ..base.errors import ConnectorError, nearest
@@ -38,10 +38,11 @@ SECRET_PAIR = re.compile(
     r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
     r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])", re.I)
 SQL = re.compile(r"\s*(select|with)\s", re.I)  # where password = … compares columns
+PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
 
-def config(world: World, name: str, **more: Any) -> Dict[str, str]:
+def config(world: World, name: str, **more: Any) -> dict[str, str]:
     """Return the connector configuration params/connectors/<name>.json with its ${placeholders} filled from `world`.
 
     Args:
@@ -64,35 +65,26 @@ def config(world: World, name: str, **more: Any) -> Dict[str, str]:
         raise ConnectorError("a connector configuration is one flat object of texts", where=shown,
                              expected='every value in quotes, such as "tasks.max": "1"')
     values = {**placeholders(world), **{k: str(v) for k, v in more.items()}}
-    used = set()
-
-    def fill(key: str, match: re.Match[str]) -> str:
-        used.add(match.group(1))
-        if match.group(1) not in values:
-            raise ConnectorError(f"unknown placeholder {match.group(0)}", where=f"{shown}: {key}",
-                                 expected=nearest(match.group(1), values),
-                                 next_step=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)")
-        return values[match.group(1)]
-
-    # one pass, so that a filled-in ${file:…} is left for the Connect worker to resolve
-    filled = {k: re.sub(r"\$\{([^}:]*)\}", lambda m, k=k: fill(k, m), v) for k, v in raw.items()}
-    for key in sorted(set(more) - used):
-        raise ConnectorError(f"{shown} has no placeholder ${{{key}}}", where=shown, expected=nearest(key, used))
-    return filled
+    used = {placeholder: key for key, value in raw.items() for placeholder in PLACEHOLDER.findall(value)}
+    for unknown in sorted(used.keys() - values.keys()):
+        raise ConnectorError(f"unknown placeholder ${{{unknown}}}", where=f"{shown}: {used[unknown]}",
+                             expected=nearest(unknown, values),
+                             next_step=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)")
+    for unused in sorted(more.keys() - used.keys()):
+        raise ConnectorError(f"{shown} has no placeholder ${{{unused}}}", where=shown, expected=nearest(unused, used))
+    # one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
+    return {key: PLACEHOLDER.sub(lambda m: values[m[1]], value) for key, value in raw.items()}
 
 
-def _once(pairs: List[Tuple[str, Any]], shown: str) -> Dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]], shown: str) -> dict[str, Any]:
     """Return what `dict` would, but refuse a key that is given twice: JSON takes the last, and says nothing."""
-    found: Dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ConnectorError(f"key {key!r} is given twice", where=f"{shown}: {key}",
-                                 next_step="remove one of the two")
-        found[key] = value
-    return found
+    for key, times in Counter(key for key, _ in pairs).items():
+        if times > 1:
+            raise ConnectorError(f"key {key!r} is given twice", where=shown, next_step="remove one of the two")
+    return dict(pairs)
 
 
-def placeholders(world: World) -> Dict[str, str]:
+def placeholders(world: World) -> dict[str, str]:
     """Return what `world` fills into connector configurations. No secret is among it, only a reference to one."""
     pg, region = world.postgres, world.region
     lake = urlsplit(world.lake.landing)
@@ -118,7 +110,7 @@ def _refers(key: str, value: str) -> bool:
     return bool(REFERENCE.search(value) if "jaas" in key.lower() else REFERENCE.fullmatch(value))
 
 
-def literal_secrets(config: Dict[str, str]) -> List[str]:
+def literal_secrets(config: dict[str, str]) -> list[str]:
     """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or a list."""
     whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
     beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
@@ -127,15 +119,12 @@ def literal_secrets(config: Dict[str, str]) -> List[str]:
     return sorted({*whole, *inside})
 
 
-def unknown_keys(config: Dict[str, str], known: Iterable[str]) -> Dict[str, str]:
-    """Return the keys that are neither `known` nor accepted by pattern, each with `; did you mean 'x'?`: its new name
-    if it was renamed, else the nearest one; "" where there is none."""
-    known = sorted(known)
+def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]:
+    """Return the keys that are neither `known` nor accepted by pattern, each with what is nearest to it: to its new
+    name if it was renamed."""
     found = {}
     for key in config:
         if key not in known and not DYNAMIC_KEYS.fullmatch(key):
-            renamed = next((new for old, new in RENAMED.items() if key.endswith(old)), None)
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            guess = ([k for k in known if renamed and k.endswith(renamed)] + near)[:1]
-            found[key] = f"; did you mean '{guess[0]}'?" if guess else ""
+            now = next((key.replace(old, new) for old, new in RENAMED.items() if key.endswith(old)), key)
+            found[key] = nearest(now, known)
     return found

@@ -5,14 +5,11 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 from urllib.parse import quote
 
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
-
 from .. import stack
+from ..base import http
 from ..base.errors import ConnectorError, StackError, nearest
 from ..base.params import World
 from ..base.wait import wait_until
@@ -45,12 +42,12 @@ LIKELY_CAUSES = [
 ]
 
 
-def plugins(world: World) -> List[Dict[str, str]]:
+def plugins(world: World) -> list[dict[str, str]]:
     """Return the connector plugins there are, as dicts with class, type ("source" or "sink") and version."""
     return _call(world, "GET", "/connector-plugins")
 
 
-def validate(world: World, config: Dict[str, str], name: str = "") -> None:
+def validate(world: World, config: dict[str, str], name: str = "") -> None:
     """Let the plugin itself judge a configuration, without deploying it.
 
     Asks `PUT /connector-plugins/<class>/config/validate`, which for Debezium also tries the database. Beyond that, keys
@@ -71,7 +68,8 @@ def validate(world: World, config: Dict[str, str], name: str = "") -> None:
     known = {c["definition"]["name"] for c in answer["configs"] if c.get("definition")}
     problems = {c["value"]["name"]: c["value"]["errors"] for c in answer["configs"] if c["value"].get("errors")}
     for key, guess in unknown_keys(config, known).items():
-        problems.setdefault(key, [f"{wanted.rsplit('.', 1)[-1]} has no such key and would ignore it{guess}"])
+        ignored = f"{wanted.rsplit('.', 1)[-1]} has no such key and would ignore it; {guess}"
+        problems.setdefault(key, [ignored.rstrip("; ")])
     if problems:
         lines = "".join(f"\n    {key}: {' '.join(dict.fromkeys(m.strip() for m in errors))}"
                         for key, errors in problems.items())
@@ -80,7 +78,7 @@ def validate(world: World, config: Dict[str, str], name: str = "") -> None:
             next_step=_causes(lines) or "correct the keys and apply again")
 
 
-def _plugin(world: World, config: Dict[str, str], name: str) -> str:
+def _plugin(world: World, config: dict[str, str], name: str) -> str:
     """Return the connector class of `config`, having made sure that this Connect has it."""
     wanted = config.get("connector.class", "")
     have = [p["class"] for p in plugins(world)]
@@ -93,7 +91,7 @@ def _plugin(world: World, config: Dict[str, str], name: str) -> str:
                          expected="" if known else nearest(wanted, have), next_step=known or INSTALL)
 
 
-def apply(world: World, name: str, config: Dict[str, str]) -> Dict[str, Any]:
+def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     """Deploy a connector, or bring it to this configuration; the same again changes nothing. Returns its `status`.
 
     A changed or failed connector is stopped first, so that no state seen afterwards is of its former self.
@@ -104,7 +102,7 @@ def apply(world: World, name: str, config: Dict[str, str]) -> Dict[str, Any]:
     validate(world, config, name)
     _slot_is_free(world, name, config)
     url = _address(name)
-    before = _call(world, "GET", f"{url}/config", missing=None)
+    before = _call(world, "GET", f"{url}/config", or_none=True)
     wanted = {**config, "name": name}
     if before is not None:
         if before == wanted and _states(status(world, name)) == {"RUNNING"}:
@@ -116,7 +114,7 @@ def apply(world: World, name: str, config: Dict[str, str]) -> Dict[str, Any]:
     return wait_until(lambda: _status(world, name), f"connector {name!r} to appear", timeout=30, error=ConnectorError)
 
 
-def _slot_is_free(world: World, name: str, config: Dict[str, str]) -> None:
+def _slot_is_free(world: World, name: str, config: dict[str, str]) -> None:
     """Refuse a replication slot that another connector reads: Debezium would retry for ever, and look RUNNING."""
     keys = ("slot.name", "database.hostname", "database.port")
     mine = [config.get(k) for k in keys]
@@ -131,12 +129,12 @@ def _address(name: str) -> str:
     return f"/connectors/{quote(name, safe='')}"
 
 
-def names(world: World) -> List[str]:
+def names(world: World) -> list[str]:
     """Return the names of the connectors deployed now."""
     return sorted(_call(world, "GET", "/connectors"))
 
 
-def status(world: World, name: str) -> Dict[str, Any]:
+def status(world: World, name: str) -> dict[str, Any]:
     """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}; `error` begins the trace.
 
     Raises:
@@ -149,19 +147,19 @@ def status(world: World, name: str) -> Dict[str, Any]:
     return found
 
 
-def _status(world: World, name: str) -> Optional[Dict[str, Any]]:
-    answer = _call(world, "GET", f"{_address(name)}/status", missing=None)
+def _status(world: World, name: str) -> Optional[dict[str, Any]]:
+    answer = _call(world, "GET", f"{_address(name)}/status", or_none=True)
     if answer is None:
         return None
 
-    def part(raw: Dict[str, Any]) -> Dict[str, Any]:
+    def part(raw: dict[str, Any]) -> dict[str, Any]:
         return {"state": raw["state"], "worker": raw.get("worker_id", ""), "error": first_line(raw.get("trace", ""))}
 
     return {"name": name, "type": answer["type"], **part(answer["connector"]),
             "tasks": [{"id": t["id"], **part(t)} for t in answer["tasks"]]}
 
 
-def _states(seen: Dict[str, Any]) -> set:
+def _states(seen: dict[str, Any]) -> set:
     return {seen["state"], *(t["state"] for t in seen["tasks"] or [{"state": "NO TASK"}])}
 
 
@@ -190,7 +188,7 @@ def failure(world: World, name: str) -> Optional[str]:
     return None
 
 
-def wait_running(world: World, name: str, *, timeout: float = 60, steady: float = 1.0) -> Dict[str, Any]:
+def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, Any]:
     """Wait until a connector and all its tasks are RUNNING, and stay so for `steady` seconds; return its `status`.
 
     Args:
@@ -201,19 +199,17 @@ def wait_running(world: World, name: str, *, timeout: float = 60, steady: float 
     Raises:
         ConnectorError: at once when one of them is FAILED, with the first line of the trace and likely causes.
     """
-    since: List[float] = []
+    since = time.monotonic()
 
-    def running() -> Optional[Dict[str, Any]]:
+    def running() -> Optional[dict[str, Any]]:
+        nonlocal since
         seen = status(world, name)
         if _states(seen) != {"RUNNING"}:
-            since.clear()
-            return None
-        since.append(time.monotonic())
-        return seen if since[-1] - since[0] >= steady else None
+            since = time.monotonic()
+        return seen if time.monotonic() - since >= steady else None
 
-    return wait_until(running, f"connector {name!r} and its tasks to be RUNNING", timeout=timeout, every=0.2,
-                      error=ConnectorError, failed=lambda: failure(world, name),
-                      next_step="read the worker's log: `workbench log connect`")
+    return wait_until(running, f"connector {name!r} and its tasks to be RUNNING", every=0.2, error=ConnectorError,
+                      failed=lambda: failure(world, name), next_step="read the worker's log: `workbench log connect`")
 
 
 def restart(world: World, name: str) -> None:
@@ -222,20 +218,18 @@ def restart(world: World, name: str) -> None:
     _call(world, "POST", f"{_address(name)}/restart?includeTasks=true&onlyFailed=true")
 
 
-def delete(world: World, name: str, *, forget_offsets: bool = True) -> None:
+def delete(world: World, name: str) -> None:
     """Delete a connector and wait until it is gone; one that is not there is fine.
 
-    Args:
-        forget_offsets: also forget how far it had read (KIP-875), so that the next `apply` takes a new snapshot (a new
-            connector of MSK Connect always does). The replication slot stays: see postgres.drop_slot.
+    How far it had read is forgotten, too (KIP-875), so that the next `apply` takes a new snapshot (a new connector of
+    MSK Connect always does). The replication slot stays: see postgres.drop_slot.
     """
     url = _address(name)
-    if _call(world, "GET", f"{url}/config", missing=None) is None:
+    if _call(world, "GET", f"{url}/config", or_none=True) is None:
         return
-    if forget_offsets:
-        _stop(world, name)
-        _call(world, "DELETE", f"{url}/offsets")
-    _call(world, "DELETE", url, missing=None)
+    _stop(world, name)
+    _call(world, "DELETE", f"{url}/offsets")
+    _call(world, "DELETE", url, or_none=True)
     wait_until(lambda: _status(world, name) is None and name not in names(world), f"connector {name!r} to be gone",
                timeout=30, error=ConnectorError)
 
@@ -252,28 +246,18 @@ def _lost(world: World) -> Optional[StackError]:
     return stack.lost(world, "connect", world.connect.url) or stack.lost(world, "kafka", world.kafka.bootstrap)
 
 
-_RAISE = object()
-# 409: the workers are rebalancing; 503: starting. Asked again about once a second, for a minute.
-AGAIN = Retry(60, connect=0, read=0, other=0, status_forcelist=(409, 503), allowed_methods=None, raise_on_status=False,
-              backoff_factor=0.3, backoff_max=1)
-
-
-def _call(world: World, method: str, path: str, body: Any = None, *, missing: Any = _RAISE) -> Any:
-    """Call Connect's REST API and return the decoded answer; `missing` is returned for 404 if given.
+def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bool = False) -> Any:
+    """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no error.
 
     Every verb comes by here, so a world with another kind of Connect is refused here.
     """
     stack.must_be_there(world, "connect.")
     try:
-        with requests.Session() as session:
-            session.mount(world.connect.url, HTTPAdapter(max_retries=AGAIN))
-            answer = session.request(method, world.connect.url.rstrip("/") + path, json=body, timeout=(5, 90))
-    except requests.RequestException as e:
-        raise _lost(world) or StackError(
-            f"Kafka Connect does not answer: {type(e).__name__}", where=f"{method} {world.connect.url}{path}",
-            next_step="run `workbench status`, then `workbench up`") from None
-    if answer.status_code == 404 and missing is not _RAISE:
-        return missing
+        answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body)
+    except StackError as e:
+        raise _lost(world) or e from None
+    if answer.status_code == 404 and or_none:
+        return None
     if answer.status_code >= 400:
         try:
             message = answer.json().get("message", "")

@@ -1,6 +1,6 @@
 """The two formats of the landing (see writing.task): JSON messages as files of lines, Avro messages as container files.
 
-Both travel to the worker by value, Containers with topic/avro.py and registry.fetch. There they need Python's own
+Both travel to the worker by value, Containers with topic/avro.py. There they need Python's own
 library, and of Avro fastavro, beside the pandas and pyarrow that mapInPandas needs.
 """
 from __future__ import annotations
@@ -11,11 +11,13 @@ import json
 import platform
 import re
 import sys
+import urllib.error
+import urllib.request
 from dataclasses import dataclass, field
 from typing import Any, Optional, Sequence
 
 from ..topic.avro import container, reader
-from ..topic.registry import LARGEST, fetch
+from ..topic.registry import LARGEST
 from ..topic.wire import CCOMPAT
 
 SCHEMA_ID = "workbench.schema"  # metadata of a file: the id by which its messages named the schema
@@ -153,6 +155,22 @@ class Containers:
         sync = hashlib.md5(f"{topic}+{partition}+{first}".encode(), usedforsecurity=False).digest()
         return (f"{topic}/partition={partition}/{topic}+{partition}+{first:010d}.avro",
                 container(json.loads(self.known[schema][0]), records, sync, **{SCHEMA_ID: schema}))
+
+
+def fetch(url: str) -> tuple[int, bytes]:
+    """Status and bytes of the answer to one question, whatever the status. It travels into Spark tasks by value, so it
+    may use nothing but Python's own library.
+
+    Raises: ConnectionError: there is no answer.
+    """
+    opener = urllib.request.build_opener()  # urlopen keeps the proxies of its first call
+    try:
+        with opener.open(url, timeout=30) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as e:
+        return e.code, b""
+    except (OSError, ValueError) as e:
+        raise ConnectionError(f"the schema registry does not answer at {url}: {getattr(e, 'reason', e)}") from None
 
 
 def _known(schema: str, urls: dict[str, str], unknown: str) -> tuple[str, Any]:

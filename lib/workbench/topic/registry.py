@@ -2,26 +2,23 @@
 from __future__ import annotations
 
 import datetime as dt
-import http.client
 import json
-import urllib.error
-import urllib.request
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
+from typing import Any, NamedTuple, Optional
 from urllib.parse import quote
 from uuid import UUID
 
 import pandas
 
 from .. import stack
+from ..base import http
 from ..base.errors import LakeError, StackError, nearest
 from ..base.params import World
-from ..base.wait import wait_until
 from . import avro
 from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
 
-V2 = "/apis/registry/v2"
-BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}",
-         CCOMPAT: "/apis/ccompat/v6/schemas/ids/{}"}  # v6: what S5 asks
+V2, V6 = "/apis/registry/v2", "/apis/ccompat/v6"  # v6: what S5 asks
+BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}", CCOMPAT: V6 + "/schemas/ids/{}"}
+NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/{}/versions/latest"}
 PAGE = 500  # artifacts or versions of one answer
 LARGEST = 2**63 - 1  # the registry's ids are Java's longs
 
@@ -42,7 +39,7 @@ def artifacts(world: World) -> pandas.DataFrame:
     return frame.sort_values(["group", "artifact", "global_id"], ignore_index=True)
 
 
-def schema(world: World, id: int, kind: str = GLOBAL) -> Dict[str, Any]:
+def schema(world: World, id: int, kind: str = GLOBAL) -> dict[str, Any]:
     """Return the Avro schema with this id, as a dict (a text where it is no more than a type's name).
 
     Args:
@@ -64,44 +61,37 @@ def _unknown(world: World, schema: str) -> LakeError:
                                "and registry.wire the format it writes?")
 
 
-def find(world: World, id: int, kind: str = GLOBAL) -> Optional[Dict[str, Any]]:
+def find(world: World, id: int, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
     """Return `schema`, or None where the registry answers that there is none with this id."""
     if kind not in BY_ID:
         raise LakeError(f"there is no kind of id {kind!r}", expected=nearest(str(kind), BY_ID))
-    path = BY_ID[kind].format(id)
-    text = _get(world, path) if 0 <= id <= LARGEST else None
+    return _schema(world, BY_ID[kind].format(id), kind) if 0 <= id <= LARGEST else None
+
+
+def _schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]]:
+    text = _ask(world, path)
     if text is None:
         return None
     return _json(_json(text, path)["schema"] if kind == CCOMPAT else text, path)
 
 
-def latest(world: World, artifact: str, group: str = "default") -> Dict[str, Any]:
+def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
     """Return the newest version of an artifact's schema, as a dict.
+
+    Args:
+        kind: "ccompat" asks the API that speaks Confluent's language, as others than Apicurio's own clients do,
+            DeltaStreamer among them (S5).
 
     Raises:
         LakeError: there is no such artifact; the nearest names are listed. StackError: the registry does not answer.
     """
-    path = f"{V2}/groups/{quote(group, safe='')}/artifacts/{quote(artifact, safe='')}"
-    text = _get(world, path)
-    if text is None:
+    newest = _schema(world, NEWEST[kind].format(quote(artifact, safe="")), kind)
+    if newest is None:
         have = [found["id"] for found in _pages(world, "/search/artifacts", "artifacts")]
-        raise LakeError(f"the registry has no artifact {artifact!r}", where=f"{_base(world)}, group {group}",
+        raise LakeError(f"the registry has no artifact {artifact!r}", where=_base(world),
                         expected=nearest(artifact, have) if have else "the registry is empty",
                         next_step="the first message registers it: is the connector RUNNING, its converter Apicurio's?")
-    return _json(text, path)
-
-
-def subject(world: World, name: str) -> Dict[str, Any]:
-    """Return the newest version of a schema as the API that speaks Confluent's language tells it: subject, version, id,
-    schema (a text). What others than Apicurio's own clients ask, DeltaStreamer among them (S5).
-
-    Raises: LakeError: there is no such subject. StackError: the registry does not answer.
-    """
-    path = f"/apis/ccompat/v6/subjects/{quote(name, safe='')}/versions/latest"
-    text = _get(world, path)
-    if text is None:
-        raise LakeError(f"the registry has no subject {name!r}", where=_base(world) + path)
-    return _json(text, path)
+    return newest
 
 
 class Decoded(NamedTuple):
@@ -117,8 +107,8 @@ class Decoder:
 
     def __init__(self, world: World):
         self.world = world
-        self._schemas: Dict[str, Any] = {}
-        self._readers: Dict[str, avro.Reader] = {}
+        self._schemas: dict[str, Any] = {}
+        self._readers: dict[str, avro.Reader] = {}
 
     def __call__(self, value: bytes) -> Decoded:
         """Decode one message: dates, times and decimals are Python's.
@@ -148,7 +138,7 @@ class Decoder:
                             expected=name) from e
 
 
-def peek(world: World, value: Union[bytes, str]) -> Dict[str, Any]:
+def peek(world: World, value: bytes | str) -> dict[str, Any]:
     """Take one message apart, for people to look at.
 
     Args:
@@ -182,7 +172,7 @@ def _pages(world: World, path: str, what: str) -> list:
     """All of a list that the registry gives out in pages."""
     rows: list = []
     while True:
-        text = _get(world, f"{V2}{path}?limit={PAGE}&offset={len(rows)}")
+        text = _ask(world, f"{V2}{path}?limit={PAGE}&offset={len(rows)}")
         page = _json(text, path) if text is not None else {}
         rows += page.get(what, [])
         if not page.get(what) or len(rows) >= page.get("count", 0):
@@ -194,47 +184,19 @@ def _base(world: World) -> str:
     return world.registry.url.rstrip("/")
 
 
-def fetch(url: str) -> Tuple[int, bytes]:
-    """Status and bytes of the answer to one question, whatever the status. It travels into Spark tasks by value, so it
-    may use nothing but Python's own library.
-
-    Raises: ConnectionError: there is no answer.
-    """
-    opener = urllib.request.build_opener()  # urlopen keeps the proxies of its first call
-    try:
-        try:
-            answer = opener.open(url, timeout=30)
-        except urllib.error.HTTPError as e:
-            answer = e
-        with answer:
-            return answer.status, answer.read()
-    except (OSError, ValueError, http.client.HTTPException) as e:
-        raise ConnectionError(f"the schema registry does not answer at {url}: {getattr(e, 'reason', e)}") from None
-
-
-def _get(world: World, path: str) -> Optional[bytes]:
-    """The text of an answer, None for 404. A registry that is just starting (503) is asked again for some seconds."""
+def _ask(world: World, path: str, method: str = "GET") -> Optional[bytes]:
+    """The text of an answer, None for 404."""
     url = _base(world) + path
-
-    def ask() -> Optional[list]:
-        try:
-            status, text = fetch(url)
-        except ConnectionError as e:
-            return [e, b""]
-        return None if status == 503 else [status, text]
-
-    got, text = wait_until(ask, f"the schema registry to answer {path}", timeout=15, every=0.3, error=StackError)
-    if isinstance(got, ConnectionError):
-        raise StackError(str(got), where=f"{world.file}: registry.url",
-                         next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
-    if got == 404:
+    answer = http.call("the schema registry", method, url,
+                       next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
+    if answer.status_code == 404:
         return None
-    if got >= 400:
-        raise StackError(f"the schema registry answers {got}: {text[:300].decode('utf-8', 'replace')}", where=url)
-    return text
+    if answer.status_code >= 400:
+        raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)
+    return answer.content
 
 
-def _json(text: Union[str, bytes], where: str) -> Any:
+def _json(text: str | bytes, where: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
@@ -242,12 +204,7 @@ def _json(text: Union[str, bytes], where: str) -> Any:
                         expected="JSON") from None
 
 
-def delete(world: World, *artifacts: str, group: str = "default") -> None:
+def delete(world: World, *artifacts: str) -> None:
     """Delete artifacts with all their versions; those that do not exist are fine. Raises: StackError: it refuses."""
-    import requests
-
     for artifact in artifacts:
-        url = f"{_base(world)}{V2}/groups/{quote(group, safe='')}/artifacts/{quote(artifact, safe='')}"
-        answer = requests.delete(url, timeout=30)
-        if answer.status_code not in (204, 404):
-            raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)
+        _ask(world, NEWEST[GLOBAL].format(quote(artifact, safe="")), "DELETE")

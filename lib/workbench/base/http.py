@@ -1,0 +1,25 @@
+"""Calls of services over HTTP."""
+from __future__ import annotations
+
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from .errors import StackError
+
+# 409: Connect's workers are rebalancing; 503: a service is starting. Asked again about once a second, for a minute.
+AGAIN = Retry(60, connect=0, read=0, other=0, status_forcelist=(409, 503), allowed_methods=None, raise_on_status=False,
+              backoff_factor=0.3, backoff_max=1)
+
+
+def call(service: str, method: str, url: str, body: Any = None, *, next_step: str = "") -> requests.Response:
+    """Return what a service answers, whatever the status; `body` is sent as JSON. Raises StackError: no answer."""
+    try:
+        with requests.Session() as session:
+            session.mount(url, HTTPAdapter(max_retries=AGAIN))
+            return session.request(method, url, json=body, timeout=(5, 90))
+    except requests.RequestException as e:
+        raise StackError(f"{service} does not answer: {type(e).__name__}", where=f"{method} {url}",
+                         next_step=next_step or "run `workbench status`, then `workbench up`") from None
