@@ -1,11 +1,10 @@
 """Hudi tables: made, filled from changes, asked for their past, kept in order."""
 from .catalog import entries, register, registered
 from .changes import Landed, Topic
-from .ingesting import Ingested
+from .ingesting import Ingested, Stream, ingest, reader_schema, stream
 from .keeping import dead_letters, drop
 from .labelling import label, labels
 from .procedures import call, compact, run_compaction, schedule_compaction
 from .reading import as_of, between, read, read_independent, reader
-from .running import Stream, ingest, reader_schema, stream
 from .tables import Table, dead_letters_path, table
 from .timeline import commits, exists, properties

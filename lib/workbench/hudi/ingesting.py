@@ -7,60 +7,121 @@ again.
 Why not `writeStream.format("hudi")`: with ignore.failed.batch=false a failed batch ends the whole Spark server, which
 others share (seen, Hudi 1.0.2); with true, its documentation says, the batch is skipped. Neither will do.
 
-No Python runs inside Spark, so the same code serves Spark Connect, spark-submit and EMR. Use it through `hudi.ingest`
-and `hudi.stream`.
+No Python runs inside Spark, so the same code serves Spark Connect, spark-submit and EMR.
 """
 from __future__ import annotations
 
-import contextlib
 import json
-import time
-import uuid
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Optional, Tuple
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Callable
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from ..base import files
 from ..base.errors import LakeError
 from ..base.params import World
-from ..landing.batch import counted
+from ..base.paths import ROOT
+from ..landing.batch import Counts
 from ..spark import answered, causes
+from ..topic import avro
 from . import changes, decode, decode_avro
-from .loading import first_load, newest
+from .loading import load
 from .tables import BUCKETS, Table, alone, dead_letters_path
-from .timeline import Done, archived, check_clock, completed, write_stats, written
-
-OUTCOMES = {decode.UPSERT: "upserts", decode.DELETE: "deletes", decode.TOMBSTONE: "tombstones",
-            decode.DEAD: "dead_letters"}
+from .timeline import Done, archived, check_clock, check_version, completed, write_stats, written
 
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
 FORGOTTEN = "*"  # among the sources in a progress: what others had read before is not known
 
 
-@dataclass(frozen=True)
-class Ingested:
+@dataclass(frozen=True, repr=False)
+class Ingested(Counts):
     """What one run did, counted from the data; messages = upserts + deletes + tombstones + dead_letters."""
 
-    messages: int = 0
     upserts: int = 0
     deletes: int = 0
-    tombstones: int = 0
-    dead_letters: int = 0
-    batches: int = 0
-    seconds: float = 0.0
 
     def __repr__(self) -> str:
-        return counted("ingested", self.messages, upserts=self.upserts, deletes=self.deletes,
-                       tombstones=self.tombstones, dead_letters=self.dead_letters)
+        return self.said("ingested", upserts=self.upserts, deletes=self.deletes)
 
-    def plus(self, counts: Dict[str, int], seconds: float) -> Ingested:
-        """With one more batch."""
-        new = {name: getattr(self, name) + counts.get(name, 0) for name in OUTCOMES.values()}
-        return replace(self, **new, messages=self.messages + sum(counts.values()), batches=self.batches + 1,
-                       seconds=round(self.seconds + seconds, 3))
+
+def ingest(spark: SparkSession, world: World, source: changes.Source, table: Table, *,
+           schema: T.StructType | None = None, replay: bool = False, batch: int = 200_000) -> Ingested:
+    """Bring the changes of `source` into `table`, until all that is there has been written.
+
+    Args:
+        source: `Topic(name)` or `Landed(prefix)`, JSON both, or with `format="avro"`. The table's commits say how far
+            each has been read: a second run goes on from there. A table that was written to, and has no such commit
+            (another tool made it, or the commit was archived), takes a `replay`.
+        schema: reader schema; without it that of data/schemas/<table name>.avsc, and for Avro the newest one that the
+            registry has of the topic.
+        replay: read the source from its beginning once more (rows change only where the ordering field says so).
+        batch: most messages or files of one commit.
+
+    Raises:
+        LakeError: a batch failed (nothing of it is visible; the next run does it again), how far the source was read is
+            not known, or the table version changed.
+        StackError: the registry does not answer, or Spark or Kafka is gone. Nothing of the batch shows then.
+    """
+    job = Job(spark, world, source, table, schema, batch, replay)
+    job.run(lambda more: not more)
+    return job.done
+
+
+def stream(spark: SparkSession, world: World, source: changes.Source, table: Table, *,
+           schema: T.StructType | None = None) -> Stream:
+    """Bring the changes of `source` into `table`, and go on with what comes later, until `stop()` of what this returns.
+    Arguments as of `ingest`."""
+    return Stream(Job(spark, world, source, table, schema))
+
+
+def reader_schema(name: str) -> T.StructType:
+    """StructType of data/schemas/<name>.avsc."""
+    path = ROOT / "data" / "schemas" / f"{name}.avsc"
+    if not path.is_file():
+        raise LakeError(f"there is no reader schema for {name}", where=str(path),
+                        next_step="put the Avro schema of the rows there, or give schema=… to hudi.ingest")
+    return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
+
+
+class Stream:
+    """An ingest that goes on until `stop()`, in a thread of this process; it ends between two batches."""
+
+    def __init__(self, job: Job):
+        self._job, self._error = job, None  # type: ignore[var-annotated]
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"ingest {job.table.name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:  # between two looks at a source that had nothing new it waits
+            self._job.run(lambda more: self._stop.wait(0 if more else 0.2))
+        except Exception as e:  # noqa: BLE001 - handed to whoever asks, see failure() and stop()
+            self._error = e
+
+    @property
+    def active(self) -> bool:
+        """Whether it is still going on."""
+        return self._thread.is_alive()
+
+    def counts(self) -> Ingested:
+        """What it has done so far."""
+        return self._job.done
+
+    def failure(self) -> str | None:
+        """What ended it; None while all is well. For `failed=` of wait_until."""
+        return str(self._error) if self._error else None
+
+    def stop(self, timeout: float = 120) -> Ingested:
+        """End it after the batch that is under way. Raises LakeError when one has failed or does not end."""
+        self._stop.set()
+        self._thread.join(timeout)
+        if self.active:
+            raise LakeError(f"a batch did not end in {timeout:g} s", where=self._job.where, next_step="stop it again")
+        if self._error:
+            raise self._error
+        return self._job.done
 
 
 @dataclass
@@ -71,46 +132,52 @@ class Job:
     world: World
     source: changes.Source
     table: Table
-    schema: Any  # None for an Avro topic: the newest one in the registry
-    batch: int = 200_000  # most messages (topic) or files (landed) of one commit; bounds memory
-    replay: bool = False  # read the source from its beginning, once more
+    schema: T.StructType | None = None
+    batch: int = 200_000
+    replay: bool = False
     done: Ingested = field(default_factory=Ingested)
-    _reader: Any = None
-    _schemas: Optional[decode_avro.Schemas] = None
-    _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-    _tidied: bool = False
-    _view: str = field(default_factory=lambda: f"workbench_batch_{uuid.uuid4().hex}")
+
+    def __post_init__(self) -> None:
+        self._reader = changes.reader(self.spark, self.world, self.source, self.table, self.batch)
+        if self.source.format == "json":
+            self.schema = self.schema or reader_schema(self.table.name)
+        else:
+            self._schemas = decode_avro.Schemas(self.world, self.source.topic, self.schema)
+        self._letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
 
     @property
     def where(self) -> str:
         return f"{self.source} into {self.table.database}.{self.table.name} ({self.table.base})"
 
-    def step(self) -> bool:
+    def run(self, ended: Callable[[bool], bool]) -> None:
+        """Do one batch after the other; after each look `ended` is told whether there was anything new."""
+        with alone(self.world, self.table), causes(self.spark):
+            while not ended(self._step()):
+                pass
+        check_version(self.table)
+
+    def _step(self) -> bool:
         """Do one batch; False when there is nothing new. Raises LakeError when it could not be written."""
-        began = time.monotonic()
-        if self._reader is None:
-            self._held.enter_context(alone(self.world, self.table))
-            self._held.enter_context(causes(self.spark))
-            self._reader = changes.reader(self.spark, self.world, self.source, self.table, self.batch)
         there = written(self.table)
         done = completed(self.table, there=there)
         progress = self._progress(done)
         last = progress.get(self.source.id, {})
         # behind the letters of batches that nobody knows of, which stay until the replay has written all its own
-        number = last.get("batch", self._last_letters() if self.replay else -1) + 1
+        number = last.get("batch", max(self._lettered(), default=-1) if self.replay else -1) + 1
         since = number if self.replay else last.get("since", 0)
         with answered(self.spark, "a batch was not written", self.where,
                       "see the log of the spark service; nothing of the batch shows, run the ingest again",
                       self.world if isinstance(self.source, changes.Topic) else None):
             batch = self._reader.next({} if self.replay else last, number)
             if batch is None:  # now that a replay, also one that began in another run, is done
-                if not self._tidied:
-                    self._keep_letters(last.get("since", 0), number)
-                    self._tidied = True
+                for n, letters in self._lettered().items():
+                    if not last.get("since", 0) <= n < number:  # before the replay, or of a batch never committed
+                        files.remove(letters)
                 return False
             check_clock(self.table, there)
             reached = {**batch.reached, "batch": number, "since": since}
-            counts = self._write(batch, {**progress, self.source.id: reached}, number, not done)
+            counts = load(self.spark, self._decoded(batch), self.table, f"{self._letters}/{number:08d}", few=batch.few,
+                          new=not done, options={PROGRESS: json.dumps({**progress, self.source.id: reached})})
         commit = last_commit(self.table)
         if progress_in(commit).get(self.source.id) != reached:  # or the next step would read the very same again
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,
@@ -118,10 +185,15 @@ class Job:
                                       "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again")
         self._complete(commit)
         self.replay = False
-        self.done = self.done.plus(counts, time.monotonic() - began)
+        self.done += Ingested(messages=sum(counts.values()), batches=1, **counts)
         return True
 
-    def _progress(self, done: List[Done]) -> Dict[str, Dict[str, Any]]:
+    def _lettered(self) -> dict[int, str]:
+        """{number: address of its dead letters} of the batches that have some."""
+        found = (info.base_name for info in files.entries(self._letters))
+        return {int(name): f"{self._letters}/{name}" for name in found if name.isdigit()}
+
+    def _progress(self, done: list[Done]) -> dict[str, dict[str, Any]]:
         """How far the table's last commit says that each source was read. Raises LakeError: where nothing must be added
         to what that commit has left."""
         commit = last_commit(self.table, done)
@@ -129,7 +201,7 @@ class Job:
             self._complete(commit)
         self._same_buckets(commit)
         if not commit and (done or archived(self.table)):
-            progress: Dict[str, Dict[str, Any]] = {FORGOTTEN: {"batch": -1}}
+            progress: dict[str, dict[str, Any]] = {FORGOTTEN: {"batch": -1}}
         else:
             progress = progress_in(commit)
         # to start over in silence would write no row wrong, but take hours, and clear away the dead letters
@@ -138,18 +210,17 @@ class Job:
                 f"table {self.table.name} was written to, and none of its commits says how far {self.source} was read",
                 where=self.where, expected="an ingest's own commit on the timeline, or a new table",
                 next_step="another tool made the table, or so many commits of others came since that Hudi has archived "
-                          "the ingest's. Read the source from its beginning: hudi.ingest(…, replay=True), where rows "
-                          "change only if the ordering field says so. Or start clean: hudi.drop")
+                          f"the ingest's: {changes.AGAIN}")
         return progress
 
-    def _complete(self, commit: Dict[str, Any]) -> None:
+    def _complete(self, commit: dict[str, Any]) -> None:
         refused = sum(stat.get("totalWriteErrors") or 0 for _, stat in write_stats(commit))
         if refused:
             raise LakeError(f"Hudi made a commit without {refused} of its rows, which it could not write",
                             where=self.where, next_step="the log of the spark service says why (write errors); mend "
                                                         "that, then hudi.ingest(…, replay=True)")
 
-    def _same_buckets(self, commit: Dict[str, Any]) -> None:
+    def _same_buckets(self, commit: dict[str, Any]) -> None:
         """With another number of buckets a key is looked for in another file, not found, and inserted once more."""
         was = commit.get("extraMetadata", {}).get(BUCKETS, self.table.buckets)
         if self.table.index == "BUCKET" and int(was) != self.table.buckets:
@@ -157,103 +228,21 @@ class Job:
                             where=self.where, expected=f"buckets={was}",
                             next_step="write it as it was made, or drop it and ingest it anew")
 
-    def close(self) -> None:
-        """Give back the table."""
-        self._held.close()
-
-    def _write(self, batch: changes.Batch, progress: Dict[str, Any], number: int, new: bool) -> Dict[str, int]:
-        table = self.table
-        rows = self._decoded(batch)
-        is_dead = F.col("outcome") == decode.DEAD
-        text = F.when(is_dead, F.col("text")).alias("text")
-        rows = rows.select("row", "outcome", "reason", *decode.ORIGIN, text)
-        if not batch.few:
-            rows = self._cached(rows)
-        try:
-            key = F.struct(*[f"row.{name}" for name in table.key])
-            counts, once = _count_few(rows, key) if batch.few else _count(rows, key, new)
-            place = self._letters(f"/{number:08d}")
-            if counts.get("dead_letters"):
-                # written over when the batch is done again, hence exactly once
-                (rows.where(is_dead).select("reason", *decode.ORIGIN, "text").coalesce(1)
-                 .write.mode("overwrite").json(place))
-            else:
-                files.remove(place)  # of a try that failed
-            # without otherwise(): nullable, so that a table written without this column takes it in
-            flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
-            flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
-            written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
-            if new and not once:
-                written = newest(written, table)
-            first = first_load(counts.get("upserts", 0), written.schema) if new else {}
-            options = {**table.options(), **first, **table.extra, PROGRESS: json.dumps(progress)}
-            written.write.format("hudi").options(**options).mode("append").save(table.base)
-        finally:
-            if not batch.few:
-                self.spark.catalog.dropTempView(self._view)
-        return counts
-
     def _decoded(self, batch: changes.Batch) -> DataFrame:
         if self.source.format == "json":
             return decode.rows(batch.raw, self.schema, self.table)
-        if self._schemas is None:
-            self._schemas = decode_avro.Schemas(self.world, self.source.topic, self.schema)
-        if batch.files is not None:
-            self._schemas.meet(batch.files.whole)
-            return decode_avro.landed(self.spark, batch.files, self._schemas, self.table)
         self._schemas.meet(batch.schemas)
-        return decode_avro.rows(batch.raw, self._schemas, self.table)
-
-    def _cached(self, rows: DataFrame) -> DataFrame:
-        """The rows, parsed once for the counts, the dead letters and the table.
-
-        By way of a view: Spark Connect analyses a DataFrame anew for each action, and then takes what it reads from
-        Kafka for something else than what persist() has put into the cache."""
-        rows.createOrReplaceTempView(self._view)
-        self.spark.catalog.cacheTable(self._view)
-        return self.spark.table(self._view)
-
-    def _keep_letters(self, first: int, stop: int) -> None:
-        """Remove the dead letters of batches before the last replay, and of batches that were never committed."""
-        for name in self._letter_folders():
-            if not first <= int(name) < stop:
-                files.remove(self._letters("/" + name))
-
-    def _last_letters(self) -> int:
-        """The number of the last batch that has dead letters; -1 where none has."""
-        return max(map(int, self._letter_folders()), default=-1)
-
-    def _letter_folders(self) -> List[str]:
-        return [i.base_name for i in files.entries(self._letters("")) if i.base_name.isdigit()]
-
-    def _letters(self, name: str) -> str:
-        return f"{dead_letters_path(self.world, self.table)}/{self.source.id}{name}"
+        if batch.files is None:
+            return decode_avro.rows(batch.raw, self._schemas, self.table)
+        return decode_avro.landed(self.spark, batch.files, self._schemas, self.table)
 
 
-def _count(rows: DataFrame, key: Column, compare: bool) -> Tuple[Dict[str, int], bool]:
-    """How many of each outcome, and whether all are upserts of different keys (if they are to be compared: that takes
-    two shuffles), in one job."""
-    keys = F.count_distinct(key) if compare else F.lit(0)
-    found = rows.groupBy("outcome").agg(F.count("*").alias("n"), keys.alias("keys")).collect()
-    counts = {OUTCOMES[r["outcome"]]: r["n"] for r in found}
-    unique = all(r["n"] == r["keys"] for r in found if r["outcome"] == decode.UPSERT)
-    return counts, unique and "deletes" not in counts
-
-
-def _count_few(rows: DataFrame, key: Column) -> Tuple[Dict[str, int], bool]:
-    """The same for rows that travel with the query: without an aggregation Spark answers from them, without a job."""
-    found = rows.select("outcome", key.alias("key")).collect()
-    keys = Counter(tuple(r["key"]) for r in found if r["outcome"] == decode.UPSERT)
-    counts = Counter(OUTCOMES[r["outcome"]] for r in found)
-    return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
-
-
-def last_commit(table: Table, done: Optional[List[Done]] = None) -> Dict[str, Any]:
+def last_commit(table: Table, done: list[Done] | None = None) -> dict[str, Any]:
     """The metadata of the table's last commit by an ingest; compactions and other writers say no progress."""
     bodies = (done.body for done in reversed(completed(table) if done is None else done))
     return next((body for body in bodies if body.get("extraMetadata", {}).get(PROGRESS)), {})
 
 
-def progress_in(commit: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+def progress_in(commit: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """{source id: how far it has been read}, as a commit's metadata says."""
     return json.loads(commit.get("extraMetadata", {}).get(PROGRESS, "{}"))

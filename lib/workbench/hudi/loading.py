@@ -1,16 +1,23 @@
-"""The first commit of a table: there is nothing to merge with, and so other ways to write it are quicker."""
+"""One batch of decoded changes into a table: it is counted, its dead letters are put aside, the rest is one commit.
+
+The first commit of a table has nothing to merge with, and so other ways to write it are quicker.
+"""
 from __future__ import annotations
 
 import re
-from typing import Dict, Optional
+import uuid
+from collections import Counter
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ..base import files
 from . import decode
 from .tables import Table
 
+OUTCOMES = {decode.UPSERT: "upserts", decode.DELETE: "deletes", decode.TOMBSTONE: "tombstones",
+            decode.DEAD: "dead_letters"}
 # An upsert starts one Spark task for each partition that it writes; a bulk insert a fixed number.
 FIRST_LOAD = {
     "hoodie.datasource.write.operation": "bulk_insert",
@@ -23,7 +30,69 @@ FIRST_LOAD_LARGE = {**FIRST_LOAD, "hoodie.bulkinsert.sort.mode": "PARTITION_SORT
 LARGE = 50_000
 
 
-def first_load(rows: int, schema: Optional[T.StructType] = None) -> Dict[str, str]:
+def load(spark: SparkSession, rows: DataFrame, table: Table, letters: str, *, few: bool, new: bool,
+         options: dict[str, str]) -> dict[str, int]:
+    """Write a batch, and return how many it had of each of OUTCOMES.
+
+    Args:
+        rows: as decode gives them.
+        letters: address of this batch's dead letters. Written over when it is done again, hence exactly once.
+        few: the rows travel with the query.
+        new: the table has no commit yet.
+        options: go before the table's own.
+    """
+    is_dead = F.col("outcome") == decode.DEAD
+    rows = rows.select("row", "outcome", "reason", *decode.ORIGIN, F.when(is_dead, F.col("text")).alias("text"))
+    view = f"workbench_batch_{uuid.uuid4().hex}"
+    if not few:
+        # Parsed once for the counts, the dead letters and the table. By way of a view: Spark Connect analyses a
+        # DataFrame anew for each action, and then takes what it reads from Kafka for something else than what persist()
+        # has put into the cache.
+        rows.createOrReplaceTempView(view)
+        spark.catalog.cacheTable(view)
+        rows = spark.table(view)
+    try:
+        key = F.struct(*[f"row.{name}" for name in table.key])
+        counts, once = _count_few(rows, key) if few else _count(rows, key, new)
+        if counts.get("dead_letters"):
+            (rows.where(is_dead).select("reason", *decode.ORIGIN, "text").coalesce(1)
+             .write.mode("overwrite").json(letters))
+        else:
+            files.remove(letters)  # of a try that failed
+        # without otherwise(): nullable, so that a table written without this column takes it in
+        flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
+        flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
+        written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
+        if new and not once:
+            written = newest(written, table)
+        first = first_load(counts.get("upserts", 0), written.schema) if new else {}
+        written.write.format("hudi").options(**{**table.options(), **first, **table.extra, **options}).mode(
+            "append").save(table.base)
+    finally:
+        if not few:
+            spark.catalog.dropTempView(view)
+    return counts
+
+
+def _count(rows: DataFrame, key: Column, compare: bool) -> tuple[dict[str, int], bool]:
+    """How many of each outcome, and whether all are upserts of different keys (if they are to be compared: that takes
+    two shuffles), in one job."""
+    keys = F.count_distinct(key) if compare else F.lit(0)
+    found = rows.groupBy("outcome").agg(F.count("*").alias("n"), keys.alias("keys")).collect()
+    counts = {OUTCOMES[r["outcome"]]: r["n"] for r in found}
+    unique = all(r["n"] == r["keys"] for r in found if r["outcome"] == decode.UPSERT)
+    return counts, unique and "deletes" not in counts
+
+
+def _count_few(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
+    """The same for rows that travel with the query: without an aggregation Spark answers from them, without a job."""
+    found = rows.select("outcome", key.alias("key")).collect()
+    keys = Counter(tuple(r["key"]) for r in found if r["outcome"] == decode.UPSERT)
+    counts = Counter(OUTCOMES[r["outcome"]] for r in found)
+    return dict(counts), len(keys) == counts["upserts"] and not counts["deletes"]
+
+
+def first_load(rows: int, schema: T.StructType | None = None) -> dict[str, str]:
     """The Hudi options of the first commit of a table, for about so many rows, of each key one (see newest).
 
     Where its schema holds a list and a decimal of at most 18 digits, Hudi's writer of records writes it. That of rows

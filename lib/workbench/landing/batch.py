@@ -2,12 +2,12 @@
 they did, and which messages are dead letters."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from ..base import files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 DEAD_LETTER = "reason string, topic string, partition int, offset long, file string, text string"
 
@@ -19,12 +19,25 @@ def read_dead_letters(spark: SparkSession, place: str) -> DataFrame:
     return spark.read.schema(DEAD_LETTER).option("recursiveFileLookup", "true").json(place)
 
 
-def counted(verb: str, messages: int, **parts: int) -> str:
-    """What a run did, as one line for a person: `landed 830 messages: 830 files, 830 records, 0 dead letters`."""
-    if not messages:
-        return f"{verb} nothing: no message was new"
+@dataclass(frozen=True)
+class Counts:
+    """What one run did: its messages, and what became of them. What two runs did is their sum."""
 
-    def said(name: str, count: int) -> str:
-        return f"{count:,} {name.replace('_', ' ')[: -1 if count == 1 else None]}"
+    messages: int = 0
+    tombstones: int = 0
+    dead_letters: int = 0
+    batches: int = 0
 
-    return f"{verb} {said('messages', messages)}: {', '.join(said(*part) for part in parts.items())}"
+    def __add__(self, more: Counts) -> Any:
+        return type(self)(**{name: n + getattr(more, name) for name, n in asdict(self).items()})
+
+    def said(self, verb: str, **parts: int) -> str:
+        """One line for a person: `landed 830 messages: 830 files, 830 records, 0 tombstones, 0 dead letters`."""
+        if not self.messages:
+            return f"{verb} nothing: no message was new"
+
+        def counted(name: str, n: int) -> str:
+            return f"{n:,} {name.replace('_', ' ')[: -1 if n == 1 else None]}"
+
+        parts.update(tombstones=self.tombstones, dead_letters=self.dead_letters)
+        return f"{verb} {counted('messages', self.messages)}: {', '.join(counted(*part) for part in parts.items())}"

@@ -20,26 +20,21 @@ from ..base.wait import wait_until
 from ..spark import answered, gone
 from ..topic import registry, topics, wire
 from . import formats, writing
-from .batch import counted, read_dead_letters
+from .batch import Counts, read_dead_letters
 from .sinks import Sink, parse
 from .writing import COUNTS
 
 
-@dataclass(frozen=True)
-class LandingCounts:
+@dataclass(frozen=True, repr=False)
+class LandingCounts(Counts):
     """What one run did, counted by Spark while it ran; messages = records + tombstones + dead_letters."""
 
-    messages: int = 0
     records: int = 0
-    tombstones: int = 0
-    dead_letters: int = 0
     objects: int = 0
     bytes: int = 0
-    batches: int = 0
 
     def __repr__(self) -> str:
-        return counted("landed", self.messages, files=self.objects, records=self.records, tombstones=self.tombstones,
-                       dead_letters=self.dead_letters)
+        return self.said("landed", files=self.objects, records=self.records)
 
 
 def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: float = 600,
@@ -65,10 +60,9 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
                                        "again; nothing is landed twice", world):
         same_topics(world, sink)
         reports = _finish(spark, _start(spark, world, sink, batch), sink, place, timeout)
-    values = [v for v in (observed(p, "landing") for p in reports) if v]
-    total = {n: sum(v[n] for v in values) for n in COUNTS}
-    return LandingCounts(messages=total["records"] + total["tombstones"] + total["dead_letters"], batches=len(values),
-                         **total)
+    batches = (LandingCounts(messages=n["records"] + n["tombstones"] + n["dead_letters"], batches=1, **n)
+               for n in (observed(report, "landing") for report in reports) if n)
+    return sum(batches, LandingCounts())
 
 
 def _alone(world: World, sink: Sink) -> ContextManager[None]:
