@@ -277,9 +277,9 @@ def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark):
             hudi.compact(session(world), it.table)
         except LakeError as e:
             refused.append(str(e.__cause__))
-    wait_until(lambda: stream.counts().messages == 4 * count or not stream.active, "the ingest", timeout=120)
+    wait_until(lambda: stream.counts().messages == 4 * count or stream.failure(), "the ingest", timeout=120)
     ended = stream.failure()
-    if stream.active:
+    if not ended:
         stream.stop()
     for why in refused:  # by Hudi, which names itself or the instant in its way; else it was something else that failed
         assert re.search("hudi|hoodie|instant", why, re.I) and not is_gone(why), why

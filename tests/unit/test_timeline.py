@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.hudi import labelling, timeline
+from workbench.hudi import keeping, timeline
 
 T1, T2, T3, LATER = "20260101120000001", "20260101120000002", "20260101120000003", "20270101120000000"
 
@@ -72,8 +72,8 @@ def test_a_table_without_a_commit_has_nothing_to_label(world, table):
 def test_an_unknown_label_names_the_nearest(world, table):
     hudi.label(world, table, "after_update_1")
     with pytest.raises(LakeError, match="(?s)no instant labelled 'after_update_2'.*after_update_1"):
-        labelling.resolve(world, table, "after_update_2")
-    assert labelling.resolve(world, table, "after_update_1") == labelling.resolve(world, table, T3) == T3
+        keeping.resolve(world, table, "after_update_2")
+    assert keeping.resolve(world, table, "after_update_1") == keeping.resolve(world, table, T3) == T3
 
 
 def test_a_label_whose_commit_was_rolled_back_is_refused(world, table):
@@ -84,19 +84,19 @@ def test_a_label_whose_commit_was_rolled_back_is_refused(world, table):
     done.unlink()
     for _ in range(2):
         with pytest.raises(LakeError, match=f"(?s){T3} that 'wrong' names is not on the timeline.*rolled back"):
-            labelling.resolve(world, table, "wrong")
+            keeping.resolve(world, table, "wrong")
         write(table, LATER, "commit", "p=a/f_0-3-3_x.parquet")
-    assert labelling.resolve(world, table, T3) == T3
+    assert keeping.resolve(world, table, T3) == T3
     archive = folder(table) / ".hoodie/archived/x"
     archive.parent.mkdir()
     archive.write_text("")
     with pytest.raises(LakeError, match="not on the timeline"):  # younger than what was archived
-        labelling.resolve(world, table, "wrong")
+        keeping.resolve(world, table, "wrong")
     for name in (T1, T2):
         (folder(table) / f".hoodie/{name}.deltacommit").unlink()
-    assert labelling.resolve(world, table, "wrong") == T3, "archived: check_readable says so"
+    assert keeping.resolve(world, table, "wrong") == T3, "archived: check_readable says so"
     done.write_text(kept)
-    assert labelling.resolve(world, table, "wrong") == T3
+    assert keeping.resolve(world, table, "wrong") == T3
 
 
 def test_the_independent_reader_keeps_to_the_same_rules(world, table):
@@ -113,7 +113,7 @@ def test_the_independent_reader_keeps_to_the_same_rules(world, table):
 
 def test_an_instant_that_is_still_to_come_is_refused(world, table):
     with pytest.raises(LakeError, match=f"written last at {T3}, {LATER} is later"):
-        labelling.resolve(world, table, LATER)
+        keeping.resolve(world, table, LATER)
 
 
 def test_before_the_first_commit_there_is_nothing(table):

@@ -63,11 +63,6 @@ def remove(address: str) -> None:
             system.delete_dir(path)
 
 
-def holds_files(address: str) -> bool:
-    """Whether there is any file in a folder or below it."""
-    return bool(below(address))
-
-
 def write_text(address: str, text: str) -> None:
     """Write a small file, all of it or nothing; the folder is made where it is missing."""
     write_bytes(*open_address(address), text.encode("utf-8"))

@@ -2,8 +2,7 @@
 from .catalog import entries, register, registered
 from .changes import Landed, Topic
 from .ingesting import Ingested, Stream, ingest, reader_schema, stream
-from .keeping import dead_letters, drop
-from .labelling import label, labels
+from .keeping import dead_letters, drop, label, labels
 from .procedures import call, compact, run_compaction, schedule_compaction
 from .reading import as_of, between, read, read_independent, reader
 from .tables import Table, dead_letters_path, table

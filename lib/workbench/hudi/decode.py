@@ -92,11 +92,10 @@ def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: lis
     missing = [f for f in (*table.key, table.ordering, *table.partition) if f not in names]
     if missing:
         raise LakeError(f"the reader schema has no field {missing[0]!r}", expected=", ".join(names))
-    flags = [F.col("row.__deleted").cast("string") == "true"] if "__deleted" in names else []
-    flags += [F.col("row.__op") == "d"] if "__op" in names else []
     deleted = F.lit(False)
-    for flag in flags:
-        deleted = deleted | F.coalesce(flag, F.lit(False))
+    for name, value in (("__deleted", "true"), ("__op", "d")):
+        if name in names:
+            deleted = deleted | F.col(f"row.{name}").cast("string").eqNullSafe(value)
     reason = F.when(nothing & F.col("key").isNull(), F.lit("no value and no key"))
     reason = reason.when(nothing, F.lit(None).cast("string"))
     for condition, why in wrong:

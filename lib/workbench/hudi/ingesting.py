@@ -100,11 +100,6 @@ class Stream:
         except Exception as e:  # noqa: BLE001 - handed to whoever asks, see failure() and stop()
             self._error = e
 
-    @property
-    def active(self) -> bool:
-        """Whether it is still going on."""
-        return self._thread.is_alive()
-
     def counts(self) -> Ingested:
         """What it has done so far."""
         return self._job.done
@@ -117,7 +112,7 @@ class Stream:
         """End it after the batch that is under way. Raises LakeError when one has failed or does not end."""
         self._stop.set()
         self._thread.join(timeout)
-        if self.active:
+        if self._thread.is_alive():
             raise LakeError(f"a batch did not end in {timeout:g} s", where=self._job.where, next_step="stop it again")
         if self._error:
             raise self._error

@@ -1,18 +1,96 @@
-"""What an ingest leaves beside the rows, and the end of a table."""
+"""What the workbench keeps of a table beside its rows: labels of its instants and dead letters; and its end.
+
+A label names an instant together with the position that the source had then, so that no notebook types an instant.
+"""
 from __future__ import annotations
 
-from typing import Optional
+import datetime as dt
+import json
+import re
+from dataclasses import asdict, dataclass
 
+import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
 from ..base import files
+from ..base.errors import LakeError, nearest
 from ..base.params import World
 from ..landing.batch import read_dead_letters
 from .catalog import all_entries, unregister
 from .tables import Table, alone, dead_letters_path, state
+from .timeline import archived, completed
+
+INSTANT = re.compile(r"\d{14}(\d{3})?")  # yyyyMMddHHmmss, with milliseconds since Hudi 0.9
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
-def drop(spark: Optional[SparkSession], world: World, table: Table) -> None:
+@dataclass(frozen=True)
+class Label:
+    """An instant under a label. `position` is the source's (a WAL position, a binlog coordinate) when it was set."""
+
+    label: str
+    instant: str
+    position: str
+    set_at: str  # UTC, ISO 8601
+
+
+def label(world: World, table: Table, name: str, position: str = "") -> Label:
+    """Give the table's last completed instant a label; the same label again moves it there.
+
+    Raises:
+        LakeError: there is no instant yet, or a label that is not a name.
+    """
+    if not NAME.fullmatch(name):
+        raise LakeError(f"{name!r} is not a label", expected="a letter, then letters, digits and _")
+    done = completed(table)
+    if not done:
+        raise LakeError(f"table {table.name} has no completed commit to label", where=table.base,
+                        next_step="ingest something into it first")
+    new = Label(name, done[-1].instant, position, dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
+    kept = (each for each in _all(world, table) if each.label != name)
+    files.write_text(_place(world, table), json.dumps([asdict(each) for each in (*kept, new)], indent=1))
+    return new
+
+
+def labels(world: World, table: Table) -> pd.DataFrame:
+    """The labels of a table in the order of their instants: label, instant, position, set_at."""
+    found = sorted(_all(world, table), key=lambda each: each.instant)
+    return pd.DataFrame(map(asdict, found), columns=list(Label.__dataclass_fields__))
+
+
+def resolve(world: World, table: Table, when: str) -> str:
+    """The instant of a label, or of an instant given as digits.
+
+    Raises:
+        LakeError: no such label; a label whose commit was rolled back; or the table was not written any more by then:
+            what a read gave would change with the next commit.
+    """
+    found = {each.label: each.instant for each in _all(world, table)}
+    if when not in found and not INSTANT.fullmatch(when):
+        raise LakeError(f"table {table.name} has no instant labelled {when!r}", where=_place(world, table),
+                        expected=nearest(when, found), next_step="hudi.label(world, table, name) gives one")
+    instant, done = found.get(when, when), [c.instant for c in completed(table)]
+    if when in found and instant not in done and not (done and instant < done[0] and archived(table)):
+        raise LakeError(f"the commit {instant} that {when!r} names is not on the timeline of {table.name} any more",
+                        where=f"{table.base}/.hoodie", expected=f"one of the {len(done)} that are",
+                        next_step="it was rolled back, or the table was made anew; hudi.label gives the label again")
+    last = done[-1] if done else ""
+    if instant > last:
+        raise LakeError(f"table {table.name} was written last at {last or 'no instant'}, {instant} is later",
+                        where=table.base, expected=f"an instant up to {last}",
+                        next_step="read the table as it is now: hudi.read(spark, table)")
+    return instant
+
+
+def _place(world: World, table: Table) -> str:
+    return f"{state(world, table)}/labels.json"
+
+
+def _all(world: World, table: Table) -> list[Label]:
+    return [Label(**each) for each in json.loads(files.read_text(_place(world, table)) or "[]")]
+
+
+def drop(spark: SparkSession | None, world: World, table: Table) -> None:
     """Start clean: remove the catalog entries, the files, the labels, the progress and the dead letters of the table.
 
     Raises: LakeError: an ingest into it is going on, whose next commit would name files that are no more.

@@ -1,6 +1,6 @@
 """Reading a table: as it is, as of an instant, what changed between two; by Spark, and by a reader that shares nothing.
 
-Instants go by labels (see labelling). Athena has no time travel for Hudi, so these run on Spark. The bounds of an
+Instants go by labels (see keeping). Athena has no time travel for Hudi, so these run on Spark. The bounds of an
 incremental read are Hudi's own, and a test pins them for the version in use: begin is exclusive, end inclusive.
 """
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from ..base import files
 from ..base.errors import LakeError
 from ..base.params import World
-from .labelling import resolve
+from .keeping import resolve
 from .tables import Table
 from .timeline import archive, archived, check_active, check_readable, completed, pending_compactions
 

@@ -233,4 +233,4 @@ def archive(table: Table) -> str:
 
 def archived(table: Table) -> bool:
     """Whether commits of the table were archived."""
-    return files.holds_files(archive(table))
+    return bool(files.below(archive(table)))

@@ -205,7 +205,7 @@ class Flow:
         for config in (self.config(world, name) for name in self.sinks):
             landing.run(spark, world, config)
             place = landing.dead_letters_path(world, landing.parse(config))
-            if files.holds_files(place):
+            if files.below(place):
                 raise LakeError("messages could not be landed", where=place,
                                 next_step="landing.dead_letters(spark, world, config) has them, each with its reason; "
                                           "mend that, then run the notebook on connectors: it lands all of them anew")
@@ -247,7 +247,7 @@ class Flow:
         def one(table: hudi.Table) -> hudi.Ingested:
             done = hudi.ingest(spark, world, self.source(world, self._of(world, table).name, kinds[table.name]), table)
             place = hudi.dead_letters_path(world, table)
-            letters = hudi.dead_letters(spark, world, table).count() if files.holds_files(place) else 0
+            letters = hudi.dead_letters(spark, world, table).count() if files.below(place) else 0
             if letters:  # of this ingest or of one before
                 raise LakeError(f"{letters} messages could not be decoded", where=f"table {table.name}",
                                 next_step="hudi.dead_letters(spark, world, table) has them, each with its reason; mend "

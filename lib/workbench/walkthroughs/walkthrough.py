@@ -201,7 +201,7 @@ class Walkthrough(Flow):
         left = {"connectors": self.connectors_left(world),
                 "replication slots": postgres.own_slots(world, self.database) if there else [],
                 "topics": self._topics_left(world),
-                "landed files": [folder for folder in folders if files.holds_files(folder)],
+                "landed files": [folder for folder in folders if files.below(folder)],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "publications": sorted({self.publication} & set(published)),
                 "tables in PostgreSQL": self._source_left(world) if there else []}
