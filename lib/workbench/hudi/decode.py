@@ -41,7 +41,8 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
     Raises:
         LakeError: the schema lacks a key, ordering or partition field.
     """
-    envelope = T.StructType([T.StructField("payload", _nullable(schema)), T.StructField(_BAD, T.StringType())])
+    # what is missing is null, whatever the schema says, and judged below: to from_json every field is nullable
+    envelope = T.StructType([T.StructField("payload", schema), T.StructField(_BAD, T.StringType())])
     # Connect's JsonConverter always writes schema first. A bare row gets the envelope put around it, so that there
     # is one parse for both, and text after the closing brace is an error, which from_json by itself overlooks.
     # The option keeps Spark from pruning the schema to what is asked for, which would lose the corrupt-record column.
@@ -115,8 +116,3 @@ def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: lis
     outcome = (F.when(F.col("reason").isNotNull(), F.lit(DEAD)).when(nothing, F.lit(TOMBSTONE))
                .when(deleted, F.lit(DELETE)).otherwise(F.lit(UPSERT)))
     return decoded.withColumn("reason", reason).withColumn("outcome", outcome)
-
-
-def _nullable(schema: T.StructType) -> T.StructType:
-    """The schema with every field nullable: a missing one shows as null and is judged by us."""
-    return T.StructType([T.StructField(f.name, f.dataType, True) for f in schema.fields])

@@ -130,7 +130,7 @@ def landed(spark: SparkSession, found: Files, known: Schemas, table: Table) -> D
     """Read the records of landed files.
 
     Args:
-        known: has met the schemas of all of them.
+        known: meets the schemas of all of them.
         table: that the rows are for.
 
     Returns:
@@ -140,6 +140,7 @@ def landed(spark: SparkSession, found: Files, known: Schemas, table: Table) -> D
     Raises:
         LakeError: the reader schema lacks a key, ordering or partition field.
     """
+    known.meet(found.whole)
     no_row, no_text = F.lit(None).cast(known.reader), F.lit(None).cast("string")
     parts, broken = [], dict(found.broken)
     for text, addresses in sorted(found.whole.items()):
