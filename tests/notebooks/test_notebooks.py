@@ -53,7 +53,7 @@ def errors(book, values, tmp_path):
 
 def holding_a_secret(folder):
     """Files below the run's folder in which the value of a secret stands."""
-    values = [v.encode() for v in secrets.read(secrets.secrets_file()).values()]
+    values = [v.encode() for v in secrets.read().values()]
     paths = [p for p in folder.rglob("*") if p.is_file()]
     assert len(values) >= 2 and len(paths) >= 3
     return [str(p.relative_to(folder)) for p in paths if any(v in p.read_bytes() for v in values)]
@@ -193,7 +193,7 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
 LEAK = """
 from workbench.base import secrets
 from workbench.results import check
-values = secrets.read(secrets.secrets_file())
+values = secrets.read()
 print(*values.values())
 check.equal("secrets", sorted(values.values()), sorted(values.values()))
 """
@@ -216,7 +216,7 @@ def test_a_secret_that_a_notebook_prints_is_masked(world, tmp_path, monkeypatch)
     for path in (copy, result.folder / "run.json", result.report):
         assert secrets.MASK in path.read_text(encoding="utf-8"), path
     assert holding_a_secret(result.folder) == []
-    (result.folder / "planted.txt").write_text(" ".join(secrets.read(secrets.secrets_file()).values()))
+    (result.folder / "planted.txt").write_text(" ".join(secrets.read().values()))
     assert holding_a_secret(result.folder) == ["planted.txt"], "the look itself"
 
 

@@ -120,7 +120,7 @@ def test_what_is_not_valid_is_not_deployed(lab, change, says):
 
 
 def test_reference_to_a_password_that_is_not_there(lab):
-    config = connect.config(lab, "outbox_source", password_reference=f"${{file:{secrets.secrets_file()}:no.such}}")
+    config = connect.config(lab, "outbox_source", password_reference=f"${{directory:{secrets.folder()}:no.such}}")
     with pytest.raises(ConnectorError, match="password"):
         connect.apply(lab, SOURCE + "_2", config)
     assert SOURCE + "_2" not in connect.names(lab)
@@ -128,7 +128,7 @@ def test_reference_to_a_password_that_is_not_there(lab):
 
 def test_password_stays_out_of_the_stored_configuration(lab, source):
     stored = json.dumps(rest._call(lab, "GET", f"/connectors/{SOURCE}/config"))
-    assert "${file:" in stored and lab.postgres.replication_password.reveal() not in stored
+    assert "${directory:" in stored and lab.postgres.replication_password.reveal() not in stored
 
 
 def test_sink_without_plugin_names_the_landing_job(lab):

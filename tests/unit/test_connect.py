@@ -23,7 +23,7 @@ def test_every_placeholder_is_filled_and_no_secret_is_in(name):
 
 
 def test_password_is_a_reference_for_the_worker():
-    assert connect.config(WORLD, "outbox_source")["database.password"].startswith("${file:")
+    assert connect.config(WORLD, "outbox_source")["database.password"].startswith("${directory:")
 
 
 def test_sink_lands_the_topic_the_source_writes():
@@ -184,7 +184,7 @@ def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     assert all(method == "GET" for method, _ in fake.sent)
 
 
-REF = "${file:/var/x/secrets.properties:db.pw}"
+REF = "${directory:/var/x/secrets:db.pw}"
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password='
 
 

@@ -256,7 +256,7 @@ def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stay
 
 def test_what_a_connect_worker_resolves_is_left_to_it():
     reference = params.load("local").connect.password_reference
-    assert reference == f"${{file:{paths.state_dir()}/secrets.properties:postgres.replication}}"
+    assert reference == f"${{directory:{paths.state_dir()}/secrets:postgres.replication}}"
 
 
 @pytest.mark.parametrize(("address", "parts"), [

@@ -153,9 +153,9 @@ def test_no_kernel_is_interrupted_at_its_end(project, monkeypatch):
 
 def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     canary = "canary-7f3a9c"
-    secrets_file = paths.state_dir() / "secrets.properties"
-    secrets_file.parent.mkdir(parents=True)
-    secrets_file.write_text(f"postgres.admin={canary}\n")
+    secrets_folder = paths.state_dir() / "secrets"
+    secrets_folder.mkdir(parents=True)
+    (secrets_folder / "postgres.admin").write_text(canary)
     flag = project / "mended"
     write(project, "10_outbox/11_a.ipynb", "## 1. Count",
           "from workbench.results import check\ncheck.equal('orders', 829, 829)", f"print('{canary}')\nscale",

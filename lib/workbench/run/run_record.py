@@ -102,7 +102,7 @@ def save(folder: Path, record: dict) -> None:
 
 def masked(value: Any) -> Any:
     """Return a copy in which every secret's text is dots, as it stands and as HTML, JSON or a URL would write it."""
-    known = {*secrets.read(secrets.secrets_file()).values(),
+    known = {*secrets.read().values(),
              *(v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_"))}
     forms = {f for s in known if len(s) > 3  # dots for a shorter one would show it by where they stand
              for f in (s, html.escape(s), urllib.parse.quote(s, safe=""), json.dumps(s)[1:-1], repr(s)[1:-1])}

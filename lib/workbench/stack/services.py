@@ -174,7 +174,7 @@ def _connect_plugins() -> Path:
 
 def _connect_command(world: World) -> list[str]:
     conf = _conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
-                 plugins=_connect_plugins(), state=paths.state_dir())
+                 plugins=_connect_plugins(), secrets=secrets.folder())
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
     return java_command(world, "connect", "768m", artifacts.jars("kafka"),
                         "org.apache.kafka.connect.cli.ConnectDistributed", conf, options=["-Xmn448m"])
