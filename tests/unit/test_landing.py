@@ -7,7 +7,7 @@ import pandas
 import pytest
 from workbench import connect, landing
 from workbench.base import files
-from workbench.base.errors import ConnectorError, LakeError, StackError
+from workbench.base.errors import ConnectorError, LakeError
 from workbench.hudi import changes
 from workbench.landing import formats, job, writing
 from workbench.landing.sinks import LENSES, Sink
@@ -167,21 +167,17 @@ def test_in_s3_there_is_no_lock_file(world):
 
 
 class Query:
-    """A streaming query that ends after so many looks at it; never with None."""
+    """A streaming query that has ended, or never does, or whose Spark is gone."""
 
-    def __init__(self, looks=None, dies=False):
-        self.looks, self.dies, self.stopped = looks, dies, 0
+    def __init__(self, ended=False, dies=False):
+        self.ended, self.dies, self.stopped = ended, dies, 0
         self.recentProgress = [{"batchId": 0}, {"batchId": 1}]
 
-    @property
-    def isActive(self):
+    def awaitTermination(self, timeout):  # noqa: N802 - Spark's own name
+        assert timeout > 0, "Spark takes no other"
         if self.dies:
             raise ConnectionError("no such query")
-        self.looks = None if self.looks is None else self.looks - 1
-        return self.looks is None or self.looks > 0
-
-    def exception(self):
-        return None
+        return self.ended
 
     def stop(self):
         self.stopped += 1
@@ -189,13 +185,13 @@ class Query:
 
 
 def test_a_query_that_nobody_waits_for_any_more_is_stopped():
-    sink, endless, ended, dead = landing.parse(GOOD), Query(), Query(looks=2), Query(dies=True)
-    with pytest.raises(LakeError, match="waited 0.1 s for the landing of msk.t"):
-        job._finish(None, endless, sink, "here", 0.1)
+    sink, endless, ended, dead = landing.parse(GOOD), Query(), Query(ended=True), Query(dies=True)
+    with pytest.raises(LakeError, match="waited 0 s for the landing of msk.t"):
+        job._finish(endless, sink, 0)
     assert endless.stopped == 1
-    assert job._finish(None, ended, sink, "here", 5) == ended.recentProgress and ended.stopped == 0
-    with pytest.raises(StackError, match="(?s)Spark was restarted or is gone.*no such query"):
-        job._finish(None, dead, sink, "here", 5)
+    assert job._finish(ended, sink, 5) == ended.recentProgress and ended.stopped == 0
+    with pytest.raises(ConnectionError, match="no such query"):
+        job._finish(dead, sink, 5)
     assert dead.stopped == 0, "a Spark that is gone would be asked in vain"
 
 

@@ -14,10 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..base import files
-from ..base.errors import LakeError, first_line, nearest
+from ..base.errors import LakeError, nearest
 from ..base.params import World
-from ..base.wait import wait_until
-from ..spark import answered, gone
+from ..spark import answered, causes
 from ..topic import registry, topics, wire
 from . import formats, writing
 from .batch import Counts, read_dead_letters
@@ -56,10 +55,10 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
     """
     sink = parse(config, world)
     place = f"{sink.shown}, checkpoint {checkpoint(world, sink)}"
-    with _alone(world, sink), answered(spark, "a batch was not landed", place, "mend the cause and run the landing "
-                                       "again; nothing is landed twice", world):
+    next_step = "mend the cause and run the landing again; nothing is landed twice"
+    with _alone(world, sink), causes(spark), answered(spark, "a batch was not landed", place, next_step, world):
         same_topics(world, sink)
-        reports = _finish(spark, _start(spark, world, sink, batch), sink, place, timeout)
+        reports = _finish(_start(spark, world, sink, batch), sink, timeout)
     batches = (LandingCounts(messages=n["records"] + n["tombstones"] + n["dead_letters"], batches=1, **n)
                for n in (observed(report, "landing") for report in reports) if n)
     return sum(batches, LandingCounts())
@@ -90,6 +89,7 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     else:
         messages, form = messages.select(*columns), formats.Lines(sink.fields, sink.envelope)
     write = writing.task(form, f"{world.lake.landing}/{sink.folder}", dead_letters_path(world, sink), sink.flush_count)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")  # each batch's is counted at the end
     sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS]
     # the noop sink: the task has written already, only the counts come out
     rows = messages.mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS)).observe("landing", *sums)
@@ -97,36 +97,18 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
         checkpointLocation=checkpoint(world, sink))
 
 
-def _finish(spark: SparkSession, query: Any, sink: Sink, place: str, timeout: float) -> list[dict]:
-    """Wait until the query has ended; return its progress reports. Stops it when waiting ends before that.
-
-    Raises: LakeError: after `timeout`. StackError: Spark is gone. What ended the query.
+def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
+    """Wait until the query has ended; return its progress reports. Raises: LakeError: after `timeout`. What ended it.
     """
-    seen: dict[int, dict] = {}
-    lost: list[str] = []
-
-    def ended() -> bool:
-        try:
-            active = query.isActive
-            seen.update({p["batchId"]: p for p in query.recentProgress})
-        except Exception as e:  # noqa: BLE001 - Spark died, or came back without this query: waiting would be in vain
-            lost.append(first_line(e))
-        return bool(lost) or not active
-
-    over = False
     try:
-        over = wait_until(ended, f"the landing of {sink.shown}", timeout=timeout, every=0.05, error=LakeError,
-                          next_step="run it again: it goes on where the last finished batch ended")
-    finally:
-        if not over:  # nobody waits for it any more, and the next landing may begin: this one must not go on
-            with contextlib.suppress(Exception):  # the error that is on its way says more
-                query.stop()
-    if lost:
-        raise gone(spark, f"{place}: {lost[0]}")
-    error = query.exception()
-    if error:
-        raise error
-    return list(seen.values())
+        if query.awaitTermination(max(timeout, 0.001)):
+            return query.recentProgress
+        raise LakeError(f"waited {timeout:g} s for the landing of {sink.shown}",
+                        next_step="run it again: it goes on where the last finished batch ended")
+    except (KeyboardInterrupt, LakeError):  # nobody waits for it any more, and the next landing may begin
+        with contextlib.suppress(Exception):  # the error that is on its way says more
+            query.stop()
+        raise
 
 
 def observed(report: dict, name: str) -> dict[str, int]:
