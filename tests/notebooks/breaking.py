@@ -34,7 +34,6 @@ from dataclasses import dataclass, field
 import nbformat
 from workbench.base.paths import ROOT
 from workbench.results import check
-from workbench.results.check_line import as_text
 from workbench.run import execute
 from workbench.walkthroughs import ALL
 
@@ -42,7 +41,7 @@ from workbench.walkthroughs import ALL
 GOES_ON = """
 import functools
 from workbench.base.errors import CheckFailed as _CheckFailed
-from workbench.results import check as _check, check_line as _line
+from workbench.results import check as _check
 
 def _goes_on(call):
     @functools.wraps(call)
@@ -50,7 +49,7 @@ def _goes_on(call):
         try:
             return call(*args, **kwargs)
         except _CheckFailed:
-            if _line._quiet.get():
+            if _check._quiet.get():
                 raise
     return checked
 
@@ -109,7 +108,7 @@ def _differs(run, lines):
     """What the lines of a run say that its breaks do not."""
     expected = {what: (text,) if isinstance(text, str) else text for b in run.breaks for what, text in b.red.items()}
     allowed = {*expected, *(what for b in run.breaks for what in b.also)}
-    said = {line["what"]: as_text(line) for line in lines if not line["ok"]}
+    said = {line["what"]: check.as_text(line) for line in lines if not line["ok"]}
     found = [f"red, and no break names it: {text}" for what, text in said.items() if what not in allowed]
     for what, texts in expected.items():
         if what not in said:

@@ -17,25 +17,31 @@ Values are compared by what they say, not by how Python or Arrow holds them:
 """
 from __future__ import annotations
 
+import contextlib
+import contextvars
+import html
 import time
-from typing import Any, Callable, Optional, Sequence, Type, Union
+from typing import Any, Callable, Iterator, Sequence
 
+import IPython.display
 import numpy as np
 import pandas as pd
 
 from ..base import paths
 from ..base.errors import CheckFailed, WorkbenchError
 from ..base.wait import wait_until
-from . import check_line as line
 from . import check_values as values
-from .check_line import MIME
 
 __all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "expect_failure"]
+MIME = "application/vnd.workbench.check+json"
+STATES = {True: ("✔", "#1a9850"), False: ("✘", "#d73027"), None: ("≠", "#b8860b")}  # None: own data differ
 SHORT = 60  # characters up to which a list, a set or a mapping stands on its side in full; a longer one is counted
+SHOWN = 5  # differing rows that are named; the others are counted
+_quiet: contextvars.ContextVar = contextvars.ContextVar("quiet", default=False)  # where no check shows its line
 
 
-def same_rows(source: pd.DataFrame, lake: pd.DataFrame, key: Union[str, Sequence[str]],
-              what: str = "the lake holds the rows of the source", *, tolerance: float = 0, allow_empty: bool = False,
+def same_rows(source: pd.DataFrame, lake: pd.DataFrame, key: str | Sequence[str],
+              what: str = "the lake holds the rows of the source", *, allow_empty: bool = False,
               lake_label: str = "lake", source_label: str = "source") -> None:
     """Compare two frames row by row and column by column; the order of rows and of columns does not matter.
 
@@ -43,7 +49,6 @@ def same_rows(source: pd.DataFrame, lake: pd.DataFrame, key: Union[str, Sequence
         source: the truth.
         lake: what is checked.
         key: column or columns that name a row.
-        tolerance: largest difference at which two numbers count as equal.
         allow_empty: True where no rows on both sides is a right answer; otherwise two empty frames are refused,
             because such a check cannot fail.
         lake_label, source_label: what the two sides are called in the line shown.
@@ -51,30 +56,30 @@ def same_rows(source: pd.DataFrame, lake: pd.DataFrame, key: Union[str, Sequence
     Raises:
         CheckFailed: naming missing, extra, duplicate and differing rows (the first five, and how many more).
     """
-    keys = [key] if isinstance(key, str) else list(key)
-    found = values.differences(source, lake, keys, tolerance, sides=(lake_label, source_label))
+    labels = lake_label, source_label
+    found = values.differences(source, lake, [key] if isinstance(key, str) else list(key), labels)
     if not found and source is lake:
         found = ["both sides are the same object: this check could not have failed"]
     if not found and not len(source) and not allow_empty:
         found = ["both sides are empty: this check could not have failed (allow_empty=True where that is right)"]
-    line.judge(not found, what, line.size(lake, found, tolerance), line.size(source), lake_label, source_label,
-               line.lines(found))
+    _judge_rows(found, what, lake, source, labels)
 
 
 def equal(what: str, left: Any, right: Any, left_label: str = "lake", right_label: str = "source", *,
-          tolerance: float = 0, own: str = "") -> None:
+          own: str = "") -> None:
     """Check that two values say the same. Raises CheckFailed; WorkbenchError for frames (use `same_rows`)."""
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
         raise WorkbenchError("check.equal compares single values", where=what, next_step="use check.same_rows")
     left, right = (side.tolist() if isinstance(side, np.ndarray) else side for side in (left, right))
-    ok = values.same(left, right, tolerance)
+    ok = values.same(left, right)
     sides, detail = [values.text(side, quotes=not ok) for side in (left, right)], ""
     if max(map(len, sides)) > SHORT and all(isinstance(side, values.COLLECTIONS) for side in (left, right)):
         detail = f"both: {sides[0]}" if ok else values.apart(left, right, left_label, right_label)
-        sides = [line.count(left), line.count(right)]
+        sides = [_count(len(side), *(("entry", "entries") if isinstance(side, dict) else ("value",)))
+                 for side in (left, right)]
     elif not ok and sides[0] == sides[1]:  # 441, "441" and {441} read alike
         detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
-    line.judge(ok, what, *sides, left_label, right_label, detail, own)
+    _judge(ok, what, *sides, (left_label, right_label), detail, own)
 
 
 def true(what: str, condition: Any, seen: Any = None, expected: str = "yes", *, own: str = "") -> None:
@@ -90,11 +95,14 @@ def true(what: str, condition: Any, seen: Any = None, expected: str = "yes", *, 
         raise WorkbenchError(f"the condition is of type {type(condition).__name__}", where=what,
                              expected="True or False")
     said = ("yes" if condition else "no") if seen is None else values.text(seen)
-    line.judge(bool(condition), what, said, expected, "seen", "expected", own=own)
+    _judge(bool(condition), what, said, expected, own=own)
 
 
 def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "") -> None:
     """Compare a frame with data/reference/<name>.csv: same columns, same rows, in the same order.
+
+    Args:
+        tolerance: largest difference at which two numbers count as equal.
 
     Raises:
         CheckFailed: naming the rows (counted from 1) that differ.
@@ -106,19 +114,18 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "
         raise WorkbenchError(f"there is no reference table {name!r}", where=str(shown),
                              next_step=f"read the rows; if they are right: df.to_csv(paths.ROOT / '{shown}', "
                                        "index=False)")
-    truth = values.read_like(path, df)
+    truth, labels = values.read_like(path, df), ("seen", "reference")
     if not len(truth):
         raise WorkbenchError(f"the reference table {name!r} holds no rows", where=str(shown))
     found = [f"columns: seen {', '.join(map(str, df.columns))}; reference {', '.join(truth.columns)}"]
     if list(truth.columns) == list(df.columns):
-        numbered = [f.reset_index(drop=True).assign(row=range(1, len(f) + 1)) for f in (truth, df)]
-        found = values.differences(*numbered, ["row"], tolerance, sides=("seen", "reference"))
-    line.judge(not found, f"as in reference table {name}", line.size(df, found, tolerance), line.size(truth), "seen",
-               "reference", line.lines(found), own)
+        numbered = [frame.assign(row=range(1, len(frame) + 1)) for frame in (truth, df)]
+        found = values.differences(*numbered, ["row"], labels, tolerance)
+    _judge_rows(found, f"as in reference table {name}", df, truth, labels, tolerance, own)
 
 
 def eventually(what: str, condition: Callable[[], Any], timeout: float = 60, every: float = 0.2, *,
-               failed: Optional[Callable[[], Optional[str]]] = None) -> Any:
+               failed: Callable[[], str | None] | None = None) -> Any:
     """Wait until `condition()` is true and return what it returned.
 
     Args:
@@ -127,18 +134,18 @@ def eventually(what: str, condition: Callable[[], Any], timeout: float = 60, eve
     Raises:
         CheckFailed: after `timeout` seconds, or at once when `failed` returns a sentence.
     """
-    began = time.perf_counter()
+    began, expected = time.perf_counter(), f"within {timeout:g} s"
     try:
         seen = wait_until(condition, what, timeout=timeout, every=every, failed=failed, error=CheckFailed)
     except CheckFailed as e:
-        line.judge(False, what, "not yet", f"within {timeout:g} s", "seen", "expected", e.where or e.what)
-    line.judge(True, what, f"after {time.perf_counter() - began:.1f} s", f"within {timeout:g} s", "seen", "expected",
-               "" if seen is True else values.text(seen))
+        _judge(False, what, "not yet", expected, detail=e.where or e.what)
+    detail = "" if seen is True else values.text(seen)
+    _judge(True, what, f"after {time.perf_counter() - began:.1f} s", expected, detail=detail)
     return seen
 
 
-def expect_failure(what: str, call: Callable[[], Any], error: Type[BaseException] = Exception, says: str = ""
-                   ) -> BaseException:
+def expect_failure(what: str, call: Callable[[], Any], error: type[Exception] = Exception, says: str = ""
+                   ) -> Exception:
     """Check that `call()` fails as it should, show the message that a person would read, and return the exception.
 
     Raises:
@@ -146,13 +153,70 @@ def expect_failure(what: str, call: Callable[[], Any], error: Type[BaseException
     """
     expected = ("an error" if error is Exception else error.__name__) + (f" saying {says!r}" if says else "")
     try:
-        with line.quietly():  # a red line inside is the one that was asked for
+        with _quietly():  # a red line inside is the one that was asked for
             returned = call()
-    except error as e:
-        ok = says.lower() in str(e).lower()
-        line.judge(ok, what, type(e).__name__, expected, "failed with", "expected", str(e))
-        return e
     except Exception as e:  # noqa: BLE001 - any other exception is the difference this check is to report
-        line.judge(False, what, type(e).__name__, expected, "failed with", "expected", str(e))
-    line.judge(False, what, f"no failure, returned {values.text(returned)}", expected, "seen", "expected")
+        ok = isinstance(e, error) and says.lower() in str(e).lower()
+        _judge(ok, what, type(e).__name__, expected, ("failed with", "expected"), str(e))
+        return e
+    _judge(False, what, f"no failure, returned {values.text(returned)}", expected)
     raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """No check shows its line meanwhile."""
+    token = _quiet.set(True)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
+# ---- the line that a check shows, in a notebook and elsewhere
+
+def _judge_rows(found: list[str], what: str, left: pd.DataFrame, right: pd.DataFrame, labels: tuple[str, str],
+                tolerance: float = 0, own: str = "") -> None:
+    """Judge two frames by the differences found: rows and columns on each side, the first differences below."""
+    sizes = [f"{_count(len(frame), 'row')} × {_count(frame.shape[1], 'column')}" for frame in (left, right)]
+    none = "no value differs" + (f" by more than {tolerance:g}" if tolerance else "")
+    more = [f"… and {len(found) - SHOWN:,} more"] if len(found) > SHOWN else []
+    _judge(not found, what, f"{sizes[0]}, {_count(len(found), 'difference') if found else none}", sizes[1], labels,
+           "\n".join(found[:SHOWN] + more), own)
+
+
+def _judge(ok: bool, what: str, left: str, right: str, labels: tuple[str, str] = ("seen", "expected"),
+           detail: str = "", own: str = "") -> None:
+    """Show the line; raise CheckFailed when it is a red one. Of `own` data a difference is shown only."""
+    if own and not ok:
+        detail = "\n".join(filter(None, [f"shown, not judged: the data are your own, from {own}", detail]))
+    line = {"ok": None if own and not ok else ok, "what": what, "left": left, "right": right,
+            "left_label": labels[0], "right_label": labels[1], "detail": detail}
+    if not _quiet.get() and IPython.get_ipython() is None:
+        print(as_text(line))
+    elif not _quiet.get():
+        IPython.display.display({MIME: line, "text/html": _as_html(line), "text/plain": as_text(line)}, raw=True)
+    if not (ok or own):
+        raise CheckFailed(f"check failed: {what}", where=detail.replace("\n", "\n            "),
+                          expected=f"{labels[1]} {right}, but {labels[0]} {left}")
+
+
+def _count(n: int, one: str, more: str = "") -> str:
+    return f"{n:,} {one if n == 1 else more or one + 's'}"
+
+
+def as_text(line: dict) -> str:
+    """The line of a check as plain text."""
+    detail = "".join(f"\n    {row}" for row in line["detail"].splitlines())
+    return (f"{STATES[line['ok']][0]} {line['what']}: {line['left_label']} {line['left']} · "
+            f"{line['right_label']} {line['right']}{detail}")
+
+
+def _as_html(line: dict) -> str:
+    """The line of a check as HTML that stands in a light and in a dark notebook."""
+    e = {k: html.escape(str(v)) for k, v in line.items()}
+    sign, colour = STATES[line["ok"]]
+    detail = f"<pre style='margin:.3em 0 0 1.6em;white-space:pre-wrap'>{e['detail']}</pre>" if line["detail"] else ""
+    return (f"<div style='border-left:4px solid {colour};background:{colour}14;padding:.35em .7em;margin:.2em 0'>"
+            f"<b style='color:{colour}'>{sign}</b> {e['what']}: <span style='opacity:.75;margin-left:.6em'>"
+            f"{e['left_label']} <b>{e['left']}</b> · {e['right_label']} <b>{e['right']}</b></span>{detail}</div>")

@@ -7,7 +7,7 @@ import numbers
 import uuid
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, List, Tuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,10 @@ import pandas as pd
 COLLECTIONS = (list, tuple, set, frozenset, dict)
 
 
-def differences(source: pd.DataFrame, lake: pd.DataFrame, key: List[str], tolerance: float,
-                sides: Tuple[str, str]) -> List[str]:
-    """Return one sentence per difference; `sides` are what the lake's and the source's side are called in it."""
-    ours, theirs = sides
+def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str],
+                tolerance: float = 0) -> list[str]:
+    """Return one sentence per difference; `labels` are what the lake's and the source's side are called in it."""
+    ours, theirs = labels
     found = [f"column {c}: only in {theirs}" for c in source.columns if c not in lake.columns]
     found += [f"column {c}: only in {ours}" for c in lake.columns if c not in source.columns]
     for side, frame in ((theirs, source), (ours, lake)):
@@ -31,10 +31,10 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: List[str], tolera
         counts = frame.index[frame.index.duplicated()].value_counts()
         found += [f"{_named(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
     source, lake = (frame[~frame.index.duplicated()] for frame in (source, lake))
-    found += [f"{_named(key, k)}: missing in {ours}" for k in source.index[~source.index.isin(lake.index)]]
-    found += [f"{_named(key, k)}: not in {theirs}" for k in lake.index[~lake.index.isin(source.index)]]
+    found += [f"{_named(key, k)}: missing in {ours}" for k in source.index.difference(lake.index, sort=False)]
+    found += [f"{_named(key, k)}: not in {theirs}" for k in lake.index.difference(source.index, sort=False)]
     source = source[source.index.isin(lake.index)]
-    lake = lake.iloc[lake.index.get_indexer(source.index)]
+    lake = lake.loc[source.index]
     for column in (c for c in source.columns if c not in key):
         a, b = lake[column].array, source[column].array
         found += [f"{_named(key, source.index[i])}, {column}: {ours} {text(a[i], True)}, {theirs} {text(b[i], True)}"
@@ -42,7 +42,7 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: List[str], tolera
     return found
 
 
-def _keys(frame: pd.DataFrame, key: List[str]) -> pd.Index:
+def _keys(frame: pd.DataFrame, key: list[str]) -> pd.Index:
     """The keys as an index of plain values: equal numbers hash alike, whatever their types."""
     columns = [frame[k] if frame[k].dtype.kind in "iu" else [_hashable(v) for v in frame[k].array] for k in key]
     return pd.Index(columns[0] if len(key) == 1 else list(zip(*columns)), dtype=object, tupleize_cols=False)
@@ -53,28 +53,16 @@ def _hashable(value: Any) -> Any:
     return json.dumps(value, default=str, sort_keys=True) if isinstance(value, (dict, list)) else value
 
 
-def _unequal(a: pd.Series, b: pd.Series, tolerance: float) -> List[int]:
-    """Positions at which two columns differ: pandas says what is equal as it stands, `same` judges the rest."""
-    a, b = _comparable(a), _comparable(b)
-    kinds = {pd.api.types.infer_dtype(column) for column in (a, b)}
+@np.errstate(invalid="ignore")  # pandas warns of infinity where it looks for whole numbers
+def _unequal(a: pd.Series, b: pd.Series, tolerance: float) -> list[int]:
+    """Positions at which two columns differ: of one type pandas says what is equal, exactly; `same` judges the rest."""
+    x, y = (pd.to_datetime(column, utc=True) if column.dtype.kind == "M" else
+            column.convert_dtypes(infer_objects=False, convert_string=False) for column in (a, b))
+    kinds = {pd.api.types.infer_dtype(column) for column in (x, y)}
     alike = np.zeros(len(a), dtype=bool)
     if len(kinds) == 1 and not kinds & {"mixed", "mixed-integer"}:  # of mixed kinds pandas takes True for 1
-        alike = ((a == b) | (a.isna() & b.isna())).to_numpy(dtype=bool, na_value=False)
-    rest = np.flatnonzero(~alike)
-    pairs = zip(rest, a.iloc[rest].to_numpy(object), b.iloc[rest].to_numpy(object))
-    return [i for i, x, y in pairs if not same(x, y, tolerance)]
-
-
-def _comparable(column: pd.Series) -> pd.Series:
-    """A column in the one type that pandas compares exactly: whole numbers Int64, beside which one may be missing; a
-    float32 as the double that its shortest text names (0.15, not 0.15000000596); instants in UTC."""
-    if column.dtype == np.float32:
-        column = pd.Series(column.to_numpy().astype("U32").astype(float))
-    if column.dtype.kind == "f" and (column.isna() | (column % 1 == 0) & (column.abs() < 2**63)).all():
-        return column.astype("Int64")
-    if column.dtype.kind == "i":
-        return column.astype("Int64")
-    return pd.to_datetime(column, utc=True) if column.dtype.kind == "M" else column
+        alike = ((x == y) | (x.isna() & y.isna())).to_numpy(dtype=bool, na_value=False)
+    return [i for i in np.flatnonzero(~alike) if not same(a.array[i], b.array[i], tolerance)]
 
 
 def same(x: Any, y: Any, tolerance: float = 0) -> bool:
@@ -125,13 +113,14 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
 def read_like(path: Path, df: pd.DataFrame) -> pd.DataFrame:
     """Read a CSV, giving each cell the type of the cell that stands there in `df`; an empty cell is nothing."""
     found = pd.read_csv(path, dtype=str, keep_default_na=False)
-    for column in (c for c in found.columns if c in df.columns):
+    for column in found.columns.intersection(df.columns):
         like = [*df[column], *[None] * len(found)]
-        found[column] = pd.Series([_typed(c, plain(v)) for c, v in zip(found[column], like)], dtype=object)
+        found[column] = pd.Series(list(map(_typed, found[column], like)), dtype=object)
     return found
 
 
 def _typed(cell: str, like: Any) -> Any:
+    like = plain(like)
     if cell == "" and not isinstance(like, str):
         return None
     if isinstance(like, tuple):
@@ -156,7 +145,7 @@ def apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
     return f"{left_label} {text(left, True)}\n{right_label} {text(right, True)}"
 
 
-def _named(key: List[str], value: Any) -> str:
+def _named(key: list[str], value: Any) -> str:
     values = value if len(key) > 1 else (value,)
     return ", ".join(f"{k}={text(v, True)}" for k, v in zip(key, values))
 
