@@ -10,7 +10,7 @@ landing       topic → raw files, as a sink connector's JSON says
 hudi          tables: ingest, labels and time travel, catalog, compaction
 results       query (Athena's SQL), check (claims against the source), show and draw (tables, charts)
 trace         one row through everything
-run           notebooks headless, in order, to a report; the table of contents (toc)
+run           notebooks headless, in order, to a report; the notebooks' contents and parameters
 walkthroughs  what a walkthrough is, and one module for each
 
 A room imports from rooms above it only. `cli` (the command `workbench`) stands above all.

@@ -13,7 +13,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from workbench.base import paths
 from workbench.base.errors import ParamsError
-from workbench.run import parameters
+from workbench.run import notebooks
 
 NOTEBOOKS = sorted(p for p in (paths.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
 LITERALS = {  # what belongs into a params file: a notebook runs in every world
@@ -53,7 +53,7 @@ def parameters_are_judged_first(book):
     for name in re.findall(r"^(\w+) *=", book.cells[at].source, re.M) if at < len(book.cells) else []:
         if not re.search(rf"[(=\s]{name}[,)]", first):
             yield f"the cell after the parameters does not look at {name}"
-    for name, words in (parameters.choices(book) if at < len(book.cells) else {}).items():
+    for name, words in (notebooks.choices(book) if at < len(book.cells) else {}).items():
         if f'params.choice("{name}", {name}, {", ".join(json.dumps(w) for w in words)})' not in first:
             yield f"the cell after the parameters does not hold {name} to its choices"
 
@@ -79,7 +79,7 @@ def sections_are_there(book):
 
 def parameters_are_literals(book):
     try:
-        count = len(parameters.declared(book, ""))
+        count = len(notebooks.declared(book, ""))
         if not 1 <= count <= 5:
             yield f"{count} parameters: world and one to four knobs"
     except ParamsError as e:

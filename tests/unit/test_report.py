@@ -2,9 +2,11 @@
 import json
 import re
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from workbench.base.errors import WorkbenchError
-from workbench.run import report, toc
+from workbench.run import notebooks, report
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
 CHECK = {"cell": 3, "section": "Check", "ok": True, "what": "<i>rows</i> in the lake", "left": "829", "right": "829",
@@ -35,12 +37,10 @@ def run_dir(tmp_path):
     executed = folder / "notebooks" / "10_outbox" / "11_a.ipynb"
     executed.parent.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps(record))
-    executed.write_text(json.dumps({"cells": [
-        {"cell_type": "markdown", "source": ["# Do it\n", "\n", "Well."]},
-        {"cell_type": "markdown", "source": "## 2. Who *earns* it?"},
-        {"cell_type": "code", "source": "fig",
-         "outputs": [{"output_type": "display_data", "data": {"image/png": PIXEL}}]},
-    ]}))
+    fig = new_output("display_data", {"image/png": PIXEL})
+    cells = [new_markdown_cell("# Do it\n\nWell."), new_markdown_cell("## 2. Who *earns* it?"),
+             new_code_cell("fig", outputs=[fig])]
+    nbformat.write(new_notebook(cells=cells), executed)
     return folder
 
 
@@ -121,11 +121,11 @@ def test_newest(run_dir):
 def test_title_and_promise():
     source = "# Load the `source`\n\nA [database](x.md) with *orders*\nin it.\n\nMore."
     cells = [{"cell_type": "markdown", "source": source}]
-    intro = toc.introduction(cells, "11_a")
+    intro = notebooks.introduction(cells, "11_a")
     assert intro == {"title": "Load the `source`", "promise": "A [database](x.md) with *orders* in it."}
-    assert report.plain(intro["promise"]) == "A database with orders in it."
-    assert report.plain(intro["title"]) == "Load the source"
-    assert toc.introduction([], "11_a") == {"title": "11_a", "promise": ""}
+    assert notebooks.plain(intro["promise"]) == "A database with orders in it."
+    assert notebooks.plain(intro["title"]) == "Load the source"
+    assert notebooks.introduction([], "11_a") == {"title": "11_a", "promise": ""}
 
 
 @pytest.mark.parametrize("seconds, text", [

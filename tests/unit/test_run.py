@@ -16,7 +16,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from workbench.base import paths
 from workbench.base.errors import ParamsError, WorkbenchError
-from workbench.run import parameters, run_record, runner
+from workbench.run import notebooks, run_record, runner
 
 HERE = Path(__file__).resolve().parents[2]
 PARAMETERS = 'world = "local"\nscale = 1'
@@ -55,7 +55,7 @@ def test_order_and_targets(project):
     for name in ("99_teardown.ipynb", "10_outbox/12_b.ipynb", "10_outbox/11_a.ipynb", "00_start_here.ipynb",
                  "20_other/21_c.ipynb", "10_outbox/.ipynb_checkpoints/11_a-checkpoint.ipynb"):
         write(project, name)
-    names = lambda *targets: [p.stem for p in runner.find(targets)]  # noqa: E731
+    names = lambda *targets: [p.stem for p in notebooks.find(targets)]  # noqa: E731
     assert names() == ["00_start_here", "11_a", "12_b", "21_c", "99_teardown"]
     assert names("12_b", "10_outbox") == ["11_a", "12_b"]
     assert names("notebooks/20_other/21_c.ipynb", "11_a") == ["11_a", "21_c"]
@@ -100,9 +100,9 @@ def test_a_value_that_is_none_of_the_choices_is_refused(project):
     write(project, "10_outbox/11_a.ipynb", declares=CHOICES + '\nname = "x"  # say "y", if you like\nfrom_dir = ""')
     with pytest.raises(ParamsError, match="(?s)parameter source is 'topics'.*did you mean 'topic'.*landed"):
         quietly(parameters={"source": "topics"})
-    books = {p: nbformat.read(p, as_version=4) for p in runner.find()}
+    books = {p: nbformat.read(p, as_version=4) for p in notebooks.find()}
     given = {"source": "topic", "name": "z"}
-    assert parameters.as_declared(books, dict(given)) == given
+    assert notebooks.as_declared(books, dict(given)) == given
     assert not (project / "runs").exists()
 
 
@@ -110,10 +110,10 @@ def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch
     """The kernel starts in the folder of the notebook."""
     write(project, "10_outbox/11_a.ipynb", declares='world = "local"\nfrom_dir = ""')
     monkeypatch.chdir(tmp_path / "params")
-    books = {p: nbformat.read(p, as_version=4) for p in runner.find()}
+    books = {p: nbformat.read(p, as_version=4) for p in notebooks.find()}
     for typed, found in (("my data", f"{tmp_path}/params/my data"), ("/data", "/data"), ("", ""),
                          ("~/data", os.path.expanduser("~/data"))):
-        assert parameters.as_declared(books, {"from_dir": typed}) == {"from_dir": found}
+        assert notebooks.as_declared(books, {"from_dir": typed}) == {"from_dir": found}
 
 
 def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from jupyter_client.manager import AsyncKernelManager
-from papermill.clientwrap import PapermillNotebookClient
-from papermill.engines import NotebookExecutionManager
+from papermill.engines import NBClientEngine
 from papermill.iorw import load_notebook_node
 from papermill.log import logger
 from papermill.parameterize import parameterize_notebook
@@ -54,21 +53,19 @@ def notebook(path: Path, values: dict, timeout: float = 600,
     deadline = time.monotonic() + timeout
     logger.setLevel("CRITICAL")  # it reports on the terminal what is told better here
     book = parameterize_notebook(load_notebook_node(str(path)), values, kernel_name="python3", language="python")
-    done, manager = Executed(book), NotebookExecutionManager(book, progress_bar=False)
+    done = Executed(book)
 
     def started(cell: Any, cell_index: int) -> None:
         done.at = cell_index
         on_cell(cell_index, book.cells)
 
-    client = PapermillNotebookClient(
-        manager, kernel_manager_class=_Kernel, kernel_name="python3", log=logger, startup_timeout=60,
-        shutdown_kernel="immediate",  # a busy one that is asked to end has five seconds
-        timeout_func=lambda cell: max(1, int(deadline - time.monotonic())),  # 0 would mean no limit
-        on_cell_start=started, resources={"metadata": {"path": str(path.parent)}},
-        config=Config(KernelManager={"transport_encryption": "auto"}))  # what cells say goes over loopback ports
-    manager.notebook_start()
     try:
-        client.execute()
+        NBClientEngine.execute_notebook(
+            book, "python3", progress_bar=False, kernel_manager_class=_Kernel, on_cell_start=started,
+            shutdown_kernel="immediate",  # a busy one that is asked to end has five seconds
+            timeout_func=lambda cell: max(1, int(deadline - time.monotonic())),  # 0 would mean no limit
+            resources={"metadata": {"path": str(path.parent)}},
+            config=Config(KernelManager={"transport_encryption": "auto"}))  # what cells say goes over loopback ports
     except KeyboardInterrupt:
         done.stopped, done.why = True, "stopped by the user"
     except TimeoutError:
@@ -76,5 +73,4 @@ def notebook(path: Path, values: dict, timeout: float = 600,
     except Exception as e:  # noqa: BLE001 - a kernel ends in many ways; each is this notebook's failure, not the run's
         done.why = "the kernel died: its process was killed from outside, ran out of memory, or crashed" \
             if "Kernel died" in str(e) else f"{type(e).__name__}: {e}"
-    manager.notebook_complete()
     return done

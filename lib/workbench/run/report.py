@@ -3,12 +3,15 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import re
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
+
+import jinja2
+import nbformat
 
 from ..base.errors import WorkbenchError
+from .notebooks import plain, sections
 
 STATUS = {"passed": "passed", "failed": "failed", "stopped": "stopped", "skipped": "not run", "pending": "not run",
           "running": "not finished"}
@@ -20,8 +23,6 @@ def write(run_dir: Path) -> Path:
     Raises:
         WorkbenchError: the folder holds no run.
     """
-    import jinja2
-
     run_dir = Path(run_dir)
     file = run_dir / "run.json"
     if not file.is_file():
@@ -29,8 +30,8 @@ def write(run_dir: Path) -> Path:
     record = json.loads(file.read_text(encoding="utf-8"))
     for number, entry in enumerate(record["notebooks"], 1):
         entry.update(anchor=f"notebook-{number}", pictures=_pictures(run_dir / "notebooks" / entry["path"]))
-        entry["sections"] = _sections(entry["cells"])
-        entry.update(said=STATUS[entry["status"]], title=plain(entry["title"]), promise=plain(entry["promise"]))
+        entry.update(said=STATUS[entry["status"]], title=plain(entry["title"]), promise=plain(entry["promise"]),
+                     sections=_seconds(entry["cells"]))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(duration=duration, when=_when)
@@ -50,12 +51,6 @@ def newest(folder: Path) -> Path:
     return runs[-1].parent
 
 
-def heading(markdown: str) -> str:
-    """Return the text of the last heading of a markdown cell, or the empty text."""
-    found = re.findall(r"^#{1,3} +(.+?)\s*#*$", re.sub(r"```.*?```", "", markdown, flags=re.S), re.M)
-    return plain(found[-1]) if found else ""
-
-
 def duration(seconds: Any) -> str:
     """Seconds as a person says them: 0.4 s, 12 s, 3 min 05 s."""
     seconds = float(seconds or 0)
@@ -65,31 +60,25 @@ def duration(seconds: Any) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
-def plain(markdown: str) -> str:
-    """A line of Markdown as plain text."""
-    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown))
-
-
-def _pictures(path: Path) -> List[dict]:
+def _pictures(path: Path) -> list[dict]:
     """The pictures of an executed notebook (none if it was not run): each with the heading that it stands under and,
     for who does not see it, its own title, which `draw.Picture` puts beside it as text."""
-    found, section = [], ""
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if path.is_file() else []:
-        if cell["cell_type"] == "markdown":
-            section = heading("".join(cell["source"])) or section
+    found, cells = [], nbformat.read(path, as_version=4).cells if path.is_file() else []
+    for cell, section in zip(cells, sections(cells)):
         for data in (output["data"] for output in cell.get("outputs", []) if "image/png" in output.get("data", {})):
-            title = "".join(data.get("text/plain", ""))
-            found.append({"src": "data:image/png;base64," + "".join("".join(data["image/png"]).split()),
+            title = data.get("text/plain", "")
+            found.append({"src": "data:image/png;base64," + "".join(data["image/png"].split()),
                           "caption": section, "title": section if title.startswith("<") else title or section})
     return found
 
 
-def _sections(cells: List[dict]) -> List[dict]:
+def _seconds(cells: list[dict]) -> dict[str, float]:
     """Durations by section, in order."""
-    found: Dict[str, float] = {}
+    found: dict[str, float] = {}
     for cell in cells:
-        found[cell["section"]] = found.get(cell["section"], 0) + cell["seconds"]
-    return [{"name": name or "(before the first heading)", "seconds": s} for name, s in found.items()]
+        name = cell["section"] or "(before the first heading)"
+        found[name] = found.get(name, 0) + cell["seconds"]
+    return found
 
 
 def _when(text: Any) -> str:

@@ -1,7 +1,6 @@
 """What is kept of a run in runs/<time>-<world>/run.json: made, found again, written with every secret masked."""
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import html
 import importlib.metadata
@@ -12,14 +11,13 @@ import re
 import subprocess
 import urllib.parse
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set
-
-import yaml
+from typing import Any, Callable, Iterable
 
 from ..base import params, paths, secrets
 from ..base.errors import ParamsError
 from ..base.wait import holder
-from . import toc
+from ..stack.artifacts import versions
+from . import notebooks
 
 PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", "psycopg", "matplotlib", "papermill"]
 
@@ -29,7 +27,7 @@ def runs_dir() -> Path:
     return Path(os.environ.get("WORKBENCH_RUNS") or paths.ROOT / "runs")
 
 
-def folders() -> List[Path]:
+def folders() -> list[Path]:
     """Where the runs lie: runs/; or, as WORKBENCH_RUNS may name a folder that holds other things, each run's own."""
     at = runs_dir()
     return [at] if at == paths.ROOT / "runs" else sorted(f.parent for f in at.glob("*/run.json"))
@@ -40,46 +38,37 @@ def lock_file() -> Path:
     return paths.state_dir() / "run.lock"
 
 
-def going_on(*locks: Path) -> List[str]:
+def going_on(*locks: Path) -> list[str]:
     """Pids of the runs that hold one of these lock files; of this instance's where none is named."""
     return [pid for pid in map(holder, locks or [lock_file()]) if pid]
 
 
-def new(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> tuple:
+def new(books: dict[Path, Any], world: params.World, targets: list[str], given: dict) -> tuple[Path, dict]:
     """Make the folder of a run; return it and what its record begins with."""
     stamp = dt.datetime.now().strftime("%Y%m%d-%H%M%S") + f"-{world.name}"
     if not os.environ.get("WORKBENCH_RUNS"):  # whose rights are the user's own choice
         paths.closed(runs_dir())
-    taken = len(list((runs_dir()).glob(f"{stamp}*")))
+    taken = len(list(runs_dir().glob(f"{stamp}*")))
     folder = runs_dir() / (f"{stamp}-{taken + 1}" if taken else stamp)
     folder.mkdir(parents=True)
-    return folder, _record(books, world, targets, given)
-
-
-def _record(books: Dict[Path, Any], world: params.World, targets: List[str], given: dict) -> dict:
-    versions_file = paths.ROOT / "params" / "versions.yaml"
-    versions = yaml.safe_load(versions_file.read_text(encoding="utf-8")) if versions_file.exists() else {}
-    versions = {k: v for k, v in (versions or {}).items() if isinstance(v, (str, int, float))}
-    for package in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[f"python package {package}"] = importlib.metadata.version(package)
-    return {
-        "format": 1, "status": "running", "world": world.name, "describe": world.describe, "targets": targets,
-        "parameters": given, "started": now(), "finished": None, "seconds": 0.0, "cell_seconds": 0.0,
-        "python": platform.python_version(), "platform": platform.platform(), "processors": os.cpu_count(),
-        "commit": commit(), "versions": versions, "world_values": params.flatten(world),
+    packages = {f"python package {name}": importlib.metadata.version(name) for name in PACKAGES}
+    return folder, {
+        "status": "running", "world": world.name, "describe": world.describe, "targets": targets, "parameters": given,
+        "started": now(), "seconds": 0.0, "cell_seconds": 0.0, "python": platform.python_version(),
+        "platform": platform.platform(), "processors": os.cpu_count(), "commit": commit(),
+        "versions": {**versions(), **packages}, "world_values": params.flatten(world),
         "notebooks": [
-            {"path": toc.name(p), **toc.introduction(book.cells, p.stem), "track": toc.name(p).split("/")[0],
-             "status": "pending", "why": "", "seconds": 0.0, "cell_seconds": 0.0, "cells": [], "checks": [],
-             "error": None} for p, book in books.items()]}
+            {"path": notebooks.name(p), **notebooks.introduction(book.cells, p.stem), "status": "pending", "why": "",
+             "seconds": 0.0, "cell_seconds": 0.0, "cells": [], "checks": [], "error": None}
+            for p, book in books.items()]}
 
 
-def earlier(books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]) -> Optional[tuple]:
+def earlier(books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]) -> tuple[Path, dict] | None:
     """Return folder and record of the newest run of the same world and notebooks that did not pass; None, and say so,
     where there is none. Its parameters go into `given`; ParamsError where other ones are there already."""
-    for file in sorted((runs_dir()).glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[::-1]:
+    for file in sorted(runs_dir().glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[::-1]:
         record = json.loads(file.read_text(encoding="utf-8"))
-        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == [toc.name(p) for p in books]
+        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == list(map(notebooks.name, books))
         if same and any(e["status"] != "passed" for e in record["notebooks"]):
             if given and given != record["parameters"]:
                 raise ParamsError("the run to resume had other parameters", where=str(file),
@@ -120,13 +109,13 @@ def masked(value: Any) -> Any:
     return walk(value)
 
 
-def commit() -> Optional[str]:
+def commit() -> str | None:
     """The commit of this checkout, and whether something was changed since; None where git does not say."""
     head = _git("rev-parse", "--short", "HEAD").strip()
     return head + (" with local changes" if changed_files() else "") if head else None
 
 
-def changed_files() -> Set[str]:
+def changed_files() -> set[str]:
     """What is changed or new in this checkout, as `git status --porcelain` puts it; none where git does not say."""
     return set(_git("status", "--porcelain").splitlines())
 

@@ -13,22 +13,21 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ContextManager, Dict, Iterator, List, Optional, Sequence
+from typing import Any, ContextManager, Iterator, Sequence
 
 import nbformat
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..base import params, paths
-from ..base.errors import ParamsError, WorkbenchError, nearest
+from ..base import params
+from ..base.errors import WorkbenchError
 from ..base.wait import alone
 from ..results.check import MIME
 from ..stack import process
-from . import execute, report, run_record, toc
-from .parameters import as_declared, declared
+from . import execute, notebooks, report, run_record
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class RunResult:
                 + (f"; failed: {', '.join(failed)}" if failed else ""))
 
 
-def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[Dict[str, Any]] = None, *,
+def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str, Any] | None = None, *,
         resume: bool = False, timeout: float = 600, progress: bool = True) -> RunResult:
     """Run notebooks and write the report. Ctrl-C or TERM ends the kernel and leaves the rest out.
 
@@ -73,36 +72,17 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[
         WorkbenchError: another run of this instance is going on, or there is no room for one.
     """
     loaded = params.load(world)
-    books = {p: nbformat.read(p, as_version=4) for p in find(targets)}
-    given = as_declared(books, dict(parameters or {}))
+    books = {p: nbformat.read(p, as_version=4) for p in notebooks.find(targets)}
+    given = notebooks.as_declared(books, dict(parameters or {}))
     if process.full_disk():
         raise WorkbenchError(f"nothing is run: {process.full_disk()}",
                              next_step="make room: `make clean` removes service data, lake and runs")
-    with _lock(), _stoppable(), _bar(progress) as bar:
-        lines = _Lines(bar, progress)
+    lines = _Lines(progress)
+    with _lock(), _stoppable(), lines.bar:
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
         _run_all(folder, record, books, given, timeout, lines)
         return RunResult(folder, report.write(folder), record["status"], record["seconds"], tuple(record["notebooks"]))
-
-
-def find(targets: Sequence[str] = ()) -> List[Path]:
-    """Return the notebooks that the targets name, in order, each once. Raises ParamsError for an unknown target."""
-    base, known = paths.ROOT / "notebooks", toc.notebooks()
-    tracks = {p.parent.name for p in known if p.parent != base}
-    chosen = set() if targets else set(known)
-    for target in targets:
-        text = str(target).rstrip("/")
-        path = next((q for q in (Path(text), paths.ROOT / text, base / text) if q.exists()), None)
-        hits = [p for p in known if text in (p.stem, p.name, p.parent.name if p.parent != base else "")
-                or (path and path.resolve() in (p.resolve(), *p.resolve().parents))]
-        if not hits:
-            raise ParamsError(f"there is no notebook or track {text!r}", where="notebooks/",
-                              expected=nearest(Path(text).stem, {*tracks, *(p.stem for p in known)}))
-        chosen.update(hits)
-    if not chosen:
-        raise ParamsError("there are no notebooks", where=str(base))
-    return [p for p in known if p in chosen]
 
 
 @contextlib.contextmanager
@@ -130,31 +110,28 @@ def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: floa
             entry.update(status="pending", why="")
     try:
         for entry, (path, book) in zip(entries, books.items()):
-            if entry["status"] == "passed":
-                continue
-            if entry["track"] in broken:
+            track = entry["path"].split("/")[0]
+            if entry["status"] == "pending" and track in broken:
                 entry.update(status="skipped", why="a notebook before it in the track failed")
+            if entry["status"] != "pending":
                 continue
             entry["status"] = "running"
-            run_record.save(folder, record)
-            own = {k: v for k, v in given.items() if k in declared(book, entry["path"])}
-            _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, lines)
-            if entry["status"] == "stopped":
-                break
-            if entry["status"] == "failed":
-                broken.add(entry["track"])
             record["seconds"] = round(time.monotonic() - began, 2)
             run_record.save(folder, record)
-    except KeyboardInterrupt:  # between two cells' executions: what was going on is not finished
+            own = {k: v for k, v in given.items() if k in notebooks.declared(book, entry["path"])}
+            _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, lines)
+            if entry["status"] == "stopped":
+                raise KeyboardInterrupt
+            if entry["status"] == "failed":
+                broken.add(track)
+        record["status"] = "passed" if all(e["status"] == "passed" for e in entries) else "failed"
+    except KeyboardInterrupt:  # in a notebook, or between two: what was going on is not finished
         record["status"] = "stopped"
-    for entry in entries:
-        if entry["status"] in ("pending", "running"):
-            entry.update(status={"pending": "skipped", "running": "stopped"}[entry["status"]], why="stopped")
-    states = {record["status"], *(e["status"] for e in entries)} - {"running"}
-    record.update(
-        status="stopped" if "stopped" in states else "passed" if states == {"passed"} else "failed",
-        finished=run_record.now(), seconds=round(time.monotonic() - began, 2),
-        cell_seconds=round(sum(e["cell_seconds"] for e in entries), 2))
+        for entry in entries:
+            if entry["status"] in ("pending", "running"):
+                entry.update(status={"pending": "skipped", "running": "stopped"}[entry["status"]], why="stopped")
+    record.update(seconds=round(time.monotonic() - began, 2),
+                  cell_seconds=round(sum(e["cell_seconds"] for e in entries), 2))
     run_record.save(folder, record)
 
 
@@ -174,16 +151,17 @@ def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float
 
 def _outcome(done: execute.Executed) -> dict:
     """Status, cells, checks and error of an executed notebook."""
-    cells, checks, errors, red, section = [], [], [], [], ""
-    for i, cell in enumerate(done.book.cells):
-        if cell.cell_type == "markdown":
-            section = report.heading(cell.source) or section
+    cells, checks, errors, red = [], [], [], []
+    if done.why and done.at < 0:  # no cell was started: the kernel did not come up
+        errors.append({"cell": None, "name": "", "message": done.why})
+    for i, (cell, section) in enumerate(zip(done.book.cells, notebooks.sections(done.book.cells))):
+        if cell.cell_type != "code":
             continue
         place = {"cell": i, "section": section, "source": cell.source}
         seconds = cell.metadata.papermill.get("duration") or 0
-        cells.append({"index": i, "section": section, "seconds": round(seconds, 3)})
+        cells.append({"section": section, "seconds": round(seconds, 3)})
         if done.why and i == done.at:
-            errors.insert(0, {**place, "name": "", "message": done.why, "traceback": ""})
+            errors.insert(0, {**place, "name": "", "message": done.why})
         for output in cell.get("outputs", []):
             if MIME in output.get("data", {}):
                 check = output["data"][MIME]
@@ -194,8 +172,6 @@ def _outcome(done: execute.Executed) -> dict:
             if output.output_type == "error" and not (output.ename == "SystemExit" and output.evalue in "0"):
                 traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
                 errors.append({**place, "name": output.ename, "message": output.evalue, "traceback": traceback})
-    if done.why and not errors:  # no cell was started: the kernel did not come up
-        errors.append({"cell": None, "section": "", "source": "", "name": "", "message": done.why, "traceback": ""})
     error = next(iter(errors + red), None)
     status = "stopped" if done.stopped else "failed" if error else "passed"
     return {"status": status, "cells": cells, "checks": checks, "error": error,
@@ -209,25 +185,14 @@ def _lock() -> ContextManager[None]:
                                                   next_step=f"wait until it is done, or stop it: kill {pid}"))
 
 
-# ---- showing
-
-def _bar(wanted: bool) -> Progress:
-    """A bar on a terminal; nothing elsewhere."""
-    columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn()
-    return Progress(*columns, disable=not (wanted and sys.stdout.isatty()))
-
-
 class _Lines:
-    """What a run says: with a bar where there is one, plain lines elsewhere, nothing where it is not wanted."""
+    """What a run says: with a bar on a terminal, plain lines elsewhere, nothing where it is not wanted."""
 
-    def __init__(self, bar: Progress, wanted: bool) -> None:
-        self.bar, self.wanted, self.section = bar, wanted, ""
-
-    def say(self, text: str) -> None:
-        if not self.bar.disable:
-            self.bar.console.print(text, markup=False, highlight=False)
-        elif self.wanted:
-            print(text, flush=True)
+    def __init__(self, wanted: bool) -> None:
+        console = Console(quiet=not wanted, soft_wrap=True, markup=False, highlight=False, emoji=False)
+        columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn()
+        self.bar = Progress(*columns, console=console, disable=not (wanted and console.is_terminal))
+        self.say, self.section = console.print, ""
 
     def start(self, name: str) -> None:
         self.section, self.task = "", self.bar.add_task(name, total=None)
@@ -235,8 +200,7 @@ class _Lines:
             self.say(f"▶ {name}")
 
     def cell(self, name: str, at: int, cells: list) -> None:
-        before = [report.heading(c.source) for c in cells[: at + 1] if c.cell_type == "markdown"]
-        section = ([""] + [h for h in before if h])[-1]
+        section = notebooks.sections(cells)[at]
         self.bar.update(self.task, completed=at, total=len(cells), description=f"{name} · {section[:40]}")
         if self.bar.disable and section != self.section:
             self.say(f"    cell {at + 1} of {len(cells)}: {section}")

@@ -1,0 +1,153 @@
+"""The notebooks: in reading order, what each promises, what its parameters cell declares, and, for the first notebook,
+their table of contents and the picture of the flow."""
+from __future__ import annotations
+
+import ast
+import re
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Sequence
+
+import nbformat
+import yaml
+from IPython.display import HTML, Markdown
+
+from ..base import params, paths
+from ..base.errors import ParamsError, nearest
+
+
+def find(targets: Sequence[str] = ()) -> list[Path]:
+    """Return the notebooks that the targets name, all where there is none, in reading order, each once.
+
+    Args:
+        targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path.
+
+    Raises:
+        ParamsError: an unknown target.
+    """
+    base = paths.ROOT / "notebooks"
+    known = sorted(p for p in base.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    tracks = {p.parent.name for p in known if p.parent != base}
+    chosen = set() if targets else set(known)
+    for target in targets:
+        text = str(target).rstrip("/")
+        path = next((q for q in (Path(text), paths.ROOT / text, base / text) if q.exists()), None)
+        hits = [p for p in known if text in (p.stem, p.name, p.parent.name if p.parent != base else "")
+                or (path and path.resolve() in (p.resolve(), *p.resolve().parents))]
+        if not hits:
+            raise ParamsError(f"there is no notebook or track {text!r}", where="notebooks/",
+                              expected=nearest(Path(text).stem, {*tracks, *(p.stem for p in known)}))
+        chosen.update(hits)
+    if not chosen:
+        raise ParamsError("there are no notebooks", where=str(base))
+    return [p for p in known if p in chosen]
+
+
+def name(path: Path) -> str:
+    """What a notebook is called: its path below notebooks/."""
+    return path.relative_to(paths.ROOT / "notebooks").as_posix()
+
+
+def introduction(cells: list[Any], otherwise: str) -> dict[str, str]:
+    """Title and promise of a notebook, as Markdown: heading and first paragraph of its first cell of text;
+    `otherwise` where it has no title."""
+    first = next((c["source"] for c in cells if c["cell_type"] == "markdown"), "")
+    title, _, rest = first.strip().partition("\n")
+    promise = " ".join(re.split(r"\n\s*\n", rest.strip())[0].split())
+    return {"title": title.strip("# ") or otherwise, "promise": "" if promise.startswith("#") else promise}
+
+
+def sections(cells: list[Any]) -> list[str]:
+    """For each cell the last heading that stands in it or above it; the empty text above the first."""
+    own = [re.findall(r"^#{1,3} +(.+?)\s*#*$", re.sub(r"```.*?```", "", c["source"], flags=re.S), re.M)
+           if c["cell_type"] == "markdown" else [] for c in cells]
+    return list(accumulate((plain(found[-1]) if found else "" for found in own), lambda above, here: here or above))
+
+
+def plain(markdown: str) -> str:
+    """A line of Markdown as plain text."""
+    return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown))
+
+
+def contents() -> Markdown:
+    """The table of contents, for display in a notebook at the top of notebooks/."""
+    rows = ["| notebook | | at its end |", "|---|---|---|"]
+    for path in find():
+        intro = introduction(nbformat.read(path, as_version=4).cells, path.stem)
+        promise = re.sub(r"^At the end of this notebook,? ", "", intro["promise"])
+        rows.append(f"| [{path.stem}]({name(path)}) | {intro['title']} | {promise[:1].upper()}{promise[1:]} |")
+    return Markdown("\n".join(rows))
+
+
+def flow() -> HTML:
+    """The picture of the flow (docs/flow.svg)."""
+    svg = (paths.ROOT / "docs" / "flow.svg").read_text(encoding="utf-8")
+    return HTML(f"<div style='max-width:960px'>{svg}</div>")
+
+
+# ---- parameters
+
+def declared(book: Any, shown: str) -> dict[str, Any]:
+    """Return name → default of a notebook's parameters cell.
+
+    Raises:
+        ParamsError: no such cell, or a value in it that is not a literal. (A derived value would keep its default
+            when papermill sets what it was derived from.)
+    """
+    cells = [c for c in book.cells if c.cell_type == "code" and "parameters" in c.metadata.get("tags", [])]
+    if len(cells) != 1:
+        raise ParamsError(f"the notebook has {len(cells) or 'no'} parameters cell{'s'[:len(cells) > 1]}", where=shown,
+                          expected="one code cell tagged `parameters`", next_step="tag the cell that says world = …")
+    found: dict[str, Any] = {}
+    try:
+        statements = ast.parse(cells[0].source).body
+    except SyntaxError as e:
+        raise ParamsError("the parameters cell is not Python", where=f"{shown}: {e}") from None
+    for node in statements:
+        try:
+            found[node.targets[0].id] = ast.literal_eval(node.value)
+        except (ValueError, TypeError, AttributeError):
+            raise ParamsError("the parameters cell holds something else than literals",
+                              where=f"{shown}: {ast.unparse(node)}", expected="lines such as scale = 1",
+                              next_step="compute it in the cell below") from None
+    if "world" not in found:
+        raise ParamsError("the parameters cell does not declare `world`", where=shown, expected='world = "local"')
+    return found
+
+
+def choices(book: Any) -> dict[str, list[str]]:
+    """Return name → the values that the parameters cell allows: those that its comment names in the form of
+    `source = "landed"  # "landed": the files; "topic": straight from Kafka`."""
+    (cell,) = (c for c in book.cells if "parameters" in c.metadata.get("tags", []))
+    lines = re.findall(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", cell.source, re.M)
+    return {name: found for name, comment in lines if (found := re.findall(r'"([^"]+)":', comment))}
+
+
+def as_declared(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Check parameters against the notebooks, and return them in the declared types. Raises ParamsError."""
+    declarations = {name(p): declared(b, name(p)) for p, b in books.items()}
+    every = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
+    allowed = {k: v for b in books.values() for k, v in choices(b).items()}
+    for key, value in parameters.items():
+        if key == "world":
+            raise ParamsError("the world is not a parameter", next_step="name it with --world")
+        if key not in every:
+            raise ParamsError(f"no selected notebook declares the parameter {key!r}", where=", ".join(declarations),
+                              expected=nearest(key, every) if every else "none")
+        parameters[key] = _converted(key, value, every[key])
+        if key in allowed:
+            params.choice(key, parameters[key], *allowed[key])
+    return parameters
+
+
+def _converted(name: str, value: Any, default: Any) -> Any:
+    if isinstance(value, str) and not isinstance(default, str):
+        value = yaml.safe_load(value)
+    if isinstance(default, float) and type(value) is int:
+        value = float(value)
+    if default is not None and type(value) is not type(default):
+        raise ParamsError(f"parameter {name} is {value!r} ({type(value).__name__})",
+                          expected=f"a value of type {type(default).__name__}, such as {default!r}")
+    if name.endswith("_dir") and value:  # from where the user typed it; the kernel starts in the notebook's folder
+        return str(Path(value).expanduser().absolute())
+    return value
