@@ -87,10 +87,11 @@ def test_figures_are_closed_so_that_a_cell_shows_them_once():
     assert plt.get_fignums() == []
 
 
-def test_a_picture_bears_its_title_as_text():
+def test_a_picture_bears_its_title_as_text(monkeypatch):
     """In a notebook, also after matplotlib has set up its own way of showing figures there."""
     shell, figure = InteractiveShell(), draw.Picture()
-    show.frames(shell)
+    monkeypatch.setattr(show, "get_ipython", lambda: shell)
+    show.frames()
 
     def shown():
         return shell.display_formatter.format(figure)[0]["text/plain"]

@@ -87,9 +87,10 @@ def test_bytes_are_in_groups_of_three_and_keys_years_and_offsets_are_not():
     assert cells(show.table(frame).data) == ["128447", "1906", "1530", "313,713", "21,217", "1234"]
 
 
-def test_a_notebook_shows_every_frame_like_a_table():
+def test_a_notebook_shows_every_frame_like_a_table(monkeypatch):
     shell = InteractiveShell()
-    show.frames(shell)
+    monkeypatch.setattr(show, "get_ipython", lambda: shell)
+    show.frames()
 
     def shown(frame):
         return shell.display_formatter.format(frame)[0]["text/html"]

@@ -3,7 +3,7 @@ instants, what a read costs."""
 from __future__ import annotations
 
 import textwrap
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -11,9 +11,9 @@ from IPython.core.pylabtools import print_figure
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from rich.filesize import decimal as size_text
 
 from ..base.errors import LakeError
-from .show import size as size_text
 
 # Okabe and Ito's palette, told apart with every colour blindness (jfly.uni-koeln.de/color), without its yellow
 PALETTE = ["#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9"]
@@ -125,7 +125,7 @@ def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Mapping[str, Se
 
 
 @plt.rc_context(STYLE)
-def commits(tables: Mapping[str, pd.DataFrame], labels: Optional[Mapping[str, Mapping[str, str]]] = None,
+def commits(tables: Mapping[str, pd.DataFrame], labels: Mapping[str, Mapping[str, str]] = {},
             title: str = "") -> Picture:
     """Draw the commits of tables, one lane for each: a bar as high as the bytes written, coloured by operation, with
     bytes and rows above it.
@@ -147,7 +147,7 @@ def commits(tables: Mapping[str, pd.DataFrame], labels: Optional[Mapping[str, Ma
                       color=[COLOURS.get(o, PALETTE[4]) for o in operations])
         ax.bar_label(bars, [f"{size_text(row.bytes)}\n{row.written:,} row{'s'[row.written == 1:]}"
                             for row in frame.itertuples()], padding=3, fontsize=9)
-        said = (labels or {}).get(name, {})
+        said = labels.get(name, {})
         ax.set_xticks(range(len(frame)), [
             f"{said.get(i, o.lower().replace('_', ' '))}\n{i[8:10]}:{i[10:12]}:{i[12:14]}"
             for i, o in zip(frame["instant"], operations)])
@@ -202,7 +202,7 @@ def _bands(values: Sequence[object]) -> list:
 
 
 @plt.rc_context(STYLE)
-def costs(frame: pd.DataFrame, units: Dict[str, str], title: str = "", *, groups: Sequence[str] = ()) -> Picture:
+def costs(frame: pd.DataFrame, units: dict[str, str], title: str = "", *, groups: Sequence[str] = ()) -> Picture:
     """Draw one measure beside the other: a panel for each column of `units`, a bar for each row of the frame.
 
     Args:
@@ -216,7 +216,8 @@ def costs(frame: pd.DataFrame, units: Dict[str, str], title: str = "", *, groups
     for ax, (column, name) in zip(axes, units.items()):
         values = frame[column].astype(float)
         bars = ax.barh(range(len(frame)), values, color=colours, height=0.6)
-        ax.bar_label(bars, [size_text(v) if column == "bytes" else f"{v:,.4g}" for v in values], padding=4, fontsize=10)
+        said = [size_text(int(v)) if column == "bytes" else f"{v:,.4g}" for v in values]
+        ax.bar_label(bars, said, padding=4, fontsize=10)
         ax.set(xlim=(0, values.max() * 1.35 or 1), xticks=[])
         ax.set_title(name, fontsize=11, weight="bold", loc="left", pad=8)
         ax.grid(visible=False)

@@ -4,13 +4,14 @@ from __future__ import annotations
 import html
 import json as jsons
 import re
-from numbers import Integral, Number
-from typing import Any, Dict, List, Optional, Tuple
+from numbers import Integral
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from IPython import get_ipython
 from IPython.display import HTML
+from rich.filesize import decimal as size
 
 from ..base import paths
 from ..base.errors import LakeError, nearest
@@ -22,12 +23,9 @@ NULL = "<span style='color:#8A9099'>null</span>"
 # A base file is <group>_<write token>_<instant>.parquet, a log .<group>_<instant>.log.<number>_<write token>, where the
 # group is a UUID with a number behind it and the token three numbers of Spark (Hudi's FSUtils, makeBaseFileName and
 # LOG_FILE_PATTERN). A partition is field=value, of several fields one folder each.
-RULES = [(re.compile(pattern), short) for pattern, short in (
-    (r"(^|/)[^/=]+=", r"\1"),
-    (r"__HIVE_DEFAULT_PARTITION__", "(null)"),
-    (r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", r"\1…"),
-    (r"(…-\d+|\.log\.\d+)_\d+-\d+-\d+", r"\1"),
-)]
+RULES = {
+    r"(^|/)[^/=]+=": r"\1", r"__HIVE_DEFAULT_PARTITION__": "(null)",
+    r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}": r"\1…", r"(…-\d+|\.log\.\d+)_\d+-\d+-\d+": r"\1"}
 
 
 def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
@@ -54,14 +52,10 @@ def row(df: pd.DataFrame, caption: str = "") -> HTML:
     return table(df.head(1).T.reset_index().set_axis(["column", "value"], axis=1), caption, limit=len(df.columns))
 
 
-def frames(on: Any = None) -> None:
+def frames() -> None:
     """Let a notebook show every frame as `table` does, a wide one scrolling in its own box. The rows' names are shown
-    where they have a meaning. Importing this module does it.
-
-    Args:
-        on: the IPython shell; the running one by default. Outside of IPython nothing happens.
-    """
-    shell = on or get_ipython()
+    where they have a meaning. Importing this module does it; outside of IPython nothing happens."""
+    shell = get_ipython()
     if shell is not None:
         shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _frame)
 
@@ -75,7 +69,9 @@ def _frame(df: pd.DataFrame) -> str:
 def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
     shown, right = df.head(limit).copy(), []
     for at, (name, column) in enumerate(df.items()):
-        cells, numbers = _cells(str(name), list(_whole(column).head(limit)))
+        if column.dtype.kind == "f" and column.hasnans:  # whole numbers beside which one is missing are whole again
+            column = column.convert_dtypes(convert_floating=False)
+        cells, numbers = _cells(str(name), column.head(limit))
         shown.isetitem(at, pd.Series(cells, index=shown.index, dtype=object))
         right += [{"selector": f".col{at}", "props": "text-align: right"}] * numbers
     styler = shown.style.format(na_rep=NULL, escape="html")  # an HTML text in the data stays text
@@ -89,33 +85,24 @@ def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
     return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
 
 
-def _whole(column: pd.Series) -> pd.Series:
-    """Pandas makes floats of whole numbers beside which one is missing; here they are whole again."""
-    there = column.dropna()
-    if column.dtype.kind == "f" and len(there) < len(column) and (there % 1 == 0).all():
-        return column.astype("Int64")
-    return column
-
-
-def _cells(name: str, values: List[Any]) -> Tuple[List[Optional[str]], bool]:
+def _cells(name: str, column: pd.Series) -> tuple[list[str | None], bool]:
     """A column's values as they are shown, None for what is missing, and whether they are numbers."""
-    cells = [_cell(value) for value in values]
-    there = [value for value, cell in zip(values, cells) if cell is not None]
-    if not there or not all(isinstance(v, Number) and not isinstance(v, (bool, np.bool_)) for v in there):
+    cells = [_cell(value) for value in column]
+    if pd.api.types.infer_dtype(column) not in ("integer", "floating", "mixed-integer-float", "decimal"):
         return cells, False
     if "bytes" in re.findall("[a-z]+", name.lower()):
-        cells = [f"{value:,}" if isinstance(value, Integral) else cell for value, cell in zip(values, cells)]
+        cells = [f"{value:,}" if isinstance(value, Integral) else cell for value, cell in zip(column, cells)]
     most = max((len(cell.partition(".")[2]) for cell in cells if cell and "e" not in cell), default=0)
     return [f"{value:.{most}f}" if isinstance(value, float) and cell and "e" not in cell else cell
-            for value, cell in zip(values, cells)], True
+            for value, cell in zip(column, cells)], True
 
 
-def _cell(value: Any) -> Optional[str]:
+def _cell(value: Any) -> str | None:
     """A cell's value as it is shown: None for None, NaN and NA, and what was parsed from JSON as JSON."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return None
-    if isinstance(value, float) and (1e-3 <= abs(value) < 1e9 or not value):  # four decimals, and at least one
-        return re.sub(r"(\.\d+?)0+$", r"\1", f"{value:.4f}")
+    if isinstance(value, float):  # four decimals at most, and at least one
+        return str(value if 0 < abs(value) < 1e-3 else round(value, 4))
     if isinstance(value, tuple):
         value = ", ".join(map(str, value))
     text = jsons.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (dict, list)) else str(value)
@@ -150,31 +137,25 @@ def tree(address: str, limit: int = 20, last: int = 0) -> HTML:
         raise LakeError("only the files of a file: address can be listed", where=text)
     if not folder.is_dir():
         raise LakeError("there is no such folder", where=text, next_step="run the cells above: they write it")
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_")))
-    files = [p for p in files if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
-    lines, before = [f"{folder.name}/"], ()
-    for at, path in enumerate(files):
-        if limit <= at < len(files) - last:
-            lines += [f"  … and {len(files) - last - limit:,} more"] * (at == limit)
-            before = ()
-            continue
-        parts = path.relative_to(folder).parts
-        shared = next((i for i, (a, b) in enumerate(zip(parts, before)) if a != b), min(len(parts), len(before)))
-        lines += ["  " * (depth + 1) + parts[depth] + "/" for depth in range(shared, len(parts) - 1)]
-        lines.append("  " * len(parts) + f"{parts[-1]}  ({size(path.stat().st_size)})")
-        before = parts[:-1]
-    total = sum(p.stat().st_size for p in files)
+    files = [p.relative_to(folder) for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith("_")]
+    files = [p for p in files if not any(part.startswith(".") for part in p.parts)]
+    more = len(files) - limit - last
+    lines = [f"{folder.name}/", *_listed(folder, files[:limit] if more > 0 else files)]
+    if more > 0:
+        lines += [f"  … and {more:,} more", *_listed(folder, files[len(files) - last:])]
+    total = sum((folder / p).stat().st_size for p in files)
     lines.append(f"{len(files):,} file{'s'[len(files) == 1:]}, {size(total)}")
     return HTML(f"<pre style='line-height:1.35;font-family:monospace'>{html.escape(chr(10).join(lines))}</pre>")
 
 
-def size(count: float) -> str:
-    """A number of bytes as text, e.g. 1.4 MB."""
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
+def _listed(folder: Path, files: list[Path]) -> list[str]:
+    """A line for each file, with its size, and for each folder before the first file in it."""
+    lines: dict[Path, str] = {}
+    for file in files:
+        for path in (*reversed(file.parents), file):
+            end = f"  ({size((folder / path).stat().st_size)})" if path == file else "/"
+            lines.setdefault(path, "  " * len(path.parts) + path.name + end)
+    return list(lines.values())[1:]  # the first one is `folder` itself
 
 
 def short_names(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -191,15 +172,9 @@ def short_names(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
     for name in columns:
         if name not in frame.columns:
             raise LakeError(f"the frame has no column {name!r}", expected=nearest(name, list(frame.columns)))
-        shown[name] = pd.Series([_short(v) for v in frame[name]], index=frame.index, dtype=frame[name].dtype)
+        for pattern, short in RULES.items():
+            shown[name] = shown[name].str.replace(pattern, short, regex=True)
     return shown
-
-
-def _short(value: Any) -> Any:
-    if isinstance(value, str):
-        for pattern, short in RULES:
-            value = pattern.sub(short, value)
-    return value
 
 
 def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
@@ -211,7 +186,7 @@ def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
     return pd.DataFrame([row for row in rows if row[0] in newest], columns=["instant", "step", "file ends in"])
 
 
-def flattened(event: Dict[str, Any], record: Dict[str, Any], added: str) -> pd.DataFrame:
+def flattened(event: dict[str, Any], record: dict[str, Any], added: str) -> pd.DataFrame:
     """A change event of Debezium beside the flat record that its transform made of it: each field of the envelope with
     its value, and the name and value in the record, empty where it was dropped. Fields of the record that come from
     nowhere in the envelope are the last rows.
@@ -220,10 +195,8 @@ def flattened(event: Dict[str, Any], record: Dict[str, Any], added: str) -> pd.D
         added: `add.fields` of the transform. A name without a point is looked for in the envelope, then in its `source`
             (Debezium's documentation, "New Record State Extraction").
     """
-    fields = {}
-    for name, value in event.items():
-        inner = value if isinstance(value, dict) else {}
-        fields.update({f"{name}.{k}": v for k, v in inner.items()} if inner else {name: value})
+    fields = {f"{name}.{inner}" if inner else name: v for name, value in event.items()
+              for inner, v in (value.items() if value and isinstance(value, dict) else [("", value)])}
     names = {f"after.{name}": name for name in event["after"]}
     names.update({name if name in fields else f"source.{name}": "__" + name.replace(".", "_")
                   for name in added.split(",")})
