@@ -25,7 +25,8 @@ PARAMETERS = 'world = "local"\nscale = 1'
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     (tmp_path / "params").mkdir()
-    shutil.copy(HERE / "params" / "local.yaml", tmp_path / "params")
+    for name in ("local.yaml", "versions.yaml"):
+        shutil.copy(HERE / "params" / name, tmp_path / "params")
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr(paths, "VAR", tmp_path / "var")
     monkeypatch.setenv("WORKBENCH_ROOT", str(tmp_path))

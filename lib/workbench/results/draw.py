@@ -3,9 +3,11 @@ instants, what a read costs."""
 from __future__ import annotations
 
 import textwrap
+from itertools import groupby
 from typing import Any, Mapping, Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from IPython.core.pylabtools import print_figure
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -26,6 +28,7 @@ STYLE = {  # `with plt.rc_context(draw.STYLE)` draws with the settings of the pr
     "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY, "axes.linewidth": 0.8,
     "axes.grid": True, "grid.color": "#E8EBEF", "axes.axisbelow": True, "xtick.major.size": 0,
     "ytick.major.size": 0, "legend.frameon": False, "axes.prop_cycle": plt.cycler(color=PALETTE),
+    "figure.constrained_layout.w_pad": 0.14, "figure.constrained_layout.h_pad": 0.12,
 }
 
 
@@ -34,7 +37,7 @@ class Picture(Figure):
     the picture. It is not pyplot's, so a cell that returns it shows it once."""
 
     def __init__(self, height: float = 6.2, title: str = "", **how: Any) -> None:
-        super().__init__(figsize=(11, height), **how)
+        super().__init__(figsize=(11, height), layout="constrained", **how)
         FigureCanvasAgg(self)
         self.suptitle(title, x=0.03, ha="left", fontsize=15, weight="bold")
 
@@ -46,14 +49,15 @@ class Picture(Figure):
 
 
 @plt.rc_context(STYLE)
-def pie_top(series: pd.Series, top: int = 20, title: str = "", *, highlight: int = 3, unit: str = "") -> Picture:
-    """Draw the shares of the `top` largest values, and of all others together, as a ring.
+def pie_top(series: pd.Series, top: int = 20, title: str = "", *, unit: str = "") -> Picture:
+    """Draw the shares of the `top` largest values, and of all others together, as a ring with a list of its slices.
+
+    The three largest have a colour of their own and their name beside them; the others share a colour that fades, the
+    rest is grey.
 
     Args:
         series: values by name, not negative.
         top: how many names get a slice of their own.
-        highlight: how many of them get a colour of their own and their name beside them; the others share a colour
-            that fades, the rest is grey, and the list names them.
         unit: text before the total, e.g. "$".
     """
     values = series.astype(float).sort_values(ascending=False)
@@ -61,9 +65,8 @@ def pie_top(series: pd.Series, top: int = 20, title: str = "", *, highlight: int
         raise LakeError("there is nothing to draw shares of", expected="values, none of them negative")
     first, rest, total = values[:top], values[top:], values.sum()
     slices = pd.concat([first, pd.Series({f"{len(rest)} others": rest.sum()})]) if len(rest) else first
-    fade = [plt.cm.Blues(0.62 - 0.42 * i / max(1, top - highlight - 1)) for i in range(max(0, len(first) - highlight))]
-    colours = (PALETTE[:highlight] + fade)[: len(first)] + ["#DDE1E6"] * bool(len(rest))
-    labels = [f"{textwrap.fill(str(name), 18)}\n{value / total:.1%}" for name, value in first[:highlight].items()]
+    colours = [*PALETTE[:3], *plt.cm.Blues(np.linspace(0.62, 0.2, max(1, top - 3)))][:len(first)] + ["#DDE1E6"]
+    labels = [f"{textwrap.fill(str(name), 18)}\n{value / total:.1%}" for name, value in first[:3].items()]
     fig = Picture(title=title)
     ax, side = fig.subplots(1, 2, width_ratios=[1.5, 1])
     ax.pie(slices, labels=labels + [""] * (len(slices) - len(labels)), colors=colours, startangle=90,
@@ -78,7 +81,6 @@ def pie_top(series: pd.Series, top: int = 20, title: str = "", *, highlight: int
         side.add_patch(Rectangle((0, at - 0.32), 0.05, 0.64, color=colour, lw=0))
         for x, text, where in zip((0.09, 0.84, 1.0), line, ("left", "right", "right")):
             side.text(x, at, text, va="center", ha=where, fontsize=10)
-    fig.tight_layout(rect=(0, 0, 1, 0.97))
     return fig
 
 
@@ -120,7 +122,6 @@ def scatter(df: pd.DataFrame, x: str, y: str, size: str, labels: Mapping[str, Se
                        title=f"dot size: {size_label or size} ({df[size].min():,.0f} to {df[size].max():,.0f})")
     for handle in legend.legend_handles:
         handle.set_sizes([70])
-    fig.tight_layout()
     return fig
 
 
@@ -159,8 +160,8 @@ def commits(tables: Mapping[str, pd.DataFrame], labels: Mapping[str, Mapping[str
     handles = [Rectangle((0, 0), 1, 1, color=COLOURS.get(o, PALETTE[4])) for o in seen]
     axes[0].legend(handles, [o.lower().replace("_", " ") for o in seen], loc="upper right", ncols=len(seen),
                    bbox_to_anchor=(1, 1.16))
-    fig.text(0.03, 0.012, "height of a bar: bytes written, on a logarithmic scale; times: of the instants, in UTC")
-    fig.tight_layout(rect=(0, 0.03, 1, 0.98))
+    fig.supxlabel("height of a bar: bytes written, on a logarithmic scale; times: of the instants, in UTC", x=0.03,
+                  ha="left", fontsize=11)
     return fig
 
 
@@ -177,11 +178,13 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Pictu
     fig = Picture(1.3 + 0.62 * len(columns), title)
     ax = fig.subplots()
     for lane, column in enumerate(columns):
-        for number, (start, stop, value) in enumerate(_bands(list(values[column]))):
-            none = value == "null"
+        texts = ["null" if pd.isna(v) else f"{v:.15g}" if isinstance(v, float) else str(v) for v in values[column]]
+        for number, (value, run) in enumerate(groupby(range(len(texts)), texts.__getitem__)):
+            start, none = next(run), value == "null"  # NaN, NaT and None are all null
+            width = 1 + len(list(run))
             colour = "#ECEEF1" if none else PALETTE[(3, 5, 2, 1, 4, 0)[number % 6]]
-            ax.barh(lane, stop - start - 0.05, left=start + 0.025, height=0.66, color=colour, alpha=1 if none else 0.3)
-            room = int(13 * (stop - start) * 6 / len(values))  # characters that find a place in the band
+            ax.barh(lane, width - 0.05, left=start + 0.025, height=0.66, color=colour, alpha=1 if none else 0.3)
+            room = int(13 * width * 6 / len(values))  # characters that find a place in the band
             shown = value if len(value) <= room else value[:room - 1] + "…"
             ax.text(start + 0.1, lane, shown, va="center", fontsize=10, color="#6B7280" if none else INK)
     ax.set_yticks(range(len(columns)), columns)
@@ -190,15 +193,7 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Pictu
     ax.xaxis.tick_top()
     ax.grid(axis="y", visible=False)
     ax.spines[:].set_visible(False)
-    fig.tight_layout()
     return fig
-
-
-def _bands(values: Sequence[object]) -> list:
-    """[(start, stop, text)] of runs of the same value; NaN, NaT and None are all `null`."""
-    texts = ["null" if pd.isna(v) else f"{v:.15g}" if isinstance(v, float) else str(v) for v in values]
-    starts = [i for i, text in enumerate(texts) if not i or text != texts[i - 1]]
-    return [(a, b, texts[a]) for a, b in zip(starts, [*starts[1:], len(texts)])]
 
 
 @plt.rc_context(STYLE)
@@ -224,5 +219,4 @@ def costs(frame: pd.DataFrame, units: dict[str, str], title: str = "", *, groups
         ax.spines["bottom"].set_visible(False)
     axes[0].set_yticks(range(len(frame)), list(frame.index))
     axes[0].set_ylim(len(frame) - 0.5, -0.5)
-    fig.tight_layout(rect=(0, 0, 1, 0.97))
     return fig
