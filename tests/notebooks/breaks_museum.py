@@ -239,7 +239,7 @@ UPDATES = [
         Break('history += [update("u2")', "hudi.compact(spark, mor)",
               {"files of _ro after u1 to u4": "2 values", "operation of the row in _ro": "'u'",
                "files on disk after u3": "['base', 'log', 'base', 'log', 'log']"}),
-        Break("compacted = views.record(", """
+        Break("compacted = query.record(", """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Toreador")
 museum.flow.follow(spark, world, cow, mor)""",
               {"as in reference table S5/artwork_128447_rt": "row=4, file",
@@ -254,9 +254,9 @@ postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=mu
               {"messages that it left for a later one": "ingest 1"}),
         Break('truth = museum.flow.rows(world, "artworks", "artwork_id = 128447")', """
 hudi.compact(spark, mor)
-fifth = views.record(spark, (cow, mor), museum.PICADOR, *asked)""",
+fifth = query.record(spark, (cow, mor), museum.PICADOR, *asked)""",
               {"the read-optimised view is not the present": "no failure"}),
-        Break("last = views.record(", """
+        Break("last = query.record(", """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Picador")
 museum.flow.follow(spark, world, cow, mor)
 compact, hudi.compact = hudi.compact, hudi.schedule_compaction""",

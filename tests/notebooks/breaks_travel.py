@@ -22,7 +22,7 @@ DELETES = [
               {"the old row that _ro still had": "Somebody Else",
                **{f"artist 441 in {kind} as of `loaded` = source before": ("artist_id=441, name", "Somebody Else")
                   for kind in ("cow", "mor")}}),
-        Break("deleted = views.record(", """
+        Break("deleted = query.record(", """
 museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (441, 'Somebody', 'Swiss', 'Male', 1921, 1999)")""",
               {"artist 441 before the compaction": "'c'", "artist 441 after it": "'c'",
                "attributes of artist 441 that are null": "_rt nothing",
@@ -42,7 +42,7 @@ for table in (cow, mor):
 museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (0, 'Somebody', 'Polish', 'Male', 1921, 1999)")
 museum.flow.follow(spark, world, cow, mor)""",
               {"the moved artist before the compaction": "'c'"}),
-        Break("settled = {key: views.record(", """
+        Break("settled = {key: query.record(", """
 museum.flow.delete(world, "artists", artist)
 museum.flow.follow(spark, world, cow, mor)""",
               {"the moved artist after it": "'d'"}),

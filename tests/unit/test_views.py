@@ -3,7 +3,7 @@ import pandas as pd
 import sqlglot
 from sqlglot import exp
 from workbench.base import params
-from workbench.results import query, views
+from workbench.results import query
 from workbench.walkthroughs import museum
 
 
@@ -16,9 +16,9 @@ def test_a_hostile_name_stays_a_name(monkeypatch):
         names = ["seen_in", hostile, "__op", "_hoodie_file_name", "_hoodie_commit_time"]
         return pd.DataFrame([["x", 1, "u", "a.parquet", "1"]], columns=names)
 
-    monkeypatch.setattr(views.query, "sql", answer)
+    monkeypatch.setattr(query, "sql", answer)
     hostile = 'name" FROM "moma_cow"."artworks" UNION ALL SELECT "x`, 1 -- \'\\'
-    found = views.record(None, museum.flow.tables(params.load("local"), "artists"), 7, hostile)
+    found = query.record(None, museum.flow.tables(params.load("local"), "artists"), 7, hostile)
     assert list(found.columns) == ["seen_in", hostile, "__op", "file", "_hoodie_file_name", "_hoodie_commit_time"]
     own, tables = {"__op", "_hoodie_file_name", "_hoodie_commit_time", "artist_id"}, set()
     for tree, translated, values in asked:

@@ -1,7 +1,6 @@
 """The published configurations beside ours: data/reference/<walkthrough>/<part>.json, and one table of what differs."""
 from __future__ import annotations
 
-import csv
 import json
 import re
 from fnmatch import fnmatch
@@ -42,13 +41,13 @@ def compare(world: World, name: str, here: Mapping[str, str], **more: str) -> pa
     def filled(text: str) -> str:
         return re.sub(r"\$\{(\w+)\}", lambda match: fill.get(match[1], match[0]), text)
 
-    theirs = {key: filled(value) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
-    ours = [(key, theirs.get(key, ""), here.get(key, "")) for key in {**theirs, **here}]
-    seen = pandas.DataFrame([row for row in ours if row[1] != row[2]], columns=COLUMNS)
-    with open(REFERENCE / "differences.csv", encoding="utf-8", newline="") as lines:
-        rows = [row for row in csv.DictReader(lines) if fnmatch(name, f"{row['walkthrough']}/{row['part']}")]
-    stated = [(row["key"], filled(row["published"]), filled(row["here"]), row["reason"]) for row in rows]
-    known = pandas.DataFrame([row for row in stated if row[1] != row[2]], columns=[*COLUMNS, "reason"])
+    both = {"published": pandas.Series(json.loads(path.read_text(encoding="utf-8"))).map(filled),
+            "here": pandas.Series(here)}
+    seen = pandas.DataFrame(both).fillna("").rename_axis("key").reset_index()
+    table = pandas.read_csv(REFERENCE / "differences.csv", dtype=str, keep_default_na=False)
+    known = table[[fnmatch(name, f"{row.walkthrough}/{row.part}") for row in table.itertuples()]].filter(
+        [*COLUMNS, "reason"]).map(filled)
+    seen, known = (frame[frame["published"] != frame["here"]].reset_index(drop=True) for frame in (seen, known))
     check.same_rows(known[COLUMNS], seen, key="key", what=f"differences from {name}", lake_label="here",
                     source_label="table")
     return known

@@ -6,21 +6,21 @@ divides integers to an integer where Spark gives a fraction, and a cast that fai
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, List
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Sequence
 
+import pandas
 import sqlglot
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 from sqlglot import exp
+from sqlglot.optimizer.scope import traverse_scope
 
-from .. import stack
+from .. import hudi, stack
 from ..base.errors import LakeError, first_line, nearest
+from ..base.params import World
 from ..spark import answered
 from ..spark import session as session_of
-
-if TYPE_CHECKING:
-    import pandas
-    from pyspark.sql import SparkSession
-
-    from ..base.params import World
 
 REFUSED = {  # of an UNNEST, what sqlglot would translate to something else
     "UNNEST with an ON condition": lambda join: join.args.get("on") and not isinstance(join.args["on"], exp.Boolean),
@@ -42,8 +42,6 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         LakeError: not one query, not translatable, a value missing or left over, a table or column that is not there.
         StackError: Spark was restarted or is gone; `spark.session(world)` gives a new session.
     """
-    from pyspark.errors import AnalysisException
-
     if hasattr(where, "query"):
         stack.must_be_there(where, "query.")
     tree = _parse(text)
@@ -59,6 +57,30 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
             with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
                 session.sql(f"REFRESH TABLE {name}")
         return session.sql(translated, args=values or None).toPandas()
+
+
+def record(spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *columns: str) -> pandas.DataFrame:
+    """A record of these tables, by their key, as each of their names in the catalog shows it: seen_in, columns, __op,
+    file (base or log), then Hudi's file name and commit time. A record that comes from a log bears the name of its file
+    group, without `.parquet`.
+
+    Raises: LakeError: there is no such table or column.
+    """
+    asked = [exp.column(c, quoted=True) for c in (*columns, "__op", "_hoodie_file_name", "_hoodie_commit_time")]
+
+    def one(view: str, field: str) -> pandas.DataFrame:  # built, not written: a name stays a name, whatever it holds
+        table = exp.table_(*reversed(view.split(".")), quoted=True)
+        text = exp.select(exp.Literal.string(view).as_("seen_in"), *asked).from_(table).where(
+            exp.column(field, quoted=True).eq(exp.Placeholder(this="id"))).sql("athena")
+        return sql(spark, text, id=key)
+
+    asks = [(view, table.key[0]) for table in tables for view in hudi.entries(table)]
+    with ThreadPoolExecutor(2) as pool:  # sooner than one query with UNION ALL: Spark plans its parts one by one
+        parts = list(pool.map(one, *zip(*asks)))
+    found = pandas.concat([p for p in parts if len(p)] or parts, ignore_index=True)
+    base = found["_hoodie_file_name"].str.endswith(".parquet")
+    found.insert(found.columns.get_loc("__op") + 1, "file", base.map({True: "base", False: "log"}))
+    return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
 
 
 def translate(text: str) -> str:
@@ -92,10 +114,7 @@ def _generate(tree: Any) -> str:
                         "means, or ask Spark itself: spark.sql(…)", where=tree.sql(dialect="athena")[:300]) from None
 
 
-def _tables(tree: Any) -> List[str]:
+def _tables(tree: Any) -> list[str]:
     """Names of the tables that the query reads, without those it defines itself."""
-    own = {cte.alias_or_name for cte in tree.find_all(exp.CTE)}
-    found = {t.sql(dialect="spark", identify=True) for t in
-             (exp.Table(this=t.this, db=t.args.get("db"), catalog=t.args.get("catalog"))
-              for t in tree.find_all(exp.Table) if t.name and not (t.name in own and not t.db))}
-    return sorted(found)
+    read = [t for scope in traverse_scope(tree) for t in scope.sources.values() if isinstance(t, exp.Table)]
+    return sorted({exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in read})

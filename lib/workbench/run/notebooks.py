@@ -8,9 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Sequence
 
-import nbformat
 import yaml
-from IPython.display import HTML, Markdown
 
 from ..base import params, paths
 from ..base.errors import ParamsError, nearest
@@ -69,8 +67,11 @@ def plain(markdown: str) -> str:
     return re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown))
 
 
-def contents() -> Markdown:
+def contents() -> Any:
     """The table of contents, for display in a notebook at the top of notebooks/."""
+    import nbformat  # here, and IPython below: `workbench down` needs neither
+    from IPython.display import Markdown
+
     rows = ["| notebook | | at its end |", "|---|---|---|"]
     for path in find():
         intro = introduction(nbformat.read(path, as_version=4).cells, path.stem)
@@ -79,8 +80,10 @@ def contents() -> Markdown:
     return Markdown("\n".join(rows))
 
 
-def flow() -> HTML:
+def flow() -> Any:
     """The picture of the flow (docs/flow.svg)."""
+    from IPython.display import HTML
+
     svg = (paths.ROOT / "docs" / "flow.svg").read_text(encoding="utf-8")
     return HTML(f"<div style='max-width:960px'>{svg}</div>")
 
