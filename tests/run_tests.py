@@ -3,6 +3,7 @@ something behind.
 
 usage: tests/run_tests.py [unit] [stack] [notebooks] [options of pytest, such as -k hudi --durations=20]
 """
+import shutil
 import subprocess
 import sys
 from itertools import takewhile
@@ -10,13 +11,20 @@ from pathlib import Path
 
 from workbench.base import paths
 from workbench.base.errors import nearest
-from workbench.run import run_record
 
 sys.path.append(str(Path(__file__).parent / "help"))  # pytest does so by itself
 import instance  # noqa: E402
 
 KINDS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
 SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
+
+
+def changed_files():
+    """What is changed or new in this checkout, as git puts it; none where git does not say."""
+    if not shutil.which("git"):
+        return set()
+    status = subprocess.run(["git", "status", "--porcelain"], cwd=paths.ROOT, capture_output=True, text=True)
+    return set(status.stdout.splitlines())
 
 
 def main(words):
@@ -28,10 +36,10 @@ def main(words):
             return 2
     folders = [f"tests/{kind}" for kind in KINDS if kind in (chosen or KINDS)]
     command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen):]]
-    before = run_record.changed_files()
+    before = changed_files()
     code = subprocess.call(command, cwd=paths.ROOT)
     left = [f"process {p.pid} of {name}" for p, name in instance.marked(f"{paths.VAR}/test")]
-    left += [f"changed or new file: {line}" for line in sorted(run_record.changed_files() - before)]
+    left += [f"changed or new file: {line}" for line in sorted(changed_files() - before)]
     if left:
         print("the tests left something behind (or somebody changed a file meanwhile):", *left, sep="\n  ")
     return code or bool(left)

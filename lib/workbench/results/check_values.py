@@ -19,9 +19,9 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels
                 tolerance: float = 0) -> list[str]:
     """Return one sentence per difference; `labels` are what the lake's and the source's side are called in it."""
     ours, theirs = labels
-    found = [f"column {c}: only in {theirs}" for c in source.columns if c not in lake.columns]
-    found += [f"column {c}: only in {ours}" for c in lake.columns if c not in source.columns]
-    for side, frame in ((theirs, source), (ours, lake)):
+    found = []
+    for side, frame, other in ((theirs, source, lake), (ours, lake, source)):
+        found += [f"column {c}: only in {side}" for c in frame.columns if c not in other.columns]
         found += [f"key column {k} is not in {side}" for k in key if k not in frame.columns]
         found += [f"column {c} stands twice in {side}" for c in frame.columns[frame.columns.duplicated()]]
     if found:
@@ -44,13 +44,8 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels
 
 def _keys(frame: pd.DataFrame, key: list[str]) -> pd.Index:
     """The keys as an index of plain values: equal numbers hash alike, whatever their types."""
-    columns = [frame[k] if frame[k].dtype.kind in "iu" else [_hashable(v) for v in frame[k].array] for k in key]
+    columns = [frame[k] if frame[k].dtype.kind in "iu" else [plain(v) for v in frame[k].array] for k in key]
     return pd.Index(columns[0] if len(key) == 1 else list(zip(*columns)), dtype=object, tupleize_cols=False)
-
-
-def _hashable(value: Any) -> Any:
-    value = plain(value)
-    return json.dumps(value, default=str, sort_keys=True) if isinstance(value, (dict, list)) else value
 
 
 @np.errstate(invalid="ignore")  # pandas warns of infinity where it looks for whole numbers

@@ -25,16 +25,14 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
     """
     base = paths.ROOT / "notebooks"
     known = sorted(p for p in base.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
-    tracks = {p.parent.name for p in known if p.parent != base}
     chosen = set() if targets else set(known)
     for target in targets:
         text = str(target).rstrip("/")
-        path = next((q for q in (Path(text), paths.ROOT / text, base / text) if q.exists()), None)
-        hits = [p for p in known if text in (p.stem, p.name, p.parent.name if p.parent != base else "")
-                or (path and path.resolve() in (p.resolve(), *p.resolve().parents))]
+        meant = {q.resolve() for q in (Path(text), paths.ROOT / text, base / text) if q.exists()}
+        hits = [p for p in known if text in (p.stem, p.name) or meant & {p.resolve(), *p.resolve().parents}]
         if not hits:
-            raise ParamsError(f"there is no notebook or track {text!r}", where="notebooks/",
-                              expected=nearest(Path(text).stem, {*tracks, *(p.stem for p in known)}))
+            raise ParamsError(f"there is no notebook or track {text!r}", where="notebooks/", expected=nearest(
+                Path(text).stem, {name for p in known for name in (p.stem, p.parent.name)} - {base.name}))
         chosen.update(hits)
     if not chosen:
         raise ParamsError("there are no notebooks", where=str(base))

@@ -30,14 +30,12 @@ def write(run_dir: Path) -> Path:
     record = json.loads(file.read_text(encoding="utf-8"))
     for number, entry in enumerate(record["notebooks"], 1):
         entry.update(anchor=f"notebook-{number}", pictures=_pictures(run_dir / "notebooks" / entry["path"]))
-        entry.update(said=STATUS[entry["status"]], title=plain(entry["title"]), promise=plain(entry["promise"]),
-                     sections=_seconds(entry["cells"]))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(duration=duration, when=_when)
+    environment.filters.update(duration=duration, when=_when, plain=plain)
     html = environment.get_template("report.html.j2").render(
-        run=record, folder=run_dir.name, status=STATUS[record["status"]], again=_again(record),
-        resume=_again(record, "--resume"), checks=[c for e in record["notebooks"] for c in e["checks"]])
+        run=record, folder=run_dir.name, said=STATUS, again=_again(record), resume=_again(record, "--resume"),
+        checks=[c for e in record["notebooks"] for c in e["checks"]])
     target = run_dir / "report.html"
     target.write_text(html, encoding="utf-8")
     return target
@@ -69,15 +67,6 @@ def _pictures(path: Path) -> list[dict]:
             title = data.get("text/plain", "")
             found.append({"src": "data:image/png;base64," + "".join(data["image/png"].split()),
                           "caption": section, "title": section if title.startswith("<") else title or section})
-    return found
-
-
-def _seconds(cells: list[dict]) -> dict[str, float]:
-    """Durations by section, in order."""
-    found: dict[str, float] = {}
-    for cell in cells:
-        name = cell["section"] or "(before the first heading)"
-        found[name] = found.get(name, 0) + cell["seconds"]
     return found
 
 

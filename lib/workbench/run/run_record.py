@@ -45,7 +45,8 @@ def going_on(*locks: Path) -> list[str]:
 
 def new(books: dict[Path, Any], world: params.World, targets: list[str], given: dict) -> tuple[Path, dict]:
     """Make the folder of a run; return it and what its record begins with."""
-    stamp = dt.datetime.now().strftime("%Y%m%d-%H%M%S") + f"-{world.name}"
+    now = dt.datetime.now().astimezone()
+    stamp = f"{now:%Y%m%d-%H%M%S}-{world.name}"
     if not os.environ.get("WORKBENCH_RUNS"):  # whose rights are the user's own choice
         paths.closed(runs_dir())
     taken = len(list(runs_dir().glob(f"{stamp}*")))
@@ -54,8 +55,8 @@ def new(books: dict[Path, Any], world: params.World, targets: list[str], given: 
     packages = {f"python package {name}": importlib.metadata.version(name) for name in PACKAGES}
     return folder, {
         "status": "running", "world": world.name, "describe": world.describe, "targets": targets, "parameters": given,
-        "started": now(), "seconds": 0.0, "cell_seconds": 0.0, "python": platform.python_version(),
-        "platform": platform.platform(), "processors": os.cpu_count(), "commit": commit(),
+        "started": now.isoformat(timespec="seconds"), "seconds": 0.0, "cell_seconds": 0.0, "commit": commit(),
+        "python": platform.python_version(), "platform": platform.platform(), "processors": os.cpu_count(),
         "versions": {**versions(), **packages}, "world_values": params.flatten(world),
         "notebooks": [
             {"path": notebooks.name(p), **notebooks.introduction(book.cells, p.stem), "status": "pending", "why": "",
@@ -110,25 +111,9 @@ def masked(value: Any) -> Any:
 
 
 def commit() -> str | None:
-    """The commit of this checkout, and whether something was changed since; None where git does not say."""
-    head = _git("rev-parse", "--short", "HEAD").strip()
-    return head + (" with local changes" if changed_files() else "") if head else None
-
-
-def changed_files() -> set[str]:
-    """What is changed or new in this checkout, as `git status --porcelain` puts it; none where git does not say."""
-    return set(_git("status", "--porcelain").splitlines())
-
-
-def _git(*words: str) -> str:
-    """What git answers in this checkout; nothing where there is no git, or where it fails."""
+    """The commit of this checkout, and whether a file of it was changed since; None where git does not say."""
+    describe = ["git", "-C", str(paths.ROOT), "describe", "--always", "--exclude=*", "--dirty= with local changes"]
     try:
-        done = subprocess.run(["git", "-C", str(paths.ROOT), *words], capture_output=True, text=True, timeout=10)
+        return subprocess.run(describe, capture_output=True, text=True, timeout=10).stdout.strip() or None
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
-
-
-def now() -> str:
-    """The time as the record has it, with its zone."""
-    return dt.datetime.now().astimezone().isoformat(timespec="seconds")
+        return None
