@@ -27,9 +27,7 @@ import IPython.display
 import numpy as np
 import pandas as pd
 
-from ..base import paths
-from ..base.errors import CheckFailed, WorkbenchError
-from ..base.wait import wait_until
+from ..base import errors, paths, wait
 from . import check_values as values
 
 __all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "expect_failure"]
@@ -69,7 +67,7 @@ def equal(what: str, left: Any, right: Any, left_label: str = "lake", right_labe
           own: str = "") -> None:
     """Check that two values say the same. Raises CheckFailed; WorkbenchError for frames (use `same_rows`)."""
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
-        raise WorkbenchError("check.equal compares single values", where=what, next_step="use check.same_rows")
+        raise errors.WorkbenchError("check.equal compares single values", where=what, next_step="use check.same_rows")
     left, right = (side.tolist() if isinstance(side, np.ndarray) else side for side in (left, right))
     ok = values.same(left, right)
     sides, detail = [values.text(side, quotes=not ok) for side in (left, right)], ""
@@ -92,8 +90,8 @@ def true(what: str, condition: Any, seen: Any = None, expected: str = "yes", *, 
         expected: what it had to be, in words, e.g. "below 6 GiB".
     """
     if not isinstance(condition, (bool, np.bool_)):
-        raise WorkbenchError(f"the condition is of type {type(condition).__name__}", where=what,
-                             expected="True or False")
+        raise errors.WorkbenchError(f"the condition is of type {type(condition).__name__}", where=what,
+                                    expected="True or False")
     said = ("yes" if condition else "no") if seen is None else values.text(seen)
     _judge(bool(condition), what, said, expected, own=own)
 
@@ -111,12 +109,12 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "
     path = paths.ROOT / "data" / "reference" / f"{name}.csv"
     shown = path.relative_to(paths.ROOT)
     if not path.is_file():
-        raise WorkbenchError(f"there is no reference table {name!r}", where=str(shown),
-                             next_step=f"read the rows; if they are right: df.to_csv(paths.ROOT / '{shown}', "
-                                       "index=False)")
+        raise errors.WorkbenchError(f"there is no reference table {name!r}", where=str(shown),
+                                    next_step=f"read the rows; if they are right: df.to_csv(paths.ROOT / '{shown}', "
+                                              "index=False)")
     truth, labels = values.read_like(path, df), ("seen", "reference")
     if not len(truth):
-        raise WorkbenchError(f"the reference table {name!r} holds no rows", where=str(shown))
+        raise errors.WorkbenchError(f"the reference table {name!r} holds no rows", where=str(shown))
     found = [f"columns: seen {', '.join(map(str, df.columns))}; reference {', '.join(truth.columns)}"]
     if list(truth.columns) == list(df.columns):
         numbered = [frame.assign(row=range(1, len(frame) + 1)) for frame in (truth, df)]
@@ -136,8 +134,8 @@ def eventually(what: str, condition: Callable[[], Any], timeout: float = 60, eve
     """
     began, expected = time.perf_counter(), f"within {timeout:g} s"
     try:
-        seen = wait_until(condition, what, timeout=timeout, every=every, failed=failed, error=CheckFailed)
-    except CheckFailed as e:
+        seen = wait.wait_until(condition, what, timeout=timeout, every=every, failed=failed, error=errors.CheckFailed)
+    except errors.CheckFailed as e:
         _judge(False, what, "not yet", expected, detail=e.where or e.what)
     detail = "" if seen is True else values.text(seen)
     _judge(True, what, f"after {time.perf_counter() - began:.1f} s", expected, detail=detail)
@@ -197,8 +195,8 @@ def _judge(ok: bool, what: str, left: str, right: str, labels: tuple[str, str] =
     elif not _quiet.get():
         IPython.display.display({MIME: line, "text/html": _as_html(line), "text/plain": as_text(line)}, raw=True)
     if not (ok or own):
-        raise CheckFailed(f"check failed: {what}", where=detail.replace("\n", "\n            "),
-                          expected=f"{labels[1]} {right}, but {labels[0]} {left}")
+        raise errors.CheckFailed(f"check failed: {what}", where=detail.replace("\n", "\n            "),
+                                 expected=f"{labels[1]} {right}, but {labels[0]} {left}")
 
 
 def _count(n: int, one: str, more: str = "") -> str:

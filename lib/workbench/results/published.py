@@ -9,16 +9,14 @@ from typing import Mapping
 import pandas
 
 from .. import connect
-from ..base.errors import WorkbenchError, nearest
-from ..base.params import World
-from ..base.paths import ROOT
+from ..base import errors, params, paths
 from . import check
 
-REFERENCE = ROOT / "data" / "reference"
+REFERENCE = paths.ROOT / "data" / "reference"
 COLUMNS = ["key", "published", "here"]
 
 
-def compare(world: World, name: str, here: Mapping[str, str], **more: str) -> pandas.DataFrame:
+def compare(world: params.World, name: str, here: Mapping[str, str], **more: str) -> pandas.DataFrame:
     """Check that a configuration differs from the published one as it is known to, and in nothing else.
 
     Args:
@@ -34,8 +32,8 @@ def compare(world: World, name: str, here: Mapping[str, str], **more: str) -> pa
     path = REFERENCE / f"{name}.json"
     if not path.is_file():
         names = [f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json")]
-        raise WorkbenchError(f"there is no published configuration {name!r}", where=f"data/reference/{name}.json",
-                             expected=nearest(name, names))
+        raise errors.WorkbenchError(f"there is no published configuration {name!r}",
+                                    where=f"data/reference/{name}.json", expected=errors.nearest(name, names))
     fill = {**connect.placeholders(world), **more}
 
     def filled(text: str) -> str:

@@ -19,8 +19,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from .. import hudi, stack
 from ..base.errors import LakeError, first_line, nearest
 from ..base.params import World
-from ..spark import answered
-from ..spark import session as session_of
+from ..spark import answered, session
 
 REFUSED = {  # of an UNNEST, what sqlglot would translate to something else
     "UNNEST with an ON condition": lambda join: join.args.get("on") and not isinstance(join.args["on"], exp.Boolean),
@@ -50,13 +49,13 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         what = f"the query names :{name}, no value is given" if name in named else f"value {name!r} is not in the query"
         raise LakeError(what, expected=nearest(name, values if name in named else named))
     translated = _generate(tree)
-    session: Any = session_of(where) if hasattr(where, "query") else where
-    with answered(session, "the query failed", translated,
+    spark = session(where) if hasattr(where, "query") else where
+    with answered(spark, "the query failed", translated,
                   "see whether the table is registered (hudi.register) and the column exists"):
         for name in _tables(tree):  # a catalog table remembers its files: look anew, a stream may have committed
             with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
-                session.sql(f"REFRESH TABLE {name}")
-        return session.sql(translated, args=values or None).toPandas()
+                spark.sql(f"REFRESH TABLE {name}")
+        return spark.sql(translated, args=values or None).toPandas()
 
 
 def record(spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *columns: str) -> pandas.DataFrame:

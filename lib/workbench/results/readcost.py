@@ -10,12 +10,11 @@ from pyspark.sql import SparkSession
 
 from ..base import files
 from ..base.errors import LakeError
-from ..hudi import timeline
-from ..hudi.tables import Table
+from ..hudi import Table, timeline
 from . import query
 
-LOG = re.compile(r"\.(?P<group>.+)_(?P<instant>\d+)\.log\.(?P<number>\d+)_")
-BASE = re.compile(r"(?P<group>.+?)_[^_]+_(?P<instant>\d+)\.parquet$")
+# a base file is <group>_<write token>_<instant>.parquet, a log .<group>_<instant>.log.<number>_<write token>
+NAME = re.compile(r"\.?(?P<group>.+?)_(?:[^_]+_)?(?P<instant>\d+)\.(?:parquet$|log\.(?P<number>\d+)_(?!.*\.crc$))")
 
 
 def measure(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
@@ -48,9 +47,9 @@ def data_files(table: Table) -> pandas.DataFrame:
     found = []
     for path, info in files.below(table.base).items():
         partition, _, name = path.rpartition("/")
-        match = LOG.match(name) or BASE.match(name)
-        if match and not name.endswith(".crc") and not partition.startswith(".hoodie"):
-            number = int(match.groupdict().get("number") or 0)
+        match = NAME.match(name)
+        if match and not partition.startswith(".hoodie"):
+            number = int(match["number"] or 0)
             kind = "log" if number else "base"
             found.append((partition, match["group"], match["instant"], number, kind, info.size, name))
     columns = ["partition", "group", "instant", "number", "kind", "bytes", "file"]

@@ -15,7 +15,7 @@ from rich.filesize import decimal as size
 
 from ..base import paths
 from ..base.errors import LakeError, nearest
-from ..hudi.tables import Table
+from ..hudi import Table
 from ..hudi.timeline import written
 
 WIDE = 120  # characters of a cell that are shown

@@ -13,9 +13,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
-from ..base import params, paths, secrets
-from ..base.errors import ParamsError
-from ..base.wait import holder
+from ..base import errors, params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
@@ -40,7 +38,7 @@ def lock_file() -> Path:
 
 def going_on(*locks: Path) -> list[str]:
     """Pids of the runs that hold one of these lock files; of this instance's where none is named."""
-    return [pid for pid in map(holder, locks or [lock_file()]) if pid]
+    return [pid for pid in map(wait.holder, locks or [lock_file()]) if pid]
 
 
 def new(books: dict[Path, Any], world: params.World, targets: list[str], given: dict) -> tuple[Path, dict]:
@@ -72,8 +70,8 @@ def earlier(books: Iterable[Path], world: str, given: dict, say: Callable[[str],
         same = record["world"] == world and [e["path"] for e in record["notebooks"]] == list(map(notebooks.name, books))
         if same and any(e["status"] != "passed" for e in record["notebooks"]):
             if given and given != record["parameters"]:
-                raise ParamsError("the run to resume had other parameters", where=str(file),
-                                  expected=str(record["parameters"]), next_step="leave --resume or --param out")
+                raise errors.ParamsError("the run to resume had other parameters", where=str(file),
+                                         expected=str(record["parameters"]), next_step="leave --resume or --param out")
             given.update(record["parameters"])
             then, this = record.get("commit") or "unknown", commit() or "unknown"
             if then != this:

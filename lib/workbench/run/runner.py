@@ -22,9 +22,7 @@ import nbformat
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..base import params
-from ..base.errors import WorkbenchError
-from ..base.wait import alone
+from ..base import errors, params, wait
 from ..results.check import MIME
 from ..stack import process
 from . import execute, notebooks, report, run_record
@@ -75,8 +73,8 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
     books = {p: nbformat.read(p, as_version=4) for p in notebooks.find(targets)}
     given = notebooks.as_declared(books, dict(parameters or {}))
     if process.full_disk():
-        raise WorkbenchError(f"nothing is run: {process.full_disk()}",
-                             next_step="make room: `make clean` removes service data, lake and runs")
+        raise errors.WorkbenchError(f"nothing is run: {process.full_disk()}",
+                                    next_step="make room: `make clean` removes service data, lake and runs")
     lines = _Lines(progress)
     with _lock(), _stoppable(), lines.bar:
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
@@ -181,8 +179,9 @@ def _outcome(done: execute.Executed) -> dict:
 def _lock() -> ContextManager[None]:
     """This instance's run lock."""
     path = run_record.lock_file()
-    return alone(path, lambda pid: WorkbenchError("another run is going on", where=f"process {pid} holds {path}",
-                                                  next_step=f"wait until it is done, or stop it: kill {pid}"))
+    return wait.alone(path, lambda pid: errors.WorkbenchError(
+        "another run is going on", where=f"process {pid} holds {path}",
+        next_step=f"wait until it is done, or stop it: kill {pid}"))
 
 
 class _Lines:
