@@ -91,9 +91,7 @@ def run(targets: Optional[List[str]] = typer.Argument(None, help="Tracks or note
 @app.command()
 def report(folder: Optional[Path] = typer.Argument(None, help="A folder of runs/; the newest by default.")) -> None:
     """Write the report of a run again, and print where it is."""
-    from .run import report as reports
-
-    print(reports.write(folder or reports.newest(run_record.runs_dir())))
+    print(run_record.report(folder or run_record.newest(run_record.runs_dir())))
 
 
 @app.command()

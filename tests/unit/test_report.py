@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from workbench.base.errors import WorkbenchError
-from workbench.run import notebooks, report
+from workbench.run import notebooks, run_record
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
 CHECK = {"cell": 3, "section": "Check", "ok": True, "what": "<i>rows</i> in the lake", "left": "829", "right": "829",
@@ -45,7 +45,7 @@ def run_dir(tmp_path):
 
 
 def test_report_needs_nothing_else_and_escapes(run_dir):
-    page = report.write(run_dir).read_text()
+    page = run_record.report(run_dir).read_text()
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
     assert not re.findall(r"@import|url\(|<link|<script", page)
     assert "&lt;i&gt;rows&lt;/i&gt;" in page and "&lt;script&gt;" in page
@@ -53,7 +53,7 @@ def test_report_needs_nothing_else_and_escapes(run_dir):
 
 
 def test_report_tells_status_checks_pictures_and_how_to_repeat(run_dir):
-    page = report.write(run_dir).read_text()
+    page = run_record.report(run_dir).read_text()
     assert page.index("Failed in") < page.index("check.equal(&#39;rows&#39;") < page.index("<h2>Notebooks</h2>")
     assert '<a href="#notebook-2">Do 12_b</a>' in page and 'id="notebook-2"' in page
     assert "1 of 3" in page and "1 of 2" in page and "3 min 10 s" in page
@@ -68,7 +68,7 @@ def test_failed_checks_are_open_and_passed_ones_folded_after_them(run_dir):
     record = json.loads((run_dir / "run.json").read_text())
     record["notebooks"][1]["checks"].insert(0, {**CHECK, "what": "a green one"})
     (run_dir / "run.json").write_text(json.dumps(record))
-    page = report.write(run_dir).read_text()
+    page = run_record.report(run_dir).read_text()
     first, second = page[page.index('id="notebook-1"'):].split('id="notebook-2"')
     assert "<details><summary>1 of 1 checks passed</summary>" in first and 'class="red"' not in first
     folded = second.index("<details><summary>1 of 2 checks passed</summary>")
@@ -80,7 +80,7 @@ def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(run_dir):
     record = json.loads((run_dir / "run.json").read_text())
     record["notebooks"][0]["checks"].append({**CHECK, "ok": None, "what": "as published", "detail": "shown only"})
     (run_dir / "run.json").write_text(json.dumps(record))
-    page = report.write(run_dir).read_text()
+    page = run_record.report(run_dir).read_text()
     assert "<b>1 of 3</b><span>checks passed</span>" in page and "<b>1</b><span>not as published: own data" in page
     assert "1 of 2, 1 not as published</td>" in page
     first = page[page.index('id="notebook-1"'):].split('id="notebook-2"')[0]
@@ -90,7 +90,7 @@ def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(run_dir):
 def test_a_folder_with_a_blank_is_quoted_where_the_command_is_repeated(run_dir):
     record = json.loads((run_dir / "run.json").read_text())
     (run_dir / "run.json").write_text(json.dumps({**record, "parameters": {"from_dir": "/my data"}}))
-    assert "--param &#39;from_dir=/my data&#39; --resume" in report.write(run_dir).read_text()
+    assert "--param &#39;from_dir=/my data&#39; --resume" in run_record.report(run_dir).read_text()
 
 
 @pytest.mark.parametrize("text, title", [
@@ -101,7 +101,7 @@ def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_a
     book = json.loads(path.read_text())
     book["cells"][-1]["outputs"][0]["data"]["text/plain"] = text
     path.write_text(json.dumps(book))
-    page = report.write(run_dir).read_text()
+    page = run_record.report(run_dir).read_text()
     assert f'alt="{title}"></a><figcaption id="notebook-1-picture-1-caption">2. Who earns it? ' in page
     assert '<figure id="notebook-1-picture-1"><a href="#notebook-1-picture-1"><img src="data:' in page
     assert "figure:target img { width: auto" in page and page.count(PIXEL) == 1
@@ -109,13 +109,13 @@ def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_a
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(WorkbenchError, match="there is no run here"):
-        report.write(tmp_path)
+        run_record.report(tmp_path)
     with pytest.raises(WorkbenchError, match="there is no run yet"):
-        report.newest(tmp_path)
+        run_record.newest(tmp_path)
 
 
 def test_newest(run_dir):
-    assert report.newest(run_dir.parent) == run_dir
+    assert run_record.newest(run_dir.parent) == run_dir
 
 
 def test_title_and_promise():
@@ -131,4 +131,4 @@ def test_title_and_promise():
 @pytest.mark.parametrize("seconds, text", [
     (0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s")])
 def test_duration(seconds, text):
-    assert report.duration(seconds) == text
+    assert run_record.duration(seconds) == text

@@ -3,7 +3,7 @@
     runs/20261121-093000-local/
         notebooks/10_outbox/11_source_database.ipynb    executed copies
         run.json                                        status, durations, checks, versions (see run_record)
-        report.html                                     see report.py
+        report.html                                     see run_record
 
 A track is a folder of notebooks; a failed notebook stops the rest of its track and no other. Everything is looked at
 before the first notebook starts: world, targets, parameters cells. Whatever is written goes through run_record.masked.
@@ -25,7 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..base import errors, params, wait
 from ..results.check import MIME
 from ..stack import process
-from . import execute, notebooks, report, run_record
+from . import execute, notebooks, run_record
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
         _run_all(folder, record, books, given, timeout, lines)
-        return RunResult(folder, report.write(folder), record["status"], record["seconds"], tuple(record["notebooks"]))
+        status, seconds, entries = (record[key] for key in ("status", "seconds", "notebooks"))
+        return RunResult(folder, run_record.report(folder), status, seconds, tuple(entries))
 
 
 @contextlib.contextmanager
