@@ -68,7 +68,6 @@ def equal(what: str, left: Any, right: Any, left_label: str = "lake", right_labe
     """Check that two values say the same. Raises CheckFailed; WorkbenchError for frames (use `same_rows`)."""
     if any(isinstance(side, (pd.DataFrame, pd.Series)) for side in (left, right)):
         raise errors.WorkbenchError("check.equal compares single values", where=what, next_step="use check.same_rows")
-    left, right = (side.tolist() if isinstance(side, np.ndarray) else side for side in (left, right))
     ok = values.same(left, right)
     sides, detail = [values.text(side, quotes=not ok) for side in (left, right)], ""
     if max(map(len, sides)) > SHORT and all(isinstance(side, values.COLLECTIONS) for side in (left, right)):

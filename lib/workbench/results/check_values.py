@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-COLLECTIONS = (list, tuple, set, frozenset, dict)
+COLLECTIONS = (list, tuple, np.ndarray, set, frozenset, dict)
 
 
 def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str],
@@ -83,8 +83,6 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     """Return the value in the one form in which values of all drivers are compared."""
     if isinstance(value, (str, uuid.UUID)):
         return str(value)
-    if hasattr(value, "asDict"):  # a row inside a Spark frame
-        value = value.asDict()
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -133,7 +131,7 @@ def apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
     if None not in sets:
         only = [(left_label, sets[0] - sets[1]), (right_label, sets[1] - sets[0])]
         return "\n".join(f"only {label}: {text(values, True)}" for label, values in only if values)
-    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+    if all(isinstance(side, (list, tuple, np.ndarray)) for side in (left, right)):
         at = next((i for i, (x, y) in enumerate(zip(left, right)) if not same(x, y)), min(len(left), len(right)))
         sides = [text(side[at], True) if at < len(side) else "nothing" for side in (left, right)]
         return f"first at place {at + 1}: {left_label} {sides[0]}, {right_label} {sides[1]}"

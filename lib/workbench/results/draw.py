@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from IPython.core.pylabtools import print_figure
+from matplotlib import rc_params_from_file
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -17,19 +19,9 @@ from rich.filesize import decimal as size_text
 
 from ..base.errors import LakeError
 
-# Okabe and Ito's palette, told apart with every colour blindness (jfly.uni-koeln.de/color), without its yellow
-PALETTE = ["#D55E00", "#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9"]
-GREY, INK = "#B8BEC6", "#22262B"
+STYLE = rc_params_from_file(Path(__file__).with_name("picture.mplstyle"), use_default_template=False)
+PALETTE, GREY, INK = STYLE["axes.prop_cycle"].by_key()["color"], STYLE["axes.edgecolor"], STYLE["text.color"]
 COLOURS = {"BULK_INSERT": GREY, "UPSERT": PALETTE[3], "COMPACT": PALETTE[1], "CLUSTER": PALETTE[2]}
-STYLE = {  # `with plt.rc_context(draw.STYLE)` draws with the settings of the project's pictures
-    "figure.dpi": 160, "savefig.dpi": 160, "figure.facecolor": "white", "axes.facecolor": "white",
-    "font.family": "sans-serif", "font.sans-serif": ["Inter", "Helvetica Neue", "Arial", "DejaVu Sans"],
-    "font.size": 11, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": GREY, "axes.linewidth": 0.8,
-    "axes.grid": True, "grid.color": "#E8EBEF", "axes.axisbelow": True, "xtick.major.size": 0,
-    "ytick.major.size": 0, "legend.frameon": False, "axes.prop_cycle": plt.cycler(color=PALETTE),
-    "figure.constrained_layout.w_pad": 0.14, "figure.constrained_layout.h_pad": 0.12,
-}
 
 
 class Picture(Figure):
