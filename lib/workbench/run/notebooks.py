@@ -34,8 +34,6 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
             raise ParamsError(f"there is no notebook or track {text!r}", where="notebooks/", expected=nearest(
                 Path(text).stem, {name for p in known for name in (p.stem, p.parent.name)} - {base.name}))
         chosen.update(hits)
-    if not chosen:
-        raise ParamsError("there are no notebooks", where=str(base))
     return [p for p in known if p in chosen]
 
 

@@ -19,8 +19,7 @@ from ..base import errors, params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
-STATUS = {"passed": "passed", "failed": "failed", "stopped": "stopped", "skipped": "not run", "pending": "not run",
-          "running": "not finished"}
+SAID = {"skipped": "not run", "pending": "not run", "running": "not finished"}  # other states by their own names
 PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", "psycopg", "matplotlib", "papermill"]
 
 
@@ -140,9 +139,9 @@ def report(run_dir: Path) -> Path:
         entry.update(anchor=f"notebook-{number}", pictures=_pictures(run_dir / "notebooks" / entry["path"]))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(duration=duration, when=_when, plain=notebooks.plain)
+    environment.filters.update(duration=duration, moment=dt.datetime.fromisoformat, plain=notebooks.plain)
     page = environment.get_template("report.html.j2").render(
-        run=record, folder=run_dir.name, said=STATUS, again=_again(record), resume=_again(record, "--resume"),
+        run=record, folder=run_dir.name, said=SAID, again=_again(record), resume=_again(record, "--resume"),
         checks=[c for e in record["notebooks"] for c in e["checks"]])
     target = run_dir / "report.html"
     target.write_text(page, encoding="utf-8")
@@ -178,10 +177,6 @@ def _pictures(path: Path) -> list[dict]:
             found.append({"src": "data:image/png;base64," + "".join(data["image/png"].split()),
                           "caption": section, "title": section if title.startswith("<") else title or section})
     return found
-
-
-def _when(text: Any) -> str:
-    return dt.datetime.fromisoformat(text).strftime("%-d %B %Y, %H:%M") if text else ""
 
 
 def _again(record: dict, *more: str) -> str:

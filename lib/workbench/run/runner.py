@@ -36,7 +36,7 @@ class RunResult:
     report: Path
     status: str
     seconds: float
-    notebooks: tuple
+    notebooks: Sequence[dict]
 
     @property
     def exit_code(self) -> int:
@@ -80,8 +80,7 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
         _run_all(folder, record, books, given, timeout, lines)
-        status, seconds, entries = (record[key] for key in ("status", "seconds", "notebooks"))
-        return RunResult(folder, run_record.report(folder), status, seconds, tuple(entries))
+        return RunResult(folder, run_record.report(folder), record["status"], record["seconds"], record["notebooks"])
 
 
 @contextlib.contextmanager
