@@ -17,11 +17,10 @@ Values are compared by what they say, not by how Python or Arrow holds them:
 """
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import html
 import time
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Sequence
 
 import IPython.display
 import numpy as np
@@ -149,9 +148,8 @@ def expect_failure(what: str, call: Callable[[], Any], error: type[Exception] = 
         CheckFailed: nothing was raised, or another exception, or its message does not contain `says`.
     """
     expected = ("an error" if error is Exception else error.__name__) + (f" saying {says!r}" if says else "")
-    try:
-        with _quietly():  # a red line inside is the one that was asked for
-            returned = call()
+    try:  # in a context of its own: a red line inside is the one that was asked for
+        returned = contextvars.copy_context().run(_quietly, call)
     except Exception as e:  # noqa: BLE001 - any other exception is the difference this check is to report
         ok = isinstance(e, error) and says.lower() in str(e).lower()
         _judge(ok, what, type(e).__name__, expected, ("failed with", "expected"), str(e))
@@ -160,14 +158,10 @@ def expect_failure(what: str, call: Callable[[], Any], error: type[Exception] = 
     raise AssertionError("unreachable")
 
 
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """No check shows its line meanwhile."""
-    token = _quiet.set(True)
-    try:
-        yield
-    finally:
-        _quiet.reset(token)
+def _quietly(call: Callable[[], Any]) -> Any:
+    """What `call` returns; no check shows its line meanwhile."""
+    _quiet.set(True)
+    return call()
 
 
 # ---- the line that a check shows, in a notebook and elsewhere

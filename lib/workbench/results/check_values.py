@@ -63,12 +63,9 @@ def _unequal(a: pd.Series, b: pd.Series, tolerance: float) -> list[int]:
 def same(x: Any, y: Any, tolerance: float = 0) -> bool:
     """Whether two values say the same."""
     a, b = plain(x), plain(y)
-    if bool(a == b):
-        return True
-    a, b = _parsed(a), _parsed(b)
     if tolerance and all(isinstance(v, (int, Decimal)) for v in (a, b)):
         return abs(Decimal(a) - Decimal(b)) <= Decimal(str(tolerance))
-    return bool(a == b)
+    return bool(a == b) or bool(_parsed(a) == _parsed(b))
 
 
 def _parsed(value: Any) -> Any:
