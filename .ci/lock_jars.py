@@ -1,4 +1,5 @@
 """Resolve params/jars.ivy.xml with all that follows from it, and write params/jars.lock (`make lock`)."""
+import hashlib
 import re
 import shutil
 
@@ -16,7 +17,7 @@ for path in (folder / "files").rglob("*"):
     if path.is_file():
         service, org, name, rev, file = path.relative_to(folder / "files").parts
         classifier, _, ext = file[len(f"{name}-{rev}"):].lstrip("-").partition(".")
-        lines.append(f"{service} {org}:{name}:{rev}:{classifier}:{ext} {artifacts.sha256(path)}")
+        lines.append(f"{service} {org}:{name}:{rev}:{classifier}:{ext} {hashlib.sha256(path.read_bytes()).hexdigest()}")
 HEADER = "# service  organisation:name:revision:classifier:extension  SHA-256; written by `make lock`"
 artifacts.LOCK.write_text("\n".join([HEADER, *sorted(lines), ""]))
 shutil.rmtree(artifacts.CACHE)

@@ -53,12 +53,7 @@ class Artifact:
 
     def intact(self) -> bool:
         """True when the file is there and is the one that was pinned."""
-        return self.path.is_file() and sha256(self.path) == self.sha256
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hex."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+        return self.path.is_file() and hashlib.sha256(self.path.read_bytes()).hexdigest() == self.sha256
 
 
 def versions() -> dict:
@@ -160,13 +155,12 @@ def _unpack(archives: Iterable[Artifact]) -> None:
     """Unpack each archive into LIB/<name of the artifact>, unless it is there."""
     for a in archives:
         folder, stamp = LIB / a.name, LIB / a.name / ".sha256"
-        if stamp.exists() and stamp.read_text() == a.sha256:
-            continue
-        shutil.rmtree(folder, ignore_errors=True)
-        with tarfile.open(a.path) as tar:
-            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            tar.extractall(folder, **safe)
-        stamp.write_text(a.sha256)
+        if not stamp.exists() or stamp.read_text() != a.sha256:
+            shutil.rmtree(folder, ignore_errors=True)
+            with tarfile.open(a.path) as tar:
+                safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+                tar.extractall(folder, **safe)
+            stamp.write_text(a.sha256)
 
 
 def _fetch(batch: List[Artifact]) -> int:
