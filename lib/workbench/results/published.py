@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import json
-import re
 from fnmatch import fnmatch
+from string import Template
 from typing import Mapping
 
 import pandas
@@ -13,7 +13,6 @@ from ..base import errors, params, paths
 from . import check
 
 REFERENCE = paths.ROOT / "data" / "reference"
-COLUMNS = ["key", "published", "here"]
 
 
 def compare(world: params.World, name: str, here: Mapping[str, str], **more: str) -> pandas.DataFrame:
@@ -34,18 +33,17 @@ def compare(world: params.World, name: str, here: Mapping[str, str], **more: str
         names = [f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json")]
         raise errors.WorkbenchError(f"there is no published configuration {name!r}",
                                     where=f"data/reference/{name}.json", expected=errors.nearest(name, names))
-    fill = {**connect.placeholders(world), **more}
 
     def filled(text: str) -> str:
-        return re.sub(r"\$\{(\w+)\}", lambda match: fill.get(match[1], match[0]), text)
+        return Template(text).safe_substitute(connect.placeholders(world), **more)
 
     both = {"published": pandas.Series(json.loads(path.read_text(encoding="utf-8"))).map(filled),
             "here": pandas.Series(here)}
     seen = pandas.DataFrame(both).fillna("").rename_axis("key").reset_index()
     table = pandas.read_csv(REFERENCE / "differences.csv", dtype=str, keep_default_na=False)
     known = table[[fnmatch(name, f"{row.walkthrough}/{row.part}") for row in table.itertuples()]].filter(
-        [*COLUMNS, "reason"]).map(filled)
+        ["key", "published", "here", "reason"]).map(filled)
     seen, known = (frame[frame["published"] != frame["here"]].reset_index(drop=True) for frame in (seen, known))
-    check.same_rows(known[COLUMNS], seen, key="key", what=f"differences from {name}", lake_label="here",
+    check.same_rows(known[seen.columns], seen, key="key", what=f"differences from {name}", lake_label="here",
                     source_label="table")
     return known
