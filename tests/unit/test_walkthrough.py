@@ -268,7 +268,7 @@ def test_a_table_is_followed_from_where_it_was_read(world, followed):
 
 
 def test_a_message_that_nobody_can_read_stops_the_following(world, followed):
-    with pytest.raises(LakeError, match="(?s)2 messages could not be decoded.*moma_artists_cow.*dead_letters"):
+    with pytest.raises(LakeError, match="(?s)messages could not be decoded.*moma/artists_cow.*hudi.dead_letters"):
         followed(world, {}, letters=2)
     with pytest.raises(LakeError, match="(?s)could not be landed.*landing/topics.sink.*connectors"):
         followed(world, {}, kind="landed", unlanded=True)

@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import pandas
 from psycopg import sql
+from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
 from ..base import files
@@ -23,9 +24,6 @@ from ..results import check
 from ..source import postgres
 from ..topic import registry, topics
 from ..trace import Traced
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 KINDS = ("topic", "landed")
 
@@ -205,10 +203,8 @@ class Flow:
         for config in (self.config(world, name) for name in self.sinks):
             landing.run(spark, world, config)
             place = landing.dead_letters_path(world, landing.parse(config))
-            if files.below(place):
-                raise LakeError("messages could not be landed", where=place,
-                                next_step="landing.dead_letters(spark, world, config) has them, each with its reason; "
-                                          "mend that, then run the notebook on connectors: it lands all of them anew")
+            _none_dead(place, "landed", "landing.dead_letters(spark, world, config)",
+                       "run the notebook on connectors: it lands all of them anew")
 
     def kind_of(self, world: World, table: hudi.Table) -> str:
         """Where a lake table is read from: "landed" once it was, or "topic"."""
@@ -246,12 +242,8 @@ class Flow:
 
         def one(table: hudi.Table) -> hudi.Ingested:
             done = hudi.ingest(spark, world, self.source(world, self._of(world, table).name, kinds[table.name]), table)
-            place = hudi.dead_letters_path(world, table)
-            letters = hudi.dead_letters(spark, world, table).count() if files.below(place) else 0
-            if letters:  # of this ingest or of one before
-                raise LakeError(f"{letters} messages could not be decoded", where=f"table {table.name}",
-                                next_step="hudi.dead_letters(spark, world, table) has them, each with its reason; mend "
-                                          "that, then hudi.ingest(…, replay=True)")
+            _none_dead(hudi.dead_letters_path(world, table), "decoded", "hudi.dead_letters(spark, world, table)",
+                       "hudi.ingest(…, replay=True)")  # also where they are of an ingest before this one
             if not hudi.registered(spark, table):  # also where an earlier try wrote it and got no further
                 hudi.register(spark, table)
             if label:
@@ -298,3 +290,10 @@ def lake_table(world: World, name: str, **fields: Any) -> hudi.Table:
     if "base" in fields:
         fields["base"] = f"{world.lake.tables}/{fields['base']}"
     return hudi.table(world, name, **fields)
+
+
+def _none_dead(place: str, done: str, asked: str, again: str) -> None:
+    """Raise LakeError where there are dead letters."""
+    if files.below(place):
+        raise LakeError(f"messages could not be {done}", where=place,
+                        next_step=f"{asked} has them, each with its reason; mend that, then {again}")

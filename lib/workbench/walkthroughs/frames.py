@@ -20,12 +20,11 @@ def events(messages: pandas.DataFrame) -> pandas.DataFrame:
 
 def landed_files(place: str) -> pandas.DataFrame:
     """One row for each file landed below a folder: folder, file, records, text (its JSON lines)."""
-    below = {path: i for path, i in files.below(place).items() if i.extension == "json"}
-    found = list(below.values())
+    found = {path: i for path, i in files.below(place).items() if i.extension == "json"}
     with ThreadPoolExecutor(8) as pool:
-        texts = [text or "" for text in pool.map(files.read_text, (f"{place}/{path}" for path in below))]
-    return pandas.DataFrame({"folder": [i.path.rpartition("/")[0] for i in found], "file": [i.base_name for i in found],
-                             "records": [len(_lines(t)) for t in texts], "text": texts})
+        texts = [text or "" for text in pool.map(files.read_text, (f"{place}/{path}" for path in found))]
+    rows = [(*i.path.rpartition("/")[::2], len(_lines(text)), text) for i, text in zip(found.values(), texts)]
+    return pandas.DataFrame(rows, columns=["folder", "file", "records", "text"])
 
 
 def landed_rows(place: str) -> pandas.DataFrame:
