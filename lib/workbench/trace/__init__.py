@@ -1,4 +1,4 @@
 """One row through everything."""
-from .biography import row, views
-from .model import Biography, Traced
+from .biography import Biography, row, views
+from .in_topic import Traced
 from .telling import draw, show

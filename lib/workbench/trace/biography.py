@@ -7,6 +7,7 @@ Spark is asked only for what hudi-rs cannot read.
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional
 
 import pandas
@@ -19,10 +20,20 @@ from ..hudi.timeline import completed
 from ..landing import formats
 from . import in_topic
 from .in_lake import commit_of, held, names, place, rows
-from .model import Biography, Traced
+from .in_topic import Traced
 
 NOW, WAS, NOT_YET, NEVER = "now", "was", "not yet", "never"
 OWN = ["record", "needle", "_state"]  # what a change is known by here, and nobody else asks for
+
+
+@dataclass(frozen=True)
+class Biography:
+    """What `row` found: `changes`, one line per change, and `views`, the row as each view shows it now."""
+
+    table: Traced
+    key: Any
+    changes: pandas.DataFrame
+    views: pandas.DataFrame
 
 
 def row(world: World, table: Traced, key: Any) -> Biography:

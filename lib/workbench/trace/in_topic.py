@@ -1,20 +1,33 @@
-"""The messages of one row in its topic, each taken apart: what a trace begins with."""
+"""What is traced, and the messages of one row in its topic, each taken apart: what a trace begins with."""
 from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..base.errors import LakeError
+from ..base.params import World
+from ..hudi import Table
 from ..landing import formats
 from ..topic import registry, topics, wire
 
-if TYPE_CHECKING:
-    from ..base.params import World
-    from .model import Traced
-
 OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
 IDS = {wire.GLOBAL: "global_id", wire.CONTENT: "content_id", wire.CCOMPAT: "content_id"}  # columns of the registry's
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A source table whose rows can be traced. sink: what its landing does, None where nothing lands them; tables:
+    those of the lake it goes into; format: of its messages, "json" or "avro"."""
+
+    name: str
+    source: str  # schema.table
+    key: str
+    topic: str
+    sink: Any
+    tables: Tuple[Table, ...]
+    format: str = "json"
 
 
 def events(world: World, table: Traced, key: Any) -> List[Dict[str, Any]]:

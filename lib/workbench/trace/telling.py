@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Dict
 import pandas
 
 from ..hudi.timeline import time_of
+from .biography import Biography
 from .in_lake import names
-from .model import Biography
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -95,12 +95,11 @@ class Flow:
         if fields is None:
             raise LakeError(f"{capture.name} has no lake table of kind {kind!r}",
                             expected=nearest(kind, [f.get("type", "cow") for f in capture.lake]))
-        return lake_table(world, key=(capture.key,), **{**fields, **more})
+        return _lake_table(world, capture, {**fields, **more})
 
     def tables(self, world: World, *names: str) -> List[hudi.Table]:
         """All lake tables of these captured tables, or of all."""
-        return [lake_table(world, key=(c.key,), **fields)
-                for c in map(self.capture, names or self.names) for fields in c.lake]
+        return [_lake_table(world, c, fields) for c in map(self.capture, names or self.names) for fields in c.lake]
 
     def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
         """Where the changes of a table are read: "topic", straight from Kafka, or "landed", the files of the sink."""
@@ -285,11 +284,10 @@ class Flow:
         return so_far.sort_values("__lsn").groupby(self.capture(name).key, as_index=False).tail(1)
 
 
-def lake_table(world: World, name: str, **fields: Any) -> hudi.Table:
-    """A lake table as a declaration has it: `base` is below the world's tables."""
-    if "base" in fields:
-        fields["base"] = f"{world.lake.tables}/{fields['base']}"
-    return hudi.table(world, name, **fields)
+def _lake_table(world: World, capture: Capture, fields: Mapping[str, Any]) -> hudi.Table:
+    """A lake table as a capture declares it: `base` is below the world's tables."""
+    base = {"base": f"{world.lake.tables}/{fields['base']}"} if "base" in fields else {}
+    return hudi.table(world, **{"key": (capture.key,), **fields, **base})
 
 
 def _none_dead(place: str, done: str, asked: str, again: str) -> None:

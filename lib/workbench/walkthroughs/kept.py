@@ -73,12 +73,11 @@ def _set_back(c: psycopg.Connection, table: str) -> int:
         WHERE t.attrelid = %s::regclass AND k.attrelid = %s::regclass AND t.attnum > 0 AND t.attgenerated = ''
         ORDER BY t.attnum""", [source.as_string(c), copy.as_string(c)]).fetchall()
 
-    def listed(alias: str = "", keys: bool = False) -> sql.Composed:
-        alias = (alias,) if alias else ()
+    def listed(*alias: str, keys: bool = False) -> sql.Composed:
         return sql.SQL(", ").join(sql.Identifier(*alias, name) for name, key in columns if key or not keys)
 
     parts: Any = dict(t=source, k=copy, columns=listed(), old=listed("k"), now=listed("t"),
-                      same=sql.SQL("ROW({}) = ROW({})").format(listed("t", True), listed("k", True)))
+                      same=sql.SQL("ROW({}) = ROW({})").format(listed("t", keys=True), listed("k", keys=True)))
     return sum(c.execute(sql.SQL(statement).format(**parts)).rowcount for statement in (
         "DELETE FROM {t} t WHERE NOT EXISTS (SELECT FROM {k} k WHERE {same})",
         "UPDATE {t} t SET ({columns}) = ROW({old}) FROM {k} k WHERE {same} AND ROW({now}) IS DISTINCT FROM ROW({old})",

@@ -57,9 +57,8 @@ class Walkthrough(Flow):
 
         Raises: WorkbenchError: there is no such step; or a notebook failed: the error names its cell's message.
         """
-        for step in steps:
-            self._later(step)  # a misspelt one is told before anything runs
-        for step in (name for name in self._products() if {name, _kind(name)} & set(steps)):
+        asked = {self._later(step)[0] for step in steps}  # a misspelt one is told before anything runs
+        for step in (name for name in self._products() if name in asked):
             if _kind(step) == CONNECTORS:
                 self._revive(world)
             if not self.is_done(world, step):
@@ -195,20 +194,18 @@ class Walkthrough(Flow):
 
     def left_over(self, world: World) -> Dict[str, List[str]]:
         """What is still there of this walkthrough: {what: names}, each list empty after a `reset` of the first step."""
-        there = self._has_database(world)
+        there, artifacts = self._has_database(world), self._artifacts(world)
         folders = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
         published = postgres.publications(world, self.database)["publication"] if there else []
-        left = {"connectors": self.connectors_left(world),
+        return {"connectors": self.connectors_left(world),
                 "replication slots": postgres.own_slots(world, self.database) if there else [],
                 "topics": self._topics_left(world),
+                "schemas in the registry": sorted(artifacts & set(registry.artifacts(world)["artifact"]) if artifacts
+                                                  else []),  # who has none needs no registry
                 "landed files": [folder for folder in folders if files.below(folder)],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "publications": sorted({self.publication} & set(published)),
                 "tables in PostgreSQL": self._source_left(world) if there else []}
-        artifacts = self._artifacts(world)
-        if artifacts:
-            left["schemas in the registry"] = sorted(artifacts & set(registry.artifacts(world)["artifact"]))
-        return left
 
     def connectors_left(self, world: World) -> List[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
@@ -245,12 +242,11 @@ class Walkthrough(Flow):
     def _source_left(self, world: World) -> List[str]:
         """Its tables in PostgreSQL, the copies of them, and the schemas that are its own."""
         schemas = {table.partition(".")[0] for table in self._kept()} - {"public"}
-        return list(postgres.frame(world, """
-            SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL
-            SELECT schemaname || '.' || tablename FROM pg_tables
-             WHERE schemaname || '.' || tablename = ANY(%s) OR schemaname = %s AND tablename = ANY(%s) ORDER BY 1""",
-                                   [list(schemas), list(self._kept()), kept.SCHEMA, list(self._kept())],
-                                   self.database)["name"])
+        tables = [*self._kept(), *(f"{kept.SCHEMA}.{table}" for table in self._kept())]
+        asked = """SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL
+                   SELECT schemaname || '.' || tablename FROM pg_tables
+                    WHERE schemaname || '.' || tablename = ANY(%s) ORDER BY 1"""
+        return list(postgres.frame(world, asked, [list(schemas), tables], self.database)["name"])
 
 
 def _kind(step: str) -> str:
