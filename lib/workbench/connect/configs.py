@@ -9,9 +9,7 @@ from collections import Counter
 from typing import Any, Iterable
 from urllib.parse import urlsplit
 
-from ..base.errors import ConnectorError, nearest
-from ..base.params import World
-from ..base.paths import ROOT
+from ..base import ROOT, ConnectorError, World, nearest
 
 FOLDER = ROOT / "params" / "connectors"
 # Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and

@@ -9,10 +9,7 @@ from typing import Any, Optional
 from urllib.parse import quote
 
 from .. import stack
-from ..base import http
-from ..base.errors import ConnectorError, StackError, nearest
-from ..base.params import World
-from ..base.wait import wait_until
+from ..base import ConnectorError, StackError, World, http, nearest, wait_until
 from .configs import literal_secrets, unknown_keys
 
 # What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).

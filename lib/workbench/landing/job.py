@@ -13,9 +13,7 @@ from typing import Any, ContextManager
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..base import files
-from ..base.errors import LakeError, nearest
-from ..base.params import World
+from ..base import LakeError, World, files, nearest
 from ..spark import answered, causes
 from ..topic import registry, topics, wire
 from . import formats, writing

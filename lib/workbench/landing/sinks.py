@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, Optional
 
-from ..base.errors import ConnectorError, nearest
-from ..base.params import World
+from ..base import ConnectorError, World, nearest
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..base.params import Spark, host_port
-from ..base.paths import local_path, plain, state_dir
+from ..base import host_port, local_path, state_dir
+from ..base.params import Spark
+from ..base.paths import plain
 from ..stack import artifacts, services
 from .sessions import of_session
 

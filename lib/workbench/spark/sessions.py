@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Optional
 from weakref import WeakKeyDictionary
 
 from .. import stack
-from ..base.errors import LakeError, StackError, WorkbenchError
-from ..base.params import World, host_port
+from ..base import LakeError, StackError, WorkbenchError, World, host_port
 from ..stack import artifacts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Sequence
 
 from pyspark.sql import types as T
 
-from ..base.errors import LakeError
+from ..base import LakeError
 
 SOURCE_DIGITS = 131_072 + 16_383  # the most that PostgreSQL's numeric has, before and after the point
 # Debezium's types that Avro has too, with time.precision.mode=adaptive. A timestamp without time zone counts from 1970

@@ -10,9 +10,7 @@ from uuid import UUID
 import pandas
 
 from .. import stack
-from ..base import http
-from ..base.errors import LakeError, StackError, nearest
-from ..base.params import World
+from ..base import LakeError, StackError, World, http, nearest
 from . import avro
 from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
 

@@ -16,9 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 from confluent_kafka.admin import AdminClient
 
 from .. import connect, stack
-from ..base.errors import LakeError, StackError, WorkbenchError, nearest
-from ..base.params import World
-from ..base.wait import wait_until
+from ..base import LakeError, StackError, WorkbenchError, World, nearest, wait_until
 
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10

@@ -18,7 +18,7 @@ from typing import Optional
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ..base.params import World
+from ..base import World
 
 GLOBAL, CONTENT, CCOMPAT = "globalId", "contentId", "ccompat"
 MESSAGES = "key binary, value binary, topic string, partition int, offset long, file string"
