@@ -11,8 +11,7 @@ from typing import List, Optional
 import typer
 
 from . import stack
-from .base import params, paths, pidfiles
-from .base.errors import WorkbenchError, nearest
+from .base import WorkbenchError, nearest, params, paths, pidfiles
 from .run import run_record
 from .stack import artifacts, process
 from .stack import doctor as doctors

@@ -10,8 +10,7 @@ from typing import Any, Sequence
 
 import yaml
 
-from ..base import params, paths
-from ..base.errors import ParamsError, nearest
+from ..base import ParamsError, nearest, params, paths
 
 
 def find(targets: Sequence[str] = ()) -> list[Path]:

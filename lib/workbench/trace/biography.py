@@ -13,8 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional
 import pandas
 
 from .. import hudi
-from ..base import files
-from ..base.params import World
+from ..base import World, files
 from ..hudi.changes import reading_order
 from ..hudi.timeline import completed
 from ..landing import formats

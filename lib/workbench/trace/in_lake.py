@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 
 from .. import hudi
-from ..base import files
-from ..base.errors import LakeError
-from ..base.params import World
+from ..base import LakeError, World, files
 from ..hudi.catalog import identifier, literal
 from ..hudi.changes import Topic, landed_list
 from ..hudi.ingesting import progress_in

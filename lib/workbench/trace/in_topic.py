@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..base.errors import LakeError
-from ..base.params import World
+from ..base import LakeError, World
 from ..hudi import Table
 from ..landing import formats
 from ..topic import registry, topics, wire

@@ -4,8 +4,7 @@ A new one is a module with a `flow`, and a place in ALL: that is how teardown, t
 """
 from __future__ import annotations
 
-from ..base.errors import LakeError, nearest
-from ..base.params import World
+from ..base import LakeError, World, nearest
 from ..trace import Traced
 from . import museum, outbox
 

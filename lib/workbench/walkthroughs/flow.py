@@ -14,10 +14,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
-from ..base import files
-from ..base.errors import LakeError, SourceError, nearest
-from ..base.params import World
-from ..base.wait import wait_until
+from ..base import LakeError, SourceError, World, files, nearest, wait_until
 from ..hudi import changes, decode_avro
 from ..hudi.ingesting import last_commit, progress_in
 from ..results import check

@@ -7,8 +7,7 @@ from typing import List
 
 import pandas
 
-from ..base import files
-from ..base.errors import LakeError
+from ..base import LakeError, files
 
 
 def events(messages: pandas.DataFrame) -> pandas.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any, Optional, Sequence
 import psycopg
 from psycopg import sql
 
-from ..base.params import World
+from ..base import World
 from ..source import postgres
 
 SCHEMA = "kept"

@@ -34,8 +34,7 @@ from operator import itemgetter
 from random import Random
 from typing import Any, Callable, Iterator, Optional, Sequence
 
-from ..base.errors import SourceError
-from ..base.paths import ROOT
+from ..base import ROOT, SourceError
 from ..source import csv_files, loading
 from ..source.csv_files import File, day, key, number, reader, text
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any, Dict
 
 from .. import hudi
-from ..base.params import World
-from ..base.paths import ROOT
+from ..base import ROOT, World
 from . import moma
 from .flow import Capture
 from .walkthrough import Walkthrough

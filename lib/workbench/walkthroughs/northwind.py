@@ -11,8 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Iterator
 
-from ..base.errors import SourceError
-from ..base.paths import ROOT
+from ..base import ROOT, SourceError
 from ..source import csv_files
 from ..source.loading import DUMP, Loader, Script, Steps, Table, find
 

@@ -10,9 +10,7 @@ import pandas
 from pyspark.sql import SparkSession
 
 from .. import hudi
-from ..base import files
-from ..base.params import World
-from ..base.paths import ROOT
+from ..base import ROOT, World, files
 from ..hudi.loading import FIRST_LOAD
 from ..source import postgres
 from . import northwind

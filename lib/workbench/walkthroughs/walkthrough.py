@@ -13,10 +13,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing
-from ..base import files
-from ..base.errors import WorkbenchError, nearest
-from ..base.params import World
-from ..base.wait import wait_until
+from ..base import WorkbenchError, World, files, nearest, wait_until
 from ..run import execute
 from ..source import postgres
 from ..source.loading import Loader
