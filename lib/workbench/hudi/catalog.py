@@ -6,8 +6,7 @@ from typing import Dict, List, Union
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from ..base import files
-from ..base.errors import LakeError
+from ..base import LakeError, files
 from .tables import Table
 
 

@@ -15,9 +15,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..base import files
-from ..base.errors import LakeError, nearest
-from ..base.params import World
+from ..base import LakeError, World, files, nearest
 from ..landing.job import landed_topic_id
 from ..topic import topics, wire
 from . import decode, decode_avro

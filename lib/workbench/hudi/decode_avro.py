@@ -17,9 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
-from ..base import files
-from ..base.errors import LakeError
-from ..base.params import World
+from ..base import LakeError, World, files
 from ..topic import avro, registry, wire
 from . import decode
 from .tables import Table

@@ -19,10 +19,7 @@ from typing import Any, Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from ..base import files
-from ..base.errors import LakeError
-from ..base.params import World
-from ..base.paths import ROOT
+from ..base import ROOT, LakeError, World, files
 from ..landing.batch import Counts
 from ..spark import answered, causes
 from ..topic import avro

@@ -12,9 +12,7 @@ from dataclasses import asdict, dataclass
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
-from ..base import files
-from ..base.errors import LakeError, nearest
-from ..base.params import World
+from ..base import LakeError, World, files, nearest
 from ..landing.batch import read_dead_letters
 from .catalog import all_entries, unregister
 from .tables import Table, alone, dead_letters_path, state

@@ -6,7 +6,7 @@ from typing import Union
 import pandas as pd
 from pyspark.sql import SparkSession
 
-from ..base.errors import LakeError
+from ..base import LakeError
 from ..spark import answered, causes
 from .catalog import literal, refresh, register
 from .tables import Table

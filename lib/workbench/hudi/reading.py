@@ -10,9 +10,7 @@ from typing import Any, Mapping, Optional, Tuple
 import pandas as pd
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from ..base import files
-from ..base.errors import LakeError
-from ..base.params import World
+from ..base import LakeError, World, files
 from .keeping import resolve
 from .tables import Table
 from .timeline import archive, archived, check_active, check_readable, completed, pending_compactions

@@ -10,9 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, ContextManager, Dict, Mapping, Tuple
 
-from ..base import files
-from ..base.errors import LakeError, nearest
-from ..base.params import World
+from ..base import LakeError, World, files, nearest
 
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 DELETES = ("hard", "soft")

@@ -15,9 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import pandas as pd
 
-from ..base import files
-from ..base.errors import LakeError
-from ..base.wait import wait_until
+from ..base import LakeError, files, wait_until
 from .tables import TABLE_VERSION, Table
 
 Entry = Tuple[str, str, Any]  # see written
