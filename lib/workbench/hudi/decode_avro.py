@@ -8,7 +8,7 @@ Spark expressions only, no Python inside Spark.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Iterable, Sequence
 
@@ -30,48 +30,42 @@ WIDER = {("int", "bigint"), ("int", "float"), ("int", "double"), ("bigint", "flo
          ("float", "double"), ("string", "binary"), ("binary", "string")}
 
 
-@dataclass
 class Schemas:
     """The schemas of one topic's values: the writers' as they are met, and the reader's.
 
     reader: where it is given it stays; else it is the newest one of `<topic>-value`, asked for whenever a schema is met
-    for the first time. batch: {Framed.schema, or the JSON of a landed file's schema: Avro schema} of the batch at hand;
-    None for one that the registry does not know, which is asked for again with each batch.
+    for the first time.
     """
 
-    world: World
-    topic: str
-    reader: T.StructType | None = None
-    batch: dict[str, Any] = field(default_factory=dict)
-    _met: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, world: World, topic: str, reader: T.StructType | None = None):
+        self.world, self.topic, self.reader = world, topic, reader
+        self._given, self._met = reader is not None, {}  # type: ignore[var-annotated]
 
-    def __post_init__(self) -> None:
-        self._given = self.reader is not None
-
-    def meet(self, ids: Iterable[str]) -> None:
-        """Get to know the schemas of a batch, of landed files from what stands in them.
+    def meet(self, ids: Iterable[str]) -> dict[str, Any]:
+        """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and is asked for again
+        with each batch. ids: Framed.schema, or of a landed file the JSON that stands in it.
 
         Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`.
         """
-        new = {id: self._find(id) for id in sorted(set(ids) - set(self._met))}
-        new = {id: avro.exact(avsc) for id, avsc in new.items() if avsc is not None}
+        found = ((id, self._find(id)) for id in sorted(set(ids) - set(self._met)))
+        new = {id: avro.exact(avsc) for id, avsc in found if avsc is not None}
         if not self._given and (new or self.reader is None):
             newest = registry.latest(self.world, f"{self.topic}-value")
             self.reader = avro.to_spark(avro.exact(newest))
         self._met.update(new)  # last: after an error everything is asked for again
-        self.batch = {id: self._met.get(id) for id in ids}
+        return {id: self._met.get(id) for id in sorted(ids)}
 
     def _find(self, id: str) -> Any:
         kind, _, number = id.partition(" ")
         return registry.find(self.world, int(number), kind) if kind in registry.BY_ID else json.loads(id)
 
 
-def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
+def rows(raw: DataFrame, ids: Iterable[str], known: Schemas, table: Table) -> DataFrame:
     """Decode Avro messages.
 
     Args:
         raw: columns `key`, `value`, `schema`, `body`, `topic`, `partition`, `offset`, `file`.
-        known: has met the schemas of all of them.
+        ids: of all schemas in it; `known` meets them.
         table: that the rows are for.
 
     Returns:
@@ -79,12 +73,12 @@ def rows(raw: DataFrame, known: Schemas, table: Table) -> DataFrame:
         them; the text is the base64 of the message.
 
     Raises:
-        LakeError: the reader schema lacks a key, ordering or partition field.
+        LakeError: the reader schema lacks a key, ordering or partition field. And what `meet` raises.
     """
-    which = F.col("schema")
+    met, which = known.meet(ids), F.col("schema")
     wrong = [(which.isNull(), F.lit(wire.not_avro(known.world)))]
     decoded, row = raw, F.lit(None).cast(known.reader)
-    for n, (id, avsc) in enumerate(sorted(known.batch.items())):
+    for n, (id, avsc) in enumerate(met.items()):
         column, mine = f"_avro{n}", which == id
         if avsc is None:
             wrong.append((mine, F.lit(wire.unknown(known.world).format(id))))
@@ -138,11 +132,11 @@ def landed(spark: SparkSession, found: Files, known: Schemas, table: Table) -> D
     Raises:
         LakeError: the reader schema lacks a key, ordering or partition field.
     """
-    known.meet(found.whole)
+    met = known.meet(found.whole)
     no_row, no_text = F.lit(None).cast(known.reader), F.lit(None).cast("string")
     parts, broken = [], dict(found.broken)
-    for text, addresses in sorted(found.whole.items()):
-        avsc, row, why = known.batch[text], no_row, no_text
+    for text, addresses in found.whole.items():
+        avsc, row, why = met[text], no_row, no_text
         name = avro.full_name(avsc)
         try:
             written = avro.to_spark(avsc)

@@ -225,8 +225,7 @@ class Job:
             return decode.rows(batch.raw, self.schema, self.table)
         if batch.files is not None:
             return decode_avro.landed(self.spark, batch.files, self._schemas, self.table)
-        self._schemas.meet(batch.schemas)
-        return decode_avro.rows(batch.raw, self._schemas, self.table)
+        return decode_avro.rows(batch.raw, batch.schemas, self._schemas, self.table)
 
 
 def last_commit(table: Table, done: list[Done] | None = None) -> dict[str, Any]:

@@ -269,9 +269,8 @@ class Flow:
         if batch is None or batch.schemas is None:
             raise LakeError(f"topic {source.name} is empty",
                             next_step="run the notebook on connectors: it deploys the connector")
-        known = decode_avro.Schemas(world, source.name)
-        known.meet(batch.schemas)
-        return decode_avro.rows(batch.raw, known, table).select("partition", "offset", "outcome", "row.*")
+        found = decode_avro.rows(batch.raw, batch.schemas, decode_avro.Schemas(world, source.name), table)
+        return found.select("partition", "offset", "outcome", "row.*")
 
     def at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
         """The rows of a table as its events (see `events`, as pandas) have them at a position of the source's log, such
