@@ -126,7 +126,7 @@ class _Topic:
             messages = self.spark.createDataFrame(rows, wire.MESSAGES)
         else:
             messages = self._spark_reads(start, stop)
-        reached = {"offsets": _named(stop), "topic_id": now}
+        reached = {"offsets": {str(p): n for p, n in stop.items()}, "topic_id": now}
         if not self.avro:  # the bytes are taken for text; decode.rows finds those that are not UTF-8
             texts = (F.col(name).cast("string").alias(to) for name, to in (("key", "key"), ("value", "text")))
             return Batch(messages.select(*texts, *decode.ORIGIN), reached, few)
@@ -156,8 +156,7 @@ class _Topic:
             # at the topic's end the consumer asks for more, and its next question waits behind that for half a second
             "kafka.fetch.max.wait.ms": "20",
             "minPartitions": str(self.world.spark.parallelism),  # one partition is one task otherwise
-            "startingOffsets": json.dumps({self.name: _named(start)}),
-            "endingOffsets": json.dumps({self.name: _named(stop)})})
+            "startingOffsets": json.dumps({self.name: start}), "endingOffsets": json.dumps({self.name: stop})})
         return messages.load().select("key", "value", "topic", "partition", "offset",
                                       F.lit(None).cast("string").alias("file"))
 
@@ -229,7 +228,3 @@ def reading_order(path: str, mtime: int | None) -> tuple[Any, ...]:
     if found:
         return True, found[1], int(found[2]), int(found[3]), path
     return False, "", 0, mtime or 0, path
-
-
-def _named(offsets: dict[int, int]) -> dict[str, int]:
-    return {str(p): n for p, n in offsets.items()}
