@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from rich.filesize import decimal as size_text
 
-from ..base.errors import LakeError
+from ..base import LakeError
 
 STYLE = rc_params_from_file(Path(__file__).with_name("picture.mplstyle"), use_default_template=False)
 PALETTE, GREY, INK = STYLE["axes.prop_cycle"].by_key()["color"], STYLE["axes.edgecolor"], STYLE["text.color"]

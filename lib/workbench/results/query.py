@@ -17,8 +17,7 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import traverse_scope
 
 from .. import hudi, stack
-from ..base.errors import LakeError, first_line, nearest
-from ..base.params import World
+from ..base import LakeError, World, first_line, nearest
 from ..spark import answered, session
 
 REFUSED = {  # of an UNNEST, what sqlglot would translate to something else

@@ -8,8 +8,7 @@ from typing import Any
 import pandas
 from pyspark.sql import SparkSession
 
-from ..base import files
-from ..base.errors import LakeError
+from ..base import LakeError, files
 from ..hudi import Table, timeline
 from . import query
 

@@ -13,8 +13,7 @@ from IPython import get_ipython
 from IPython.display import HTML
 from rich.filesize import decimal as size
 
-from ..base import paths
-from ..base.errors import LakeError, nearest
+from ..base import LakeError, nearest, paths
 from ..hudi import Table
 from ..hudi.timeline import written
 
