@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Union
 
-from ..base.errors import SourceError, nearest
+from ..base import SourceError, nearest
 from .loading import MEND, Table, find
 
 Reader = Callable[[str], Any]

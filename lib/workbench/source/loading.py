@@ -13,8 +13,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Union
 import psycopg
 from psycopg import sql
 
-from ..base.errors import SourceError, first_line
-from ..base.params import World
+from ..base import SourceError, World, first_line
 from . import postgres
 
 # what a public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one transaction

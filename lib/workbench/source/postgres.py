@@ -15,10 +15,7 @@ import pandas
 import psycopg
 from psycopg import sql
 
-from ..base import secrets
-from ..base.errors import ParamsError, SourceError, first_line
-from ..base.params import World
-from ..base.wait import wait_until
+from ..base import ParamsError, SourceError, World, first_line, secrets, wait_until
 from . import column_types
 
 

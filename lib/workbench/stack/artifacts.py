@@ -23,8 +23,8 @@ from typing import Callable, Iterable, List, Optional
 
 import yaml
 
-from ..base.errors import StackError
-from ..base.paths import ROOT, VAR, closed, plain
+from ..base import ROOT, StackError
+from ..base.paths import VAR, closed, plain
 from ..base.wait import alone
 
 LOCK = ROOT / "params" / "jars.lock"

@@ -12,9 +12,7 @@ from pathlib import Path
 import psutil
 from packaging.requirements import Requirement
 
-from ..base.errors import WorkbenchError
-from ..base.params import World
-from ..base.paths import ROOT
+from ..base import ROOT, WorkbenchError, World
 from . import artifacts, process, services, verbs
 
 MEMORY_GIB = 6  # what the whole stack may take (its parts add up to less)

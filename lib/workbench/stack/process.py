@@ -15,11 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import psutil
 
-from ..base import pidfiles
-from ..base.errors import StackError
-from ..base.params import World, host_port
-from ..base.paths import state_dir
-from ..base.wait import wait_until
+from ..base import StackError, World, host_port, pidfiles, state_dir, wait_until
 
 # Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
 # Sparks, Javas and Pythons: a kernel with a Spark Connect session holds variables that keep a classic session from

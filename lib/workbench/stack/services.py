@@ -15,9 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Sequence
 
-from ..base import paths, secrets
-from ..base.errors import StackError
-from ..base.params import World, host_port
+from ..base import StackError, World, host_port, paths, secrets
 from . import artifacts
 from .process import Service, log_file
 

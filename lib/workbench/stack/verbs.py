@@ -12,9 +12,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, List, Optional, Sequence
 
-from ..base import paths, pidfiles, secrets
-from ..base.errors import StackError, nearest
-from ..base.params import World, flatten, host_port
+from ..base import StackError, World, host_port, nearest, paths, pidfiles, secrets
+from ..base.params import flatten
 from ..base.wait import alone
 from . import process, services
 from .process import Status
