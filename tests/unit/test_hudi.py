@@ -15,7 +15,8 @@ def table(**fields):
 
 
 @pytest.mark.parametrize("fields, says", [
-    ({"key": "id"}, "key of table t is 'id'"), ({"key": ()}, "no record key"), ({"ordering": ""}, "no ordering field"),
+    ({"key": "id"}, "key of table t is 'id'"), ({"key": ()}, r"key of table t is \(\)"),
+    ({"ordering": ""}, "ordering of table t is ''"),
     ({"type": "mro"}, "did you mean 'mor'"), ({"index": "SIMPEL"}, "did you mean 'SIMPLE'"),
 ])
 def test_a_table_that_cannot_be(fields, says):

@@ -81,11 +81,12 @@ def test_which_errors_say_that_spark_is_gone(text, gone):
 
 
 def test_a_server_that_ends_within_a_query():
-    def sql(*args, **more):
-        raise RuntimeError('StatusCode.UNAVAILABLE details = "Socket closed"')
+    class Ended:
+        def sql(self, *args, **more):
+            raise RuntimeError('StatusCode.UNAVAILABLE details = "Socket closed"')
 
     with pytest.raises(StackError, match="Spark was restarted or is gone"):
-        query.sql(SimpleNamespace(sql=sql), "SELECT 1")
+        query.sql(Ended(), "SELECT 1")
 
 
 class Session:

@@ -254,7 +254,7 @@ def _keys(part: type[Part]) -> dict[str, FieldInfo]:
 def host_port(address: str) -> tuple[str, int]:
     """Split `host:port` (also with a scheme before it) into both."""
     host, _, port = re.sub(r"^\w+://", "", address).split("/")[0].rpartition(":")
-    return host, int(port)
+    return host.strip("[]"), int(port)
 
 
 def choice(name: str, value: str, *choices: str) -> None:

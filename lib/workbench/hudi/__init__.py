@@ -1,9 +1,8 @@
 """Hudi tables: made, filled from changes, asked for their past, kept in order."""
-from .catalog import entries, register, registered
+from .catalog import call, compact, entries, register, registered, run_compaction, schedule_compaction
 from .changes import Landed, Topic
 from .ingesting import Ingested, Stream, ingest, reader_schema, stream
 from .keeping import dead_letters, drop, label, labels
-from .procedures import call, compact, run_compaction, schedule_compaction
 from .reading import as_of, between, read, read_independent, reader
 from .tables import Table, dead_letters_path, table
 from .timeline import commits, exists, properties

@@ -1,16 +1,23 @@
-"""A Hudi table's entries in the catalog, and how names and values stand in a statement that takes no parameters."""
+"""Hudi tables in Spark's SQL: a table's entries in the catalog; Hudi's procedures, `CALL name(argument => value)`, that
+find it by them; and the table service that nobody else runs, compaction.
+"""
 from __future__ import annotations
 
-from typing import Dict, List, Union
-
+import pandas as pd
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ..base import LakeError, files
+from ..spark import answered, causes
 from .tables import Table
+from .timeline import check_clock, completed
+
+# A compaction takes none of the table's options by itself; it needs those that say how base files are written.
+BASE_FILE = ("hoodie.parquet.compression.codec", "hoodie.parquet.bloom.filter.enabled",
+             "hoodie.index.bloom.num_entries", "hoodie.bloom.index.filter.type", "hoodie.file.group.reader.enabled")
 
 
-def entries(table: Table) -> Dict[str, str]:
+def entries(table: Table) -> dict[str, str]:
     """The table's names in the catalog and what each shows: `snapshot`, and of a Merge-on-Read table two views.
 
     `…_ro` is read-optimised (base files only: fast, and as old as the last compaction), `…_rt` real-time (base files
@@ -19,7 +26,7 @@ def entries(table: Table) -> Dict[str, str]:
     return {f"{name}_ro": "read_optimized", f"{name}_rt": "snapshot"} if table.type == "mor" else {name: "snapshot"}
 
 
-def all_entries(table: Table) -> List[str]:
+def all_entries(table: Table) -> list[str]:
     """Every name that the catalog may have for the table: its entries, and those that Hudi's own sync adds after
     UPDATE, DELETE, MERGE or INSERT in SQL, under the name that stands in the table's properties (Hudi 1.0.2)."""
     return sorted({*entries(table), *(f"{table.database}.{table.name}{view}" for view in ("", "_ro", "_rt"))})
@@ -36,9 +43,8 @@ def register(spark: SparkSession, table: Table) -> str:
             if not place or files.open_address(place[0])[1] != files.open_address(table.base)[1]:
                 unregister(spark, entry)
         as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
-        options = as_ro if table.type == "mor" else ""
-        place = literal(table.base)
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {options} LOCATION {place}")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {as_ro if table.type == 'mor' else ''} "
+                  f"LOCATION {literal(table.base)}")
     refresh(spark, table)
     return next(entry for entry, kind in entries(table).items() if kind == "snapshot")
 
@@ -64,12 +70,72 @@ def refresh(spark: SparkSession, table: Table) -> None:
         spark.sql(f"REFRESH TABLE {identifier(entry)}")
 
 
+def call(spark: SparkSession, procedure: str, **arguments: str | bool | int) -> pd.DataFrame:
+    """Call one of Hudi's procedures (its documentation, "Procedures", lists them), and return what it answers.
+
+    The values stand in the statement: Hudi's parser takes constants only, and hands a statement with a bound parameter
+    on to Spark's parser, which has no CALL (HoodieSqlCommon.g4, `callArgument`; tried with 1.0.2).
+
+    Raises:
+        LakeError: a name that is none; a value that is neither text nor whole number nor bool.
+    """
+    for name in (procedure, *arguments):
+        if not name.isidentifier():
+            raise LakeError(f"{name!r} is not a name", where=f"CALL {procedure}")
+    given = ", ".join(f"{name} => {literal(value)}" for name, value in arguments.items())
+    return spark.sql(f"CALL {procedure}({given})").toPandas()
+
+
+def compact(spark: SparkSession, table: Table) -> None:
+    """Schedule a compaction of a Merge-on-Read table and run it: base files and logs become new base files.
+
+    The table's catalog entries are made where they are missing, and show the new files afterwards.
+
+    Raises:
+        LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused: beside an ingest that
+            goes on, one of the two may be refused, and is to be run again. The table is whole all the same.
+    """
+    _compaction(spark, table, "schedule", "run")
+
+
+def schedule_compaction(spark: SparkSession, table: Table) -> None:
+    """The first half of `compact`: write the plan of one. Raises as that does."""
+    _compaction(spark, table, "schedule")
+
+
+def run_compaction(spark: SparkSession, table: Table) -> None:
+    """The second half of `compact`: run what is scheduled; where nothing is, Hudi plans one first. Raises as that does.
+    """
+    _compaction(spark, table, "run")
+
+
+def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
+    if table.type != "mor":
+        raise LakeError(f"table {table.name} is Copy-on-Write, it has no logs to compact", where=table.base,
+                        expected='a table of type "mor"', next_step="read it: every commit writes whole base files")
+    if not completed(table):
+        raise LakeError(f"table {table.name} has no completed commit to compact", where=table.base,
+                        next_step="ingest something into it first")
+    check_clock(table)
+    own = table.options()
+    options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
+               **{name: own[name] for name in BASE_FILE if name in own}}
+    with answered(spark, f"a compaction of {table.name} failed", table.base,
+                  "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
+                  "did not finish changes nothing that a reader sees"), causes(spark):
+        entry = register(spark, table)
+        for operation in operations:
+            call(spark, "run_compaction", op=operation, table=entry,
+                 options=",".join(f"{name}={value}" for name, value in options.items()))
+        refresh(spark, table)
+
+
 def identifier(name: str) -> str:
     """`table` or `database.table`, each part quoted."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
 
 
-def literal(value: Union[str, bool, int]) -> str:
+def literal(value: str | bool | int) -> str:
     """A value as a constant of Spark's SQL. A quote gets a backslash: one that is doubled gets lost, for to Spark 3.5
     'it''s' are two constants side by side, and those are one text (SqlBaseParser.g4, `constant`).
 

@@ -26,7 +26,7 @@ from ..topic import avro
 from . import changes, decode, decode_avro
 from .loading import load
 from .tables import BUCKETS, Table, alone, dead_letters_path
-from .timeline import Done, archived, check_clock, check_version, completed, write_stats, written
+from .timeline import Done, archived, check_clock, check_version, completed, write_stats
 
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
 FORGOTTEN = "*"  # among the sources in a progress: what others had read before is not known
@@ -150,8 +150,7 @@ class Job:
 
     def _step(self) -> bool:
         """Do one batch; False when there is nothing new. Raises LakeError when it could not be written."""
-        there = written(self.table)
-        done = completed(self.table, there=there)
+        done = completed(self.table)
         progress = self._progress(done)
         last = progress.get(self.source.id, {})
         # behind the letters of batches that nobody knows of, which stay until the replay has written all its own
@@ -166,7 +165,7 @@ class Job:
                     if not last.get("since", 0) <= n < number:  # before the replay, or of a batch never committed
                         files.remove(letters)
                 return False
-            check_clock(self.table, there)
+            check_clock(self.table)
             reached = {**batch.reached, "batch": number, "since": since}
             counts = load(self.spark, self._decoded(batch), self.table, f"{self._letters}/{number:08d}", few=batch.few,
                           new=not done, options={PROGRESS: json.dumps({**progress, self.source.id: reached})})

@@ -5,12 +5,12 @@ incremental read are Hudi's own, and a test pins them for the version in use: be
 """
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional
 
 import pandas as pd
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from ..base import LakeError, World, files
+from ..base import LakeError, World
 from .keeping import resolve
 from .tables import Table
 from .timeline import archive, archived, check_active, check_readable, completed, pending_compactions
@@ -66,7 +66,7 @@ def between(spark: SparkSession, world: World, table: Table, begin: str = "", en
     return reader(spark).option("hoodie.datasource.query.type", "incremental").options(**options).load(table.base)
 
 
-def read_independent(table: Table, *, as_of: Optional[Tuple[World, str]] = None, optimized: bool = False,
+def read_independent(table: Table, *, as_of: Optional[tuple[World, str]] = None, optimized: bool = False,
                      where: Optional[Mapping[str, Any]] = None) -> pd.DataFrame:
     """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java.
 
@@ -91,15 +91,12 @@ def read_independent(table: Table, *, as_of: Optional[Tuple[World, str]] = None,
     if first and not optimized and any(first < c.instant <= (instant or c.instant) for c in completed(table)):
         raise LakeError(f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
                         where=table.base, next_step="run the compaction: hudi.run_compaction(spark, table)")
-    system, path = files.open_address(table.base)
-    address = path if system.type_name == "local" else table.base.replace("s3a:", "s3:")
-    options = HudiReadOptions().with_filters([(name, "=", str(value)) for name, value in (where or {}).items()])
+    options = HudiReadOptions(filters=[(name, "=", str(value)) for name, value in (where or {}).items()],
+                              hudi_options={HudiReadConfig.USE_READ_OPTIMIZED_MODE.value: str(optimized).lower()})
     if instant:
         options = options.with_as_of_timestamp(instant)
-    if optimized:
-        options = options.with_hudi_option(HudiReadConfig.USE_READ_OPTIMIZED_MODE.value, "true")
     try:
-        batches = HudiTableBuilder.from_base_uri(address).build().read(options)
+        batches = HudiTableBuilder.from_base_uri(table.base.replace("s3a:", "s3:")).build().read(options)
     except Exception as e:
         raise LakeError(f"hudi-rs cannot read {table.name}: {e}", where=table.base,
                         next_step="Spark reads it: hudi.read(spark, table)") from e

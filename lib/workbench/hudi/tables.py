@@ -8,13 +8,13 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
-from typing import Any, ContextManager, Dict, Mapping, Tuple
+from typing import Any, ContextManager, Mapping
 
 from ..base import LakeError, World, files, nearest
 
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
-DELETES = ("hard", "soft")
-INDEXES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET")
+CHOICES = {"type": TYPES, "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
+           "deletes": ("hard", "soft")}
 TABLE_VERSION = "6"
 BUCKETS = "_workbench_buckets"  # Hudi keeps options that begin with _ in the commit's extra metadata
 
@@ -65,9 +65,9 @@ class Table:
 
     name: str
     base: str
-    key: Tuple[str, ...]
+    key: tuple[str, ...]
     ordering: str
-    partition: Tuple[str, ...] = ()
+    partition: tuple[str, ...] = ()
     database: str = "datalake"
     catalog: str = ""
     type: str = "cow"
@@ -78,20 +78,19 @@ class Table:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("key", "partition"):
-            if isinstance(getattr(self, name), str) or not all(isinstance(f, str) for f in getattr(self, name)):
-                raise LakeError(f"{name} of table {self.name} is {getattr(self, name)!r}",
-                                expected="a tuple of field names")
-        if not self.key or not self.ordering:
-            raise LakeError(f"table {self.name} has no {'ordering field' if self.key else 'record key'}")
-        if type(self.buckets) is not int or self.buckets < 1:
-            raise LakeError(f"buckets of table {self.name} is {self.buckets!r}", expected="a whole number from 1 on")
-        for name, allowed in (("type", TYPES), ("index", INDEXES), ("deletes", DELETES)):
-            if getattr(self, name) not in allowed:
-                raise LakeError(f"{name} of table {self.name} is {getattr(self, name)!r}",
-                                expected=nearest(str(getattr(self, name)), allowed))
+        given = vars(self)
+        names = {name: isinstance(given[name], tuple) and all(isinstance(field, str) for field in given[name])
+                 for name in ("key", "partition")}
+        for name, right, expected in (
+                ("key", names["key"] and self.key, "a tuple of field names, one at least"),
+                ("partition", names["partition"], "a tuple of field names"),
+                ("ordering", self.ordering, "the name of a field"),
+                ("buckets", type(self.buckets) is int and self.buckets > 0, "a whole number from 1 on"),
+                *((name, given[name] in of, nearest(str(given[name]), of)) for name, of in CHOICES.items())):
+            if not right:
+                raise LakeError(f"{name} of table {self.name} is {given[name]!r}", expected=expected)
 
-    def options(self) -> Dict[str, str]:
+    def options(self) -> dict[str, str]:
         """The Hudi write options of this table."""
         return {
             "hoodie.table.name": self.name,
@@ -120,14 +119,12 @@ class Table:
             **self.extra,
         }
 
-    def _partitioning(self) -> Dict[str, str]:
-        generator = "org.apache.hudi.keygen." + (
-            "NonpartitionedKeyGenerator" if not self.partition
-            else "ComplexKeyGenerator" if len(self.partition) > 1 or len(self.key) > 1 else "SimpleKeyGenerator")
-        if not self.partition:
-            return {"hoodie.datasource.write.keygenerator.class": generator}
-        return {
-            "hoodie.datasource.write.keygenerator.class": generator,
+    def _partitioning(self) -> dict[str, str]:
+        several = len(self.partition) > 1 or len(self.key) > 1
+        kind = "Nonpartitioned" if not self.partition else "Complex" if several else "Simple"
+        generator = {"hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{kind}KeyGenerator"}
+        return generator if not self.partition else {
+            **generator,
             "hoodie.datasource.write.partitionpath.field": ",".join(self.partition),
             "hoodie.datasource.write.hive_style_partitioning": "true",
             "hoodie.datasource.write.partitionpath.urlencode": "true",  # a / in a value must not make a folder

@@ -9,18 +9,19 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Iterator, Optional
 
 import pandas as pd
 
 from ..base import LakeError, files, wait_until
 from .tables import TABLE_VERSION, Table
 
-Entry = Tuple[str, str, Any]  # see written
 WRITES = ("commit", "deltacommit", "replacecommit")  # actions that change what a query sees
-SKEW = dt.timedelta(seconds=10)  # what the clocks of this machine and of the one that writes may differ by
+SKEW = 10  # seconds that the clocks of this machine and of the one that writes may differ by
+BASE_FILE = re.compile(r"_[^_/]+_(\d+)\.parquet$")  # <file id>_<try of a task>_<instant>.parquet
 
 
 def check_readable(table: Table, instant: str) -> bool:
@@ -32,7 +33,8 @@ def check_readable(table: Table, instant: str) -> bool:
     """
     done = completed(table)
     check_active(table, instant, done)
-    there = {path for path in files.below(table.base) if not path.startswith(".hoodie/")}
+    there = {name for path in files.below(table.base)  # each also as `_gone` calls it, where it knows less of it
+             for name in (path, BASE_FILE.sub(r"_…_\1.parquet", path), BASE_FILE.sub("_….parquet", path))}
     gone = sorted(_gone(done, instant, there))
     if gone:
         whole = (c.instant for c in done if not _gone(done, c.instant, there))
@@ -43,7 +45,7 @@ def check_readable(table: Table, instant: str) -> bool:
     return any(c.instant <= instant for c in done)
 
 
-def check_active(table: Table, instant: str, done: List[Done]) -> None:
+def check_active(table: Table, instant: str, done: list[Done]) -> None:
     """Raise LakeError where the commits of an instant were archived: no reader looks at those. done: completed()."""
     if done and instant < done[0].instant and archived(table):
         raise LakeError(f"the commits of {instant} were archived", where=archive(table),
@@ -56,21 +58,18 @@ def time_of(instant: str) -> dt.datetime:
     return dt.datetime.strptime(f"{instant:0<17}000", "%Y%m%d%H%M%S%f").replace(tzinfo=dt.timezone.utc)
 
 
-def check_clock(table: Table, there: Optional[Sequence[Entry]] = None) -> None:
+def check_clock(table: Table) -> None:
     """Raise LakeError where the table has an instant that is still to come: what is written now would sort before it,
-    and its rows would not be seen. What the clocks of two machines may differ by is waited for. there: as in
-    `completed`."""
-    newest = max((instant for instant, _, _ in (written(table) if there is None else there)), default="")
+    and its rows would not be seen. What the clocks of two machines may differ by is waited for."""
+    newest = max((instant for instant, _, _ in written(table)), default="19700101")
 
-    def ahead_of_now() -> dt.timedelta:
-        return time_of(newest) - dt.datetime.now(dt.timezone.utc) if newest else dt.timedelta(0)
+    def ahead() -> float:
+        return (time_of(newest) - dt.datetime.now(dt.timezone.utc)).total_seconds()
 
-    ahead = ahead_of_now()
-    if dt.timedelta(0) < ahead <= SKEW:
-        wait_until(lambda: ahead_of_now() <= dt.timedelta(0), f"instant {newest} to pass", timeout=60)
-    elif ahead > SKEW:
-        now = dt.datetime.now(dt.timezone.utc)
-        how_far = str(dt.timedelta(seconds=math.ceil(ahead.total_seconds())))
+    if 0 < ahead() <= SKEW:
+        wait_until(lambda: ahead() <= 0, f"instant {newest} to pass", timeout=60)
+    if ahead() > 0:
+        now, how_far = dt.datetime.now(dt.timezone.utc), dt.timedelta(seconds=math.ceil(ahead()))
         raise LakeError(
             f"the newest commit of {table.name} lies {how_far} (hours:minutes:seconds) ahead of this machine's clock",
             where=f"instant {newest}, the clock says {now:%Y%m%d%H%M%S} (UTC); {table.base}",
@@ -86,11 +85,10 @@ def commits(table: Table) -> pd.DataFrame:
     rows = []
     for done in completed(table):
         stats = [stat for _, stat in write_stats(done.body)]
-        inserted, updated, deleted, written, size = (
-            sum(max(s.get(k) or 0, 0) for s in stats)
-            for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes"))
-        rows.append((done.instant, done.action, done.body.get("operationType"), inserted, updated, deleted, written,
-                     len(stats), size, done.seconds))
+        *counts, size = (sum(max(s.get(k) or 0, 0) for s in stats) for k in (
+            "numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes"))
+        rows.append((done.instant, done.action, done.body.get("operationType"), *counts, len(stats), size,
+                     done.seconds))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -105,30 +103,29 @@ class Done:
     seconds: Optional[float]
 
     @cached_property
-    def body(self) -> Dict[str, Any]:
+    def body(self) -> dict[str, Any]:
         """The commit's metadata; in table version 6 that is JSON."""
         return json.loads(files.read_text(f"{self.base}/.hoodie/{self.name}") or "{}")
 
 
-def write_stats(body: Dict[str, Any]) -> Iterator[Tuple[str, Dict[str, Any]]]:
+def write_stats(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the metadata of a commit says of each file that it wrote, with the file's partition."""
     for partition, stats in body.get("partitionToWriteStats", {}).items():
         for stat in stats:
             yield partition, stat
 
 
-def written(table: Table) -> List[Entry]:
+def written(table: Table) -> list[tuple[str, str, Any]]:
     """The files of the active timeline, in no order: instant, what the name ends in (`commit`, `compaction.requested`,
     …), pyarrow's FileInfo."""
     parts = ((*info.base_name.partition("."), info) for info in files.entries(f"{table.base}/.hoodie"))
     return [(instant, action, info) for instant, _, action, info in parts if instant.isdigit()]
 
 
-def completed(table: Table, *actions: str, there: Optional[Sequence[Entry]] = None) -> List[Done]:
-    """The completed actions of the active timeline, oldest first: those that write, or the ones named. there: what
-    `written` gave; looked up by default."""
+def completed(table: Table, *actions: str) -> list[Done]:
+    """The completed actions of the active timeline, oldest first: those that write, or the ones named."""
     found, asked = [], {}
-    for instant, action, info in written(table) if there is None else there:
+    for instant, action, info in written(table):
         if action.endswith("requested"):
             asked[instant] = info.mtime
         elif action in (actions or WRITES):
@@ -138,60 +135,45 @@ def completed(table: Table, *actions: str, there: Optional[Sequence[Entry]] = No
             for instant, action, info in sorted(found, key=lambda f: f[0])]
 
 
-def pending_compactions(table: Table) -> List[str]:
+def pending_compactions(table: Table) -> list[str]:
     """Instants of compactions that were scheduled and are not done, oldest first."""
     asked = {instant for instant, action, _ in written(table)
              if action in ("compaction.requested", "compaction.inflight")}
     return sorted(asked - {done.instant for done in completed(table, "commit")})
 
 
-def _gone(done: List[Done], instant: str, there: Set[str]) -> Set[str]:
+def _gone(done: list[Done], instant: str, there: set[str]) -> set[str]:
     """The files that a read as of an instant needs and that are not there any more."""
-    groups = _groups([c for c in done if c.instant <= instant])
-    gone = {path for group in groups.values() for path in group} - there
-    # a file group whose version of then was written by a commit that was archived since: the next one names that commit
-    for commit in (c for c in done if c.instant > instant):
+    needed: dict[tuple[str, str], set[str]] = {}  # of each file group: its base file and the logs after it
+    for commit in done:
+        past = commit.instant <= instant
         for partition, stat in write_stats(commit.body):
-            group, before = (partition, stat["fileId"]), stat.get("prevCommit") or "null"
-            if group not in groups and before != "null" and before <= instant:
-                gone |= _missing(group, f"_{before}.parquet", there)
-            groups.setdefault(group, set())
-        for group in replaced(commit.body):  # the same of one that no commit has written between
-            if group not in groups:
-                gone |= _missing(group, ".parquet", there)
-            groups.setdefault(group, set())
-    return gone
+            group, path = (partition, stat["fileId"]), stat.get("path") or ""
+            if not past:
+                # the version of then, if an archived commit has written it: this one says which that was
+                before = stat.get("prevCommit") or "null"
+                needed.setdefault(group, {f"{_start(group)}_…_{before}.parquet"} if before <= instant else set())
+            elif path.endswith(".parquet"):
+                needed[group] = {path}  # a base file holds all that came before
+            elif path:
+                needed.setdefault(group, set()).add(path)
+        for group in replaced(commit.body):
+            if past:
+                needed.pop(group, None)
+            else:  # the same of one that no commit has written between
+                needed.setdefault(group, {f"{_start(group)}_….parquet"})
+    return set().union(*needed.values()) - there
 
 
-def _missing(group: Tuple[str, str], end: str, there: Set[str]) -> Set[str]:
-    """What to say of a base file of this group, whose name ends so; nothing where it is there."""
-    start = "/".join(filter(None, group)) + "_"  # a table without partitions has one named ""
-    return set() if any(p.startswith(start) and p.endswith(end) for p in there) else {f"{start}…{end}"}
+def _start(group: tuple[str, str]) -> str:
+    return "/".join(filter(None, group))  # a table without partitions has one named ""
 
 
-def replaced(body: Dict[str, Any]) -> Iterator[Tuple[str, str]]:
+def replaced(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The file groups that a commit, a clustering say, has replaced by others: partition, file id."""
     for partition, ids in (body.get("partitionToReplaceFileIds") or {}).items():
         for file_id in ids:
             yield partition, file_id
-
-
-def _groups(done: List[Done]) -> Dict[Tuple[str, str], Set[str]]:
-    """{(partition, file id): paths of its base and log files}, as the table is made up after these commits."""
-    groups: Dict[Tuple[str, str], Set[str]] = {}
-    for commit in done:
-        body = commit.body
-        for group in replaced(body):
-            groups.pop(group, None)
-        for partition, stat in write_stats(body):
-            path = stat.get("path")
-            if not path:
-                continue
-            group = groups.setdefault((partition, stat["fileId"]), set())
-            if path.endswith(".parquet"):
-                group.clear()  # a base file holds all that came before
-            group.add(path)
-    return groups
 
 
 def exists(table: Table) -> bool:
@@ -199,7 +181,7 @@ def exists(table: Table) -> bool:
     return bool(_properties(table))
 
 
-def properties(table: Table) -> Dict[str, str]:
+def properties(table: Table) -> dict[str, str]:
     """What `.hoodie/hoodie.properties` of the table says. Raises LakeError when there is no table."""
     found = _properties(table)
     if not found:
@@ -218,7 +200,7 @@ def check_version(table: Table) -> None:
                         next_step="some writer did not set hoodie.write.table.version=6; start clean with hudi.drop")
 
 
-def _properties(table: Table) -> Dict[str, str]:
+def _properties(table: Table) -> dict[str, str]:
     text = files.read_text(f"{table.base}/.hoodie/hoodie.properties") or ""
     lines = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
     return {name.strip(): value.strip() for name, _, value in lines}

@@ -7,15 +7,14 @@ import os
 import re
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, Iterator, Optional
+from typing import Any, Iterator, Optional
 from weakref import WeakKeyDictionary
+
+from pyspark.sql import SparkSession
 
 from .. import stack
 from ..base import LakeError, StackError, WorkbenchError, World, host_port
 from ..stack import artifacts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 METADATA = 256 << 10  # bytes of an answer's: Java's stack trace is among it (conf/spark-defaults.conf)
 TRACE = "JVM stacktrace:"  # stands above it in the text of an error
@@ -49,8 +48,6 @@ def session(world: World) -> SparkSession:
         StackError: the server cannot be started or reached, or this kind of world is not there yet.
     """
     if world.spark.kind == "existing":
-        from pyspark.sql import SparkSession
-
         found = SparkSession.getActiveSession()
         if found is None:
             raise StackError("there is no Spark session in this kernel", where=f"{world.file}: spark.kind",
@@ -58,32 +55,28 @@ def session(world: World) -> SparkSession:
         return found
     stack.need(world, "spark")
     from pyspark.sql.connect.client import ChannelBuilder
-    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.connect.session import SparkSession as Remote
 
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # what SparkSession.builder.remote(…) does, which takes no options
     channel = ChannelBuilder(world.spark.url, channelOptions=[("grpc.max_metadata_size", METADATA)])
-    for last_try in (False, True):
-        builder = SparkSession.builder.channelBuilder(channel)
-        spark = builder.getOrCreate()
-        if host_port(spark.client._builder.endpoint) != host_port(world.spark.url):
-            spark = builder.create()  # the other gives what session there is, of whatever server
+    builder = Remote.builder.channelBuilder(channel)
+    spark = builder.getOrCreate()
+    if host_port(spark.client._builder.endpoint) == host_port(world.spark.url):  # it gives what session there is
         try:
-            if unreachable(spark):
-                raise ConnectionError("Connection refused")
-            policy = getattr(spark.client, "_retry_policy", None)
-            if isinstance(policy, dict):  # until Spark 4: it would try a server that does not answer for ten minutes
-                policy.update(max_retries=6, max_backoff=2000)
-            for key, value in of_session().items():
-                spark.conf.set(key, value)
-            _worlds[spark] = world
-            return spark
-        except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
-            # a server that has just been restarted may not know the old session, and answer UNKNOWN with no word more
-            if last_try or not (is_gone(e) or "StatusCode.UNKNOWN" in str(e)):
-                raise
+            return _prepared(spark, world)
+        except Exception:  # noqa: BLE001 - of a server that was restarted since: a new session says what else it was
             with contextlib.suppress(Exception):  # it cannot tell a dead server that it goes
-                spark.stop()  # or getOrCreate gives back the session of a server that is no more
-    raise AssertionError("not reached")
+                spark.stop()  # or getOrCreate gives it back the next time
+    return _prepared(builder.create(), world)
+
+
+def _prepared(spark: Any, world: World) -> SparkSession:
+    """A session, with what every one of this world is given."""
+    spark.client._retry_policy.update(max_retries=6, max_backoff=2000)  # or a server that is gone is tried ten minutes
+    for key, value in of_session().items():
+        spark.conf.set(key, value)
+    _worlds[spark] = world
+    return spark
 
 
 @contextlib.contextmanager
@@ -154,9 +147,8 @@ def _tell(spark: SparkSession, more: int) -> None:
 
 def gone(spark: Any, why: str) -> StackError:
     """The error for a session whose server is gone, by its state where it is one of ours (see `session`)."""
-    client = getattr(spark, "client", None)
-    world = _worlds.get(spark) if client is not None else None
-    lost = stack.lost(world, "spark", client._builder.endpoint) if world else None
+    world = _worlds.get(spark)
+    lost = stack.lost(world, "spark", spark.client._builder.endpoint) if world else None
     return lost or StackError("Spark was restarted or is gone", where=why,
                               next_step="run the notebook's set-up cell, then this one again; nothing is lost")
 
@@ -166,12 +158,11 @@ def unreachable(spark: Any) -> str:
     client = getattr(spark, "client", None)
     if client is None:
         return ""
-    if getattr(client, "is_closed", False):
+    if client.is_closed:
         return "the session was closed"
     endpoint = client._builder.endpoint
-    host, _, port = endpoint.rpartition(":")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        socket.create_connection(host_port(endpoint), timeout=10).close()
     except OSError as e:
         return f"{endpoint}: {e}"
     return ""
