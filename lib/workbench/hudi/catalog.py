@@ -117,9 +117,8 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
         raise LakeError(f"table {table.name} has no completed commit to compact", where=table.base,
                         next_step="ingest something into it first")
     check_clock(table)
-    own = table.options()
     options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
-               **{name: own[name] for name in BASE_FILE if name in own}}
+               **{name: value for name, value in table.options().items() if name in BASE_FILE}}
     with answered(spark, f"a compaction of {table.name} failed", table.base,
                   "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
                   "did not finish changes nothing that a reader sees"), causes(spark):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from ..base import LakeError, World
 from .keeping import resolve
 from .tables import Table
-from .timeline import archive, archived, check_active, check_readable, completed, pending_compactions
+from .timeline import archived, check_active, check_readable, completed, pending_compactions
 
 BEGINNING = "00000000000000"
 
@@ -51,7 +51,7 @@ def between(spark: SparkSession, world: World, table: Table, begin: str = "", en
     """
     if not begin and archived(table):  # Hudi reads the active timeline, and says nothing of what it leaves out
         raise LakeError(f"the first commits of {table.name} were archived, an increment from the beginning lacks them",
-                        where=archive(table), expected="a begin",
+                        where=archived(table), expected="a begin",
                         next_step="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits")
     first, last = (when and resolve(world, table, when) for when in (begin, end))
     if first:

@@ -79,7 +79,7 @@ class Table:
 
     def __post_init__(self) -> None:
         given = vars(self)
-        names = {name: isinstance(given[name], tuple) and all(isinstance(field, str) for field in given[name])
+        names = {name: isinstance(given[name], tuple) and all(isinstance(f, str) for f in given[name])
                  for name in ("key", "partition")}
         for name, right, expected in (
                 ("key", names["key"] and self.key, "a tuple of field names, one at least"),
@@ -92,13 +92,19 @@ class Table:
 
     def options(self) -> dict[str, str]:
         """The Hudi write options of this table."""
+        several = len(self.partition) > 1 or len(self.key) > 1
+        keys = "Nonpartitioned" if not self.partition else "Complex" if several else "Simple"
         return {
             "hoodie.table.name": self.name,
             "hoodie.database.name": self.database,
             "hoodie.datasource.write.table.type": TYPES[self.type],
             "hoodie.datasource.write.operation": "upsert",
             "hoodie.datasource.write.recordkey.field": ",".join(self.key),
-            **self._partitioning(),
+            "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{keys}KeyGenerator",
+            # urlencode: a / in a value must not make a folder
+            **({"hoodie.datasource.write.partitionpath.field": ",".join(self.partition),
+                "hoodie.datasource.write.hive_style_partitioning": "true",
+                "hoodie.datasource.write.partitionpath.urlencode": "true"} if self.partition else {}),
             "hoodie.datasource.write.precombine.field": self.ordering,
             # this payload looks at the ordering field of the stored row too, and for deletes; Hudi's own default
             # on table version 6 (OverwriteWithLatest) lets a late older event win
@@ -117,17 +123,6 @@ class Table:
             **({"hoodie.parquet.bloom.filter.enabled": "true"} if self.index.endswith("BLOOM") else NO_BLOOM_FILTER),
             **{f"hoodie.{name}.parallelism": str(self.parallelism) for name in PARALLELISM},
             **self.extra,
-        }
-
-    def _partitioning(self) -> dict[str, str]:
-        several = len(self.partition) > 1 or len(self.key) > 1
-        kind = "Nonpartitioned" if not self.partition else "Complex" if several else "Simple"
-        generator = {"hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{kind}KeyGenerator"}
-        return generator if not self.partition else {
-            **generator,
-            "hoodie.datasource.write.partitionpath.field": ",".join(self.partition),
-            "hoodie.datasource.write.hive_style_partitioning": "true",
-            "hoodie.datasource.write.partitionpath.urlencode": "true",  # a / in a value must not make a folder
         }
 
 

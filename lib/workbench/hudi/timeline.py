@@ -48,7 +48,7 @@ def check_readable(table: Table, instant: str) -> bool:
 def check_active(table: Table, instant: str, done: list[Done]) -> None:
     """Raise LakeError where the commits of an instant were archived: no reader looks at those. done: completed()."""
     if done and instant < done[0].instant and archived(table):
-        raise LakeError(f"the commits of {instant} were archived", where=archive(table),
+        raise LakeError(f"the commits of {instant} were archived", where=archived(table),
                         expected=f"an instant from {done[0].instant} on",
                         next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
 
@@ -206,11 +206,8 @@ def _properties(table: Table) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def archive(table: Table) -> str:
-    """The folder into which Hudi puts old commits: the table says which; 1.0.2 makes tables with `history`."""
-    return f"{table.base}/.hoodie/{_properties(table).get('hoodie.archivelog.folder') or 'archived'}"
-
-
-def archived(table: Table) -> bool:
-    """Whether commits of the table were archived."""
-    return bool(files.below(archive(table)))
+def archived(table: Table) -> str:
+    """The folder into which Hudi has put old commits, "" where it has put none there: the table says which it is; 1.0.2
+    makes tables with `history`."""
+    place = f"{table.base}/.hoodie/{_properties(table).get('hoodie.archivelog.folder') or 'archived'}"
+    return place if files.below(place) else ""
