@@ -136,19 +136,15 @@ def _square(rng: Random) -> float:
 def _artists() -> Iterator[tuple]:
     """Yield artists without end, those of LISTED first."""
     rng = Random(1929)
-
-    def person() -> tuple:
+    for place in itertools.count():
         drawn = _pick(rng, _words()["nationality"])
         born: Optional[int] = 1840 + int(150 * sqrt(rng.random()))
         died = born + 35 + below(rng, 60)
         name, gender = _name(rng)
         if rng.random() < 0.08:
             born = None  # published as 0
-        return name, drawn, gender, born, died if born and died <= LAST_YEAR and gender else None
-
-    people = (person() for _ in itertools.count())
-    listed = ((name, nationality, *rest) for nationality, (name, _, *rest) in zip(LISTED, people))
-    return itertools.chain(listed, people)
+        yield (name, LISTED[place] if place < len(LISTED) else drawn, gender, born,
+               died if born and died <= LAST_YEAR and gender else None)
 
 
 def _name(rng: Random) -> tuple[str, Optional[str]]:
