@@ -5,11 +5,10 @@ from typing import Any
 
 import pandas
 import psycopg
-from psycopg.adapt import Loader
 from psycopg.types import datetime as of
 
 
-def _or_text(loader: type[Loader]) -> type[Loader]:
+def _or_text(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
     """A loader of psycopg that gives the text of a value where it raises by itself, for one that Python has not."""
     class OrText(loader):  # type: ignore[valid-type, misc]
         def load(self, data: Any) -> Any:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import psycopg
-from psycopg import sql
 
 from ..base import SourceError, World, first_line
 from . import postgres
@@ -88,7 +87,7 @@ class Loader:
                 _run(c, self.schema, steps)
                 if from_dir:  # goes with the table, and comes with this transaction
                     origin = ORIGIN + str(Path(from_dir).expanduser().absolute())
-                    c.execute(postgres.quoted("COMMENT ON TABLE {} IS ", self.tables[0]) + sql.Literal(origin))
+                    c.execute(postgres.quoted("COMMENT ON TABLE {} IS ", self.tables[0]) + psycopg.sql.Literal(origin))
                 counts = {table: c.execute(postgres.quoted("SELECT count(*) FROM {}", table)).fetchone()[0]
                           for table in self.tables}
             say("tables loaded: " + ", ".join(f"{count:,} {table}" for table, count in counts.items()))

@@ -226,10 +226,10 @@ def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
         FROM pg_replication_slots WHERE database = current_database() ORDER BY 1""", database=database)
 
 
-def drop_slot(world: World, name: str, timeout: float = 20, database: Optional[str] = None) -> bool:
+def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
     """Drop a replication slot, ending the connection that reads it; return whether there was one.
 
-    A connector that is still deployed connects again at once: delete it first. Raises SourceError after `timeout`.
+    A connector that is still deployed connects again at once: delete it first. Raises SourceError after 20 s.
     """
     def gone(c: psycopg.Connection) -> bool:
         row = c.execute("SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", [name]).fetchone()
@@ -241,7 +241,7 @@ def drop_slot(world: World, name: str, timeout: float = 20, database: Optional[s
 
     with session(world, database) as c:
         there = not gone(c)
-        wait_until(lambda: gone(c), f"replication slot {name} to go", timeout=timeout, error=SourceError,
+        wait_until(lambda: gone(c), f"replication slot {name} to go", timeout=20, error=SourceError,
                    next_step="a connector still reads it: delete that connector, then drop the slot")
         return there
 
