@@ -1,5 +1,5 @@
-"""What is particular to the outbox walkthrough (notebooks/10_outbox): its capture, its tables, its truths, and the
-experiments of notebook 14. `flow` has what every walkthrough has.
+"""What is particular to the outbox walkthrough (notebooks/10_outbox): its capture, its tables, its changes and truths.
+`flow` has what every walkthrough has.
 """
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from .. import hudi
 from ..base import ROOT, World, files
 from ..hudi.loading import FIRST_LOAD
-from ..source import postgres
 from . import northwind
 from .flow import Capture
 from .walkthrough import Walkthrough
@@ -27,16 +26,20 @@ EXPERIMENTS = ("cdc_events_by_order", "cdc_events_by_country", "tie_by_time", "t
 # One partition for each country. The index is a global one, so that an order whose country changes moves instead of
 # being there twice.
 CDC_EVENTS = {"name": "cdc_events", "ordering": "__lsn", "partition": ("ship_country",), "index": "GLOBAL_SIMPLE"}
-# The outbox as it travels: dates as days since 1970-01-01 (S1's INT32), JSON as parsed values
-TRUTH = """
-    SELECT order_id, customer_id, employee_id, order_date - DATE '1970-01-01' AS order_date,
-           required_date - DATE '1970-01-01' AS required_date, shipped_date - DATE '1970-01-01' AS shipped_date,
-           ship_via, freight, ship_name, ship_address, ship_city, ship_region, ship_postal_code, ship_country,
-           order_items, products
-      FROM datalake.cdc_events"""
+
+
+def change(name: str) -> str:
+    """Return the SQL of one of the walkthrough's changes (data/northwind/changes)."""
+    return (ROOT / "data" / "northwind" / "changes" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def query(name: str) -> str:
+    """Return the SQL of one of its truths (data/northwind/queries): what PostgreSQL says of its own tables."""
+    return (ROOT / "data" / "northwind" / "queries" / f"{name}.sql").read_text(encoding="utf-8")
+
 
 flow = Walkthrough(
-    captures=(Capture(TABLE, "order_id", CONNECTOR, SINK, lake=(CDC_EVENTS,), truth=TRUTH),),
+    captures=(Capture(TABLE, "order_id", CONNECTOR, SINK, lake=(CDC_EVENTS,), truth=query("cdc_events")),),
     folder=ROOT / "notebooks" / "10_outbox",
     publication="cdc_publication",
     loader=northwind.loader,
@@ -49,44 +52,6 @@ flow = Walkthrough(
 def by_order(world: World) -> hudi.Table:
     """The same rows laid out as the reference has them: a partition for each order."""
     return flow.table(world, name="cdc_events_by_order", partition=("customer_id", "order_id"), index="SIMPLE")
-
-
-def change(name: str) -> str:
-    """Return the SQL of one of the walkthrough's changes (data/northwind/changes)."""
-    return (ROOT / "data" / "northwind" / "changes" / f"{name}.sql").read_text(encoding="utf-8")
-
-
-# --- what the notebooks compare --------------------------------------------------------------------------------------
-
-def revenue_in_source(world: World) -> pandas.DataFrame:
-    """Return revenue by customer as PostgreSQL computes it from its own tables: customer_id, revenue (exact decimal).
-
-    Price and discount are rounded to two decimals first, as the outbox has them."""
-    return postgres.frame(world, """
-        SELECT customer_id,
-               sum(round(unit_price::numeric, 2) * quantity * (1 - round(discount::numeric, 2))) AS revenue
-          FROM orders JOIN order_details USING (order_id) GROUP BY customer_id""")
-
-
-def promising_in_source(world: World) -> list:
-    """Return the customers that notebook 15 calls promising, by PostgreSQL from its own tables, best first: outside the
-    three with most revenue, an average order line that brings more than that of the lowest of the three."""
-    return list(postgres.frame(world, """
-        WITH customers AS (
-          SELECT customer_id, sum(revenue) AS total, avg(revenue) AS average
-            FROM (SELECT customer_id,
-                         round(unit_price::numeric, 2) * quantity * (1 - round(discount::numeric, 2)) AS revenue
-                    FROM orders JOIN order_details USING (order_id)) AS lines GROUP BY customer_id),
-        big AS (SELECT * FROM customers ORDER BY total DESC LIMIT 3)
-        SELECT customer_id FROM customers
-         WHERE average > (SELECT min(average) FROM big) AND customer_id NOT IN (SELECT customer_id FROM big)
-         ORDER BY average DESC""")["customer_id"])
-
-
-def deleted(landed: pandas.DataFrame) -> set:
-    """Return the order ids whose last landed record is a delete."""
-    last = landed.sort_values("__lsn").groupby("order_id").tail(1)
-    return set(last[last["__deleted"] == "true"]["order_id"])
 
 
 # --- the experiments of notebook 14 ----------------------------------------------------------------------------------
