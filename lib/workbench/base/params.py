@@ -125,12 +125,11 @@ def load(name: str) -> World:
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not exist.
     """
-    path = paths.ROOT / "params" / f"{name}.yaml"
-    if not re.fullmatch(r"[a-z0-9_-]+", str(name)) or name == "versions" or not path.is_file():
+    if name not in worlds():
         raise ParamsError(f"there is no world {name!r}", where=f"params/{name}.yaml",
                           expected=nearest(str(name), worlds()),
                           next_step="name one of these, or copy params/local.yaml to a new name and edit it")
-    return load_file(path)
+    return load_file(paths.ROOT / "params" / f"{name}.yaml")
 
 
 def load_file(path: Path) -> World:

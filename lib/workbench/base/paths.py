@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Optional
 
 from .errors import ParamsError
 
@@ -83,6 +82,6 @@ def closed(folder: Path) -> Path:
     return folder
 
 
-def local_path(address: str) -> Optional[Path]:
+def local_path(address: str) -> Path | None:
     """Return the folder that a `file:` address names, None for any other file system."""
     return Path(re.sub(r"^file:(//)?", "", address)) if address.startswith("file:") else None

@@ -181,9 +181,7 @@ def _connect_command(world: World) -> list[str]:
 def _get(url: str) -> Any:
     import requests
 
-    answer = requests.get(url, timeout=2)
-    answer.raise_for_status()
-    return answer
+    return requests.get(url, timeout=2)
 
 
 # --- Apicurio Registry -----------------------------------------------------------------------------------------------
