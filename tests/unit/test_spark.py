@@ -27,3 +27,15 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
         assert "-Duser.timezone=UTC" in options.split()
     assert {f.name for f in server.NO_CLUSTER_SETTINGS.rglob("*.xml")} == {
         "core-default.xml", "hdfs-default.xml", "mapred-default.xml", "yarn-default.xml"}
+
+
+def test_a_catalog_whose_making_was_killed_is_made_anew_and_a_whole_one_is_kept(tmp_path):
+    metastore = tmp_path / "metastore"
+    server.clear_half_made(metastore)  # the first start: there is none
+    (metastore / "seg0").mkdir(parents=True)
+    server.clear_half_made(metastore)
+    assert not metastore.exists()
+    metastore.mkdir()
+    (metastore / "service.properties").touch()
+    server.clear_half_made(metastore)
+    assert metastore.exists()

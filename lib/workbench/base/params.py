@@ -70,7 +70,7 @@ class Lake(Part):
 
 
 class Spark(Part):
-    kind: str  # "connect" (Spark Connect), "classic" (spark.master), "existing" (the session of an EMR notebook)
+    kind: str  # "connect" (Spark Connect), "existing" (the session of an EMR notebook)
     url: str
     master: str
     # workers that the embedded stack starts for a spark:// master; 0 where it starts none

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -61,6 +62,13 @@ def of_server(spark: Spark, tables: str, java_compiler: str) -> dict[str, str]:
     }
 
 
+def clear_half_made(metastore: Path) -> None:
+    """Remove a catalog of Derby's whose making was killed: it has no service.properties, which are written last, and
+    every later start would fail on it. Nothing is registered in it yet."""
+    if not (metastore / "service.properties").exists():
+        shutil.rmtree(metastore, ignore_errors=True)
+
+
 def main(told: dict[str, Any]) -> None:
     """Serve until TERM. Takes what the stack's row of this service tells it of its world."""
     from pyspark import SparkConf
@@ -69,6 +77,7 @@ def main(told: dict[str, Any]) -> None:
     asked = Spark(**told["spark"])
     port = host_port(asked.url)[1]
     os.environ["SPARK_CONF_DIR"] = str(DEFAULTS)
+    clear_half_made(state_dir() / "data" / "metastore")
     conf = SparkConf().setAll(of_server(asked, told["tables"], told["java_compiler"]).items())
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm = session._jvm
