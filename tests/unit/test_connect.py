@@ -1,12 +1,13 @@
 """Connector configurations and judgements that need no Connect."""
 
 import importlib
+import itertools
 import json
 import re
 
 import pytest
 from workbench import connect
-from workbench.base import http, params
+from workbench.base import http, params, wait
 from workbench.base.errors import ConnectorError, StackError
 from workbench.connect import configs, rest
 from worlds import varied
@@ -113,6 +114,27 @@ def test_msk_says_that_it_is_not_there_yet():
 def test_absent_connect_is_named():
     with pytest.raises(StackError, match="(?s)the service connect is stopped.*workbench up"):
         connect.plugins(_with(url="http://127.0.0.1:1"))
+
+
+def test_running_once_is_not_yet_running(monkeypatch):
+    """However long the first answer takes: a task that has begun a moment ago may fail the next."""
+    answers = itertools.chain(["RUNNING", None, "UNASSIGNED"], itertools.repeat("RUNNING"))
+    clock = itertools.count()
+    seen = []
+
+    def status(world, name):
+        state = next(answers)
+        seen.append(state)
+        if state is None:
+            raise StackError("Connect does not answer")
+        return {"state": state, "tasks": [{"state": state}]}
+
+    monkeypatch.setattr(rest, "status", status)
+    monkeypatch.setattr(rest, "failure", lambda world, name: None)
+    monkeypatch.setattr(rest.time, "monotonic", lambda: next(clock) / 2)  # half a second each time that it is asked
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+    assert rest.wait_running(WORLD, "x", steady=1)["state"] == "RUNNING"
+    assert seen[:4] == ["RUNNING", None, "UNASSIGNED", "RUNNING"] and len(seen) > 4
 
 
 class FakePlugin:

@@ -187,6 +187,15 @@ def test_all_bad_values_are_named_at_once(folder):
         assert text in e.value.where
 
 
+def test_what_is_wrong_above_a_line_that_cannot_be_read_is_told_with_it(folder):
+    there = folder([*FOLLOWED, artist(5, BeginDate="c. 1930")], [artwork(2, ObjectID="x"), '3,"cut'])
+    with pytest.raises(SourceError) as e:
+        published(there)
+    assert e.value.what.startswith("3 values")
+    for text in ("Artists.csv, line 6, BeginDate", "Artworks.csv, line 2, ObjectID", "line 3, record"):
+        assert text in e.value.where
+
+
 def test_ten_bad_values_are_named_and_all_are_counted(folder):
     with pytest.raises(SourceError) as e:
         published(folder(FOLLOWED, [artwork(n, DateAcquired="1941") for n in range(1, 1235)]))

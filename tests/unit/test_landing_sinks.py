@@ -1,11 +1,12 @@
 """Confluent's sink: its JSON is understood whole or refused."""
+import http.client
 from types import SimpleNamespace
 
 import pytest
 from workbench import connect, landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
-from workbench.landing import job
+from workbench.landing import formats, job
 from workbench.landing.sinks import Sink
 
 
@@ -52,6 +53,7 @@ def test_topics_by_name_and_another_folder(good):
     ({"topics": "a"}, "both there"), ({"topics.regex": None}, "neither"), ({"topics.regex": "("}, "topics.regex is"),
     ({"topics.dir": "../x"}, "topics.dir is"),
     ({"value.converter.apicurio.registry.url": "http://other/apis/registry/v2"}, "other.*the registry of"),
+    ({"value.converter.apicurio.registry.headers.enabled": "true"}, "headers.enabled is 'true'"),
     ({"connector.class": "x"}, "connector.class is 'x'.*lenses.*confluent"),
 ])
 def test_what_cannot_be_honoured_is_refused(world, good, change, says):
@@ -65,3 +67,26 @@ def test_a_sink_without_a_topic_is_no_silent_success(world, good, monkeypatch, t
     lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
     with pytest.raises(LakeError, match="(?s)no topic for the sink.*valid: other.*RUNNING"):
         job.same_topics(lab, landing.parse(good))
+
+
+def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatch, tmp_path):
+    """A misspelt one: the others would be landed, and nothing of it."""
+    monkeypatch.setattr(job.topics, "names", lambda world: ["artists", "artworks"])
+    monkeypatch.setattr(job.topics, "topic_id", lambda world, name: f"id of {name}")
+    lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
+    config = {k: v for k, v in good.items() if k != "topics.regex"}
+    with pytest.raises(LakeError, match="(?s)no topic for the sink.*artwork at .*did you mean 'artworks'"):
+        job.same_topics(lab, landing.parse({**config, "topics": "artists,artwork"}))
+    assert not list(tmp_path.iterdir()), "nothing is noted of a landing that is refused"
+    job.same_topics(lab, landing.parse({**config, "topics": "artists,artworks"}))
+    job.same_topics(lab, landing.parse({**config, "topics.regex": "art(ist|work)s?"}))
+
+
+def test_an_answer_of_the_registry_that_breaks_off_is_told_as_none(monkeypatch):
+    class Opener:
+        def open(self, url, timeout):
+            raise http.client.IncompleteRead(b"")
+
+    monkeypatch.setattr(formats.urllib.request, "build_opener", Opener)
+    with pytest.raises(ConnectionError, match="the schema registry does not answer at http://x"):
+        formats.fetch("http://x")

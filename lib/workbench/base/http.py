@@ -18,7 +18,8 @@ def call(service: str, method: str, url: str, body: Any = None, *, next_step: st
     """Return what a service answers, whatever the status; `body` is sent as JSON. Raises StackError: no answer."""
     try:
         with requests.Session() as session:
-            session.mount(url, HTTPAdapter(max_retries=AGAIN))
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, HTTPAdapter(max_retries=AGAIN))
             return session.request(method, url, json=body, timeout=(5, 90))
     except requests.RequestException as e:
         raise StackError(f"{service} does not answer: {type(e).__name__}", where=f"{method} {url}",

@@ -196,14 +196,15 @@ def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, A
     Raises:
         ConnectorError: at once when one of them is FAILED, with the first line of the trace and likely causes.
     """
-    since = time.monotonic()
+    since: Optional[float] = None  # when it was first seen so, without a look between that saw otherwise or nothing
 
     def running() -> Optional[dict[str, Any]]:
         nonlocal since
+        first, since = since, None
         seen = status(world, name)
-        if _states(seen) != {"RUNNING"}:
-            since = time.monotonic()
-        return seen if time.monotonic() - since >= steady else None
+        if _states(seen) == {"RUNNING"}:
+            since = time.monotonic() if first is None else first
+        return seen if since is not None and time.monotonic() - since >= steady else None
 
     return wait_until(running, f"connector {name!r} and its tasks to be RUNNING", every=0.2, error=ConnectorError,
                       failed=lambda: failure(world, name), next_step="read the worker's log: `workbench log connect`")

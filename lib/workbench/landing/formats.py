@@ -1,12 +1,13 @@
 """The two formats of the landing (see writing.task): JSON messages as files of lines, Avro messages as container files.
 
-Both travel to the worker by value, Containers with topic/avro.py. There they need Python's own
-library, and of Avro fastavro, beside the pandas and pyarrow that mapInPandas needs.
+Both travel to the worker by value, Containers with topic/avro.py. There they need the pandas and pyarrow that
+mapInPandas needs, and for Avro fastavro.
 """
 from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import json
 import platform
 import re
@@ -169,7 +170,7 @@ def fetch(url: str) -> tuple[int, bytes]:
             return answer.status, answer.read()
     except urllib.error.HTTPError as e:
         return e.code, b""
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, http.client.HTTPException) as e:  # the last: an answer that breaks off
         raise ConnectionError(f"the schema registry does not answer at {url}: {getattr(e, 'reason', e)}") from None
 
 

@@ -54,7 +54,7 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
     sink = parse(config, world)
     place = f"{sink.shown}, checkpoint {checkpoint(world, sink)}"
     next_step = "mend the cause and run the landing again; nothing is landed twice"
-    with _alone(world, sink), causes(spark), answered(spark, "a batch was not landed", place, next_step, world):
+    with _alone(world, sink), answered(spark, "a batch was not landed", place, next_step, world), causes(spark):
         same_topics(world, sink)
         reports = _finish(_start(spark, world, sink, batch), sink, timeout)
     batches = (LandingCounts(messages=n["records"] + n["tombstones"] + n["dead_letters"], batches=1, **n)
@@ -87,7 +87,6 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     else:
         messages, form = messages.select(*columns), formats.Lines(sink.fields, sink.envelope)
     write = writing.task(form, f"{world.lake.landing}/{sink.folder}", dead_letters_path(world, sink), sink.flush_count)
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")  # each batch's is counted at the end
     sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS]
     # the noop sink: the task has written already, only the counts come out
     rows = messages.mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS)).observe("landing", *sums)
@@ -131,9 +130,15 @@ def landed_topic_id(world: World, prefix: str) -> str:
 def same_topics(world: World, sink: Sink) -> None:
     """Raise LakeError when a topic is not the one whose progress is kept; note the id of one that is new.
 
-    Raises also when there is no topic for the sink at all: it would land nothing without a word.
+    Raises also when a topic that the sink names is not there, or none that its pattern means: it would land nothing of
+    it without a word.
     """
     now = topics.names(world)
+    absent = [name for name in sink.names if name not in now] or [sink.shown] * (not sink.matching(now))
+    if absent:
+        raise LakeError("there is no topic for the sink", where=f"{', '.join(absent)} at {world.kafka.bootstrap}",
+                        expected=nearest(absent[0], now) if now else "Kafka has no topics yet",
+                        next_step="the first message makes it: is the source connector RUNNING? (connect.status)")
     for topic in sink.matching(now):
         place, id = landed_topic_id(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
         then = files.read_text(place)
@@ -143,10 +148,6 @@ def same_topics(world: World, sink: Sink) -> None:
             raise LakeError(f"the topic {topic} was deleted and made anew since the last landing",
                             where=f"{topic}, id {id}; {place}", expected=f"id {then}",
                             next_step="start clean with landing.drop(world, config) and hudi.drop of its tables")
-    if not sink.matching(now):
-        raise LakeError("there is no topic for the sink", where=f"{sink.shown} at {world.kafka.bootstrap}",
-                        expected=nearest(sink.shown, now) if now else "Kafka has no topics yet",
-                        next_step="the first message makes it: is the source connector RUNNING? (connect.status)")
 
 
 def dead_letters_path(world: World, sink: Sink) -> str:

@@ -36,6 +36,7 @@ FIXED = {
         "schema.compatibility": ("NONE", "NONE"),
         "behavior.on.null.values": ("ignore", "fail"),
         "value.converter": ("io.apicurio.registry.utils.converter.AvroConverter", None),
+        f"{REGISTRY}.headers.enabled": ("false", "false"),  # an id in a Kafka header is not looked for (topic/wire.py)
     },
 }
 # and those that change nothing about what is written from here: a connector's name; tasks.max, for a Spark task does
@@ -45,8 +46,7 @@ FIXED = {
 NOT_NEEDED = {
     LENSES: {"name", "tasks.max", "aws.region", "aws.custom.endpoint", "connect.s3.aws.region", "errors.log.enable"},
     CONFLUENT: {"name", "tasks.max", "s3.region", "s3.bucket.name", "s3.part.size", "rotate.schedule.interval.ms",
-                "timezone", "schema.generator.class", f"{REGISTRY}.auto-register", f"{REGISTRY}.find-latest",
-                f"{REGISTRY}.headers.enabled"},
+                "timezone", "schema.generator.class", f"{REGISTRY}.auto-register", f"{REGISTRY}.find-latest"},
 }
 
 
@@ -56,6 +56,7 @@ class Sink:
 
     format: "json", lines; or "avro", container files. folder: of the objects, below the world's landing address.
     flush_count: most records of one object. shown: what it lands, for people; pattern: of the topics' names.
+    names: of the topics, where the JSON has them and no pattern.
     fields: those that name partitions of lines. envelope: values come as {"schema": …, "payload": …}.
     """
 
@@ -66,6 +67,7 @@ class Sink:
     pattern: str
     fields: tuple[str, ...] = ()
     envelope: bool = True
+    names: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -136,8 +138,9 @@ def _confluent(config: dict[str, str], where: str, world: Optional[World]) -> Si
     if world is not None and url.rstrip("/") not in (expected, expected + V2):
         raise ConnectorError(f"{REGISTRY}.url is {url!r}", where=where,
                              expected=f"the registry of {world.file}: {expected}{V2}")
-    names = [t.strip() for t in config.get("topics", "").split(",") if t.strip()]
-    return Sink("avro", folder, size, ",".join(names) or pattern, pattern or "|".join(map(re.escape, names)))
+    names = tuple(t.strip() for t in config.get("topics", "").split(",") if t.strip())
+    return Sink("avro", folder, size, ",".join(names) or pattern, pattern or "|".join(map(re.escape, names)),
+                names=names)
 
 
 def _lenses(config: dict[str, str], where: str) -> Sink:

@@ -84,6 +84,8 @@ def _rows(path: Path, file: File) -> tuple[list[tuple], list[SourceError]]:
     """The rows of a file, and what is wrong with them."""
     records = _records(path)
     _, header = next(records, (1, []))
+    if isinstance(header, SourceError):
+        raise header
     _see(header, path, [column for column, _ in file.columns.values()])
     places = [(column, header.index(column), read) for column, read in file.columns.values()]
     rows: list[tuple] = []
@@ -91,6 +93,9 @@ def _rows(path: Path, file: File) -> tuple[list[tuple], list[SourceError]]:
     seen: dict[Any, int] = {}  # the line of each key
     for line, record in records:
         row = []
+        if isinstance(record, SourceError):
+            found.append(record)
+            continue
         if len(record) != len(header):
             found.append(_broken(path, line, "record", record, f"{len(header)} values, not {len(record)}"))
             continue
@@ -129,8 +134,9 @@ def _see(header: list[str], path: Path, columns: list[str]) -> None:
             raise SourceError(f"column {column!r} is missing", where=where, expected=expected, next_step=MEND)
 
 
-def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the records, each with the line it begins at: a quoted value may hold line breaks."""
+def _records(path: Path) -> Iterator[tuple[int, Union[list[str], SourceError]]]:
+    """Yield the records, each with the line it begins at: a quoted value may hold line breaks. The last is an error
+    where the file cannot be read further, so that what is wrong above it is told with it."""
     line = 1
     try:
         # strict: a file may not end in quotes
@@ -140,12 +146,13 @@ def _records(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield line, record
             line = lines.line_num + 1
     except OSError as e:
-        raise SourceError("the file cannot be read", where=f"{path}: {e.strerror}") from None
+        yield line, SourceError("the file cannot be read", where=f"{path}: {e.strerror}")
     except UnicodeDecodeError as e:
         *above, begun = e.object[:e.start].split(b"\n")
-        raise _broken(path, len(above) + 1, f"byte {len(begun) + 1}", e.object[e.start:e.start + 10], "UTF-8") from None
+        bad = e.object[e.start:e.start + 10]
+        yield line, _broken(path, len(above) + 1, f"byte {len(begun) + 1}", bad, "UTF-8")
     except csv.Error as e:
-        raise _broken(path, line, "record", str(e), "comma-separated values") from None
+        yield line, _broken(path, line, "record", str(e), "comma-separated values")
 
 
 def _broken(path: Path, line: int, column: str, value: object, expected: str) -> SourceError:

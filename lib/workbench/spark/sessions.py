@@ -31,6 +31,7 @@ def of_session() -> dict[str, str]:
         "hoodie.write.auto.upgrade": "false",
         "hoodie.enable.data.skipping": "false",
         "hoodie.metadata.enable": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000000",  # a landing counts each of its batches at its end
         # One calendar for all time. Spark's default refuses days before 1582 (and times before 1900), and Hudi's writer
         # of rows takes the refusal of a row for a row less: seen with 1.0.2, the commit says totalWriteErrors 1 and is
         # done.
@@ -64,7 +65,10 @@ def session(world: World) -> SparkSession:
     if host_port(spark.client._builder.endpoint) == host_port(world.spark.url):  # it gives what session there is
         try:
             return _prepared(spark, world)
-        except Exception:  # noqa: BLE001 - of a server that was restarted since: a new session says what else it was
+        except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
+            # a server that has just been restarted may not know the old session, and answer UNKNOWN with no word more
+            if not (unreachable(spark) or is_gone(e) or "StatusCode.UNKNOWN" in str(e)):
+                raise
             with contextlib.suppress(Exception):  # it cannot tell a dead server that it goes
                 spark.stop()  # or getOrCreate gives it back the next time
     return _prepared(builder.create(), world)
@@ -130,19 +134,20 @@ def is_gone(error: BaseException) -> bool:
 @contextlib.contextmanager
 def causes(spark: SparkSession) -> Iterator[None]:
     """Let errors of this session tell Java's stack trace while it is held; a person who types gets one line."""
+    _tell(spark, 1)
     try:
-        _tell(spark, 1)
         yield
     finally:
-        with contextlib.suppress(Exception):  # of a session that ended meanwhile: the error on its way says more
-            _tell(spark, -1)
+        _tell(spark, -1)
 
 
 def _tell(spark: SparkSession, more: int) -> None:
     with _ASKING:  # two jobs side by side: the last that ends switches it off
         _asked[spark] = _asked.get(spark, 0) + more
-        if not unreachable(spark):
-            spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", str(_asked[spark] > 0).lower())
+        # where it cannot be asked, also of a session that ended meanwhile, the question or its error says more
+        with contextlib.suppress(Exception):
+            if not unreachable(spark):
+                spark.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", str(_asked[spark] > 0).lower())
 
 
 def gone(spark: Any, why: str) -> StackError:

@@ -91,8 +91,10 @@ def package(name: str) -> Path:
 
 def java_version(home: Path) -> Optional[int]:
     """Major version of the Java under `home`, from its `release` file (no JVM starts); None where there is none."""
-    release = home / "release"
-    text = release.read_text(encoding="utf-8", errors="replace") if release.is_file() else ""
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not there, or in a folder of somebody else
+        return None
     found = re.search(r'^JAVA_VERSION="(\d+)', text, re.M)
     return int(found.group(1)) if found and os.access(home / "bin" / "java", os.X_OK) else None
 
@@ -168,7 +170,7 @@ def _fetch(batch: List[Artifact]) -> int:
     from jinja2 import Template
 
     template = Template((CONF / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
-    ivy(template.render(batch=batch), CACHE / batch[0].path.name,
+    ivy(template.render(batch=batch), CACHE / f"{batch[0].service}-{batch[0].path.name}",
         f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]")
     return len(batch)
 

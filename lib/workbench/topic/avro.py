@@ -172,6 +172,8 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         return _spark(branches[0], where)[0], "null" in avsc
     if isinstance(avsc, str):
         avsc = {"type": avsc}
+    if not isinstance(avsc["type"], str):  # a type within a type
+        return _spark(avsc["type"], where)
     kind, logical = avsc["type"], avsc.get("logicalType")
     if kind == "record":
         return T.StructType([T.StructField(f["name"], *_spark(f["type"], f"{where}.{f['name']}"))
@@ -180,7 +182,7 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         return T.ArrayType(*_spark(avsc["items"], f"{where}[]")), False
     if kind == "map":
         return T.MapType(T.StringType(), *_spark(avsc["values"], f"{where}{{}}")), False
-    if (kind, logical) == ("bytes", "decimal") and avsc["precision"] <= DIGITS:
+    if (kind, logical) == ("bytes", "decimal") and avsc.get("precision", DIGITS + 1) <= DIGITS:
         return T.DecimalType(avsc["precision"], avsc.get("scale", 0)), False
     found = SPARK.get((kind, logical))
     if found is None:

@@ -61,9 +61,13 @@ def _unknown(world: World, schema: str) -> LakeError:
 
 def find(world: World, id: int, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
     """Return `schema`, or None where the registry answers that there is none with this id."""
-    if kind not in BY_ID:
-        raise LakeError(f"there is no kind of id {kind!r}", expected=nearest(str(kind), BY_ID))
-    return _schema(world, BY_ID[kind].format(id), kind) if 0 <= id <= LARGEST else None
+    return _schema(world, _path(BY_ID, kind).format(id), kind) if 0 <= id <= LARGEST else None
+
+
+def _path(paths: dict[str, str], kind: str) -> str:
+    if kind not in paths:
+        raise LakeError(f"there is no kind of id {kind!r} here", expected=nearest(str(kind), paths))
+    return paths[kind]
 
 
 def _schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]]:
@@ -83,7 +87,7 @@ def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
     Raises:
         LakeError: there is no such artifact; the nearest names are listed. StackError: the registry does not answer.
     """
-    newest = _schema(world, NEWEST[kind].format(quote(artifact, safe="")), kind)
+    newest = _schema(world, _path(NEWEST, kind).format(quote(artifact, safe="")), kind)
     if newest is None:
         have = [found["id"] for found in _pages(world, "/search/artifacts", "artifacts")]
         raise LakeError(f"the registry has no artifact {artifact!r}", where=_base(world),

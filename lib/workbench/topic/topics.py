@@ -79,15 +79,18 @@ def bounds(world: World, topic: str, admin: Any = None) -> dict[int, tuple[int, 
         raise LakeError(f"there is no topic {topic!r}", where=world.kafka.bootstrap, expected=nearest(topic, shown),
                         next_step="the first message makes it: is the connector RUNNING? (connect.status)")
 
-    def asked() -> Optional[dict[int, tuple[int, int]]]:
+    def asked() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
         try:  # of a transaction that goes on nothing can be read
             return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT) for p in listed[topic]}
         except KafkaException as e:
-            if e.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:  # a topic that is new has none for a moment
-                raise
+            # a topic that is new has no leader for a moment; all else is no reason to wait
+            return None if e.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION else e
 
     with contextlib.closing(_consumer(world)) as reader, _answered(world):
-        return wait_until(asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT, every=0.05)
+        found = wait_until(asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT, every=0.05)
+        if isinstance(found, KafkaException):
+            raise found
+        return found
 
 
 def ends(world: World, topic: str) -> dict[int, int]:

@@ -22,8 +22,6 @@ from ..base import World
 
 GLOBAL, CONTENT, CCOMPAT = "globalId", "contentId", "ccompat"
 MESSAGES = "key binary, value binary, topic string, partition int, offset long, file string"
-
-
 # of each wire format how many bytes of id follow the magic byte, and what kind of id they are
 WIRES = {"apicurio": (4, CONTENT), "apicurio_legacy8": (8, GLOBAL), "confluent": (4, CCOMPAT)}
 

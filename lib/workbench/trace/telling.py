@@ -84,6 +84,5 @@ def draw(life: Biography) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
         axes.xaxis.set_major_formatter(lambda n, _: f"{times[int(n)]:%H:%M:%S}" if 0 <= n < len(times) else "")
         axes.set_ylim(0.6 - len(stages), 0.6)
-        figure.legend(loc="lower left", ncols=2, bbox_to_anchor=(0, 0))
-        figure.tight_layout(rect=(0, key / figure.get_figheight(), 1, 1))
+        figure.legend(loc="outside lower left", ncols=2)
     return figure
