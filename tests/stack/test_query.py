@@ -53,34 +53,31 @@ def test_the_order_items_of_the_walkthrough(world, spark):
 def side_by_side(*calls):
     """What each of these calls raises; they wait for their time limits at the same time."""
     with ThreadPoolExecutor(len(calls)) as pool:
-        return [done.exception() or AssertionError(f"gave {done.result()}") for done in map(pool.submit, calls)]
+        begun = [pool.submit(call) for call in calls]
+        return [done.exception() or AssertionError(f"gave {done.result()}") for done in begun]
 
 
 def test_spark_killed_between_two_queries(world, spark):
+    topic, table, kept = new_topic(world), new_table(world), new_table(world, type="mor")
+    send(world, topic, change(1, 1), change(2, 1))
+    hudi.ingest(spark, world, hudi.Topic(topic), kept, schema=SCHEMA)
+    view = hudi.register(spark, kept)
     assert query.sql(spark, "SELECT 1 AS a")["a"].tolist() == [1]
     os.killpg(process.own("spark").pid, signal.SIGKILL)
-    topic, table = new_topic(world), new_table(world)
-    send(world, topic, change(1, 1))
     for error in side_by_side(lambda: query.sql(spark, "SELECT 1 AS a"),
                               lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)):
         with pytest.raises(StackError, match="(?s)the service spark died.*spark.log.*workbench up.*set-up cell"):
             raise error
-    again = session(world)  # the set-up cell: starts Spark, and gives a session that works
+    assert query.sql(world, "SELECT 2 AS a")["a"].tolist() == [2]  # by the world it mends itself
+    again = session(world)  # the set-up cell: starts Spark where it is not up, and gives a session that works
     assert query.sql(again, "SELECT 1 AS a")["a"].tolist() == [1]
-    assert hudi.ingest(again, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 1
+    assert hudi.ingest(again, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 2
     hudi.drop(again, world, table)
     assert again.conf.get("hoodie.write.table.version") == "6"
-    kept = new_table(world, type="mor")
-    send(world, topic, change(1, 1), change(2, 1))
-    hudi.ingest(again, world, hudi.Topic(topic), kept, schema=SCHEMA)
-    view = hudi.register(again, kept)
-    os.killpg(process.own("spark").pid, signal.SIGKILL)
-    assert query.sql(world, "SELECT 2 AS a")["a"].tolist() == [2]  # by the world it mends itself
     # the catalog has outlived Spark: both views of the table go by their names
-    third = session(world)
     for name in (view, view.replace("_rt", "_ro")):
-        assert query.sql(third, f"SELECT count(*) AS n FROM {name}")["n"].tolist() == [2]
-    hudi.drop(third, world, kept)
+        assert query.sql(again, f"SELECT count(*) AS n FROM {name}")["n"].tolist() == [2]
+    hudi.drop(again, world, kept)
     topics.delete(world, topic)
 
 

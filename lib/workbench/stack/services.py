@@ -151,7 +151,8 @@ def _kafka_fresh(world: World) -> None:
 def _kafka_ready(world: World) -> bool:
     from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({"bootstrap.servers": world.kafka.bootstrap, "log_level": 0})
+    # asked while it starts: tried again at once, not after twice as long each time
+    admin = AdminClient({"bootstrap.servers": world.kafka.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 100})
     return bool(admin.list_topics(timeout=2).brokers)
 
 
@@ -220,7 +221,8 @@ def _spark_ready(world: World) -> bool:
     import grpc
 
     host, port = host_port(world.spark.url)
-    with grpc.insecure_channel(f"{host}:{port}") as channel:
+    soon = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]  # default: a second
+    with grpc.insecure_channel(f"{host}:{port}", options=soon) as channel:
         return grpc.channel_ready_future(channel).result(timeout=5) is None
 
 
