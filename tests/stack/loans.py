@@ -32,8 +32,7 @@ def load(world):
 flow = Walkthrough(
     captures=(Capture("public.loans", "loan_id", "loans_source", "loans_sink", "avro", lake=(
         {"name": "loans", "ordering": "__lsn", "partition": ("lender",), "index": "GLOBAL_SIMPLE"},)),),
-    database=DATABASE,
-    config=config,
+    database=DATABASE, config=config,
     folder=Path(tempfile.gettempdir()) / "70_loans",
     publication="loans",
     loader=Loader("loans", "public", ("loans",), lambda scale, from_dir: (), DATABASE),

@@ -197,8 +197,8 @@ class Walkthrough(Flow):
         return {"connectors": self.connectors_left(world),
                 "replication slots": postgres.own_slots(world, self.database) if there else [],
                 "topics": self._topics_left(world),
-                "schemas in the registry": sorted(artifacts & set(registry.artifacts(world)["artifact"]) if artifacts
-                                                  else []),  # who has none needs no registry
+                **({"schemas in the registry": sorted(artifacts & set(registry.artifacts(world)["artifact"]))}
+                   if artifacts else {}),  # who makes none needs no registry
                 "landed files": [folder for folder in folders if files.below(folder)],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "publications": sorted({self.publication} & set(published)),
