@@ -90,3 +90,12 @@ def test_an_answer_of_the_registry_that_breaks_off_is_told_as_none(monkeypatch):
     monkeypatch.setattr(formats.urllib.request, "build_opener", Opener)
     with pytest.raises(ConnectionError, match="the schema registry does not answer at http://x"):
         formats.fetch("http://x")
+
+
+def test_starting_clean_removes_files_of_a_topic_whose_id_is_gone_too(good, world, tmp_path):
+    lake = {name: f"file:{tmp_path}/{name}" for name in ("landing", "checkpoints", "dead_letters")}
+    for place in ("landing/topics/moma.public.artists/left.avro", "landing/topics/others/kept.avro"):
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).touch()
+    landing.drop(SimpleNamespace(lake=SimpleNamespace(**lake)), good)
+    assert [p.name for p in (tmp_path / "landing").rglob("*.avro")] == ["kept.avro"]

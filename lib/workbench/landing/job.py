@@ -183,6 +183,8 @@ def _prefixes(world: World, sink: Sink) -> list[str]:
     """The folders that this sink has landed into; of a topic that is gone, too."""
     if sink.format == "json":
         return [sink.folder]
-    ids = files.entries(f"{world.lake.checkpoints}/landing/{sink.folder}")  # noted before anything is landed
-    return [sink.prefix_of(topic) for topic in sink.matching(
-        i.base_name.removesuffix(".topic-id") for i in ids if i.extension == "topic-id")]
+    # an id is noted before anything is landed; files may be there without one, where somebody removed the checkpoints
+    ids = files.entries(f"{world.lake.checkpoints}/landing/{sink.folder}")
+    seen = {i.base_name for i in files.entries(f"{world.lake.landing}/{sink.folder}")}
+    seen |= {i.base_name.removesuffix(".topic-id") for i in ids if i.extension == "topic-id"}
+    return [sink.prefix_of(topic) for topic in sink.matching(sorted(seen))]
