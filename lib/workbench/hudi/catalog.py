@@ -93,7 +93,7 @@ def compact(spark: SparkSession, table: Table) -> None:
 
     Raises:
         LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused: beside an ingest that
-            goes on, one of the two may be refused, and is to be run again. The table is whole all the same.
+            goes on, one of the two may be refused, and is to be run again; better not (docs/limits.md).
     """
     _compaction(spark, table, "schedule", "run")
 
