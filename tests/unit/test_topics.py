@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from workbench.base import params
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.topic import topics
@@ -20,6 +20,14 @@ def test_absent_kafka_is_named(monkeypatch):
 
 
 def test_unknown_topic_names_the_nearest(monkeypatch):
+    class Nothing:
+        def list_topics(self, name, timeout):
+            return SimpleNamespace(topics={name: SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))})
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(topics, "_consumer", lambda world: Nothing())
     monkeypatch.setattr(
         topics, "_partitions", lambda *_: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]}
     )

@@ -51,8 +51,7 @@ def folder() -> Path:
 
 def read() -> dict[str, str]:
     """This instance's secrets by name; an absent folder holds none."""
-    return {file.name: file.read_text(encoding="utf-8") for file in folder().glob("[!.]*")
-            if file.is_file()}
+    return {file.name: file.read_text(encoding="utf-8") for file in folder().glob("[!.]*") if file.is_file()}
 
 
 def check(names: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Iterable
 from urllib.parse import urlsplit
 
 from ..base import ROOT, ConnectorError, World, nearest
+from ..source import postgres
 
 FOLDER = ROOT / "params" / "connectors"
 # Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and
@@ -88,8 +89,7 @@ def placeholders(world: World) -> dict[str, str]:
     lake = urlsplit(world.lake.landing)
     return {
         "topic_prefix": world.connect.topic_prefix,
-        # PostgreSQL: "lower-case letters, numbers, and the underscore character"
-        "slot_prefix": re.sub(r"[^a-z0-9_]", "_", world.connect.topic_prefix.lower()),
+        "slot_prefix": postgres.slot_prefix(world).removesuffix("_"),
         "database_host": pg.host,
         "database_port": str(pg.port),
         "database_name": pg.database,

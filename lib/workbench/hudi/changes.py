@@ -103,7 +103,7 @@ class _Topic:
         self._admin = AdminClient(topics.settings(world))
 
     def next(self, mine: dict[str, Any], number: int) -> Batch | None:
-        bounds = topics.bounds(self.world, self.name, self._admin)
+        bounds = topics.bounds(self.world, self.name)
         now = topics.topic_id(self.world, self.name, self._admin)
         if mine.get("topic_id", now) != now:
             raise LakeError(

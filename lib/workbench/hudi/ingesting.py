@@ -136,6 +136,7 @@ class Job:
         else:
             self._schemas = decode_avro.Schemas(self.world, self.source.topic, self.schema)
         self._letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
+        self._tidied = False
 
     @property
     def where(self) -> str:
@@ -160,10 +161,12 @@ class Job:
                       "see the log of the spark service; nothing of the batch shows, run the ingest again",
                       self.world if isinstance(self.source, changes.Topic) else None):
             batch = self._reader.next({} if self.replay else last, number)
-            if batch is None:  # now that a replay, also one that began in another run, is done
-                for n, letters in self._lettered().items():
-                    if not last.get("since", 0) <= n < number:  # before the replay, or of a batch never committed
-                        files.remove(letters)
+            if batch is None:
+                if not self._tidied:  # once, now that a replay, also one that began in another run, is done
+                    for n, letters in self._lettered().items():
+                        if not last.get("since", 0) <= n < number:  # before the replay, or of a batch never committed
+                            files.remove(letters)
+                    self._tidied = True
                 return False
             check_clock(self.table)
             reached = {**batch.reached, "batch": number, "since": since}

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Iterable, Optional
 
 from ..base import ConnectorError, World, nearest
+from ..stack.services import AVRO_CONVERTER
+from ..topic.registry import V2
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
-V2, REGISTRY, ENVELOPE = "/apis/registry/v2", "value.converter.apicurio.registry", "value.converter.schemas.enable"
+REGISTRY, ENVELOPE = "value.converter.apicurio.registry", "value.converter.schemas.enable"
 PARTITIONER = "io.confluent.connect.storage.partitioner.DefaultPartitioner"
 FLAWS = {
     "schema.enable": f"no Connect worker knows schema.enable: {ENVELOPE} was meant; the published walkthrough has this "
@@ -35,7 +37,7 @@ FIXED = {
         "partitioner.class": (PARTITIONER, PARTITIONER),
         "schema.compatibility": ("NONE", "NONE"),
         "behavior.on.null.values": ("ignore", "fail"),
-        "value.converter": ("io.apicurio.registry.utils.converter.AvroConverter", None),
+        "value.converter": (AVRO_CONVERTER, None),
         f"{REGISTRY}.headers.enabled": ("false", "false"),  # an id in a Kafka header is not looked for (topic/wire.py)
     },
 }

@@ -34,8 +34,10 @@ def compare(world: params.World, name: str, here: Mapping[str, str], **more: str
         raise errors.WorkbenchError(f"there is no published configuration {name!r}",
                                     where=f"data/reference/{name}.json", expected=errors.nearest(name, names))
 
+    values = {**connect.placeholders(world), **more}
+
     def filled(text: str) -> str:
-        return Template(text).safe_substitute(connect.placeholders(world), **more)
+        return Template(text).safe_substitute(values)
 
     both = {"published": pandas.Series(json.loads(path.read_text(encoding="utf-8"))).map(filled),
             "here": pandas.Series(here)}

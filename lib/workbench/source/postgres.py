@@ -106,7 +106,8 @@ def own_slots(world: World, database: Optional[str] = None) -> list[str]:
 
 
 def slot_prefix(world: World) -> str:
-    """Replication slots of this world's connectors start like this."""
+    """Replication slots of this world's connectors start like this: "lower-case letters, numbers, and the underscore
+    character", as PostgreSQL has it."""
     return re.sub(r"[^a-z0-9_]", "_", world.connect.topic_prefix.lower()) + "_"
 
 

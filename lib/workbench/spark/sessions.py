@@ -31,7 +31,6 @@ def of_session() -> dict[str, str]:
         "hoodie.write.auto.upgrade": "false",
         "hoodie.enable.data.skipping": "false",
         "hoodie.metadata.enable": "false",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000000",  # a landing counts each of its batches at its end
         # One calendar for all time. Spark's default refuses days before 1582 (and times before 1900), and Hudi's writer
         # of rows takes the refusal of a row for a row less: seen with 1.0.2, the commit says totalWriteErrors 1 and is
         # done.

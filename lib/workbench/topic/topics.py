@@ -1,7 +1,7 @@
 """Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, delete.
 
 Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing here ever creates a topic:
-every function looks the topic up in the full list first (asking a broker for one topic by name may create it).
+a consumer here says with its question that the broker is to make none, and an admin client asks for the full list.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..base import LakeError, StackError, WorkbenchError, World, nearest, wait_u
 
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
+WITHOUT_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)  # of a topic that is new
 
 
 def settings(world: World, **more: Any) -> dict[str, Any]:
@@ -63,34 +64,33 @@ def names(world: World) -> list[str]:
     return sorted(t for t in _partitions(world) if not t.startswith("__consumer"))
 
 
-def bounds(world: World, topic: str, admin: Any = None) -> dict[int, tuple[int, int]]:
+def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
     """Return {partition: (offset of the first message that is there, offset after the last)}.
 
-    Args:
-        admin: a client that is there already; one is made otherwise.
+    Asked with each look of an ingest, and by whoever waits for messages, hence by name: the list of all topics takes an
+    admin client ten times as long.
 
     Raises:
         LakeError: there is no such topic.
     """
-    admin = admin or AdminClient(settings(world))  # in a variable: once it is collected, its futures never end
-    listed = _partitions(world, admin)
-    if topic not in listed:
-        shown = [t for t in listed if not t.startswith("__consumer")]
-        raise LakeError(f"there is no topic {topic!r}", where=world.kafka.bootstrap, expected=nearest(topic, shown),
-                        next_step="the first message makes it: is the connector RUNNING? (connect.status)")
-
     def asked() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
         try:  # of a transaction that goes on nothing can be read
-            return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT) for p in listed[topic]}
+            listed = reader.list_topics(topic, timeout=TIMEOUT).topics[topic]
+            if listed.error:
+                raise KafkaException(listed.error)
+            return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT)
+                    for p in listed.partitions}
         except KafkaException as e:
-            # a topic that is new has no leader for a moment; all else is no reason to wait
-            return None if e.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION else e
+            return None if e.args[0].code() in WITHOUT_LEADER else e
 
     with contextlib.closing(_consumer(world)) as reader, _answered(world):
         found = wait_until(asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT, every=0.05)
-        if isinstance(found, KafkaException):
+        if not isinstance(found, KafkaException):
+            return found
+        if found.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise found
-        return found
+    raise LakeError(f"there is no topic {topic!r}", where=world.kafka.bootstrap, expected=nearest(topic, names(world)),
+                    next_step="the first message makes it: is the connector RUNNING? (connect.status)")
 
 
 def ends(world: World, topic: str) -> dict[int, int]:
@@ -104,8 +104,8 @@ def count(world: World, topic: str) -> int:
 
 
 def topic_id(world: World, name: str, admin: Any = None) -> str:
-    """Return Kafka's own id of a topic that is there: another one after it was deleted and made anew. admin: as of
-    `bounds`."""
+    """Return Kafka's own id of a topic that is there: another one after it was deleted and made anew. admin: a client
+    that is there already; one is made otherwise."""
     admin = admin or AdminClient(settings(world))
     with _answered(world, f"topic {name!r} at {world.kafka.bootstrap}"):
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)

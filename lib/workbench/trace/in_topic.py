@@ -35,7 +35,12 @@ def events(world: World, table: Traced, key: Any) -> List[Dict[str, Any]]:
     decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
     known = registry.artifacts(world).query(f"artifact == '{table.topic}-value'") if decode else None
     versions = {f"{kind} {n}": v for kind, ids in IDS.items() if decode for n, v in zip(known[ids], known["version"])}
-    found = topics.read(world, table.topic, only=lambda raw: str(key_of(decode, raw, table.key)) == str(key))
+
+    def asked_for(raw: Optional[bytes]) -> bool:
+        said = key_of(decode, raw, table.key)
+        return said is not None and str(said) == str(key)  # a text `None` may be a key
+
+    found = topics.read(world, table.topic, only=asked_for)
     events: List[Dict[str, Any]] = []
     before: Optional[Dict[str, Any]] = None
     for m in found[found["value"].notna()].itertuples():
