@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import Optional
 
 import typer
 
@@ -24,7 +24,7 @@ SOURCE = typer.Option(None, "--from", help="Folder with the original data, inste
 YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
 
 
-def main(arguments: Optional[List[str]] = None) -> None:
+def main(arguments: Optional[list[str]] = None) -> None:
     """Run the command line. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 130 stopped."""
     try:
         app(arguments)
@@ -57,7 +57,7 @@ def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
 
 
 @app.command()
-def up(services: Optional[List[str]] = typer.Argument(None, help="Services; all of the world's by default."),
+def up(services: Optional[list[str]] = typer.Argument(None, help="Services; all of the world's by default."),
        world: str = WORLD) -> None:
     """Start the services that are not running, and wait until they answer."""
     _table(stack.up(params.load(world), services or None, say=_say))
@@ -72,9 +72,9 @@ def status(world: str = WORLD) -> None:
 
 
 @app.command()
-def run(targets: Optional[List[str]] = typer.Argument(None, help="Tracks or notebooks; all by default."),
+def run(targets: Optional[list[str]] = typer.Argument(None, help="Tracks or notebooks; all by default."),
         world: str = WORLD,
-        param: Optional[List[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
+        param: Optional[list[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
         resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
         timeout: float = typer.Option(600, min=1, help="Seconds for one notebook.")) -> None:
     """Run notebooks headless and write a report. Exits non-zero when anything failed."""
@@ -203,7 +203,7 @@ def _not_written(e: OSError) -> WorkbenchError:
                           next_step='sudo chown -R "$(id -un)" var runs')
 
 
-def _ask_under_a_run(pids: List[str], yes: bool) -> None:
+def _ask_under_a_run(pids: list[str], yes: bool) -> None:
     """Stop here where a run is going on, unless a person says yes."""
     if pids and not yes:
         _say(f"a run is going on (process {', '.join(pids)}), and this ends it: wait until it is done, or say --yes",
@@ -211,7 +211,7 @@ def _ask_under_a_run(pids: List[str], yes: bool) -> None:
         typer.confirm("End it?", default=False, abort=True)
 
 
-def _run(targets: List[str], world: str, values: dict, resume: bool, timeout: float) -> int:
+def _run(targets: list[str], world: str, values: dict, resume: bool, timeout: float) -> int:
     from .run import runner
 
     result = runner.run(targets, world, values, resume=resume, timeout=timeout)

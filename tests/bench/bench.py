@@ -17,7 +17,7 @@ import time
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Optional
 
 import bench_setup
 import bench_travel
@@ -68,9 +68,9 @@ def load_world() -> World:
 # --- what several measures need --------------------------------------------------------------------------------------
 
 @cache
-def snapshot(world: World, spark: SparkSession) -> Dict[str, float]:
+def snapshot(world: World, spark: SparkSession) -> dict[str, float]:
     """Load the source, deploy the connector, ingest its snapshot from the topic; return the rows and the seconds."""
-    took: Dict[str, float] = {}
+    took: dict[str, float] = {}
     took["loading"] = seconds(lambda: took.update(northwind.loader.load(
         world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)))
     rows = int(took["cdc_events"])
@@ -83,7 +83,7 @@ def snapshot(world: World, spark: SparkSession) -> Dict[str, float]:
     return took
 
 
-def _capture(world: World, spark: SparkSession, rows: int) -> Tuple[float, float]:
+def _capture(world: World, spark: SparkSession, rows: int) -> tuple[float, float]:
     """One snapshot from the source into a new topic and a new table; seconds to the topic and from there to Hudi."""
     table, topic, settings = outbox.flow.table(world), outbox.flow.topic(world), connect.config(world, outbox.CONNECTOR)
     connect.delete(world, outbox.CONNECTOR)
@@ -117,7 +117,7 @@ def many_rows(world: World, spark: SparkSession) -> DataFrame:
 
 # --- the measures ----------------------------------------------------------------------------------------------------
 
-def freshness(world: World, spark: SparkSession, how: Optional[dict] = None, shown: str = FRESH_SHOWN) -> List[Line]:
+def freshness(world: World, spark: SparkSession, how: Optional[dict] = None, shown: str = FRESH_SHOWN) -> list[Line]:
     """Commit in PostgreSQL → visible in a table of 200,000 rows that a stream from the topic keeps up to date."""
     table = outbox.flow.table(world, **{"name": "fresh", **(FRESH if how is None else how)})
     topic = hudi.Topic(outbox.flow.topic(world))
@@ -159,12 +159,12 @@ def _visible(spark: Any, table: hudi.Table, stream: Any, source: Any, order: Any
             return took
 
 
-def _instants(table: hudi.Table) -> Set[str]:
+def _instants(table: hudi.Table) -> set[str]:
     """What is in the timeline. (How many there are says nothing: after a compaction Hudi archives the oldest.)"""
     return {done.instant for done in completed(table)}
 
 
-def upsert(world: World, spark: SparkSession) -> List[Line]:
+def upsert(world: World, spark: SparkSession) -> list[Line]:
     """1,000 rows into 200,000 with our options and with Hudi's defaults; the first load beside plain Parquet."""
     from pyspark.sql import functions as F
 
@@ -180,7 +180,7 @@ def upsert(world: World, spark: SparkSession) -> List[Line]:
                  "hoodie.datasource.write.partitionpath.field": ",".join(usual.partition),
                  "hoodie.datasource.write.precombine.field": usual.ordering}
     plain = f"{world.lake.root}/bench/plain"
-    took: Dict[str, List[float]] = {name: [] for name in ("plain", "load", "merged", "ours", "shipped", "usual")}
+    took: dict[str, list[float]] = {name: [] for name in ("plain", "load", "merged", "ours", "shipped", "usual")}
     for _ in range(3):
         took["plain"].append(seconds(lambda: rows.write.mode("overwrite").partitionBy(*ours.partition).parquet(plain)))
         for name, loaded in (("merged", newest(versions, ours)), ("load", rows)):
@@ -221,7 +221,7 @@ def _holds(spark: SparkSession, table: hudi.Table, rows: int) -> None:
                          "would mean nothing")
 
 
-def through(world: World, spark: SparkSession) -> List[Line]:
+def through(world: World, spark: SparkSession) -> list[Line]:
     """Connector applied → every row of the source in Hudi."""
     took = snapshot(world, spark)
     both = took["to topic"] + took["to Hudi"]
@@ -231,7 +231,7 @@ def through(world: World, spark: SparkSession) -> List[Line]:
                  took["cdc_events"] / both, "rows/s", 10_000, more_is_better=True)]
 
 
-def second(world: World, spark: SparkSession) -> List[Line]:
+def second(world: World, spark: SparkSession) -> list[Line]:
     """A new Python process on the running stack, to its first query result."""
     snapshot(world, spark)
     took = [seconds(lambda: subprocess.run([sys.executable, "-c", NOTEBOOK], check=True, stdout=subprocess.DEVNULL,
@@ -240,7 +240,7 @@ def second(world: World, spark: SparkSession) -> List[Line]:
                  statistics.median(took), "s", 5)]
 
 
-def runner(*_: Any) -> List[Line]:
+def runner(*_: Any) -> list[Line]:
     """The runner's own time over that of the cells, from the newest run of this commit that passed."""
     now = commit()
     for path in sorted(runs_dir().glob("*/run.json"), reverse=True):
@@ -259,7 +259,7 @@ MEASURES = {"through": through, "second": second, "freshness": freshness, "upser
 WITHOUT_STACK = {"runner", "demo"}
 
 
-def show(lines: List[Line]) -> None:
+def show(lines: list[Line]) -> None:
     """Print the lines as a table."""
     from rich.console import Console
     from rich.table import Table
@@ -292,7 +292,7 @@ def main() -> None:
     print(f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors")
 
 
-def measure(chosen: List[str], world: World, lines: List[Line]) -> None:
+def measure(chosen: list[str], world: World, lines: list[Line]) -> None:
     """Start the stack, add the lines of these measures, and leave nothing behind."""
     stack.down()
     shutil.rmtree(state_dir(), ignore_errors=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,6 +41,6 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.monotonic() - begun
 
 
-def write(rows: DataFrame, table: hudi.Table, options: Dict[str, str]) -> None:
+def write(rows: DataFrame, table: hudi.Table, options: dict[str, str]) -> None:
     """Write rows to a Hudi table with exactly these options."""
     rows.write.format("hudi").options(**options).mode("append").save(table.base)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import Any, Dict, List
+from typing import Any
 
 from bench_line import Line, say, seconds
 from workbench import stack
@@ -25,7 +25,7 @@ def memory(world: World) -> Line:
     return Line("memory of all services, after these measures", f"{mib:,} MiB", "", mib / MIB_PER_GIB, "GiB", 6)
 
 
-def demo(*_: Any) -> List[Line]:
+def demo(*_: Any) -> list[Line]:
     """`make demo` in a clone of the last commit with an empty HOME, and again on the stack that it left running.
 
     Packages and jars are fetched from their registries; the minutes are those of this line to them, too.
@@ -34,7 +34,7 @@ def demo(*_: Any) -> List[Line]:
     home.mkdir(parents=True)
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     kept = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "PIP_INDEX_URL", "HTTP", "http", "REQUESTS_")
-    env: Dict[str, str] = {k: v for k, v in os.environ.items() if k.startswith(kept)}
+    env: dict[str, str] = {k: v for k, v in os.environ.items() if k.startswith(kept)}
     env.update(HOME=str(home), WORKBENCH_PORT_BASE=str(int(os.environ["WORKBENCH_PORT_BASE"]) + 100))
     lines = []
     try:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any
 
 from bench_line import Line, say, seconds, write
 from workbench import connect, hudi, landing, stack, trace
@@ -44,7 +44,7 @@ class Case:
     kind: str
     who: str
     table: hudi.Table
-    options: Dict[str, str]
+    options: dict[str, str]
 
 
 def rows(spark: SparkSession, size: int) -> DataFrame:
@@ -53,7 +53,7 @@ def rows(spark: SparkSession, size: int) -> DataFrame:
                                         "concat('Artist ', id) name", "1L v")
 
 
-def cases(world: World, size: int) -> List[Case]:
+def cases(world: World, size: int) -> list[Case]:
     """Our options and Hudi's defaults, for both types of table; and ours with two other indexes, for Merge-on-Read."""
     made = []
     for kind in ("cow", "mor"):
@@ -70,10 +70,10 @@ def cases(world: World, size: int) -> List[Case]:
     return made
 
 
-def measure(spark: SparkSession, world: World, size: int) -> Dict[Tuple[str, str], float]:
+def measure(spark: SparkSession, world: World, size: int) -> dict[tuple[str, str], float]:
     """{(kind, who): median seconds of an upsert}; every table is filled first and dropped afterwards."""
     every, all_rows, made = size // CHANGED, rows(spark, size), cases(world, size)
-    took: Dict[Tuple[str, str], List[float]] = {(c.kind, c.who): [] for c in made}
+    took: dict[tuple[str, str], list[float]] = {(c.kind, c.who): [] for c in made}
     try:
         for case in made:
             plain = {"hoodie.datasource.write.operation": "bulk_insert"}
@@ -100,9 +100,9 @@ def _right(spark: SparkSession, case: Case) -> None:
                          "the measurement would mean nothing")
 
 
-def sizes(world: World, spark: SparkSession) -> List[Line]:
+def sizes(world: World, spark: SparkSession) -> list[Line]:
     """Every size and type as a ratio to Hudi's defaults, and how a Merge-on-Read table's upsert grows with its size."""
-    took: Dict[Any, float] = {}
+    took: dict[Any, float] = {}
     for size in SIZES:
         say(f"sizes: {size:,} rows")
         took.update({(size, *which): each for which, each in measure(spark, world, size).items()})
@@ -120,7 +120,7 @@ def sizes(world: World, spark: SparkSession) -> List[Line]:
     return lines
 
 
-def traced(world: World, spark: SparkSession) -> List[Line]:
+def traced(world: World, spark: SparkSession) -> list[Line]:
     """One row of each table followed from the source's log to the lake, in a museum of its full size."""
     stack.need(world, "apicurio")
     moma.loader.load(world, scale=1, confirm=lambda _: True, say=lambda _: None)

@@ -3,7 +3,7 @@
 As Confluent's AvroConverter would register them.
 """
 import re
-from typing import Any, Dict
+from typing import Any
 
 from workbench.base.errors import LakeError
 
@@ -31,7 +31,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 NAME = re.compile(r"[A-Za-z_]\w*", re.A)
 
 
-def connect_schema_to_avro(schema: Dict[str, Any], name: str) -> Dict[str, Any]:
+def connect_schema_to_avro(schema: dict[str, Any], name: str) -> dict[str, Any]:
     """Turn the `schema` part of a Connect JSON message into an Avro record schema.
 
     Args:
@@ -55,7 +55,7 @@ def connect_schema_to_avro(schema: Dict[str, Any], name: str) -> Dict[str, Any]:
     return _record(schema, name, {})
 
 
-def _record(schema: Dict[str, Any], name: str, done: Dict[str, Any]) -> Any:
+def _record(schema: dict[str, Any], name: str, done: dict[str, Any]) -> Any:
     """`done` holds the records met so far: Avro defines a name once and refers to it afterwards."""
     if name in done:
         if done[name] == schema["fields"]:
@@ -80,10 +80,10 @@ def _check_name(text: Any, where: str) -> None:
         )
 
 
-def _field(field: Dict[str, Any], where: str, done: Dict[str, Any]) -> Dict[str, Any]:
+def _field(field: dict[str, Any], where: str, done: dict[str, Any]) -> dict[str, Any]:
     _check_name(field.get("field"), where)
     kind, default = _type(field, where, done), field.get("default")
-    out: Dict[str, Any] = {"name": field["field"], "type": kind}
+    out: dict[str, Any] = {"name": field["field"], "type": kind}
     if field.get("optional"):
         out.update(type=["null", kind] if default is None else [kind, "null"], default=default)
     elif default is not None:
@@ -91,7 +91,7 @@ def _field(field: Dict[str, Any], where: str, done: Dict[str, Any]) -> Dict[str,
     return out
 
 
-def _type(schema: Dict[str, Any], where: str, done: Dict[str, Any]) -> Any:
+def _type(schema: dict[str, Any], where: str, done: dict[str, Any]) -> Any:
     kind, label = schema.get("type"), schema.get("name")
     if kind == "struct":
         return _record(schema, label or where, done)
@@ -105,7 +105,7 @@ def _type(schema: Dict[str, Any], where: str, done: Dict[str, Any]) -> Any:
             where=where,
             expected=", ".join([*PRIMITIVES, "struct", "array", "map with text keys"]),
         )
-    extra: Dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     if kind in ("int8", "int16"):
         extra["connect.type"] = kind
     if label:
@@ -123,6 +123,6 @@ def _type(schema: Dict[str, Any], where: str, done: Dict[str, Any]) -> Any:
     return {"type": PRIMITIVES[kind], **extra} if extra else PRIMITIVES[kind]
 
 
-def _element(schema: Dict[str, Any], where: str, done: Dict[str, Any]) -> Any:
+def _element(schema: dict[str, Any], where: str, done: dict[str, Any]) -> Any:
     kind = _type(schema, where, done)
     return ["null", kind] if schema.get("optional") else kind

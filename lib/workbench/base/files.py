@@ -6,14 +6,14 @@ import os
 import re
 import uuid
 from pathlib import Path
-from typing import Any, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, ContextManager, Optional
 
 from . import wait
 from .errors import LakeError
 from .paths import local_path
 
 
-def open_address(address: str) -> Tuple[Any, str]:
+def open_address(address: str) -> tuple[Any, str]:
     """Return (pyarrow file system, path in it) of an address."""
     from pyarrow import fs
 
@@ -37,7 +37,7 @@ def read_bytes(address: str) -> bytes:
         return f.read()
 
 
-def entries(address: str, *, recursive: bool = False) -> List[Any]:
+def entries(address: str, *, recursive: bool = False) -> list[Any]:
     """The pyarrow FileInfo of what lies in a folder; an absent folder holds nothing."""
     from pyarrow import fs
 
@@ -45,7 +45,7 @@ def entries(address: str, *, recursive: bool = False) -> List[Any]:
     return system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
 
 
-def below(address: str) -> Dict[str, Any]:
+def below(address: str) -> dict[str, Any]:
     """{path below the folder: its pyarrow FileInfo} of all files in a folder and below it."""
     root = open_address(address)[1].rstrip("/") + "/"
     return {info.path[len(root):]: info for info in entries(address, recursive=True) if info.is_file}

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Optional, Set
+from typing import Any, Optional
 
 import psutil
 
@@ -15,7 +15,7 @@ def pid_file(name: str) -> Path:
     return paths.state_dir() / "run" / f"{name}.json"
 
 
-def read(pid_file: Path) -> Dict[str, Any]:
+def read(pid_file: Path) -> dict[str, Any]:
     """Return what a pid file says; a pid that no process has where there is none or it is damaged (a full disk)."""
     try:
         noted = json.loads(pid_file.read_text())
@@ -30,12 +30,12 @@ def port_base() -> Optional[int]:
     return next((n["base"] for n in noted if type(n.get("base")) is int and living(n)), None)
 
 
-def instances() -> Set[str]:
+def instances() -> set[str]:
     """Names of the instances in this checkout of which a service is running."""
     return {f.parents[1].name for f in paths.VAR.glob("*/run/*.json") if living(read(f))}
 
 
-def living(noted: Dict[str, Any]) -> Optional[psutil.Process]:
+def living(noted: dict[str, Any]) -> Optional[psutil.Process]:
     """The process that was noted, None where it has ended (a later one may have its number)."""
     try:
         process = psutil.Process(int(noted["pid"]))

@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Type, TypeVar
+from typing import Callable, Iterator, Optional, TypeVar
 
 from .errors import WorkbenchError
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, every: float = 0.1,
-               failed: Optional[Callable[[], Optional[str]]] = None, error: Type[WorkbenchError] = WorkbenchError,
+               failed: Optional[Callable[[], Optional[str]]] = None, error: type[WorkbenchError] = WorkbenchError,
                next_step: str = "") -> T:
     """Poll `condition` until it returns something true, and return that.
 

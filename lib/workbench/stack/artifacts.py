@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Callable, Iterable, List, Optional
+from typing import Callable, Iterable, Optional
 
 import yaml
 
@@ -61,7 +61,7 @@ def versions() -> dict:
     return yaml.safe_load((ROOT / "params" / "versions.yaml").read_text(encoding="utf-8"))
 
 
-def locked() -> List[Artifact]:
+def locked() -> list[Artifact]:
     """Return the artifacts of params/jars.lock."""
     found = []
     for number, line in enumerate(LOCK.read_text(encoding="utf-8").splitlines(), 1):
@@ -76,7 +76,7 @@ def locked() -> List[Artifact]:
     return found
 
 
-def jars(service: str) -> List[Path]:
+def jars(service: str) -> list[Path]:
     """Return the jars of one service's class path."""
     return [a.path for a in locked() if a.service == service and a.ext == "jar"]
 
@@ -147,7 +147,7 @@ def install(say: Callable[[str], None] = print) -> int:
         return len(wanted)
 
 
-def verify() -> List[str]:
+def verify() -> list[str]:
     """Return one sentence for each file that is missing or damaged; an empty list when all is well."""
     sick = (a for a in locked() if not a.intact())
     return [f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}" for a in sick]
@@ -165,7 +165,7 @@ def _unpack(archives: Iterable[Artifact]) -> None:
             stamp.write_text(a.sha256)
 
 
-def _fetch(batch: List[Artifact]) -> int:
+def _fetch(batch: list[Artifact]) -> int:
     """Put these files into LIB, and return how many they are."""
     from jinja2 import Template
 
@@ -200,7 +200,7 @@ def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
             next_step="check the network and the disk, then run `make install` again: what came already stays")
 
 
-def _trust(folder: Path) -> List[str]:
+def _trust(folder: Path) -> list[str]:
     """Java options that make it trust the certificates that Python and the system trust (company proxies, mirrors).
     They are put into `folder` as Java reads them."""
     if platform.system() == "Darwin":

@@ -11,7 +11,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Optional
 
 import psutil
 
@@ -33,20 +33,20 @@ class Service:
 
     name: str
     address: Callable[[World], str]  # where it answers: host:port, a scheme before it or not
-    command: Callable[[World], List[str]]  # also writes the configuration that the command names
+    command: Callable[[World], list[str]]  # also writes the configuration that the command names
     ready: Callable[[World], bool]  # asks in the service's own protocol; may raise instead of returning False
-    needs: Tuple[str, ...] = ()
-    env: Callable[[World], Dict[str, str]] = lambda world: {}
+    needs: tuple[str, ...] = ()
+    env: Callable[[World], dict[str, str]] = lambda world: {}
     stop_signal: int = signal.SIGTERM
     timeout: float = 90.0
     fresh: Callable[[World], None] = lambda world: None  # first-start work, such as initdb
-    also: Callable[[World], Tuple[int, ...]] = lambda world: ()  # the other ports it listens on
+    also: Callable[[World], tuple[int, ...]] = lambda world: ()  # the other ports it listens on
     # What else of a world goes into its command and configuration. Told apart from `command`, which writes files: a
     # notebook's first cell compares it with what the running process was started with.
     told: Callable[[World], object] = lambda world: ()
     logs: bool = False  # it writes its log file itself, and rolls it; what it prints goes into a file beside it
 
-    def ports(self, world: World) -> Tuple[int, ...]:
+    def ports(self, world: World) -> tuple[int, ...]:
         """Every port that it listens on in this world; at the first it answers."""
         return (host_port(self.address(world))[1], *self.also(world))
 
@@ -92,11 +92,11 @@ def _scratch(name: str) -> Path:
     return state_dir() / "tmp" / name
 
 
-def _noted(name: str) -> Dict[str, Any]:
+def _noted(name: str) -> dict[str, Any]:
     return pidfiles.read(pidfiles.pid_file(name))
 
 
-def held() -> Set[int]:
+def held() -> set[int]:
     """The ports of all services of this instance that have a living process, whichever world they were started for."""
     names = [f.stem for f in pidfiles.pid_file("any").parent.glob("*.json")]
     return {port for n in names if own(n) for port in _noted(n).get("ports", ())}
@@ -242,7 +242,7 @@ def sweep(name: str, patience: float = 0) -> bool:
     return bool(seen)
 
 
-def _rest_of(name: str) -> List[psutil.Process]:
+def _rest_of(name: str) -> list[psutil.Process]:
     """Processes that carry this service's mark. PostgreSQL's backends write their title over it (and leave the group):
     they are known by their name and by working in our data folder."""
     folder = os.path.realpath(state_dir() / "data" / name)
@@ -251,7 +251,7 @@ def _rest_of(name: str) -> List[psutil.Process]:
         (p.info["environ"] or {}).get(MARK) == mark(name) or (p.info["name"], p.info["cwd"]) == (name, folder))]
 
 
-def said(name: str, lines: int = 12) -> Dict[Path, List[str]]:
+def said(name: str, lines: int = 12) -> dict[Path, list[str]]:
     """What a service said last, by the files that hold some of it: its log, and what it printed beside it."""
     files = [f for f in (log_file(name), printed(name)) if f.is_file() and f.stat().st_size]
     return {f: f.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] for f in files}

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from ..base import StackError, World, host_port, nearest, paths, pidfiles, secrets
 from ..base.params import flatten
@@ -26,7 +26,7 @@ REACHED = ("postgres", "kafka", "connect", "spark")  # what every world has, who
 LOCK = "up.lock"  # below the state folder: who starts or stops services holds it
 
 
-def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], None] = lambda text: None) -> List[Status]:
+def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], None] = lambda text: None) -> list[Status]:
     """Start what is not running, side by side, and return the status of each service once all answer.
 
     Args:
@@ -47,7 +47,7 @@ def up(world: World, names: Optional[List[str]] = None, say: Callable[[str], Non
     return [process.status(SERVICES[n], world) for n in chosen]
 
 
-def _start(world: World, chosen: List[str], say: Callable[[str], None] = lambda text: None) -> None:
+def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda text: None) -> None:
     """Start these services side by side (the caller holds the lock)."""
     services.make_secrets()
     begun = time.monotonic()
@@ -62,7 +62,7 @@ def _start(world: World, chosen: List[str], say: Callable[[str], None] = lambda 
     _side_by_side(bring, chosen)
 
 
-def _side_by_side(do: Callable[[str], Any], names: List[str]) -> list:
+def _side_by_side(do: Callable[[str], Any], names: list[str]) -> list:
     """What `do` returns for each of them. The first error is raised when all have come to their end."""
     with ThreadPoolExecutor(len(names)) as pool:
         return list(pool.map(do, names))
@@ -91,15 +91,15 @@ def need(world: World, *names: str) -> None:
             up(world, missing)
 
 
-def down(say: Callable[[str], None] = lambda text: None) -> List[str]:
+def down(say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Stop every service of this instance, each before what it needs; return the names of those stopped."""
     with alone(paths.state_dir() / LOCK):
         return _stop(list(SERVICES), say)
 
 
-def _stop(names: List[str], say: Callable[[str], None] = lambda text: None) -> List[str]:
+def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Stop these services wave by wave, and return the names of those that there was something of to stop."""
-    stopped: List[str] = []
+    stopped: list[str] = []
     while names:
         needed = {need for n in names for need in SERVICES[n].needs}
         wave, names = [n for n in names if n not in needed], [n for n in names if n in needed]
@@ -119,7 +119,7 @@ def restart(world: World, name: str) -> None:
         _start(world, chosen)
 
 
-def status(world: World) -> List[Status]:
+def status(world: World) -> list[Status]:
     """Return the status of every service of the world, Apicurio included, changing nothing."""
     if not world.stack.embedded:
         return [_look(world, n) for n in REACHED]
@@ -139,12 +139,12 @@ def lost(world: World, name: str, address: str) -> Optional[StackError]:
                       "run the notebook's set-up cell, and this one again; nothing is lost") if how else None
 
 
-def running() -> List[str]:
+def running() -> list[str]:
     """Names of the services of this instance that have a living process."""
     return [n for n in SERVICES if process.own(n)]
 
 
-def _closure(world: World, names: List[str]) -> List[str]:
+def _closure(world: World, names: list[str]) -> list[str]:
     """The services named, each after those of this world that it needs."""
     ours = services.wanted(world)
     found = (n for name in names for n in (*known(name).needs, name) if n == name or n in ours)
@@ -175,7 +175,7 @@ def must_be_there(world: World, part: str = "") -> None:
                          next_step="choose world local or cluster, or put such values into a params file of your own")
 
 
-def _reach(world: World, names: Sequence[str]) -> List[Status]:
+def _reach(world: World, names: Sequence[str]) -> list[Status]:
     found = [_look(world, n) for n in names]
     lost = [s for s in found if s.state != "up"]
     if lost:

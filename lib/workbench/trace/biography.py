@@ -8,7 +8,7 @@ Spark is asked only for what hudi-rs cannot read.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 import pandas
 
@@ -72,7 +72,7 @@ def views(world: World, table: Traced, where: Mapping[str, Any]) -> pandas.DataF
     return pandas.DataFrame(found or {"view": []})
 
 
-def _landed(world: World, table: Traced, event: Dict[str, Any]) -> str:
+def _landed(world: World, table: Traced, event: dict[str, Any]) -> str:
     """The landed file that holds a message, below the landing; "" where there is none."""
     sink, partition = table.sink, event["partition"]
     if sink is None:
@@ -86,7 +86,7 @@ def _landed(world: World, table: Traced, event: Dict[str, Any]) -> str:
     return f"{prefix}/{name}" if name and event["needle"] in files.read_bytes(f"{folder}/{name}") else ""
 
 
-def _through(world: World, table: Traced, lake: hudi.Table, where: Mapping[str, Any], events: List[Dict[str, Any]],
+def _through(world: World, table: Traced, lake: hudi.Table, where: Mapping[str, Any], events: list[dict[str, Any]],
              shown: pandas.DataFrame) -> None:
     """Add the columns of one lake table and of its views to every change."""
     done = completed(lake)
@@ -112,7 +112,7 @@ def _through(world: World, table: Traced, lake: hudi.Table, where: Mapping[str, 
                                   based if short == "mor_ro" else None)
 
 
-def _state(state: str, record: Dict[str, Any], lake: hudi.Table, here: set, last: bool, based: Optional[set]) -> str:
+def _state(state: str, record: dict[str, Any], lake: hudi.Table, here: set, last: bool, based: Optional[set]) -> str:
     """Whether a view shows a change: `here` are the versions it shows, `based` those that base files have held."""
     if state != WAS:
         return state

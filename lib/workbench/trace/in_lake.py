@@ -5,7 +5,7 @@ Which file it went to is asked of the table as of that commit: each row says its
 """
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Mapping, Optional
 
 from .. import hudi
 from ..base import LakeError, World, files
@@ -16,13 +16,13 @@ from ..hudi.timeline import Done, check_readable, write_stats
 from ..spark import session
 
 
-def names(lake: hudi.Table) -> Dict[str, str]:
+def names(lake: hudi.Table) -> dict[str, str]:
     """{short name: view}: `cow`, or `mor_ro` and `mor_rt`, and the catalog's names of them."""
     return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in hudi.entries(lake)}
 
 
 def rows(world: World, lake: hudi.Table, key: Mapping[str, Any], kind: str = "snapshot", instant: str = ""
-         ) -> List[Dict[str, Any]]:
+         ) -> list[dict[str, Any]]:
     """The rows of a key ({field: value}) as a kind of view shows them, now or as of an instant.
 
     Raises: LakeError: files that the instant needs were cleaned away.
@@ -39,7 +39,7 @@ def rows(world: World, lake: hudi.Table, key: Mapping[str, Any], kind: str = "sn
         return read.load(lake.base).where(f"{identifier(field)} = {literal(value)}").toPandas().to_dict("records")
 
 
-def commit_of(world: World, lake: hudi.Table, done: List[Done], topic: str, event: Mapping[str, Any]) -> Optional[Done]:
+def commit_of(world: World, lake: hudi.Table, done: list[Done], topic: str, event: Mapping[str, Any]) -> Optional[Done]:
     """The one of these commits that brought a message in, from the topic or from the file it was landed in; None where
     there is none yet, or where it was archived."""
     by_topic, before = Topic(topic).id, 0
@@ -58,7 +58,7 @@ def commit_of(world: World, lake: hudi.Table, done: List[Done], topic: str, even
 
 
 def place(world: World, lake: hudi.Table, commit: Done, key: Mapping[str, Any], record: Mapping[str, Any],
-          group: str) -> Dict[str, Any]:
+          group: str) -> dict[str, Any]:
     """What a commit says (see write_stats) of the file that this version of the record went into; nothing where that
     cannot be told any more (files were cleaned).
 
@@ -71,7 +71,7 @@ def place(world: World, lake: hudi.Table, commit: Done, key: Mapping[str, Any], 
 
 
 def held(world: World, lake: hudi.Table, key: Mapping[str, Any], commit: Done, kind: str = "snapshot"
-         ) -> Dict[Any, str]:
+         ) -> dict[Any, str]:
     """{version of a record: its file, or file group} in a kind of view as of a commit; nothing where files of then were
     cleaned away. A version is told by its ordering value."""
     try:

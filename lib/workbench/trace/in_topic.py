@@ -4,7 +4,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 from ..base import LakeError, World
 from ..hudi import Table
@@ -25,11 +25,11 @@ class Traced:
     key: str
     topic: str
     sink: Any
-    tables: Tuple[Table, ...]
+    tables: tuple[Table, ...]
     format: str = "json"
 
 
-def events(world: World, table: Traced, key: Any) -> List[Dict[str, Any]]:
+def events(world: World, table: Traced, key: Any) -> list[dict[str, Any]]:
     """The messages of a key but its tombstones, taken apart: `record` is what the message says, `needle` the bytes by
     which its landed file is known."""
     decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
@@ -41,8 +41,8 @@ def events(world: World, table: Traced, key: Any) -> List[Dict[str, Any]]:
         return said is not None and str(said) == str(key)  # a text `None` may be a key
 
     found = topics.read(world, table.topic, only=asked_for)
-    events: List[Dict[str, Any]] = []
-    before: Optional[Dict[str, Any]] = None
+    events: list[dict[str, Any]] = []
+    before: Optional[dict[str, Any]] = None
     for m in found[found["value"].notna()].itertuples():
         try:
             record, needle, schema = _value(decode, m.value.encode() if isinstance(m.value, str) else m.value)
@@ -77,7 +77,7 @@ def key_of(decode: Optional[registry.Decoder], raw: Optional[bytes], name: str) 
     return found.get(name) if isinstance(found, dict) else found
 
 
-def _value(decode: Optional[registry.Decoder], raw: bytes) -> Tuple[Dict[str, Any], bytes, str]:
+def _value(decode: Optional[registry.Decoder], raw: bytes) -> tuple[dict[str, Any], bytes, str]:
     """(record, bytes by which the landed file is known, schema id)."""
     if decode:
         record, found, _ = decode(raw)
@@ -88,7 +88,7 @@ def _value(decode: Optional[registry.Decoder], raw: bytes) -> Tuple[Dict[str, An
     return payload, line.encode(), "inline"
 
 
-def what(before: Optional[Dict[str, Any]], record: Dict[str, Any]) -> str:
+def what(before: Optional[dict[str, Any]], record: dict[str, Any]) -> str:
     """What a change did, as text: `birth_year 1906 → 1907`."""
     if record.get("__op") == "d":
         return "row deleted"

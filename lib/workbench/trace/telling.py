@@ -1,7 +1,7 @@
 """A trace for people to look at: as text, and as a picture."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any
 
 import pandas
 
@@ -37,7 +37,7 @@ def show(life: Biography) -> None:
                {"index": "shown now", **dict(enumerate(life.views["view"]))})
 
 
-def _print(console: Any, frame: pandas.DataFrame, columns: Dict[Any, str]) -> None:
+def _print(console: Any, frame: pandas.DataFrame, columns: dict[Any, str]) -> None:
     from rich.table import Column, Table
     from rich.text import Text
 

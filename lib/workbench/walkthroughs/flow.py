@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping, Optional
 
 import pandas
 from psycopg import sql
@@ -40,7 +40,7 @@ class Capture:
     connector: str
     sink: str = ""
     format: str = "json"
-    lake: Tuple[Mapping[str, Any], ...] = ()
+    lake: tuple[Mapping[str, Any], ...] = ()
     truth: str = ""
 
     @property
@@ -57,18 +57,18 @@ class Flow:
     watermark: whether `settle` may write. Not where the notebooks count events: there each change waits for its own.
     """
 
-    captures: Tuple[Capture, ...]
+    captures: tuple[Capture, ...]
     database: Optional[str] = None
-    config: Callable[[World, str], Dict[str, str]] = connect.config
+    config: Callable[[World, str], dict[str, str]] = connect.config
     watermark: bool = True
 
     @property
-    def names(self) -> Tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The captured tables."""
         return tuple(c.name for c in self.captures)
 
     @property
-    def sinks(self) -> List[str]:
+    def sinks(self) -> list[str]:
         """The configurations of what lands them, each once."""
         return list(dict.fromkeys(c.sink for c in self.captures if c.sink))
 
@@ -94,7 +94,7 @@ class Flow:
                             expected=nearest(kind, [f.get("type", "cow") for f in capture.lake]))
         return _lake_table(world, capture, {**fields, **more})
 
-    def tables(self, world: World, *names: str) -> List[hudi.Table]:
+    def tables(self, world: World, *names: str) -> list[hudi.Table]:
         """All lake tables of these captured tables, or of all."""
         return [_lake_table(world, c, fields) for c in map(self.capture, names or self.names) for fields in c.lake]
 
@@ -162,7 +162,7 @@ class Flow:
         topics.wait_count(world, topic, end + changed * messages, connector=connector)
         return changed
 
-    def deploy(self, world: World) -> Dict[str, int]:
+    def deploy(self, world: World) -> dict[str, int]:
         """Deploy what captures, and wait for its snapshot: {topic: messages}, as many as the tables have rows."""
         for connector in {c.connector: None for c in self.captures}:
             connect.apply(world, connector, self.config(world, connector))
@@ -219,7 +219,7 @@ class Flow:
         return found[0]
 
     def follow(self, spark: SparkSession, world: World, *into: hudi.Table, kind: str = "", label: str = ""
-               ) -> Dict[str, hudi.Ingested]:
+               ) -> dict[str, hudi.Ingested]:
         """Bring what is new in the source into these tables (all where none is given), side by side.
 
         Args:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import List
 
 import pandas
 
@@ -43,7 +42,7 @@ def landed_rows(place: str) -> pandas.DataFrame:
     return pandas.DataFrame(rows).sort_values("__lsn", ignore_index=True)
 
 
-def _lines(text: str) -> List[str]:
+def _lines(text: str) -> list[str]:
     """The lines of a file of JSON lines. Not splitlines(): that ends a line at U+2028 and others, too, which JSON holds
     as they are."""
     lines = text.split("\n")

@@ -3,7 +3,7 @@ to its rows. `flow` has what every walkthrough has.
 """
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any
 
 from .. import hudi
 from ..base import ROOT, World
@@ -40,7 +40,7 @@ LIFE = {
 }
 
 
-def _lake(name: str, partition: str, kind: str) -> Dict[str, Any]:
+def _lake(name: str, partition: str, kind: str) -> dict[str, Any]:
     """A table of a kind, "cow" or "mor".
 
     A global index: a record whose partition value changes moves, instead of being there twice. S5 has GLOBAL_BLOOM,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Mapping, Optional, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -39,12 +39,12 @@ class Walkthrough(Flow):
     folder: Path = Path()
     publication: str = ""
     loader: Optional[Loader] = None
-    looks: Tuple[str, ...] = ()
+    looks: tuple[str, ...] = ()
     experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
-    kept: Tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     label: str = ""
     steps: Mapping[str, Callable[[World], object]] = field(default_factory=dict)
-    services: Tuple[str, ...] = ("postgres", "kafka", "connect", "spark")
+    services: tuple[str, ...] = ("postgres", "kafka", "connect", "spark")
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -66,13 +66,13 @@ class Walkthrough(Flow):
         a service that does not answer, or a connector that failed, is no reason to make everything anew."""
         return bool(self._products()[self._later(step)[0]](world))
 
-    def _products(self) -> Dict[str, Callable[[World], object]]:
+    def _products(self) -> dict[str, Callable[[World], object]]:
         """{notebook that others need: whether its product is there}, in order."""
         every = {SOURCE: self._has_source, CONNECTORS: self._has_topics, INGEST: self._has_tables}
         names = sorted(path.stem for path in self.folder.glob("*.ipynb"))
         return {n: self.steps.get(n) or every[_kind(n)] for n in names if n in self.steps or _kind(n) in every}
 
-    def _later(self, step: str) -> List[str]:
+    def _later(self, step: str) -> list[str]:
         """The step and those after it. Raises: WorkbenchError: there is no such step."""
         names = list(self._products())
         at = next((n for n, name in enumerate(names) if step in (name, _kind(name))), None)
@@ -132,7 +132,7 @@ class Walkthrough(Flow):
         """Give the source's tables the rows that were loaded; return how many that changed."""
         return kept.set_back(world, self._kept(), self.database)
 
-    def _kept(self) -> Tuple[str, ...]:
+    def _kept(self) -> tuple[str, ...]:
         return (*self.kept, *(c.source for c in self.captures))
 
     def reset(self, world: World, step: str = SOURCE) -> None:
@@ -189,7 +189,7 @@ class Walkthrough(Flow):
 
     # --- what is left ------------------------------------------------------------------------------------------------
 
-    def left_over(self, world: World) -> Dict[str, List[str]]:
+    def left_over(self, world: World) -> dict[str, list[str]]:
         """What is still there of this walkthrough: {what: names}, each list empty after a `reset` of the first step."""
         there, artifacts = self._has_database(world), self._artifacts(world)
         folders = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
@@ -204,21 +204,21 @@ class Walkthrough(Flow):
                 "publications": sorted({self.publication} & set(published)),
                 "tables in PostgreSQL": self._source_left(world) if there else []}
 
-    def connectors_left(self, world: World) -> List[str]:
+    def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
         return sorted(set(self._connectors()) & set(connect.names(world)))
 
-    def tables_left(self, world: World) -> List[hudi.Table]:
+    def tables_left(self, world: World) -> list[hudi.Table]:
         """Its tables that have files in the lake, those of its experiments included."""
         return [t for t in (*self.tables(world), *self.experiments(world)) if files.entries(t.base)]
 
-    def _connectors(self) -> List[str]:
+    def _connectors(self) -> list[str]:
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
 
-    def _topics(self, world: World, only: str = "") -> Set[str]:
+    def _topics(self, world: World, only: str = "") -> set[str]:
         """The topics that its connectors make, or those whose value converter is called so; without the heartbeats.
         One that names no tables makes those of its captures."""
-        made: Set[str] = set()
+        made: set[str] = set()
         for name in self._connectors():
             config = self.config(world, name)
             if only in config.get("value.converter", ""):
@@ -227,16 +227,16 @@ class Walkthrough(Flow):
                 made |= {f"{config['topic.prefix']}.{table}" for table in tables}
         return made
 
-    def _topics_left(self, world: World) -> List[str]:
+    def _topics_left(self, world: World) -> list[str]:
         prefixes = {self.config(world, name)["topic.prefix"] for name in self._connectors()}
         ours = self._topics(world) | {f"__debezium-heartbeat.{prefix}" for prefix in prefixes}
         return sorted(ours & set(topics.names(world)))
 
-    def _artifacts(self, world: World) -> Set[str]:
+    def _artifacts(self, world: World) -> set[str]:
         """The schemas that its connectors put into the registry."""
         return {f"{topic}-{side}" for topic in self._topics(world, "AvroConverter") for side in ("key", "value")}
 
-    def _source_left(self, world: World) -> List[str]:
+    def _source_left(self, world: World) -> list[str]:
         """Its tables in PostgreSQL, the copies of them, and the schemas that are its own."""
         schemas = {table.partition(".")[0] for table in self._kept()} - {"public"}
         tables = [*self._kept(), *(f"{kept.SCHEMA}.{table}" for table in self._kept())]
