@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import instance
 import psutil
@@ -85,7 +86,7 @@ def test_python_workers_run_on_the_executors(cluster, spark):
     ran_in = {int(pid) for line in seen["line"] for pid in line.split()} & executors()
     assert len(ran_in) == 2, "one partition on each worker"
     assert not set(seen["pid"]) & driver
-    assert set(seen["python"]) == {sys.executable}
+    assert set(seen["python"]) == {str(paths.plain(Path(sys.executable)))}
 
 
 @pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.drill), "MERGE_ON_READ"])

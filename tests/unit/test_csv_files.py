@@ -135,6 +135,13 @@ def test_broken_artist_is_named(folder, column, value):
         rows(folder([artist(**{column: value})]), "artists")
 
 
+def test_a_key_is_what_the_database_holds(folder):
+    artists, _ = published(folder([*FOLLOWED, artist(2147483647)], [artwork(128447)]))
+    assert [row[0] for row in artists.rows()][-1] == 2147483647
+    with pytest.raises(SourceError, match="'2147483648'(?s:.*)a whole number below 2,147,483,648"):
+        published(folder([*FOLLOWED, artist(2147483648)], [artwork(128447)]))
+
+
 def test_key_twice(folder):
     with pytest.raises(SourceError, match="(?s)ObjectID is 5.*line 4, ObjectID.*line 2 has it"):
         rows(folder(artworks=[artwork(5), artwork(6), artwork(5)]))

@@ -1,6 +1,7 @@
 """A full disk, and folders of somebody else's: said in a sentence, wherever it is noticed."""
 import errno
 import os
+import shlex
 import subprocess
 import sys
 from collections import namedtuple
@@ -57,7 +58,7 @@ def in_a_space(script, tmp_path):
     for name in ("var", "runs"):
         (tmp_path / name).mkdir()
     given = {**os.environ, "WORKBENCH_ROOT": str(tmp_path), "WORKBENCH_INSTANCE": "main"}
-    runner = f"{sys.executable} -m workbench.cli run 11_source_database"
+    runner = f"{shlex.quote(sys.executable)} -m workbench.cli run 11_source_database"
     done = subprocess.run([*SPACE, "sh", "-c", script.format(run=runner)], cwd=tmp_path, env=given, capture_output=True,
                           text=True, timeout=120)
     said = done.stdout + done.stderr

@@ -42,9 +42,17 @@ def reader(pattern: str, expected: str, make: Reader = str) -> Reader:
     return value
 
 
-WHOLE = "a whole number below 1,000,000,000"
+def int4(text: str) -> int:
+    """A whole number as PostgreSQL's `integer` holds it."""
+    number = int(text)
+    if number >= 2**31:
+        raise ValueError(WHOLE)
+    return number
+
+
+WHOLE = "a whole number below 2,147,483,648"
 text = reader(r"([^\0]*)", "text without NUL characters")  # PostgreSQL takes none
-key = reader(r"\s*([0-9]{1,9})\s*", WHOLE, int)
+key = reader(r"\s*([0-9]{1,10})\s*", WHOLE, int4)
 day = reader("([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", date.fromisoformat)
 number = reader(r"([0-9]{1,6}(?:\.[0-9]{0,20})?)?", "a number below 1,000,000", Decimal)
 

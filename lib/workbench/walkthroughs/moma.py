@@ -41,8 +41,8 @@ from ..source.csv_files import File, day, key, number, reader, text
 DATA = ROOT / "data" / "moma"
 DDL = DATA / "01_moma_ddl.sql"
 PICASSO, PICADOR = 4609, 128447
-_year = reader(r"\s*0*([0-9]{0,9})\s*", csv_files.WHOLE, int)
-_first = reader(r"(?:\s*([0-9]{1,9})\s*(?:,.*)?)?", csv_files.WHOLE, int)
+_year = reader(r"\s*0*([0-9]{0,10})\s*", csv_files.WHOLE, csv_files.int4)
+_first = reader(r"(?:\s*([0-9]{1,10})\s*(?:,.*)?)?", csv_files.WHOLE, csv_files.int4)
 FILES = {
     "artists": File("Artists.csv", {
         "artist_id": ("ConstituentID", key), "name": ("DisplayName", text), "nationality": ("Nationality", text),
