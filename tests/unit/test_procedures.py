@@ -1,10 +1,12 @@
 """Hudi's procedures: what is called, with which options, and values that stay values. A fake session notes the SQL."""
+import threading
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import sqlglot
 from workbench import hudi
+from workbench.base import wait
 from workbench.base.errors import LakeError
 from workbench.hudi import catalog, tables
 
@@ -63,6 +65,32 @@ def test_a_compaction_writes_base_files_as_the_table_does(written):
                                  "hoodie.compact.inline.max.delta.commits": "1"}.items()
     assert options(index="BLOOM")["hoodie.parquet.bloom.filter.enabled"] == "true"
     assert options(extra={"hoodie.parquet.compression.codec": "zstd"})["hoodie.parquet.compression.codec"] == "zstd"
+
+
+def test_a_plan_waits_for_the_commit_under_way_and_what_is_planned_does_not(written):
+    held, spark = [], Spark()
+    answer, lock = spark.sql, written / ".hoodie" / ".writing.lock"
+
+    def sql(text):
+        if text.startswith("CALL "):
+            held.append(("'schedule'" in text, bool(wait.holder(lock))))
+        if "'schedule'" in text:
+            (written / ".hoodie" / "20260101120000002.compaction.requested").touch()
+        return answer(text)
+
+    spark.sql = sql
+    hudi.compact(spark, table(written))
+    assert held == [(True, True), (False, False)]
+    (written / ".hoodie" / "20260101120000002.compaction.requested").unlink()
+    hudi.run_compaction(spark, table(written))
+    assert held[2:] == [(False, True)], "Hudi plans where nothing is planned"
+    with tables.writing(table(written)):
+        waiting = threading.Thread(target=hudi.schedule_compaction, args=(spark, table(written)))
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive() and len(held) == 3
+    waiting.join(10)
+    assert held[3:] == [(True, True)]
 
 
 def test_a_compaction_that_hudi_refuses(written):

@@ -3,14 +3,16 @@ find it by them; and the table service that nobody else runs, compaction.
 """
 from __future__ import annotations
 
+import contextlib
+
 import pandas as pd
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ..base import LakeError, files
 from ..spark import answered, causes
-from .tables import Table
-from .timeline import check_clock, completed
+from .tables import Table, writing
+from .timeline import check_clock, completed, pending_compactions
 
 # A compaction takes none of the table's options by itself; it needs those that say how base files are written.
 BASE_FILE = ("hoodie.parquet.compression.codec", "hoodie.parquet.bloom.filter.enabled",
@@ -89,11 +91,11 @@ def call(spark: SparkSession, procedure: str, **arguments: str | bool | int) -> 
 def compact(spark: SparkSession, table: Table) -> None:
     """Schedule a compaction of a Merge-on-Read table and run it: base files and logs become new base files.
 
-    The table's catalog entries are made where they are missing, and show the new files afterwards.
+    The table's catalog entries are made where they are missing, and show the new files afterwards. An ingest may go
+    on beside it: the plan waits for the batch under way, and the next batch for the plan.
 
     Raises:
-        LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused: beside an ingest that
-            goes on, one of the two may be refused, and is to be run again; better not (docs/limits.md).
+        LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused.
     """
     _compaction(spark, table, "schedule", "run")
 
@@ -124,8 +126,10 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
                   "did not finish changes nothing that a reader sees"), causes(spark):
         entry = register(spark, table)
         for operation in operations:
-            call(spark, "run_compaction", op=operation, table=entry,
-                 options=",".join(f"{name}={value}" for name, value in options.items()))
+            plans = operation == "schedule" or not pending_compactions(table)
+            with writing(table) if plans else contextlib.nullcontext():
+                call(spark, "run_compaction", op=operation, table=entry,
+                     options=",".join(f"{name}={value}" for name, value in options.items()))
         refresh(spark, table)
 
 

@@ -25,7 +25,7 @@ from ..spark import answered, causes
 from ..topic import avro
 from . import changes, decode, decode_avro
 from .loading import load
-from .tables import BUCKETS, Table, alone, dead_letters_path
+from .tables import BUCKETS, Table, alone, dead_letters_path, writing
 from .timeline import Done, archived, check_clock, check_version, completed, write_stats
 
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
@@ -170,8 +170,10 @@ class Job:
                 return False
             check_clock(self.table)
             reached = {**batch.reached, "batch": number, "since": since}
-            counts = load(self.spark, self._decoded(batch), self.table, f"{self._letters}/{number:08d}", few=batch.few,
-                          new=not done, options={PROGRESS: json.dumps({**progress, self.source.id: reached})})
+            with writing(self.table):
+                counts = load(self.spark, self._decoded(batch), self.table, f"{self._letters}/{number:08d}",
+                              few=batch.few, new=not done,
+                              options={PROGRESS: json.dumps({**progress, self.source.id: reached})})
         commit = last_commit(self.table)
         if progress_in(commit).get(self.source.id) != reached:  # or the next step would read the very same again
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,

@@ -5,12 +5,13 @@ forgets to say so, therefore the version is looked up after each ingest (timelin
 """
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import Any, ContextManager, Mapping
 
-from ..base import LakeError, World, files, nearest
+from ..base import LakeError, World, files, nearest, paths, wait
 
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 CHOICES = {"type": TYPES, "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
@@ -164,3 +165,15 @@ def alone(world: World, table: Table) -> ContextManager[None]:
     """
     return files.alone(state(world, table), f"ingest into {table.database}.{table.name}",
                        "wait until it is done; a continuous one ends with stop()")
+
+
+def writing(table: Table) -> ContextManager[None]:
+    """Hold a table while a commit is written, or a compaction planned; whoever comes second waits.
+
+    A plan that is made while a commit begins may not see it, and then the commit's log goes to files that the
+    compaction replaces: its rows are lost (seen with 1.0.2). In table version 6 a log belongs to a base file, not to a
+    time of completion as in version 8 (Hudi's RFC-66). What a plan found may be run beside commits, which know of it.
+    """
+    folder = paths.local_path(f"{table.base}/.hoodie")
+    # the first commit makes the folder, and there is nothing to compact before it
+    return wait.alone(folder / ".writing.lock") if folder and folder.is_dir() else contextlib.nullcontext()
