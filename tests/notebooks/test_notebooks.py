@@ -154,6 +154,7 @@ def test_the_museum_out_of_landed_files(world):
         assert {museum.flow.kind_of(world, t) for t in museum.flow.tables(world)} == {"landed"}
 
 
+@pytest.mark.drill
 def test_from_the_other_source(world):
     result = runner.run(["13_hudi_ingest"], "local", {"source": "topic"}, progress=False)
     assert result.status == "passed", failures(result)

@@ -78,7 +78,7 @@ class Changes:
         return f"UPDATE artists SET {', '.join(f'{n} = %s' for n in row)} WHERE artist_id = %s", [*row.values(), key], 1
 
 
-@pytest.mark.parametrize("changes, labels", [(500, 2), pytest.param(1_000, 5, marks=pytest.mark.drill)])
+@pytest.mark.parametrize("changes, labels", [(300, 2), pytest.param(1_000, 5, marks=pytest.mark.drill)])
 def test_instants_in_the_past_as_everybody_reads_them(lab, world, spark, changes, labels):
     cow, mor, hard = [
         new_table(world, key=("artist_id",), partition=("nationality",), index="GLOBAL_SIMPLE", type=kind,

@@ -126,7 +126,9 @@ def scratch(name):
     return set((paths.state_dir() / "tmp" / name).iterdir())
 
 
-@pytest.mark.parametrize("name", list(ANSWERS))
+# those that take longest are killed in other tests, too (test_faults, test_query)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.drill] if name in ("kafka", "spark") else [])
+                                  for name in ANSWERS])
 def test_one_killed_is_started_again_by_need(world, name):
     killed, left = process.own(name), scratch(name)
     killed.kill()

@@ -18,6 +18,7 @@ from workbench.spark import session
 from workbench.topic import registry, topics
 
 KINDS = ["cow", "mor"]
+LOGS_FIRST = [pytest.param("cow", marks=pytest.mark.drill), "mor"]  # where "mor" has the harder case
 BY_HAND = {"hoodie.compact.inline": "false"}
 
 
@@ -56,7 +57,7 @@ def independent(table, **how):
     return sorted(zip(frame["id"], frame["part"], frame["text"]), key=str) if len(frame) else []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LOGS_FIRST)
 def test_late_events_change_no_instant(lake, kind):
     it = lake(kind)
     it.go("a", change(1, 10, "ten"), change(2, 10, "stays"))
@@ -68,7 +69,7 @@ def test_late_events_change_no_instant(lake, kind):
     assert it.at("b") == it.at("late_event") == it.at("late_delete") == it.now() == independent(it.table) == now
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LOGS_FIRST)
 def test_deleted_and_inserted_again(lake, world, spark, kind):
     it = lake(kind)
     it.go("first", change(1, 1, "one"), change(2, 1))
