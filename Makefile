@@ -51,7 +51,7 @@ test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make dril
 
 drill: $(STAMP) ## the longest tests: every check broken once, on a cluster, on the original dump, notebooks alone and twice, Spark killed while it lands
 	@$(BIN)/workbench install
-	@$(BIN)/python tests/run_tests.py notebooks stack -m drill $(ARGS)
+	@$(BIN)/python tests/run_tests.py -m drill $(ARGS)
 
 bench: $(STAMP) ## speed, as ratios measured side by side
 	@$(BIN)/python tests/bench/bench.py $(ARGS)

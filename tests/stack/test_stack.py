@@ -269,7 +269,8 @@ def test_a_killed_up_can_be_run_again(beside):
         first = subprocess.Popen([sys.executable, "-c", UP, "postgres", "kafka"], start_new_session=True)
         with contextlib.suppress(subprocess.TimeoutExpired):
             first.wait(moment)
-        os.killpg(first.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it was done sooner
+            os.killpg(first.pid, signal.SIGKILL)
         first.wait()
     found = stack.up(beside, ["postgres", "kafka"])
     assert [s.state for s in found] == ["up", "up"] and rows_of_one(beside) == 1

@@ -280,6 +280,7 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
         pass
 
 
+@pytest.mark.drill
 def test_overhead(project):
     """One kernel costs about a second; of a notebook of some seconds that is little."""
     write(project, "10_outbox/11_a.ipynb", *[textwrap.dedent("""
