@@ -52,9 +52,10 @@ def test_unknown_tables_and_keys():
         walkthroughs.traced(params.load("local"), "artist")
 
 
-@pytest.mark.parametrize("key", [7, "A-7"])
+@pytest.mark.parametrize("key", [7, "A-7", "None"])
 def test_a_key_is_a_number_or_a_text(monkeypatch, key):
     def found(*_, only):
+        assert not only(None), "a message without a key is of no row"
         rows = [{"key": json.dumps({"id": k}).encode(), "partition": 0, "offset": n, "timestamp": pandas.Timestamp(0),
                  "value": json.dumps({"id": k, "__op": "r"})} for n, k in enumerate([6, key, 77])]
         return pandas.DataFrame([r for r in rows if only(r["key"])], columns=list(rows[0]))

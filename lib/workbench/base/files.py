@@ -82,9 +82,9 @@ def write_bytes(system: Any, path: str, data: bytes) -> None:
         os.replace(unfinished, path)
 
 
-def alone(address: str, what: str, next_step: str) -> ContextManager[None]:
+def alone(address: str, what: str = "", next_step: str = "") -> ContextManager[None]:
     """Hold `<address>.lock`, which keeps two jobs that write to one place apart. A lake in S3 has no such file: there
-    it takes one scheduled job for a place.
+    it takes one scheduled job for a place. Without `what` whoever comes second waits.
 
     Raises (when it is entered): LakeError: another `what` is going on; names its process.
     """
@@ -92,5 +92,5 @@ def alone(address: str, what: str, next_step: str) -> ContextManager[None]:
     if place is None:
         return contextlib.nullcontext()
     lock = Path(f"{place}.lock")
-    return wait.alone(lock, lambda pid: LakeError(f"another {what} is going on", next_step=next_step,
-                                                  where=f"process {pid} holds {lock}"))
+    return wait.alone(lock, (lambda pid: LakeError(f"another {what} is going on", next_step=next_step,
+                                                   where=f"process {pid} holds {lock}")) if what else None)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ..base import ROOT, ConnectorError, World, nearest
 from ..source import postgres
+from ..stack.services import REGISTRY_V2
 
 FOLDER = ROOT / "params" / "connectors"
 # Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and
@@ -95,7 +96,7 @@ def placeholders(world: World) -> dict[str, str]:
         "database_name": pg.database,
         "database_user": pg.replication_user,
         "password_reference": world.connect.password_reference,
-        "registry_url": f"{world.registry.url}/apis/registry/v2" if world.registry.url else "",
+        "registry_url": world.registry.url + REGISTRY_V2 if world.registry.url else "",
         "region": region or "local",
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
         # where the lake is a folder there is no bucket; its landing folder takes that place

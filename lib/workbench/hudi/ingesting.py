@@ -11,6 +11,7 @@ No Python runs inside Spark, so the same code serves Spark Connect, spark-submit
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from dataclasses import dataclass, field
@@ -170,7 +171,7 @@ class Job:
                 return False
             check_clock(self.table)
             reached = {**batch.reached, "batch": number, "since": since}
-            with writing(self.table):
+            with writing(self.table) if done else contextlib.nullcontext():
                 counts = load(self.spark, self._decoded(batch), self.table, f"{self._letters}/{number:08d}",
                               few=batch.few, new=not done,
                               options={PROGRESS: json.dumps({**progress, self.source.id: reached})})

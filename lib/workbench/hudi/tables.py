@@ -5,13 +5,12 @@ forgets to say so, therefore the version is looked up after each ingest (timelin
 """
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 from dataclasses import dataclass, field
 from typing import Any, ContextManager, Mapping
 
-from ..base import LakeError, World, files, nearest, paths, wait
+from ..base import LakeError, World, files, nearest
 
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 CHOICES = {"type": TYPES, "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
@@ -173,7 +172,6 @@ def writing(table: Table) -> ContextManager[None]:
     A plan that is made while a commit begins may not see it, and then the commit's log goes to files that the
     compaction replaces: its rows are lost (seen with 1.0.2). In table version 6 a log belongs to a base file, not to a
     time of completion as in version 8 (Hudi's RFC-66). What a plan found may be run beside commits, which know of it.
+    For a table that has a commit: the first one makes the folder, and there is nothing to compact before it.
     """
-    folder = paths.local_path(f"{table.base}/.hoodie")
-    # the first commit makes the folder, and there is nothing to compact before it
-    return wait.alone(folder / ".writing.lock") if folder and folder.is_dir() else contextlib.nullcontext()
+    return files.alone(f"{table.base}/.hoodie/.writing")

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Iterable, Optional
 
 from ..base import ConnectorError, World, nearest
-from ..stack.services import AVRO_CONVERTER
-from ..topic.registry import V2
+from ..stack.services import AVRO_CONVERTER, REGISTRY_V2
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
@@ -137,9 +136,9 @@ def _confluent(config: dict[str, str], where: str, world: Optional[World]) -> Si
     except re.error as e:
         raise ConnectorError(f"topics.regex is {pattern!r}: {e}", where=where, expected="a regular expression") from e
     url, expected = config.get(f"{REGISTRY}.url", ""), world and world.registry.url.rstrip("/")
-    if world is not None and url.rstrip("/") not in (expected, expected + V2):
+    if world is not None and url.rstrip("/") not in (expected, expected + REGISTRY_V2):
         raise ConnectorError(f"{REGISTRY}.url is {url!r}", where=where,
-                             expected=f"the registry of {world.file}: {expected}{V2}")
+                             expected=f"the registry of {world.file}: {expected}{REGISTRY_V2}")
     names = tuple(t.strip() for t in config.get("topics", "").split(",") if t.strip())
     return Sink("avro", folder, size, ",".join(names) or pattern, pattern or "|".join(map(re.escape, names)),
                 names=names)

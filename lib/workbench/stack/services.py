@@ -25,7 +25,7 @@ LOG_SIZE = 10 << 20  # bytes, of a Java's log. PostgreSQL's holds warnings and e
 # nothing back; services that handle 100,000 rows again and again work two or three times as fast with it.
 # The room for compiled code is what the full one has: with a fifth of it, quick's default, Spark's falls out again.
 COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
-AVRO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+AVRO_CONVERTER, REGISTRY_V2 = "io.apicurio.registry.utils.converter.AvroConverter", "/apis/registry/v2"
 
 
 def _conf(name: str, **values: object) -> Path:
@@ -267,7 +267,7 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
     Service("connect", lambda w: w.connect.url, _connect_command, lambda w: _get(w.connect.url + "/connectors").ok,
             logs=True, needs=("postgres", "kafka"), told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler)),
     Service("apicurio", lambda w: w.registry.url, _apicurio_command,
-            lambda w: _get(w.registry.url + "/apis/registry/v2/system/info").ok, logs=True,
+            lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok, logs=True,
             told=lambda w: (w.registry.url, w.stack.java_compiler)),
     Service("spark_master", lambda w: w.spark.master,
             lambda w: _standalone(w, "spark_master", "master.Master", "--port", host_port(w.spark.master)[1],

@@ -11,10 +11,11 @@ import pandas
 
 from .. import stack
 from ..base import LakeError, StackError, World, http, nearest
+from ..stack.services import REGISTRY_V2
 from . import avro
 from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
 
-V2, V6 = "/apis/registry/v2", "/apis/ccompat/v6"  # v6: what S5 asks
+V2, V6 = REGISTRY_V2, "/apis/ccompat/v6"  # v6: what S5 asks
 BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}", CCOMPAT: V6 + "/schemas/ids/{}"}
 NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/{}/versions/latest"}
 PAGE = 500  # artifacts or versions of one answer
