@@ -255,3 +255,18 @@ def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypa
     monkeypatch.setattr(postgres, "slots", lambda *_: slots)
     assert outbox.flow.connectors_left(world) == [outbox.ENVELOPE]
     assert postgres.own_slots(world) == ["my_msk_outbox"]
+
+
+def test_parquet_files_are_told_by_name_and_footer(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    for topic, offset, n, codec in (("t", 300, 2, "gzip"), ("t", 0, 300, "gzip"), ("t", 302, 1, "snappy")):
+        (tmp_path / "partition=0").mkdir(exist_ok=True)
+        path = tmp_path / "partition=0" / f"{topic}+0+{offset:010}.{codec}.parquet"
+        parquet.write_table(pa.table({"n": range(n)}), path, compression=codec)
+    seen = frames.parquet_files(f"file:{tmp_path}")
+    assert list(seen["folder"].unique()) == [f"file:{tmp_path}/partition=0"]
+    assert list(seen[["offset", "records", "codec"]].itertuples(index=False, name=None)) == [
+        (0, 300, "GZIP"), (300, 2, "GZIP"), (302, 1, "SNAPPY")]
+    assert frames.parquet_files(f"file:{tmp_path}/none").empty

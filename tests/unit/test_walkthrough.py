@@ -272,3 +272,29 @@ def test_a_message_that_nobody_can_read_stops_the_following(world, followed):
         followed(world, {}, letters=2)
     with pytest.raises(LakeError, match="(?s)could not be landed.*landing/topics.sink.*connectors"):
         followed(world, {}, kind="landed", unlanded=True)
+
+
+# --- keys of several columns, tables made with SQL -------------------------------------------------------------------
+
+def test_a_key_may_have_several_columns(world):
+    capture = dataclasses.replace(museum.flow.captures[0], key=("artist_id", "name"))
+    several = dataclasses.replace(museum.flow, captures=(capture, museum.flow.captures[1]))
+    assert several.table(world, "artists").key == capture.keys == ("artist_id", "name")
+    assert several.capture("artworks").keys == ("artwork_id",)
+    assert several._of(world, several.table(world, "artists", name="other", base="elsewhere")) == capture
+    with pytest.raises(LakeError, match="artists cannot be traced: its key is artist_id, name"):
+        several.traced(world, "artists")
+
+
+def test_databases_and_files_that_were_made_with_sql_go(world, monkeypatch, tmp_path):
+    said = []
+    there = SimpleNamespace(catalog=SimpleNamespace(databaseExists=lambda name: name == "made"), sql=said.append)
+    monkeypatch.setattr(walkthrough, "session", lambda world: there)
+    lake = varied(world, lake={"tables": f"file:{tmp_path}"})
+    (tmp_path / "refined").mkdir()
+    (tmp_path / "refined" / "part-0.parquet").write_text("x")
+    for name in ("_has_source", "tables_left"):
+        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_: [])
+    queried = dataclasses.replace(museum.flow, databases=("made", "gone"), folders=("refined",))
+    queried.reset(lake, "53_hudi_ingest")
+    assert said == ["DROP DATABASE `made` CASCADE"] and not (tmp_path / "refined").exists()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Optional
 
 import pandas
 from psycopg import sql
@@ -21,32 +21,9 @@ from ..results import check
 from ..source import postgres
 from ..topic import registry, topics
 from ..trace import Traced
+from .capture import Capture
 
 KINDS = ("topic", "landed")
-
-
-@dataclass(frozen=True)
-class Capture:
-    """One source table on its way to the lake.
-
-    source: schema.table. key: its key, one column. format: of its messages and of the landed files, "json" or "avro".
-    connector: the configuration of what brings its changes into a topic. sink: of what lands them; "" where nothing
-    does. lake: fields of hudi.Table, one mapping for each table that it goes into; `base` is below the world's tables.
-    truth: SQL of its rows as they travel, where that is not as they are.
-    """
-
-    source: str
-    key: str
-    connector: str
-    sink: str = ""
-    format: str = "json"
-    lake: tuple[Mapping[str, Any], ...] = ()
-    truth: str = ""
-
-    @property
-    def name(self) -> str:
-        """The table's name, by which the functions below know it."""
-        return self.source.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -92,11 +69,11 @@ class Flow:
         if fields is None:
             raise LakeError(f"{capture.name} has no lake table of kind {kind!r}",
                             expected=nearest(kind, [f.get("type", "cow") for f in capture.lake]))
-        return _lake_table(world, capture, {**fields, **more})
+        return capture.table(world, {**fields, **more})
 
     def tables(self, world: World, *names: str) -> list[hudi.Table]:
         """All lake tables of these captured tables, or of all."""
-        return [_lake_table(world, c, fields) for c in map(self.capture, names or self.names) for fields in c.lake]
+        return [c.table(world, fields) for c in map(self.capture, names or self.names) for fields in c.lake]
 
     def source(self, world: World, name: str = "", kind: str = "topic") -> changes.Source:
         """Where the changes of a table are read: "topic", straight from Kafka, or "landed", the files of the sink."""
@@ -112,8 +89,10 @@ class Flow:
         return f"{world.lake.landing}/{self.source(world, name, 'landed').name}"
 
     def traced(self, world: World, name: str = "") -> Traced:
-        """What trace.row takes: where a table's rows can be met."""
+        """What trace.row takes: where a table's rows can be met. Raises: LakeError: its key has several columns."""
         c = self.capture(name)
+        if not isinstance(c.key, str):
+            raise LakeError(f"{c.name} cannot be traced: its key is {', '.join(c.key)}", expected="a key of one column")
         sink = landing.parse(self.config(world, c.sink)) if c.sink else None
         return Traced(c.name, c.source, c.key, self.topic(world, name), sink, tuple(self.tables(world, c.name)),
                       c.format)
@@ -122,7 +101,7 @@ class Flow:
         """The rows of a table in the source, by key, as they travel; `where` is a condition in SQL."""
         c = self.capture(name)
         rows = sql.SQL("({}) AS rows").format(sql.SQL(c.truth)) if c.truth else postgres.identifier(c.source)
-        asked = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(rows, sql.SQL(where), sql.Identifier(c.key))
+        asked = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(rows, sql.SQL(where), c.key_columns)
         return postgres.frame(world, asked, values, self.database)
 
     def count(self, world: World, name: str = "") -> int:
@@ -135,14 +114,14 @@ class Flow:
         c = self.capture(name)
         fields = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in values)
         statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(postgres.identifier(c.source), fields,
-                                                                     sql.Identifier(c.key))
+                                                                     c.key_columns)
         self.execute(world, name, statement, [*values.values(), key])
 
     def delete(self, world: World, name: str, key: Any) -> None:
         """Delete one row of the source, and wait for its two messages, the delete and a tombstone. Raises as `execute`.
         """
         c = self.capture(name)
-        statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(postgres.identifier(c.source), sql.Identifier(c.key))
+        statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(postgres.identifier(c.source), c.key_columns)
         self.execute(world, name, statement, [key], messages=2)
 
     def execute(self, world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1) -> int:
@@ -150,7 +129,7 @@ class Flow:
         rows it changed.
 
         Args:
-            messages: how many each row gives: 1, or of a DELETE 2.
+            messages: how many each row gives: 1; of a DELETE 2; of an UPDATE of the key 3, DELETE and INSERT.
         Raises: SourceError: it changed none.
         """
         topic, connector = self.topic(world, name), self.capture(name).connector
@@ -176,9 +155,9 @@ class Flow:
         """
         for c in self.captures if self.watermark else ():
             position = postgres.lsn(postgres.wal_position(world, self.database))
-            table, key = postgres.identifier(c.source), sql.Identifier(c.key)
-            postgres.execute(world, sql.SQL("UPDATE {0} SET {1} = {1} WHERE {1} = (SELECT min({1}) FROM {0})").format(
-                table, key), database=self.database)
+            postgres.execute(world, sql.SQL(
+                "UPDATE {0} SET {1} = {1} WHERE ({2}) = (SELECT {2} FROM {0} ORDER BY {2} LIMIT 1)").format(
+                    postgres.identifier(c.source), sql.Identifier(c.keys[0]), c.key_columns), database=self.database)
             wait_until(lambda c=c, position=position: self._newest(world, c) >= position,
                        f"topic {self.topic(world, c.name)} to reach the source's position", timeout=60, every=0.2,
                        failed=lambda c=c: connect.failure(world, c.connector))
@@ -212,7 +191,7 @@ class Flow:
         """The capture that a lake table holds: the one that declares it; of an experiment's, the one with its key.
         Raises: LakeError: several have that key, or none."""
         found = ([c for c in self.captures if table.base in (t.base for t in self.tables(world, c.name))]
-                 or [c for c in self.captures if table.key == (c.key,)])
+                 or [c for c in self.captures if table.key == c.keys])
         if len(found) != 1:
             raise LakeError(f"which captured table {table.name} holds cannot be told by its key {', '.join(table.key)}",
                             where=table.base, expected=f"a table in `lake` of one of {', '.join(self.names)}")
@@ -277,13 +256,7 @@ class Flow:
         as `16/B374D848`: of each key the last event before it, deletes included. (The next change will stand at that
         position, so it is exclusive. The snapshot is older than any, and need not have moved the log.)"""
         so_far = events[(events["__lsn"] < postgres.lsn(position)) | (events["__op"] == "r")]
-        return so_far.sort_values("__lsn").groupby(self.capture(name).key, as_index=False).tail(1)
-
-
-def _lake_table(world: World, capture: Capture, fields: Mapping[str, Any]) -> hudi.Table:
-    """A lake table as a capture declares it: `base` is below the world's tables."""
-    base = {"base": f"{world.lake.tables}/{fields['base']}"} if "base" in fields else {}
-    return hudi.table(world, **{"key": (capture.key,), **fields, **base})
+        return so_far.sort_values("__lsn").groupby([*self.capture(name).keys], as_index=False).tail(1)
 
 
 def _none_dead(place: str, done: str, asked: str, again: str) -> None:

@@ -1,10 +1,11 @@
-"""Messages and landed files of JSON as data frames, read without Spark."""
+"""Messages and landed files as data frames, read without Spark."""
 from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pandas
+from pyarrow import parquet
 
 from ..base import LakeError, files
 
@@ -40,6 +41,20 @@ def landed_rows(place: str) -> pandas.DataFrame:
                                 where=f"{landed.folder}/{landed.file}, line {number}", expected="one JSON object",
                                 next_step="remove the file: the landing writes none like it") from None
     return pandas.DataFrame(rows).sort_values("__lsn", ignore_index=True)
+
+
+def parquet_files(place: str) -> pandas.DataFrame:
+    """One row for each Parquet file landed below a folder, in the order of their offsets: folder, file, offset (of its
+    first record), records, codec."""
+    system, root = files.open_address(place)
+    rows = []
+    for path in sorted(path for path, i in files.below(place).items() if i.extension == "parquet"):
+        with system.open_input_file(f"{root}/{path}") as f:
+            said = parquet.ParquetFile(f).metadata
+            codec = said.row_group(0).column(0).compression if said.num_row_groups else ""
+        folder, _, name = f"{place}/{path}".rpartition("/")
+        rows.append((folder, name, int(name.rpartition("+")[2].partition(".")[0]), said.num_rows, codec))
+    return pandas.DataFrame(rows, columns=["folder", "file", "offset", "records", "codec"])
 
 
 def _lines(text: str) -> list[str]:

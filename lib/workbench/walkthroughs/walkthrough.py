@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing
 from ..base import WorkbenchError, World, files, nearest, wait_until
+from ..hudi import catalog
 from ..run import execute
 from ..source import postgres
 from ..source.loading import Loader
@@ -31,9 +32,10 @@ class Walkthrough(Flow):
 
     folder: of the notebooks. publication: of the captured tables, "" where there is none. loader: of its source. looks:
     connectors that show something, beside those that capture. experiments: its other tables in the lake. kept: tables
-    that are set back beside the captured ones. label: put on each table's first commit. steps: {notebook: whether its
-    product is there}, for notebooks that others need, beside those of every walkthrough: `…_source_database`,
-    `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    that are set back beside the captured ones. databases: of the catalog, for tables that its notebooks make with SQL;
+    folders: below the lake's tables, with the files of those. label: put on each table's first commit. steps:
+    {notebook: whether its product is there}, for notebooks that others need, beside those of every walkthrough:
+    `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
     """
 
     folder: Path = Path()
@@ -42,6 +44,8 @@ class Walkthrough(Flow):
     looks: tuple[str, ...] = ()
     experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     kept: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     label: str = ""
     steps: Mapping[str, Callable[[World], object]] = field(default_factory=dict)
     services: tuple[str, ...] = ("postgres", "kafka", "connect", "spark")
@@ -142,6 +146,10 @@ class Walkthrough(Flow):
         changed = SOURCE not in later and self._has_source(world) and self._set_back_topics(world)
         for left in self.tables_left(world):
             hudi.drop(session(world), world, left)
+        for database in self.databases_left(world):
+            session(world).sql(f"DROP DATABASE {catalog.identifier(database)} CASCADE")
+        for folder in self._folders(world):
+            files.remove(folder)
         if changed or CONNECTORS in later:
             self._drop_connectors(world)
         if changed and CONNECTORS not in later:
@@ -176,13 +184,19 @@ class Walkthrough(Flow):
         return bool(changed) or not self.watermark and any(
             topics.count(world, self.topic(world, name)) != self.count(world, name) for name in self.names)
 
-    def _drop_connectors(self, world: World) -> None:
+    def recapture(self, world: World) -> dict[str, int]:
+        """Begin the topics and the landed files again, with a snapshot of the source as it is; the schemas stay in the
+        registry. Return as `deploy`."""
+        self._drop_connectors(world, schemas=False)
+        return self.deploy(world)
+
+    def _drop_connectors(self, world: World, *, schemas: bool = True) -> None:
         for name in self._connectors():
             connect.delete(world, name)
             slot = self.config(world, name).get("slot.name")
             if slot and self._has_database(world):
                 postgres.drop_slot(world, slot, database=self.database)
-        registry.delete(world, *self._artifacts(world))
+        registry.delete(world, *(self._artifacts(world) if schemas else ()))
         topics.delete(world, *self._topics_left(world))
         for sink in self.sinks:
             landing.drop(world, self.config(world, sink))
@@ -201,6 +215,9 @@ class Walkthrough(Flow):
                    if artifacts else {}),  # who makes none needs no registry
                 "landed files": [folder for folder in folders if files.below(folder)],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
+                **({"databases in the catalog": self.databases_left(world),
+                    "files of its SQL tables": [folder for folder in self._folders(world) if files.below(folder)]}
+                   if self.databases else {}),
                 "publications": sorted({self.publication} & set(published)),
                 "tables in PostgreSQL": self._source_left(world) if there else []}
 
@@ -211,6 +228,13 @@ class Walkthrough(Flow):
     def tables_left(self, world: World) -> list[hudi.Table]:
         """Its tables that have files in the lake, those of its experiments included."""
         return [t for t in (*self.tables(world), *self.experiments(world)) if files.entries(t.base)]
+
+    def databases_left(self, world: World) -> list[str]:
+        """Its databases that are in the catalog."""
+        return [name for name in self.databases if session(world).catalog.databaseExists(name)]
+
+    def _folders(self, world: World) -> list[str]:
+        return [f"{world.lake.tables}/{folder}" for folder in self.folders]
 
     def _connectors(self) -> list[str]:
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
