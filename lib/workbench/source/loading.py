@@ -6,6 +6,7 @@ what one of them unloads are its own tables.
 """
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
@@ -24,11 +25,13 @@ MEND = "mend the file or fetch it again; nothing was changed"
 
 @dataclass(frozen=True)
 class Table:
-    """A table to load: its name, its columns, and a function that starts giving its rows from the first one."""
+    """A table to load: its name, its columns, and a function that starts giving its rows from the first one, as tuples
+    or as lines of COPY's text format; of lines, the file, and the number of the line before the first."""
 
     name: str
     columns: tuple[str, ...]
-    rows: Callable[[], Iterator[tuple]]
+    rows: Callable[[], Iterator[Union[tuple, str]]]
+    at: Optional[tuple[Path, int]] = None
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,9 @@ class Loader:
             if self.own:
                 c.execute(postgres.quoted("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
                 c.execute(postgres.quoted("ALTER DATABASE {} RESET search_path", c.info.dbname))
-            for table in () if self.own else self.tables:
-                c.execute(postgres.quoted("DROP TABLE IF EXISTS {}", (self.schema, table)))
+            else:  # at once: they may refer to each other
+                c.execute(postgres.quoted("DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables),
+                                          *((self.schema, table) for table in self.tables)))
 
     def loaded_from(self, world: World) -> str:
         """Return the folder whose files the tables were loaded from; the empty text where their rows are generated, or
@@ -143,10 +147,24 @@ def _run(c: psycopg.Connection, schema: str, steps: Steps) -> None:
         if isinstance(step, Script):
             run_script(c, step)
         else:
-            into = f"COPY {{}} ({', '.join('{}' for _ in step.columns)}) FROM STDIN"
-            with c.cursor() as cursor, cursor.copy(postgres.quoted(into, step.name, *step.columns)) as copy:
-                for row in step.rows():
-                    copy.write_row(row)
+            _fill(c, step)
+
+
+def _fill(c: psycopg.Connection, table: Table) -> None:
+    into = f"COPY {{}} ({', '.join('{}' for _ in table.columns)}) FROM STDIN"
+    try:
+        with c.cursor() as cursor, cursor.copy(postgres.quoted(into, table.name, *table.columns)) as copy:
+            for row in table.rows():
+                copy.write(row) if isinstance(row, str) else copy.write_row(row)
+    except psycopg.Error as e:
+        if not table.at:
+            raise
+        path, before = table.at
+        place = re.search(r"^COPY .*?, line (\d+)(.*)", e.diag.context or "")  # its own lines, from 1 on
+        said = ". ".join(text for text in (first_line(e), e.diag.message_detail) if text)
+        raise SourceError(f"table {table.name}: {said}", next_step=MEND,
+                          where=f"{path}, line {before + int(place[1])}{place[2]}" if place else
+                          f"{path}, the rows from line {before + 1} on") from None
 
 
 def statements(text: str) -> Iterator[tuple[int, str]]:

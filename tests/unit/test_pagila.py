@@ -1,0 +1,190 @@
+"""Pagila's generator: counts, rows that walkthroughs state, the same rows every time; the blocks of a dump."""
+import hashlib
+import itertools
+import tracemalloc
+
+import pandas
+import pytest
+from workbench.base.errors import SourceError
+from workbench.source import dumps
+from workbench.walkthroughs import pagila
+
+DIGEST = "aeb6d8d92ceb21436ab51d069fb422d87d7658b108e7946a0085c205acda47e5"  # of scale 2
+COUNTS = {"language": 6, "category": 16, "actor": 200, "country": 109, "city": 600, "address": 603, "customer": 599,
+          "film": 1000, "film_actor": 5462, "film_category": 1000, "inventory": 4581}
+ADDRESSES = {  # S3, section 2: address, district, postal code, phone, city's number and name, country
+    6: ("1121 Loja Avenue", "California", "17886", "838635286649", 449, "San Bernardino", "United States"),
+    18: ("770 Bydgoszcz Avenue", "California", "16266", "517338314235", 120, "Citrus Heights", "United States"),
+    100: ("1308 Arecibo Way", "Georgia", "30695", "6171054059", 41, "Augusta-Richmond County", "United States"),
+    101: ("1599 Plock Drive", "Tete", "71986", "817248913162", 534, "Tete", "Mozambique"),
+    102: ("669 Firozabad Loop", "Abu Dhabi", "92265", "412903167998", 12, "al-Ayn", "United Arab Emirates"),
+    103: ("588 Vila Velha Manor", "Kyongsangbuk", "51540", "333339908719", 268, "Kimchon", "South Korea"),
+    104: ("1913 Kamakura Place", "Lipetsk", "97287", "942570536750", 238, "Jelets", "Russian Federation"),
+    105: ("733 Mandaluyong Place", "Asir", "77459", "196568435814", 2, "Abha", "Saudi Arabia"),
+    599: ("1895 Zhezqazghan Drive", "California", "36693", "137809746111", 177, "Garden Grove", "United States"),
+}
+FILMS = {1: ("ACADEMY DINOSAUR", "0.99", 6), 2: ("ACE GOLDFINGER", "4.99", 3), 3: ("ADAPTATION HOLES", "2.99", 7),
+         4: ("AFFAIR PREJUDICE", "2.99", 5), 5: ("AFRICAN EGG", "2.99", 6)}  # S7, section 2
+
+
+def rows(scale):
+    return {t.name: list(t.rows()) for t in pagila.generated(scale)}
+
+
+@pytest.fixture(scope="module")
+def data():
+    made = {t.name: pandas.DataFrame(t.rows(), columns=t.columns, dtype=object) for t in pagila.generated()}
+    for column in ("city_id", "country_id"):  # what is stated is text
+        made["city"][column] = made["city"][column].astype(int)
+    made["address"]["city_id"] = made["address"]["city_id"].astype(int)
+    return made
+
+
+def test_counts_and_keys():
+    made = rows(1)
+    assert {name: len(table) for name, table in made.items()} == COUNTS
+    for name, table in made.items():
+        keys = [row[:2] if name == "film_actor" else row[0] for row in table]
+        assert keys == sorted(set(keys)), name
+    assert {row[0] for row in made["address"]} == set(range(1, 606)) - {257, 518}
+
+
+def test_addresses_that_are_stated(data):
+    """Each of them in its city and country; the second line is empty."""
+    joined = data["address"].merge(data["city"], on="city_id").merge(data["country"], on="country_id")
+    joined = joined.set_index("address_id")
+    for key, (address, district, code, phone, *place) in ADDRESSES.items():
+        row = joined.loc[key]
+        assert list(row[["address", "address2", "district", "postal_code", "phone"]]) == [
+            address, "", district, code, phone]
+        assert [int(row["city_id"]), row["city"], row["country"]] == place
+    assert joined["country"].nunique() == 109, "each country has an address"
+    assert joined["city_id"].nunique() == 600 and "Wakanda" not in set(joined["country"])
+
+
+def test_films_that_are_stated(data):
+    films = data["film"].set_index("film_id")
+    for key, (title, rate, duration) in FILMS.items():
+        row = films.loc[key]
+        assert [row["title"], row["release_year"], row["rental_rate"], int(row["rental_duration"])] == [
+            title, "2006", rate, duration]
+    assert list(films.loc[1, ["length", "replacement_cost", "rating", "language_id"]]) == ["86", "20.99", "PG", "1"]
+    assert films.loc[1, "original_language_id"] is None and "Mad Scientist" in films.loc[1, "description"]
+    assert str(films.loc[1, "last_update"]) == "2017-09-10 17:46:03.905795"
+    assert set(films["rating"]) == {"G", "PG", "PG-13", "R", "NC-17"} and films["title"].is_unique
+
+
+def test_what_the_changes_need(data):
+    cast, customers = data["film_actor"], data["customer"]
+    of = {film: set(cast[cast["film_id"] == film]["actor_id"]) for film in (5, 100, 375, 376)}
+    assert 5 in of[375] and len(of[375]) > 1 and {52, 60} <= of[376]
+    assert of[5] and of[100] and not of[5] & of[100], "or the cast of film 5 could not become that of film 100"
+    genre = data["film_category"].set_index("film_id")["category_id"]
+    assert genre[5] != genre[100] and 5 in set(data["inventory"]["film_id"])
+    assert list(customers[customers["address_id"] == 104]["customer_id"]) == [100]
+    assert data["actor"].set_index("actor_id").loc[7, "last_name"] == "MOSTEL"
+    assert not {"Techno Thriller", "Steampunk"} & set(data["category"]["name"])
+
+
+def test_references_hold(data):
+    """What the foreign keys of the database will ask for."""
+    for table, column, other in (("city", "country_id", "country"), ("customer", "address_id", "address"),
+                                 ("film", "language_id", "language"), ("film_actor", "film_id", "film"),
+                                 ("film_actor", "actor_id", "actor"), ("film_category", "category_id", "category"),
+                                 ("film_category", "film_id", "film"), ("inventory", "film_id", "film")):
+        assert set(data[table][column].astype(int)) <= set(data[other][f"{other}_id"]), (table, column)
+
+
+def test_same_rows_every_time():
+    """Rows may change only on purpose: readers keep figures made of them."""
+    def digest():
+        pagila._words.cache_clear()
+        pagila.stated.cache_clear()
+        made = itertools.chain.from_iterable(t.rows() for t in pagila.generated(2))
+        return hashlib.sha256("\n".join(map(repr, made)).encode()).hexdigest()
+
+    assert digest() == digest() == DIGEST
+
+
+def test_a_larger_scale_has_the_rows_of_the_smaller_one():
+    small, large = rows(1), rows(3)
+    for name, table in small.items():
+        assert large[name][:len(table)] == table
+    assert [len(large[name]) for name in ("film", "address", "inventory")] == [3000, 1809, 4581]
+
+
+def test_rows_stream():
+    """The first rows come without making the rest, and none is kept."""
+    tracemalloc.start()
+    films = {t.name: t for t in pagila.generated(1000)}["film"].rows()
+    assert len(list(itertools.islice(films, 5_000, 5_100))) == 100
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000
+
+
+@pytest.mark.parametrize("scale", [0, -1, 1001, 1.5, "2", True, None])
+def test_wrong_scale(scale):
+    with pytest.raises(SourceError, match="1 to 1000"):
+        pagila.generated(scale)
+
+
+# --- a dump ----------------------------------------------------------------------------------------------------------
+
+DUMP = """\
+SET x = 1;
+ALTER TABLE public.b DISABLE TRIGGER ALL;
+COPY public.b (b_id, "text") FROM stdin;
+1\t\\N
+2\ta\\tb\\\\
+\\.
+COPY public.other (x) FROM stdin;
+DROP TABLE a;
+\\.
+COPY a (a_id) FROM stdin;
+\\.
+SELECT pg_catalog.setval('public.b_b_id_seq', 2, true);
+"""
+
+
+@pytest.fixture
+def dump(tmp_path):
+    def written(text=DUMP, encoding="utf-8"):
+        (tmp_path / "dump.sql").write_bytes(text.encode(encoding))
+        return tmp_path / "dump.sql"
+
+    return written
+
+
+@pytest.mark.parametrize("text", [DUMP, "\ufeff" + DUMP, DUMP.replace("\n", "\r\n")])
+def test_blocks_of_a_dump(dump, text):
+    path = dump(text)
+    a, b = dumps.tables(path, ["a", "b"])
+    assert (a.name, a.columns, list(a.rows())) == ("a", ("a_id",), [])
+    assert (b.name, b.columns, b.at) == ("b", ("b_id", "text"), (path, 3))
+    assert list(b.rows()) == list(b.rows()) == ["1\t\\N\n", "2\ta\\tb\\\\\n"], "from the first one, each time"
+
+
+@pytest.mark.parametrize("text, says", [
+    (DUMP.replace("COPY a (a_id) FROM stdin;\n\\.\n", ""), "no rows of a\n"),
+    ("INSERT INTO a VALUES (1);", "(?s)no rows of a, b.*without --inserts"),
+    (DUMP[:DUMP.index("2\ta")], "(?s)middle of a table.*line 3 on: b"),
+    (DUMP + DUMP, "(?s)table b is there twice.*line 15"),
+    ("", "no rows of a, b"),
+])
+def test_a_bad_dump(dump, text, says):
+    with pytest.raises(SourceError, match=says):
+        dumps.tables(dump(text), ["a", "b"])
+
+
+def test_a_dump_that_cannot_be_read(dump):
+    with pytest.raises(SourceError, match="(?s)cannot be read.*utf-8"):
+        dumps.tables(dump(DUMP.replace("a\\tb", "\xe9"), "latin-1"), ["b"])
+    with pytest.raises(SourceError, match="cannot be read"):
+        dumps.tables(dump().parent, ["b"])
+
+
+def test_missing_dump(tmp_path):
+    (tmp_path / "pagila-data.sql.gz").touch()
+    with pytest.raises(SourceError, match="(?s)pagila-data.sql is not there.*unpack pagila-data.sql.gz"):
+        pagila.loader.steps(1, str(tmp_path))
