@@ -9,10 +9,17 @@ from decimal import Decimal
 import pandas
 import pytest
 from avro_bytes import number, opened, text
+from pyarrow.parquet import ParquetFile
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
-from workbench.landing import formats, writing
+from workbench.landing import messages, writing
+from workbench.landing.formats import Containers, Form, Lines
+from workbench.landing.messages import Avro, Json
+from workbench.landing.parquet import Parquet
+from workbench.landing.places import Times
+from workbench.landing.sinks import Sink
+from workbench.landing.transforms import parse
 from workbench.spark.sessions import cause
 from workbench.topic import avro
 
@@ -114,6 +121,12 @@ OTHER = {**ROW, "doc": "another version"}
 TEXTS = {"1": json.dumps(ROW), "2": json.dumps(OTHER), "3": "not JSON", "4": '"varchar"'}
 
 
+def avro_files(url, most=10, connect=False, form=None, **more):
+    """What lands Avro, by default as container files."""
+    sink = Sink("avro", "topics", most, "t", "t", confluent=True, **more)
+    return Form(sink, Avro({"globalId": url}, "not Avro", "schema {} is unknown", connect), form or Containers())
+
+
 @pytest.fixture
 def land(tmp_path, monkeypatch):
     asked = []
@@ -123,13 +136,12 @@ def land(tmp_path, monkeypatch):
         text = TEXTS.get(url.rpartition("/")[2])
         return (404, b"") if text is None else (200, text.encode())
 
-    monkeypatch.setattr(formats, "fetch", answer)
+    monkeypatch.setattr(messages, "fetch", answer)
 
     def go(*messages, most=2):
-        frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "value", "schema",
-                                                          "body"], dtype=object)
-        task = writing.task(formats.Containers({"globalId": "http://r/{}"}, "not Avro", "schema {} is unknown"),
-                            f"file:{tmp_path}/out", f"file:{tmp_path}/dead", most)
+        frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "sent", "value",
+                                                          "schema", "body"], dtype=object)
+        task = writing.task(avro_files("http://r/{}", most), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
         (counts,) = task(iter([frame[:3], frame[3:]]))
         return counts.iloc[0].to_dict()
 
@@ -143,11 +155,11 @@ def land(tmp_path, monkeypatch):
 
 def message(offset, id=1, body=None, topic="m.artists"):
     body = row(offset) if body is None else body
-    return topic, 0, offset, True, b"\0" + body, f"globalId {id}", body
+    return topic, 0, offset, True, 0, b"\0" + body, f"globalId {id}", body
 
 
 def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
-    messages = [message(0), message(1), message(2), message(3, id=2), ("m.artists", 0, 4, True, None, None, None),
+    messages = [message(0), message(1), message(2), message(3, id=2), ("m.artists", 0, 4, True, 0, None, None, None),
                 message(5), message(6, topic="m.artworks"), message(7)]
     done = land(*messages)
     assert done | {"bytes": 0} == {"records": 7, "tombstones": 1, "dead_letters": 0, "objects": 5, "bytes": 0}
@@ -165,7 +177,8 @@ def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
 
 def test_poison_goes_to_the_dead_letters(land):
     done = land(message(0), message(1, body=row(1)[:-1]), message(2, id=9), message(3, id=3), message(4, id=4),
-                ("m.artists", 0, 5, True, b"{}", None, None), ("m.artists", 0, 6, False, None, None, None), message(7))
+                ("m.artists", 0, 5, True, 0, b"{}", None, None),
+                ("m.artists", 0, 6, False, 0, None, None, None), message(7))
     assert (done["records"], done["dead_letters"], done["objects"]) == (2, 6, 1)
     letters = land.letters()
     assert letters[2] == "schema globalId 9 is unknown" and letters[5] == "not Avro"
@@ -177,11 +190,11 @@ def test_poison_goes_to_the_dead_letters(land):
 def test_a_registry_that_does_not_answer_ends_the_batch(monkeypatch):
     urls = {"globalId": "http://127.0.0.1:1/ids/{}"}
     with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/ids/7: "):
-        formats._known("globalId 7", urls, "unknown {}")
-    assert formats._known(f"globalId {2**63}", urls, "no {}") == (f"no globalId {2**63}", None), "no id of its"
-    monkeypatch.setattr(formats, "fetch", lambda url: (500, b"oops"))
+        messages._known("globalId 7", urls, "unknown {}", False)
+    assert messages._known(f"globalId {2**63}", urls, "no {}", False) == (f"no globalId {2**63}", None), "no id of its"
+    monkeypatch.setattr(messages, "fetch", lambda url: (500, b"oops"))
     with pytest.raises(ConnectionError, match="the schema registry answers 500 to http://127.0.0.1:1/ids/7"):
-        formats._known("globalId 7", urls, "unknown {}")
+        messages._known("globalId 7", urls, "unknown {}", False)
 
 
 WORKER = """
@@ -195,8 +208,7 @@ print(counts.iloc[0].to_dict())
 
 def test_the_task_travels_without_this_package(tmp_path, answering):
     served = answering({"/ids/1": (200, json.dumps(ROW))})
-    task = writing.task(formats.Containers({"globalId": served.url + "/ids/{}"}, "not Avro", "schema {} is unknown"),
-                        f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
+    task = writing.task(avro_files(served.url + "/ids/{}"), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], dtype=object)
     done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
     assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
@@ -206,16 +218,32 @@ def test_the_task_travels_without_this_package(tmp_path, answering):
 
 
 def test_the_task_of_lines_travels_without_this_package(tmp_path):
-    task = writing.task(formats.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
-    frame = pandas.DataFrame([("t", 0, 0, True, b'{"c": 1}'), ("t", 0, 1, True, b"{")], dtype=object)
+    form = Form(Sink("json", "f", 10, "t", "t", ("c",)), Json(envelope=True), Lines())
+    task = writing.task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    frame = pandas.DataFrame([("t", 0, 0, True, 0, b'{"c": 1}'), ("t", 0, 1, True, 0, b"{")], dtype=object)
     done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
     assert b"'records': 1" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
     assert (tmp_path / "out" / "c=1" / "t-0-00000000000000000000.json").read_text() == '{"c": 1}\n'
 
 
+def test_the_task_of_parquet_travels_without_this_package(tmp_path, answering):
+    flat = {**ROW, "fields": ROW["fields"][:-1]}
+    served = answering({"/ids/1": (200, json.dumps(flat))})
+    chain = parse({"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+                   "transforms.a.static.field": "new", "transforms.a.static.value": "x"}, "here")
+    times = Times("%Y", 1, "Europe/Zurich")
+    form = avro_files(served.url + "/ids/{}", connect=True, form=Parquet("zstd"), transforms=chain, times=times)
+    task = writing.task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    frame = pandas.DataFrame([message(0, body=row(0)[:-1]), message(1, body=row(1)[:-1])], dtype=object)
+    done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
+    assert b"'records': 2" in done.stdout, done.stderr.decode()
+    (file,) = (tmp_path / "out/m.artists/1970").rglob("*.zstd.parquet")
+    assert [(r["id"], r["new"]) for r in ParquetFile(file).read().to_pylist()] == [(0, "x"), (1, "x")]
+
+
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
-    task = writing.task(formats.Containers({}, "", ""), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 10)
+    task = writing.task(avro_files(""), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     with pytest.raises(ModuleNotFoundError) as e:
         next(task(iter([pandas.DataFrame([message(0)], dtype=object)])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))

@@ -9,7 +9,8 @@ from workbench import connect, landing
 from workbench.base import files
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.hudi import changes
-from workbench.landing import formats, job, writing
+from workbench.landing import job, messages, places, writing
+from workbench.landing.formats import Form, Lines
 from workbench.landing.sinks import LENSES, Sink
 from workbench.source import postgres
 from workbench.walkthroughs import frames, outbox
@@ -17,6 +18,7 @@ from workbench.walkthroughs import frames, outbox
 KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
         "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
 GOOD = {"connector.class": LENSES, "topics": "msk.t", "connect.s3.kcql": KCQL}
+COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value"]
 
 
 def test_the_statement_of_the_walkthrough():
@@ -53,7 +55,7 @@ def test_what_cannot_be_honoured_is_refused(change, says):
     ("", "a=__HIVE_DEFAULT_PARTITION__"), (10248, "a=10248"), (True, "a=true"), ("..", "a=.."), ("\n", "a=%0A"),
 ])
 def test_folders(value, folder):
-    assert formats.folder_of({"a": value}, ["a"]) == folder
+    assert places.folder_of({"a": value}, ["a"]) == folder
 
 
 @pytest.mark.parametrize("text, line, reason", [
@@ -67,7 +69,18 @@ def test_folders(value, folder):
     ("[1]", "", "not a JSON object"),
 ])
 def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
-    assert formats.unwrap(text, True)[1:] == (line, reason)
+    converter = messages.Json(envelope=True)
+    for _ in range(2):  # the second time its schema is known
+        if reason:
+            with pytest.raises(ValueError, match=reason):
+                converter.read(text.encode())
+        else:
+            _, value, own = converter.read(text.encode())
+            assert (Lines().holder(None)(value, own).decode() if value else "") == line
+
+
+def by_c(most):
+    return Form(Sink("json", "f", most, "t", "t", ("c",)), messages.Json(envelope=True), Lines())
 
 
 DEEP = b'{"c": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
@@ -82,9 +95,8 @@ POISON = [
 
 def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     values = [p for p, _ in POISON] + [b'{"c": 1, "d": "\\ud800"}']
-    frame = pandas.DataFrame([("t", 0, i, True, v) for i, v in enumerate(values)],
-                             columns=["topic", "partition", "offset", "keyed", "value"], dtype=object)
-    task = writing.task(formats.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 50)
+    frame = pandas.DataFrame([("t", 0, i, True, 0, v) for i, v in enumerate(values)], columns=COLUMNS, dtype=object)
+    task = writing.task(by_c(50), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     done, = task(iter([frame]))
     assert done.iloc[0][["records", "dead_letters"]].to_dict() == {"records": 1, "dead_letters": len(POISON)}
     letters = [json.loads(x) for f in (tmp_path / "dead").iterdir() for x in f.read_text().splitlines()]
@@ -95,19 +107,19 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
-    assert formats.Lines(("c",), True).read(json.dumps({"c": "x" * 253}).encode())[2] is None
+    assert by_c(1).read("t", 0, 0, json.dumps({"c": "x" * 253}).encode())[0] == f"c={'x' * 253}"
     files.write_bytes(files.open_address(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
 
 
 def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):
     def frames():
-        rows = [("t", 0, i, True, json.dumps({"c": i % 2}).encode()) for i in range(10)]
-        rows += [("t", 0, 10, True, None), ("t", 0, 11, False, None), ("t", 0, 12, True, b"{no")]
-        frame = pandas.DataFrame(rows, columns=["topic", "partition", "offset", "keyed", "value"], dtype=object)
+        rows = [("t", 0, i, True, 0, json.dumps({"c": i % 2}).encode()) for i in range(10)]
+        rows += [("t", 0, 10, True, 0, None), ("t", 0, 11, False, 0, None), ("t", 0, 12, True, 0, b"{no")]
+        frame = pandas.DataFrame(rows, columns=COLUMNS, dtype=object)
         yield frame[:4]
         yield frame[4:]
 
-    task = writing.task(formats.Lines(("c",), True), f"file:{tmp_path}/out", f"file:{tmp_path}/dead", 2)
+    task = writing.task(by_c(2), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     first, = task(frames())
     assert first.iloc[0].to_dict() == {"records": 10, "tombstones": 1, "dead_letters": 2, "objects": 6, "bytes": 90}
     seen = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.json")}

@@ -6,8 +6,8 @@ import pytest
 from workbench import connect, landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
-from workbench.landing import formats, job
-from workbench.landing.sinks import Sink
+from workbench.landing import job, messages
+from workbench.landing.sinks import JSON, Sink
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,8 @@ def good(world):
 
 def test_the_sink_of_the_walkthrough(world, good):
     sink = landing.parse(good, world)
-    assert sink == Sink("avro", "topics", 10_000, r"moma\.public\.(.*)", r"moma\.public\.(.*)")
+    assert sink == Sink("avro", "topics", 10_000, r"moma\.public\.(.*)", r"moma\.public\.(.*)", confluent=True,
+                        messages="avro", codec="snappy")
     names = ["moma.public.artworks", "moma_public.artists", "__debezium-heartbeat.moma", "moma.public.artists"]
     assert sink.matching(names) == [names[0], names[3]]
     assert sink.prefix_of(names[0]) == "topics/moma.public.artworks"
@@ -37,18 +38,21 @@ def test_topics_by_name_and_another_folder(good):
 
 
 @pytest.mark.parametrize("change, says", [
-    ({"format.class": "io.confluent.connect.s3.format.json.JsonFormat"}, "format.class is '.*JsonFormat'.*AvroFormat"),
+    ({"format.class": "x.OrcFormat"}, "format.class is 'x.OrcFormat'.*JsonFormat.*AvroFormat.*ParquetFormat"),
     ({"format.class": None}, "format.class is not there"),
     ({"partitioner.class": "x.TimeBasedPartitioner"}, "partitioner.class is 'x.Time"),
     ({"schema.compatibility": "BACKWARD"}, "schema.compatibility is 'BACKWARD'.*NONE"),
-    ({"behavior.on.null.values": None}, "behavior.on.null.values is not there, which means fail.*ignore"),
+    ({"behavior.on.null.values": "write"}, "behavior.on.null.values is 'write'.*fail.*ignore"),
     ({"storage.class": "x"}, "storage.class is 'x'"),
-    ({"value.converter": "org.apache.kafka.connect.json.JsonConverter"}, "value.converter is"),
+    ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is.*JsonConverter.*apicurio"),
     ({"flush.size": "0"}, "flush.size is '0'"), ({"flush.size": None}, "flush.size is ''"),
     ({"flush.sise": "3"}, "does not honour flush.sise.*did you mean 'flush.size'"),
-    ({"rotate.interval.ms": "1"}, "does not honour rotate.interval.ms"),
+    ({"rotate.interval.ms": "1"}, "rotate.interval.ms means nothing with .*Default.*TimeBased.*remove rotate"),
+    ({"parquet.codec": "gzip"}, "parquet.codec means nothing with format.class=.*AvroFormat"),
+    ({"value.converter": JSON}, "apicurio.* means nothing with value.converter=.*JsonConverter"),
+    ({"value.converter.schemas.enable": "true"}, "schemas.enable means nothing with .*apicurio"),
     ({"avro.codec": "deflate"}, "does not honour avro.codec"),
-    ({"transforms": "x"}, "does not honour transforms"),
+    ({"transforms": "x"}, "transforms are not honoured with AvroFormat"),
     ({"table.name.format": "${topic}"}, "table.name.format is not a setting.*JDBC"),
     ({"topics": "a"}, "both there"), ({"topics.regex": None}, "neither"), ({"topics.regex": "("}, "topics.regex is"),
     ({"topics.dir": "../x"}, "topics.dir is"),
@@ -87,9 +91,9 @@ def test_an_answer_of_the_registry_that_breaks_off_is_told_as_none(monkeypatch):
         def open(self, url, timeout):
             raise http.client.IncompleteRead(b"")
 
-    monkeypatch.setattr(formats.urllib.request, "build_opener", Opener)
+    monkeypatch.setattr(messages.urllib.request, "build_opener", Opener)
     with pytest.raises(ConnectionError, match="the schema registry does not answer at http://x"):
-        formats.fetch("http://x")
+        messages.fetch("http://x")
 
 
 def test_starting_clean_removes_files_of_a_topic_whose_id_is_gone_too(good, world, tmp_path):

@@ -13,7 +13,7 @@ from workbench import hudi
 from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
 from workbench.hudi import decode_avro
-from workbench.landing import formats
+from workbench.landing import messages
 from workbench.topic import avro, registry, wire
 from worlds import varied
 
@@ -60,14 +60,14 @@ def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     url = answering({"/a": [(200, "1"), (200, "2")]}).url + "/a"
-    assert http.call("the registry", "GET", url).content == b"1" and formats.fetch(url) == (200, b"2")
+    assert http.call("the registry", "GET", url).content == b"1" and messages.fetch(url) == (200, b"2")
     for outside in ("http://registry.invalid/a", "registry:80/a"):  # by way of the proxy, where nobody listens; no URL
         with pytest.raises(StackError, match=f"the registry does not answer(?s:.)*GET {outside}"):
             http.call("the registry", "GET", outside)
     with pytest.raises(ConnectionError, match="does not answer at http://registry.invalid/a: .*refused"):
-        formats.fetch("http://registry.invalid/a")
+        messages.fetch("http://registry.invalid/a")
     with pytest.raises(ConnectionError, match="does not answer at registry:80/a: unknown url type"):
-        formats.fetch("registry:80/a")
+        messages.fetch("registry:80/a")
 
 
 @pytest.mark.parametrize("ask", [

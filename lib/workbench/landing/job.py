@@ -16,8 +16,11 @@ from pyspark.sql import functions as F
 from ..base import LakeError, World, files, nearest
 from ..spark import answered, causes
 from ..topic import registry, topics, wire
-from . import formats, writing
+from . import writing
 from .batch import Counts, read_dead_letters
+from .formats import Containers, Form, Lines
+from .messages import Avro, Json
+from .parquet import Parquet
 from .sinks import Sink, parse
 from .writing import COUNTS
 
@@ -79,21 +82,28 @@ def _messages(spark: SparkSession, world: World, sink: Sink, batch: int) -> Data
 def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     """Start the stream that lands what is there now; return its query."""
     messages = _messages(spark, world, sink, batch)
-    columns = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"), "value"]
-    if sink.format == "avro":
-        messages = wire.framed_in_spark(messages, world).select(*columns, "schema", "body")
-        urls = {kind: world.registry.url.rstrip("/") + path for kind, path in registry.BY_ID.items()}
-        form: Any = formats.Containers(urls, wire.not_avro(world), wire.unknown(world))
-    else:
-        messages, form = messages.select(*columns), formats.Lines(sink.fields, sink.envelope)
-    write = writing.task(form, f"{world.lake.landing}/{sink.folder}", dead_letters_path(world, sink), sink.flush_count)
+    columns = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"),
+               F.unix_millis("timestamp").alias("sent"), "value"]
+    if sink.messages == "avro":
+        messages = wire.framed_in_spark(messages, world)
+        columns += ["schema", "body"]
+    write = writing.task(form(world, sink), f"{world.lake.landing}/{sink.folder}", dead_letters_path(world, sink))
     # each batch's is counted at the end, also in a session that is not ours and has not what ours are given
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
     sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS]
     # the noop sink: the task has written already, only the counts come out
-    rows = messages.mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS)).observe("landing", *sums)
-    return rows.writeStream.format("noop").trigger(availableNow=True).start(
+    counts = messages.select(*columns).mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS))
+    return counts.observe("landing", *sums).writeStream.format("noop").trigger(availableNow=True).start(
         checkpointLocation=checkpoint(world, sink))
+
+
+def form(world: World, sink: Sink) -> Form:
+    """What a sink makes of a message."""
+    converter: Any = Json(sink.envelope, strict=sink.confluent)
+    if sink.messages == "avro":
+        urls = {kind: world.registry.url.rstrip("/") + path for kind, path in registry.BY_ID.items()}
+        converter = Avro(urls, wire.not_avro(world), wire.unknown(world), connect=sink.format != "avro")
+    return Form(sink, converter, {"json": Lines(), "avro": Containers(), "parquet": Parquet(sink.codec)}[sink.format])
 
 
 def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
@@ -183,7 +193,7 @@ def drop(world: World, config: dict[str, str]) -> None:
 
 def _prefixes(world: World, sink: Sink) -> list[str]:
     """The folders that this sink has landed into; of a topic that is gone, too."""
-    if sink.format == "json":
+    if not sink.confluent:
         return [sink.folder]
     # an id is noted before anything is landed; files may be there without one, where somebody removed the checkpoints
     ids = files.entries(f"{world.lake.checkpoints}/landing/{sink.folder}")

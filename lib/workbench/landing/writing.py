@@ -5,6 +5,7 @@ It travels to the worker by value, with all that it uses of this package, and im
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
 
 from ..base.files import open_address, write_bytes
@@ -12,19 +13,12 @@ from ..base.files import open_address, write_bytes
 COUNTS = ("records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
 
 
-def task(form: Any, target: str, dead: str, most: int) -> Callable:
+def task(form: Any, target: str, dead: str) -> Callable:
     """Return the function for mapInPandas: writes the objects below `target`, yields one row of counts.
 
     Args:
-        form: of the objects, formats.Lines or formats.Containers. It has
-
-            side_by_side: whether objects of several places of one topic partition are filled at the same time
-            read(value, *more) -> (place, record, why there is none), `more` being the columns after `value`; a
-                message that is neither a record nor a dead letter has no place either
-            text(value) -> what a dead letter shows of it
-            object(topic, partition, first offset, place, records) -> (path below `target`, bytes)
+        form: what becomes of a message, see formats.Form.
         target, dead: addresses of the objects and of the dead letters.
-        most: records of one object.
     """
     from pyspark import cloudpickle
 
@@ -35,50 +29,77 @@ def task(form: Any, target: str, dead: str, most: int) -> Callable:
     def land(batches: Iterator) -> Iterator:
         import pandas
 
-        yield pandas.DataFrame([_land(form, batches, target, dead, most)])
+        yield pandas.DataFrame([_land(form, batches, target, dead)])
 
     return land
 
 
-def _land(form: Any, batches: Iterator, target: str, dead: str, most: int) -> dict[str, int]:
+@dataclass
+class Open:
+    """Objects that are being filled and will be closed at the same time: {folder: (schema, first offset, records)};
+    count: records in all; since: time of the first; folder: of the last."""
+
+    objects: dict[str, tuple[Any, int, list[Any]]] = field(default_factory=dict)
+    count: int = 0
+    since: int = 0
+    folder: str = ""
+
+
+def _land(form: Any, batches: Iterator, target: str, dead: str) -> dict[str, int]:
     system, root = open_address(target)
+    sink = form.sink
     total = dict.fromkeys(COUNTS, 0)
-    waiting: dict[tuple, tuple[Any, int, list[Any]]] = {}  # place, first offset, records of each object being filled
+    filled: dict[tuple, Open] = {}
     bad: dict[tuple[str, int], list[dict]] = {}
 
-    def flush(key: tuple) -> None:
-        place, first, records = waiting.pop(key)
-        path, data = form.object(*key[:2], first, place, records)
-        write_bytes(system, f"{root}/{path}", data)
-        total["objects"] += 1
-        total["bytes"] += len(data)
+    def close(group: tuple) -> None:
+        for folder, (schema, first, records) in filled.pop(group).objects.items():
+            path, data = form.object(*group[:2], first, folder, schema, records)
+            write_bytes(system, f"{root}/{path}", data)
+            total["objects"] += 1
+            total["bytes"] += len(data)
 
     for frame in batches:
-        for topic, partition, offset, keyed, value, *more in frame.itertuples(index=False, name=None):
-            if value is not None:
-                place, record, reason = form.read(value, *more)
-            else:
-                place, record, reason = None, None, None if keyed else "no value and no key"
-            if reason is not None:
+        for topic, partition, offset, keyed, sent, value, *more in frame.itertuples(index=False, name=None):
+            try:
+                if value is None and not keyed:
+                    raise ValueError("no value and no key")
+                found = None if value is None else form.read(topic, partition, sent, value, *more)
+            except ValueError as e:
                 bad.setdefault((topic, partition), []).append(
-                    {"reason": reason, "topic": topic, "partition": partition, "offset": offset,
-                     "text": None if value is None else form.text(value)})
-            elif place is None:
+                    {"reason": str(e), "topic": topic, "partition": partition, "offset": offset,
+                     "text": None if value is None else form.converter.text(value)})
+                continue
+            if found is None:
+                if sink.null_fails:
+                    raise RuntimeError(f"offset {offset} of {topic}, partition {partition}, has no value, and "
+                                       "behavior.on.null.values is fail")
                 total["tombstones"] += 1
-            else:
-                key = (topic, partition, place if form.side_by_side else None)
-                if key in waiting and waiting[key][0] != place:
-                    flush(key)
-                records = waiting.setdefault(key, (place, offset, []))[2]
-                records.append(record)
-                total["records"] += 1
-                if len(records) == most:
-                    flush(key)
-    for key in list(waiting):
-        flush(key)
+                continue
+            folder, schema, record, time = found
+            group = (topic, partition) if sink.confluent else (topic, partition, folder)
+            if group in filled and _ends(filled[group], sink.rotate, folder, schema, time):
+                close(group)
+            now = filled.setdefault(group, Open(since=time))
+            now.objects.setdefault(folder, (schema, offset, []))[2].append(record)
+            now.count, now.folder = now.count + 1, folder
+            total["records"] += 1
+            if now.count == sink.flush_count:
+                close(group)
+    for group in list(filled):
+        close(group)
     system, root = open_address(dead)
     for (topic, partition), letters in bad.items():
         text = "".join(json.dumps(letter) + "\n" for letter in letters)
         write_bytes(system, f"{root}/{topic}-{partition}-{letters[0]['offset']:020d}.json", text.encode("utf-8"))
         total["dead_letters"] += len(letters)
     return total
+
+
+def _ends(now: Open, rotate: int, folder: str, schema: Any, time: int) -> bool:
+    """Whether a record begins new objects: it has another schema (schema.compatibility NONE), or its time is too late
+    (rotate.interval.ms), which in Confluent's TopicPartitionWriter ends all objects of a topic partition at once, as
+    flush.size does; where objects end by time, another folder does so, too."""
+    if folder in now.objects and now.objects[folder][0] is not schema:
+        return True
+    return bool(rotate) and (time - now.since >= rotate or folder != now.folder)

@@ -16,7 +16,6 @@ from .. import hudi
 from ..base import World, files
 from ..hudi.changes import reading_order
 from ..hudi.timeline import completed
-from ..landing import formats
 from . import in_topic
 from .in_lake import commit_of, held, names, place, rows
 from .in_topic import Traced
@@ -77,7 +76,7 @@ def _landed(world: World, table: Traced, event: dict[str, Any]) -> str:
     sink, partition = table.sink, event["partition"]
     if sink is None:
         return ""
-    below = formats.folder_of(event["record"], sink.fields) if sink.format == "json" else f"partition={partition}"
+    below, _ = sink.folder_of(event["record"], partition, int(event["in_topic_at"].timestamp() * 1000))
     prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
     folder = f"{world.lake.landing}/{prefix}"
     orders = (reading_order(i.base_name, 0) for i in files.entries(folder) if i.is_file)

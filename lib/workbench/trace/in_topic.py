@@ -8,7 +8,8 @@ from typing import Any, Optional
 
 from ..base import LakeError, World
 from ..hudi import Table
-from ..landing import formats
+from ..landing import messages
+from ..landing.formats import Lines
 from ..topic import registry, topics, wire
 
 OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
@@ -82,10 +83,13 @@ def _value(decode: Optional[registry.Decoder], raw: bytes) -> tuple[dict[str, An
     if decode:
         record, found, _ = decode(raw)
         return record, found.body, found.schema
-    payload, line, reason = formats.unwrap(raw.decode("utf-8", "replace"), True)
+    try:
+        _, payload, line = messages.Json(envelope=True).read(raw)
+    except ValueError as e:
+        raise LakeError(str(e)) from e
     if payload is None:
-        raise LakeError(str(reason))
-    return payload, line.encode(), "inline"
+        raise LakeError("it holds nothing")
+    return payload, Lines().holder(None)(payload, line), "inline"
 
 
 def what(before: Optional[dict[str, Any]], record: dict[str, Any]) -> str:
