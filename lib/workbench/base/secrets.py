@@ -8,6 +8,7 @@ the embedded world it may give a password at first start only: PostgreSQL keeps 
 from __future__ import annotations
 
 import os
+import re
 import secrets as random_secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,25 @@ def ensure(names: Iterable[str]) -> None:
     names = set(names)
     check(names)
     for name in names - read().keys():
-        scratch = closed(folder()) / f".{name}"
-        with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
-            f.write(os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24))
-        scratch.replace(folder() / name)
+        _keep(name, os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24))
+
+
+def _keep(name: str, text: str) -> None:
+    scratch = closed(folder()) / f".{name}"
+    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
+        f.write(text)
+    scratch.replace(folder() / name)
+
+
+def passfile() -> Path:
+    """Where PostgreSQL's drivers find passwords that they are not told (libpq's .pgpass): so none is in what Spark is
+    asked. The embedded Spark looks for it here."""
+    return folder() / ".pgpass"
+
+
+def keep_login(host: str, port: int, user: str, password: Secret) -> None:
+    """Write the passfile: this user of this server may log in to any of its databases."""
+    parts = (re.sub(r"([\\:])", r"\\\1", text) for text in (host, str(port), user, password.reveal()))
+    line = "{}:{}:*:{}:{}\n".format(*parts)
+    if not passfile().exists() or passfile().read_text(encoding="utf-8") != line:
+        _keep(passfile().name, line)

@@ -42,9 +42,9 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
 
 
 @contextmanager
-def session(world: World, database: Optional[str] = None) -> Iterator[psycopg.Connection]:
+def session(world: World, database: Optional[str] = None, role: str = "admin") -> Iterator[psycopg.Connection]:
     """A connection that is closed afterwards and whose errors read as SourceError."""
-    with connect(world, database) as c:
+    with connect(world, database, role) as c:
         try:
             yield c
         except psycopg.Error as e:

@@ -1,6 +1,6 @@
-"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, delete.
+"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, create, delete.
 
-Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing here ever creates a topic:
+Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing but `create` makes a topic:
 a consumer here says with its question that the broker is to make none, and an admin client asks for the full list.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Callable, Generator, Iterator, Optional, Union
 
 import pandas as pd
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, nearest, wait_until
@@ -210,6 +210,16 @@ def _text(raw: Optional[bytes]) -> Union[str, bytes, None]:
         return None if raw is None else raw.decode("utf-8")
     except UnicodeDecodeError:
         return raw
+
+
+def create(world: World, name: str) -> None:
+    """Make a topic of one partition, unless it is there. Raises WorkbenchError: Kafka refuses it, or is gone."""
+    admin = AdminClient(settings(world))
+    if name not in _partitions(world, admin):
+        try:
+            admin.create_topics([NewTopic(name, 1)], request_timeout=TIMEOUT)[name].result(TIMEOUT + 5)
+        except KafkaException as e:
+            raise WorkbenchError(f"topic {name!r} was not made: {e.args[0].str()}", where=world.kafka.bootstrap) from e
 
 
 def delete(world: World, *topics: str) -> None:
