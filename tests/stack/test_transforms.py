@@ -1,14 +1,12 @@
 """The transforms beside Kafka's own, from the jar that the embedded Connect runs: the same messages, to the byte."""
 import json
-import os
 
+import kafkas_own
 import pytest
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
 from workbench.landing.transforms import PACKAGE, Record
-from workbench.stack import artifacts
 
 INT, TEXT = {"type": "int32", "optional": False}, {"type": "string", "optional": True}
 VALUE = {"type": "struct", "fields": [
@@ -35,25 +33,13 @@ CHAINS = {
 
 @pytest.fixture(scope="module")
 def jvm():
-    artifacts.install()
-    jars = [str(jar) for jar in artifacts.jars("kafka")]
-    py4j = next((artifacts.package("pyspark") / "jars").glob("py4j-*.jar"))
-    with open(os.devnull, "w") as nowhere:
-        port = launch_gateway(jarpath=str(py4j), classpath=":".join(jars), die_on_exit=True, javaopts=["-Xmx128m"],
-                              java_path=str(artifacts.java_home() / "bin" / "java"), redirect_stderr=nowhere)
-    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
-    yield gateway.jvm
-    gateway.shutdown()
+    with kafkas_own.java() as found:
+        yield found
 
 
 def of_kafka(jvm, type_, settings, key, value):
     """What Kafka's own makes of a record, as its JsonConverter writes it; "failed" where it raises."""
-    converters = [jvm.org.apache.kafka.connect.json.JsonConverter() for _ in range(2)]
-    for converter, is_key in zip(converters, (True, False)):
-        config = jvm.java.util.HashMap()
-        config["schemas.enable"] = "true"
-        converter.configure(config, is_key)
-    parts = []
+    converters, parts = [kafkas_own.converter(jvm, is_key) for is_key in (True, False)], []
     for converter, part in zip(converters, (key, value)):
         read = converter.toConnectData("topic.x", part and json.dumps({"schema": part[0], "payload": part[1]}).encode())
         parts += [read.schema(), read.value()] if part else [None, None]

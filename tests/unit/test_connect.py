@@ -267,7 +267,7 @@ def test_trace_is_cut_to_first_line_and_cause():
 
 
 @pytest.mark.parametrize("kind, says", [("io.confluent.connect.s3.S3SinkConnector", "landing.run"),
-                                        ("io.confluent.connect.jdbc.JdbcSourceConnector", "Debezium")])
+                                        ("io.confluent.connect.jdbc.JdbcSourceConnector", "landing.poll")])
 def test_what_to_do_about_a_plugin_that_is_not_there(monkeypatch, kind, says):
     monkeypatch.setattr(rest, "plugins", lambda world: [])
     with pytest.raises(ConnectorError, match="has no plugin") as e:

@@ -126,15 +126,15 @@ def numeric(precision, scale):
 
 
 @pytest.mark.parametrize("precision, scale, mapping, type_", [
-    (6, 2, "none", "bytes"), (6, 2, "precision_only", "bytes"), (6, 2, "best_fit", "float64"),
-    (20, 2, "best_fit", "bytes"), (20, 2, "best_fit_eager_double", "float64"),
+    (6, 2, "none", "bytes"), (6, 2, "precision_only", "bytes"), (6, 2, "best_fit", "double"),
+    (20, 2, "best_fit", "bytes"), (20, 2, "best_fit_eager_double", "double"),
     (18, 0, "none", "bytes"), (18, 0, "precision_only", "int64"), (9, 0, "best_fit", "int32"),
-    (4, 0, "best_fit", "int16"), (2, 0, "best_fit_eager_double", "int8"), (19, 0, "best_fit", "bytes"), (5, -2, "best_fit", "int32"),
-    (5, -2, "precision_only", "bytes")])
+    (4, 0, "best_fit", "int16"), (2, 0, "best_fit_eager_double", "int8"), (19, 0, "best_fit", "bytes"),
+    (5, -2, "best_fit", "int32"), (5, -2, "precision_only", "bytes")])
 def test_numbers_by_their_mapping(precision, scale, mapping, type_):
     field, value = sources.column("n", "numeric", numeric(precision, scale), True, mapping)
     assert field["type"] == type_ and field["optional"] is True and field["field"] == "n"
-    assert value == {"bytes": "{}::text", "float64": "{}::float8"}.get(type_, "{}::int8")
+    assert value == {"bytes": "{}::text", "double": "{}::float8"}.get(type_, "{}::int8")
     assert field.get("parameters") == ({"scale": str(scale)} if type_ == "bytes" else None)
 
 

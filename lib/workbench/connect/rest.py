@@ -16,7 +16,7 @@ from .configs import literal_secrets, unknown_keys
 INSTALL = "put the plugin's jars into a folder of the worker's plugin.path and restart it"
 WITHOUT_PLUGIN = {
     "s3": "here `workbench.landing` does its work, from the same JSON: landing.run(spark, world, config)",
-    "jdbcsource": f"nothing here asks a database by query: capture its changes with Debezium, or {INSTALL}",
+    "jdbcsource": "here `workbench.landing` does its work, from the same JSON: landing.poll(spark, world, config)",
 }
 
 LIKELY_CAUSES = [

@@ -174,15 +174,16 @@ def _database(config: dict[str, str], where: str, world: World) -> str:
 # --- types -----------------------------------------------------------------------------------------------------------
 
 _LOGICAL = "org.apache.kafka.connect.data."
+# the driver's numbers for infinity
 _MILLIS = "(CASE WHEN isfinite({0}) THEN floor(extract(epoch FROM {0}) * 1000)::int8 " \
-    "WHEN {0} > 'epoch' THEN 9223372036825200000 ELSE -9223372036832400000 END)"  # what the driver makes of infinity
+    "WHEN {0} > 'epoch' THEN 9223372036825200000 WHEN {0} < 'epoch' THEN -9223372036832400000 END)"
 # {type of PostgreSQL: (type of Connect, its logical name, SQL for the value as Connect's JSON has it)}
 TYPES = {
     "bool": ("boolean", "", "{}"), "int2": ("int16", "", "{}"), "int4": ("int32", "", "{}"),
     "int8": ("int64", "", "{}"), "oid": ("int64", "", "{}::int8"),
-    "float4": ("float32", "", "{}"), "float8": ("float64", "", "{}"),
+    "float4": ("float", "", "{}"), "float8": ("double", "", "{}"),
     **dict.fromkeys(("text", "varchar", "bpchar", "name", "uuid", "enum"), ("string", "", "{}")),
-    **dict.fromkeys(("json", "jsonb", "xml"), ("string", "", "{}::text")),
+    **dict.fromkeys(("json", "jsonb"), ("string", "", "{}::text")),
     "bytea": ("bytes", "", "translate(encode({}, 'base64'), E'\\n', '')"),
     "date": ("int32", "Date", "({} - date 'epoch')"),
     "time": ("int32", "Time", "floor(extract(epoch FROM {}) * 1000)::int4"),
@@ -223,5 +224,5 @@ def _numeric(modifier: int, mapping: str) -> Optional[tuple[str, str, str]]:
         size = next(size for most, size in ((2, 8), (4, 16), (9, 32), (18, 64)) if precision <= most)
         return f"int{size}", "", "{}::int8"
     if scale > 0 and (mapping == "best_fit_eager_double" or mapping == "best_fit" and precision <= 18):
-        return "float64", "", "{}::float8"
+        return "double", "", "{}::float8"
     return "bytes", f"Decimal:{scale}", "{}::text"

@@ -114,8 +114,9 @@ def cause(text: str) -> str:
     """The innermost cause named in a Spark exception, as one line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
-    if causes and "PythonException" in causes[-1]:  # Python's own traceback follows, and its last line says what it was
-        below = itertools.takewhile(lambda line: not line.startswith("at "), lines[lines.index(causes[-1]) + 1:])
+    last = lines.index(causes[-1]) if causes else 0
+    if "PythonException" in "".join(lines[last:last + 1]):  # its traceback follows, and its last line says what it was
+        below = itertools.takewhile(lambda line: not line.startswith("at "), lines[last + 1:])
         causes = [line for line in below if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)] or causes
     return (causes[-1].replace("Caused by: ", "") if causes else (lines or ["unknown"])[0])[:400]
 

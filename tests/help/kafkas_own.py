@@ -1,0 +1,28 @@
+"""A Java with Kafka Connect's own classes, from the jars that the embedded Connect runs: to have them beside ours."""
+import contextlib
+import os
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from workbench.stack import artifacts
+
+
+@contextlib.contextmanager
+def java():
+    artifacts.install()
+    jars = [str(jar) for jar in artifacts.jars("kafka")]
+    py4j = next((artifacts.package("pyspark") / "jars").glob("py4j-*.jar"))
+    with open(os.devnull, "w") as nowhere:
+        port = launch_gateway(jarpath=str(py4j), classpath=":".join(jars), die_on_exit=True, javaopts=["-Xmx128m"],
+                              java_path=str(artifacts.java_home() / "bin" / "java"), redirect_stderr=nowhere)
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
+    yield gateway.jvm
+    gateway.shutdown()
+
+
+def converter(jvm, is_key):
+    """A JsonConverter with schemas."""
+    config = jvm.java.util.HashMap()
+    config["schemas.enable"] = "true"
+    made = jvm.org.apache.kafka.connect.json.JsonConverter()
+    made.configure(config, is_key)
+    return made
