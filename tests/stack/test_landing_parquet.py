@@ -1,0 +1,176 @@
+"""Confluent's sink, done by the landing on real parts: Parquet of Debezium's Avro, JSON lines and Parquet of JSON with
+its schema; killed in the middle, it lands each record once."""
+import datetime as dt
+import json
+import random
+from decimal import Decimal
+
+import avro_help
+import pytest
+from confluent_sink import BY_COUNTRY, FOUR, PARQUET, SINK, address, wrapped
+from lake_help import killed_while, new_topic, send
+from pyspark.sql import functions as F
+from workbench import connect, landing, stack
+from workbench.base import paths
+from workbench.base.errors import LakeError
+from workbench.source import postgres
+from workbench.topic import topics
+
+NAME = "parquet_test"
+FILM, ACTOR = f"{NAME}.public.film", f"{NAME}.public.actor"
+SCRIPT = r"""
+    CREATE TYPE rating AS ENUM ('G', 'PG');
+    CREATE DOMAIN year AS integer CHECK (VALUE > 1900);
+    CREATE TABLE actor (actor_id int PRIMARY KEY, first_name text NOT NULL);
+    INSERT INTO actor SELECT n, 'Actor ' || n FROM generate_series(1, 5) n;
+    CREATE TABLE film (
+      film_id int PRIMARY KEY, title text NOT NULL, release_year year, rental_duration smallint NOT NULL DEFAULT 3,
+      rental_rate numeric(4, 2) NOT NULL DEFAULT 4.99, free numeric, rating rating, special_features text[],
+      shown daterange, ratio double precision, raw bytea, doc jsonb, day date, seen timestamp,
+      at timestamptz NOT NULL DEFAULT '2017-09-10 17:46:03.905795+00', clock time, id uuid);
+    INSERT INTO film SELECT n, 'Film ' || n, 2006, 6, 0.99, 1.5, 'PG', ARRAY['Trailers', NULL],
+      '[2020-01-01,2020-02-01)', CASE n WHEN 1 THEN 'NaN'::float8 WHEN 2 THEN '-Infinity'::float8 ELSE 0.1 END,
+      '\x0001', '{"a": 1}', CASE n WHEN 3 THEN DATE '0044-03-15 BC' ELSE DATE '2006-02-15' END,
+      TIMESTAMP '2021-08-19 03:19:57.073053', DEFAULT, TIME '23:59:59.999999', gen_random_uuid()
+      FROM generate_series(1, 25) n"""
+
+
+@pytest.fixture(scope="module")
+def lab(world):
+    with avro_help.museum(world, NAME, SCRIPT, ("film", "actor")) as lab:
+        connect.apply(lab, NAME, source(lab))
+        yield lab
+
+
+def source(lab):
+    """Debezium without its transform, as the published connector begins: whole envelopes."""
+    config = avro_help.source(lab, NAME)
+    kept = {k: v for k, v in config.items() if not k.startswith("transforms")}
+    return {**kept, "table.include.list": "public.film,public.actor"}
+
+
+@pytest.fixture
+def sink(lab):
+    config = {**PARQUET, **{k: v for k, v in avro_help.sink(lab, NAME).items() if "converter" in k}, "flush.size": "10",
+              "topics.regex": rf"{NAME}\.public\.(.*)"}
+    del config["topics"]
+    yield config
+    landing.drop(lab, config)
+
+
+@pytest.fixture
+def topic(world):
+    name = new_topic(world)
+    yield name
+    topics.delete(world, name)
+
+
+def names(world, topic, folder="topics"):
+    root = paths.local_path(world.lake.landing) / folder / topic
+    return [str(p.relative_to(root)) for p in sorted(root.rglob("*")) if p.is_file()]
+
+
+def read(spark, world, topic):
+    return spark.read.parquet(f"{world.lake.landing}/topics/{topic}")
+
+
+def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
+    topics.wait_count(lab, FILM, 25, connector=NAME)
+    topics.wait_count(lab, ACTOR, 5, connector=NAME)
+    done = landing.run(spark, lab, sink)
+    assert (done.records, done.dead_letters, done.objects) == (30, 0, 4)
+    assert names(lab, FILM) == [f"partition=0/{FILM}+0+{n:010d}.gz.parquet" for n in (0, 10, 20)]
+    film = read(spark, lab, FILM)
+    kinds = {f.name: f.dataType.simpleString() for f in film.schema["after"].dataType}
+    assert kinds == {
+        "film_id": "int", "title": "string", "release_year": "int", "rental_duration": "int",
+        "rental_rate": "decimal(4,2)", "free": "struct<scale:int,value:binary>", "rating": "string",
+        "special_features": "array<string>", "shown": "string", "ratio": "double", "raw": "binary", "doc": "string",
+        "day": "int", "seen": "bigint", "at": "string", "clock": "bigint", "id": "string"}
+    rows = {r["after"]["film_id"]: r for r in film.collect()}
+    assert len(rows) == 25 and all(r["op"] == "r" and r["before"] is None for r in rows.values())
+    one = rows[1]["after"]
+    assert (one["rental_rate"], one["special_features"], one["seen"], one["at"]) == (
+        Decimal("0.99"), ["Trailers", None], 1629343197073053, "2017-09-10T17:46:03.905795Z")
+    assert str(one["ratio"]) == "nan" and rows[2]["after"]["ratio"] == float("-inf")
+    assert rows[3]["after"]["day"] < -719162, "before Christ"
+    assert rows[1]["source"]["snapshot"] in ("first", "true") and rows[1]["source"]["table"] == "film"
+
+    postgres.execute(lab, "UPDATE film SET release_year = 2021, rental_rate = 2.99 WHERE film_id = 1")
+    postgres.execute(lab, "ALTER TABLE film ADD COLUMN length smallint")
+    postgres.execute(lab, "UPDATE film SET length = 86 WHERE film_id = 1")
+    postgres.execute(lab, "DELETE FROM film WHERE film_id = 5")
+    topics.wait_count(lab, FILM, 29, connector=NAME)  # with the delete's tombstone
+    more = landing.run(spark, lab, sink)
+    assert (more.records, more.tombstones, more.objects) == (3, 1, 2), "a file holds one schema"
+    assert names(lab, FILM)[3:] == [f"partition=0/{FILM}+0+{n:010d}.gz.parquet" for n in (25, 26)]
+    film = spark.read.option("mergeSchema", "true").parquet(f"{lab.lake.landing}/topics/{FILM}")
+    changed = film.where("op = 'u'").orderBy("source.lsn").select("after.*").collect()
+    assert [(r.release_year, r.rental_rate, r.length) for r in changed] == [
+        (2021, Decimal("2.99"), None), (2021, Decimal("2.99"), 86)]
+    gone = film.where("op = 'd'").collect()[0]
+    assert gone["after"] is None and gone["before"]["film_id"] == 5 and gone["before"]["at"] == "1970-01-01T00:00:00Z"
+    assert landing.run(spark, lab, sink) == landing.LandingCounts()
+
+
+def test_json_lines_and_parquet_by_country_of_json_with_its_schema(world, spark, topic):
+    values = [address(n) for n in range(1, 251)]
+    send(world, topic, *[(str(v["address_id"]), wrapped(v)) for v in values])
+    lines = {**SINK, "topics": topic}
+    parquet = {**PARQUET, **BY_COUNTRY, **FOUR, "topics": topic, "topics.dir": "other"}
+    try:
+        assert landing.run(spark, world, lines).objects == 3
+        assert names(world, topic) == [f"partition=0/{topic}+0+{n:010d}.json" for n in (0, 100, 200)]
+        root = paths.local_path(world.lake.landing)
+        text = "".join((root / "topics" / topic / name).read_text() for name in names(world, topic))
+        assert [json.loads(line) for line in text.splitlines()] == values
+        assert landing.run(spark, world, parquet).objects == 9, "each hundred ends the three countries' objects"
+        found = spark.read.parquet(f"{world.lake.landing}/other/{topic}")
+        assert dict(found.dtypes)["last_update"] == "timestamp"
+        (at,) = found.select(F.date_format("last_update", "yyyy-MM-dd HH:mm:ss").alias("t")).distinct().collect()
+        assert at.t == "2017-02-15 09:45:30"
+        one = found.where("address_id = 100").collect()[0].asDict()
+        assert one == {"address_id": 100, "address": "100 Way", "state_province": "Tete", "country": "Country 1",
+                       "last_update": dt.datetime(2017, 2, 15, 9, 45, 30), "message_source": "pagila",
+                       "message_source_engine": "postgresql", "environment": "development"}
+    finally:
+        for config in (lines, parquet):
+            landing.drop(world, config)
+
+
+def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_allowed(world, spark, topic):
+    send(world, topic, ("1", wrapped(address(1))), ("2", None), ("3", wrapped(address(3))))
+    fail = {k: v for k, v in {**PARQUET, "topics": topic}.items() if k != "behavior.on.null.values"}
+    try:
+        with pytest.raises(LakeError, match=f"(?s)offset 1 of {topic}, partition 0, has no value.*null.values is fail"):
+            landing.run(spark, world, fail)
+        done = landing.run(spark, world, {**fail, "behavior.on.null.values": "ignore"})
+        assert (done.records, done.tombstones) == (2, 1)
+        assert [r.address_id for r in read(spark, world, topic).orderBy("address_id").collect()] == [1, 3]
+    finally:
+        landing.drop(world, fail)
+
+
+def test_killed_while_landing_each_record_is_there_once(world, topic):
+    """Spark is killed at random moments of a landing in small batches; nothing is half-written, lost or doubled."""
+    from workbench.spark import session
+
+    count, rng = 4_000, random.Random(7)
+    send(world, topic, *[(str(n), wrapped(address(n))) for n in range(count)])
+    sink = {**PARQUET, **BY_COUNTRY, "topics": topic, "flush.size": "50"}
+    try:
+        for _ in range(3):
+            spark, seen = session(world), len(names(world, topic))
+            wanted = seen + rng.randrange(20)
+            raised = killed_while(lambda s=spark: landing.run(s, world, sink, batch=300),
+                                  lambda n=wanted: len(names(world, topic)) > n, "more files")
+            assert raised
+            stack.need(world, "spark")
+        spark = session(world)
+        landing.run(spark, world, sink, batch=300)
+        rows = read(spark, world, topic)
+        assert sorted(r.address_id for r in rows.select("address_id").collect()) == list(range(count))
+        firsts = rows.groupBy(F.input_file_name().alias("file")).agg(F.min("address_id").alias("n")).collect()
+        assert all(r.n == int(r.file[-len("0000000000.gz.parquet"):][:10]) for r in firsts), "names say first offsets"
+    finally:
+        landing.drop(world, sink)
