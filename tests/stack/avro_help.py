@@ -31,9 +31,9 @@ def sink(lab, database):
 
 
 @contextlib.contextmanager
-def museum(world, name, script, tables=("artists", "artworks")):
-    """The world with a museum in database `name`, made by an SQL script, and its connector `name` RUNNING; afterwards
-    every connector whose name begins so is deleted."""
+def museum(world, name, script, tables=("artists", "artworks"), **changes):
+    """The world with a museum in database `name`, made by an SQL script, and its connector `name` RUNNING, with
+    `changes` of its settings, None for one that goes; afterwards every connector whose name begins so is deleted."""
     stack.need(world, "apicurio")
     lab = varied(world, postgres={"database": name})
     postgres.create_database(lab)
@@ -42,7 +42,8 @@ def museum(world, name, script, tables=("artists", "artworks")):
     postgres.grant_replication(lab, full)
     postgres.create_publication(lab, "moma_publication", full)
     try:
-        connect.apply(lab, name, source(lab, name))
+        config = {**source(lab, name), **changes}
+        connect.apply(lab, name, {k: v for k, v in config.items() if v is not None})
         yield lab
     finally:
         for each in connect.names(lab):

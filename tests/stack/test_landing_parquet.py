@@ -27,26 +27,21 @@ SCRIPT = r"""
       film_id int PRIMARY KEY, title text NOT NULL, release_year year, rental_duration smallint NOT NULL DEFAULT 3,
       rental_rate numeric(4, 2) NOT NULL DEFAULT 4.99, free numeric, rating rating, special_features text[],
       shown daterange, ratio double precision, raw bytea, doc jsonb, day date, seen timestamp,
-      at timestamptz NOT NULL DEFAULT '2017-09-10 17:46:03.905795+00', clock time, id uuid);
+      at timestamptz NOT NULL DEFAULT now(), clock time, id uuid);
     INSERT INTO film SELECT n, 'Film ' || n, 2006, 6, 0.99, 1.5, 'PG', ARRAY['Trailers', NULL],
       '[2020-01-01,2020-02-01)', CASE n WHEN 1 THEN 'NaN'::float8 WHEN 2 THEN '-Infinity'::float8 ELSE 0.1 END,
-      '\x0001', '{"a": 1}', CASE n WHEN 3 THEN DATE '0044-03-15 BC' ELSE DATE '2006-02-15' END,
-      TIMESTAMP '2021-08-19 03:19:57.073053', DEFAULT, TIME '23:59:59.999999', gen_random_uuid()
+      '\x0001', '{"a": 1}', CASE n WHEN 3 THEN DATE '1582-10-15' ELSE DATE '2006-02-15' END,
+      TIMESTAMP '2021-08-19 03:19:57.073053', '2017-09-10 17:46:03.905795+00', TIME '23:59:59.999999', gen_random_uuid()
       FROM generate_series(1, 25) n"""
 
 
 @pytest.fixture(scope="module")
 def lab(world):
-    with avro_help.museum(world, NAME, SCRIPT, ("film", "actor")) as lab:
-        connect.apply(lab, NAME, source(lab))
+    """A database whose connector has no transform, as the published one begins: whole envelopes."""
+    flat = dict.fromkeys(k for k in connect.config(world, "moma_source") if k.startswith("transforms"))
+    tables = {"table.include.list": "public.film,public.actor"}
+    with avro_help.museum(world, NAME, SCRIPT, ("film", "actor"), **flat, **tables) as lab:
         yield lab
-
-
-def source(lab):
-    """Debezium without its transform, as the published connector begins: whole envelopes."""
-    config = avro_help.source(lab, NAME)
-    kept = {k: v for k, v in config.items() if not k.startswith("transforms")}
-    return {**kept, "table.include.list": "public.film,public.actor"}
 
 
 @pytest.fixture
@@ -93,8 +88,8 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     assert (one["rental_rate"], one["special_features"], one["seen"], one["at"]) == (
         Decimal("0.99"), ["Trailers", None], 1629343197073053, "2017-09-10T17:46:03.905795Z")
     assert str(one["ratio"]) == "nan" and rows[2]["after"]["ratio"] == float("-inf")
-    assert rows[3]["after"]["day"] < -719162, "before Christ"
-    assert rows[1]["source"]["snapshot"] in ("first", "true") and rows[1]["source"]["table"] == "film"
+    assert rows[3]["after"]["day"] == -141427, "days since 1970, of the calendar without a gap"
+    assert rows[1]["source"]["snapshot"].startswith(("first", "true")) and rows[1]["source"]["table"] == "film"
 
     postgres.execute(lab, "UPDATE film SET release_year = 2021, rental_rate = 2.99 WHERE film_id = 1")
     postgres.execute(lab, "ALTER TABLE film ADD COLUMN length smallint")
@@ -109,7 +104,8 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     assert [(r.release_year, r.rental_rate, r.length) for r in changed] == [
         (2021, Decimal("2.99"), None), (2021, Decimal("2.99"), 86)]
     gone = film.where("op = 'd'").collect()[0]
-    assert gone["after"] is None and gone["before"]["film_id"] == 5 and gone["before"]["at"] == "1970-01-01T00:00:00Z"
+    assert gone["after"] is None and gone["before"]["film_id"] == 5
+    assert gone["before"]["at"] == "1970-01-01T00:00:00.000000Z", "what is no key is its type's default"
     assert landing.run(spark, lab, sink) == landing.LandingCounts()
 
 
