@@ -9,7 +9,7 @@ from workbench import connect
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, WorkbenchError
 from workbench.results import published
-from workbench.walkthroughs import museum, outbox
+from workbench.walkthroughs import log_based, museum, outbox
 
 REFERENCE = paths.ROOT / "data" / "reference"
 NAMES = sorted(f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json"))
@@ -24,6 +24,8 @@ def ours(world):
         "S2/properties": outbox.flow.table(world).options(),
         "S5/source_connector": connect.config(world, museum.CONNECTOR),
         "S5/sink_connector": connect.config(world, museum.SINK),
+        "S7/source_connector": connect.config(world, log_based.CONNECTOR),
+        "S7/sink_connector": connect.config(world, log_based.SINK),
         **{f"S5/properties_{name}": options for name, options in mor.items()},
     }
 

@@ -15,6 +15,7 @@ from matplotlib import rc_params_from_file
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from rich.filesize import decimal as size_text
 
 from ..base import LakeError
@@ -185,6 +186,36 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Pictu
     ax.xaxis.tick_top()
     ax.grid(axis="y", visible=False)
     ax.spines[:].set_visible(False)
+    return fig
+
+
+@plt.rc_context(STYLE)
+def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *, group: str = "", x_label: str = ""
+          ) -> Picture:
+    """Draw what happened where and in what order: a dot for each row, in a lane for each value of `lane`, coloured by
+    `kind`; lanes in the order of their first rows.
+
+    Args:
+        x: column with a dot's place, numbers or instants. group: column; its rows that have one value there, if there
+            are several, stand on a common ground (a transaction).
+    """
+    if not len(frame):
+        raise LakeError("there is nothing to draw", expected="a frame with a row for each dot")
+    names, kinds = (list(dict.fromkeys(frame[column])) for column in (lane, kind))
+    fig = Picture(1.7 + 0.42 * len(names), title)
+    ax = fig.subplots()
+    for _, rows in frame.groupby(group) if group else ():
+        if len(rows) > 1:
+            ax.plot([rows[x].min(), rows[x].max()], [len(names) - 0.45] * 2, color=INK, lw=2, solid_capstyle="butt")
+            ax.axvspan(rows[x].min(), rows[x].max(), color=GREY, alpha=0.16, lw=0)
+    for one, colour in zip(kinds, [*PALETTE, GREY] * len(kinds)):
+        rows = frame[frame[kind] == one]
+        ax.scatter(rows[x], rows[lane].map(names.index), color=colour, s=46, lw=0, label=str(one), zorder=3)
+    ax.set_yticks(range(len(names)), names)
+    ax.set(ylim=(len(names) - 0.4, -0.6), xlabel=x_label or x)
+    if pd.api.types.is_integer_dtype(frame[x]):
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    fig.legend(loc="outside upper right", ncols=len(kinds))
     return fig
 
 

@@ -1,0 +1,82 @@
+"""What is particular to log-based CDC on Pagila (notebooks/30_log_based_cdc): its captures, and how its events and its
+raw zone are read. `flow` has what every walkthrough has. There is no Hudi in it: tables are made with SQL.
+"""
+from __future__ import annotations
+
+import pandas
+from pyspark.sql import SparkSession
+
+from ..base import ROOT, World
+from ..results import query
+from ..topic import registry, topics
+from . import pagila
+from .capture import Capture
+from .walkthrough import Walkthrough
+
+CONNECTOR = "pagila_source"
+ENVELOPE = "pagila_source_envelope"  # the same connector as it is deployed first, without a transform
+SINK = "pagila_sink"
+CATALOG = "pagila_kafka_connect"  # the catalog's database, as published
+REFINED = "refined/film"  # folder of the refined table
+KEYS = {"actor": "actor_id", "film": "film_id", "film_actor": ("actor_id", "film_id"), "category": "category_id",
+        "film_category": ("film_id", "category_id"), "language": "language_id"}
+# The connector leaves out a column that PostgreSQL generates, for such a one is not in its log, and that of the
+# full-text search.
+FILM = """SELECT film_id, title, description, release_year, language_id, original_language_id, rental_duration,
+                 rental_rate, length, replacement_cost, rating, last_update, special_features FROM film"""
+# The newest event of each key, but of the deleted. S7 orders by time; what one transaction changed twice has one time.
+LATEST = """
+    SELECT * FROM (
+      SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY "__source_ts_ms" DESC, "__lsn" DESC) AS newest
+        FROM {table})
+     WHERE newest = 1 AND "__deleted" = 'false'"""
+
+
+def events(world: World, name: str, after: dict[int, int] | None = None) -> pandas.DataFrame:
+    """The messages of a table's topic, decoded: offset, key, the names of its schema, then the fields of the value,
+    which are missing of a tombstone. after: those that came since (see topics.ends).
+
+    Raises: LakeError: there is no such topic, or a message cannot be decoded.
+    """
+    decode = registry.Decoder(world)
+
+    def one(raw: str | bytes | None) -> dict:
+        return {} if raw is None else decode(raw.encode() if isinstance(raw, str) else raw).record
+
+    found = topics.read(world, flow.topic(world, name), after=after)
+    values = pandas.DataFrame([one(value) for value in found["value"]], index=found.index)
+    return found[["offset"]].assign(key=[one(key) for key in found["key"]]).join(values)
+
+
+def catalogued(name: str) -> str:
+    """The name that a crawler gives to a table's raw files in the catalog."""
+    return f"{CATALOG}.pagila_public_{name}"
+
+
+def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
+    """The state of a table as its raw files have it, in the form of `flow.rows`."""
+    asked = LATEST.format(keys=", ".join(flow.capture(name).keys), table=catalogued(name))
+    rows = query.sql(spark, asked)
+    rows["last_update"] = pandas.to_datetime(rows["last_update"], unit="us")  # as Debezium writes a timestamp
+    return rows[flow.rows(world, name, "false").columns]
+
+
+def _changed(world: World) -> bool:
+    """Whether notebook 33 has made both rounds of changes: the last of them deletes film 5."""
+    return flow.rows(world, "film", "film_id = 5").empty
+
+
+flow = Walkthrough(
+    captures=tuple(Capture(f"public.{name}", key, CONNECTOR, SINK, "avro", truth=FILM if name == "film" else "")
+                   for name, key in KEYS.items()),
+    database=pagila.loader.database,
+    watermark=False,  # the notebooks count the events
+    folder=ROOT / "notebooks" / "30_log_based_cdc",
+    publication="pagila_publication",
+    loader=pagila.loader,
+    kept=("public.inventory",),  # film 5 can be deleted when no copy of it is in a shop
+    databases=(CATALOG,),
+    folders=(REFINED,),
+    steps={"33_changes": _changed},
+    services=("postgres", "kafka", "connect", "spark", "apicurio"),
+)
