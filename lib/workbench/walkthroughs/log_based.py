@@ -13,6 +13,7 @@ from . import pagila
 from .capture import Capture
 from .walkthrough import Walkthrough
 
+DATABASE = pagila.loader.database
 CONNECTOR = "pagila_source"
 ENVELOPE = "pagila_source_envelope"  # the same connector as it is deployed first, without a transform
 SINK = "pagila_sink"
@@ -24,17 +25,24 @@ KEYS = {"actor": "actor_id", "film": "film_id", "film_actor": ("actor_id", "film
 # full-text search.
 FILM = """SELECT film_id, title, description, release_year, language_id, original_language_id, rental_duration,
                  rental_rate, length, replacement_cost, rating, last_update, special_features FROM film"""
-# The newest event of each key, but of the deleted. S7 orders by time; what one transaction changed twice has one time.
+# The newest event of each key, but of the deleted. S7 orders by time: what one transaction changed twice has one time,
+# and a clock may be set back.
 LATEST = """
-    SELECT * FROM (
-      SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY "__source_ts_ms" DESC, "__lsn" DESC) AS newest
-        FROM {table})
-     WHERE newest = 1 AND "__deleted" = 'false'"""
+SELECT {columns} FROM (
+  SELECT *, {known}row_number() OVER (PARTITION BY {keys} ORDER BY "__lsn" DESC) AS newest
+    FROM {table})
+ WHERE newest = 1 AND "__deleted" = 'false'"""
+# A large value that an update does not touch is not in the log; Debezium puts a placeholder there. It is still what it
+# was in the newest event that has it.
+LARGE = {"film": "description"}
+KNOWN = """max_by({large}, CASE WHEN {large} IS DISTINCT FROM '__debezium_unavailable_value' THEN "__lsn" END)
+            OVER (PARTITION BY {keys}) AS known,
+         """
 
 
 def events(world: World, name: str, after: dict[int, int] | None = None) -> pandas.DataFrame:
-    """The messages of a table's topic, decoded: offset, key, the names of its schema, then the fields of the value,
-    which are missing of a tombstone. after: those that came since (see topics.ends).
+    """The messages of a table's topic, decoded: offset, key, then the fields of the value, all None of a tombstone.
+    after: those that came since (see topics.ends).
 
     Raises: LakeError: there is no such topic, or a message cannot be decoded.
     """
@@ -44,8 +52,8 @@ def events(world: World, name: str, after: dict[int, int] | None = None) -> pand
         return {} if raw is None else decode(raw.encode() if isinstance(raw, str) else raw).record
 
     found = topics.read(world, flow.topic(world, name), after=after)
-    values = pandas.DataFrame([one(value) for value in found["value"]], index=found.index)
-    return found[["offset"]].assign(key=[one(key) for key in found["key"]]).join(values)
+    values = pandas.DataFrame([one(value) for value in found["value"]], index=found.index, dtype=object)
+    return found[["offset"]].assign(key=[one(key) for key in found["key"]]).join(values.where(values.notna(), None))
 
 
 def catalogued(name: str) -> str:
@@ -53,12 +61,19 @@ def catalogued(name: str) -> str:
     return f"{CATALOG}.pagila_public_{name}"
 
 
+def latest_sql(name: str, world: World) -> str:
+    """The query for the state of a table as its raw files have it."""
+    keys, large = ", ".join(flow.capture(name).keys), LARGE.get(name, "")
+    columns = [f"known AS {c}" if c == large else c for c in flow.rows(world, name, "false").columns]
+    return LATEST.format(columns=", ".join(columns), keys=keys, table=catalogued(name),
+                         known=KNOWN.format(large=large, keys=keys) if large else "")
+
+
 def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
-    """The state of a table as its raw files have it, in the form of `flow.rows`."""
-    asked = LATEST.format(keys=", ".join(flow.capture(name).keys), table=catalogued(name))
-    rows = query.sql(spark, asked)
+    """Its answer, in the form of `flow.rows`."""
+    rows = query.sql(spark, latest_sql(name, world))
     rows["last_update"] = pandas.to_datetime(rows["last_update"], unit="us")  # as Debezium writes a timestamp
-    return rows[flow.rows(world, name, "false").columns]
+    return rows
 
 
 def _changed(world: World) -> bool:
@@ -69,7 +84,7 @@ def _changed(world: World) -> bool:
 flow = Walkthrough(
     captures=tuple(Capture(f"public.{name}", key, CONNECTOR, SINK, "avro", truth=FILM if name == "film" else "")
                    for name, key in KEYS.items()),
-    database=pagila.loader.database,
+    database=DATABASE,
     watermark=False,  # the notebooks count the events
     folder=ROOT / "notebooks" / "30_log_based_cdc",
     publication="pagila_publication",
