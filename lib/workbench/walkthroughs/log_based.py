@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from ..base import ROOT, World
 from ..results import query
+from ..spark import session
 from ..topic import registry, topics
 from . import pagila
 from .capture import Capture
@@ -81,6 +82,11 @@ def _changed(world: World) -> bool:
     return flow.rows(world, "film", "film_id = 5").empty
 
 
+def _catalogued(world: World) -> bool:
+    """Whether notebook 34 has put the raw files into the catalog."""
+    return all(session(world).catalog.tableExists(catalogued(name)) for name in flow.names)
+
+
 flow = Walkthrough(
     captures=tuple(Capture(f"public.{name}", key, CONNECTOR, SINK, "avro", truth=FILM if name == "film" else "")
                    for name, key in KEYS.items()),
@@ -92,6 +98,6 @@ flow = Walkthrough(
     kept=("public.inventory",),  # film 5 can be deleted when no copy of it is in a shop
     databases=(CATALOG,),
     folders=(REFINED,),
-    steps={"33_changes": _changed},
+    steps={"33_changes": _changed, "34_latest": _catalogued},
     services=("postgres", "kafka", "connect", "spark", "apicurio"),
 )
