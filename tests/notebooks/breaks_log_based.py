@@ -31,6 +31,8 @@ source("CREATE TABLE loans (n int); ALTER TABLE actor REPLICA IDENTITY FULL")
 source(f"CREATE PUBLICATION {log_based.flow.publication} FOR ALL TABLES")""",
           {"published tables": "public.loans", "published FOR ALL TABLES": "database true",
            "old rows are told by": "full row"},
-          back='postgres.drop_publication(world, log_based.flow.publication, log_based.DATABASE)\nsource("DROP TABLE loans")'),
+          back="""
+postgres.drop_publication(world, log_based.flow.publication, log_based.DATABASE)
+source("DROP TABLE loans")"""),
     harms="31_source_database",
 )]
