@@ -5,38 +5,86 @@ from types import SimpleNamespace
 import pytest
 from workbench.base import params, paths
 from workbench.base.errors import LakeError, StackError
-from workbench.results import query
+from workbench.results import query, statements
 from workbench.spark import causes, is_gone, unreachable
 from workbench.spark import sessions as spark_module
 
 
 @pytest.mark.parametrize("athena, spark", [
     ("SELECT CAST(json_parse(x) AS ARRAY(MAP(VARCHAR, VARCHAR))) AS a FROM t",
-     "SELECT FROM_JSON(x, 'ARRAY<MAP<STRING, STRING>>') AS a FROM t"),
-    ("SELECT i FROM t CROSS JOIN UNNEST(a) AS u(i)", "SELECT i FROM t LATERAL VIEW EXPLODE(a) u AS i"),
+     "SELECT FROM_JSON(x, 'ARRAY<MAP<STRING, STRING>>', MAP('mode', 'FAILFAST')) AS a FROM t"),
+    ("SELECT i FROM t CROSS JOIN UNNEST(a) AS u(i)", "SELECT i FROM t CROSS JOIN LATERAL EXPLODE(a) AS u(i)"),
+    ("SELECT i FROM t LEFT JOIN UNNEST(a) AS u(i) ON TRUE JOIN s ON s.i = u.i",
+     "SELECT i FROM t CROSS JOIN LATERAL EXPLODE_OUTER(a) AS u(i) JOIN s ON s.i = u.i"),
     ("SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t", "SELECT CAST(x['d'] AS DECIMAL(6, 2)) AS d FROM t"),
+    ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
     ("SELECT date_add('day', d, date '1970-01-01') AS d FROM t",
-     "SELECT DATE_ADD(CAST('1970-01-01' AS DATE), d) AS d FROM t"),
+     "SELECT ((CAST('1970-01-01' AS DATE)) + CAST((d) * INTERVAL '1' DAY AS INTERVAL DAY)) AS d FROM t"),
+    ("SELECT date_format(x, 'on %Y-%m-%dT%h:%i %p') AS d FROM t",
+     r"SELECT DATE_FORMAT(x, '\'on\' yyyy-MM-dd\'T\'hh:mm a') AS d FROM t"),
+    ("SELECT array_agg(DISTINCT x) FILTER (WHERE x > 1) OVER (PARTITION BY y) AS a FROM t",
+     "SELECT TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM(COLLECT_LIST(DISTINCT STRUCT(x AS v)) FILTER(WHERE x > 1) OVER "
+     "(PARTITION BY y), r -> r.v)), a -> SIZE(a) > 0), 1) AS a FROM t"),
+    ("SELECT count(*), a, upper(b) FROM t", "SELECT COUNT(*) AS _col0, a, UPPER(b) AS _col2 FROM t"),
     ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = :b"),
     ("SELECT a FROM t UNION ALL SELECT b FROM u", "SELECT a FROM t UNION ALL SELECT b FROM u"),
     ("WITH t AS (SELECT 1 AS a) SELECT a FROM t", "WITH t AS (SELECT 1 AS a) SELECT a FROM t"),
+    ("SELECT a FROM t ORDER BY a OFFSET 2 LIMIT 1", "SELECT a FROM t ORDER BY a NULLS LAST LIMIT 1 OFFSET 2"),
 ])
 def test_translations(athena, spark):
     assert query.translate(athena) == spark
 
 
 @pytest.mark.parametrize("text, says", [
-    ("SELECT nosuch(a) FROM t", "the function NOSUCH"), ("SELECT 1; SELECT 2", "2 statements"),
-    ("SELEC a FROM t WHERE", "not Athena SQL"), ("SELECT try(1/0)", "cannot be translated"),
-    ("SELECT c FROM t CROSS JOIN UNNEST(a) WITH ORDINALITY AS u(c, n)", "WITH ORDINALITY"),
-    ("SELECT c FROM t LEFT JOIN UNNEST(a) AS u(c) ON true", "LEFT JOIN UNNEST"),
-    ("SELECT c FROM t CROSS JOIN UNNEST(a, b) AS u(c, d)", "UNNEST of several arrays"), ("", "0 statements"),
-    ("DROP TABLE datalake.cdc_events", "no query"), ("DELETE FROM t WHERE a = 1", "no query"),
-    ("UPDATE t SET a = 1", "no query"), ("INSERT INTO t SELECT 1", "no query"), ("CREATE TABLE t (a INT)", "no query"),
+    ("SELECT nosuch(a) FROM t", "the function nosuch of 1 arg(?s:.*)NOSUCH"), ("SELECT 1; SELECT 2", "2 statements"),
+    ("SELEC a FROM t WHERE", "not Athena SQL"), ("SELECT try(upper(transform(a, x -> x)))", "try.. around trans"),
+    ("SELECT a / b FROM t", "(?s)types.*query.sql"), ("SELECT CAST(x AS TIME)", "(?s)this clause.*TIME"),
+    ("SELECT a = ALL (SELECT 1)", "(?s)this clause.*ALL"), ("SELECT json_value(a, 'lax $')", "json_value"),
+    ("SELECT a FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES", "(?s)this clause.*TIES"),
+    ("SELECT date_format(a, '%Y week %V')", "'V' in this pattern"), ("SELECT format_datetime(a, 'ww')", "'w' in this"),
+    ("SELECT date_parse(a, '%y')", "'y' in this"), ("SELECT date_add('eon', 1, a)", "date_add of 3"),
+    ("SELECT date_format(a, b)", "no literal"), ("SELECT approx_distinct(DISTINCT a)", "DISTINCT in approx"),
+    ("SELECT array_agg(a ORDER BY b, c DESC)", "both directions"), ("SELECT checksum(a)", "checksum"),
+    ("", "0 statements"),
 ])
 def test_what_cannot_be_translated_is_an_error(text, says):
     with pytest.raises(LakeError, match=f"(?i){says}"):
         query.translate(text)
+
+
+@pytest.mark.parametrize("text, says", [
+    ("DELETE FROM t WHERE a = 1", "none of those"), ("UPDATE t SET a = 1", "none of those"),
+    ("INSERT INTO t SELECT 1", "none of those"), ("CREATE TABLE t (a INT)", "none of those"),
+    ("CREATE TABLE t WITH (bucket_count = 4) AS SELECT 1 AS a", "bucket_count"),
+    ("CREATE TABLE t WITH (table_type = 'ICEBERG') AS SELECT 1 AS a", "table_type"),
+    ("CREATE TABLE t WITH (format = 'AVRO') AS SELECT 1 AS a", "avro"),
+    ("CREATE EXTERNAL TABLE t (a INT) STORED AS PARQUET", "necessary one is not there"),
+    ("CREATE EXTERNAL TABLE t (a INT) STORED AS TEXTFILE LOCATION 's3://b/'", "not honoured"),
+    ("CREATE EXTERNAL TABLE t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS STORED AS ORC LOCATION 's3://b/'", "CLUSTERED"),
+    ("CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/' TBLPROPERTIES ('projection.enabled'='true')",
+     "projection"),
+])
+def test_statements_that_are_refused(text, says):
+    with pytest.raises(LakeError, match=f"(?is){says}"):
+        statements.read(text)
+
+
+def test_statements():
+    assert statements.read("MSCK REPAIR TABLE a.b;") == ("MSCK REPAIR TABLE a.b", None)
+    assert statements.read("""
+        CREATE EXTERNAL TABLE IF NOT EXISTS a.b (id int COMMENT 'x', `a b` struct<c:int>) PARTITIONED BY (country
+        string) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' WITH SERDEPROPERTIES ('ignore.malformed.json' =
+        'true') LOCATION 's3://bucket/it\\'s/' TBLPROPERTIES ('c' = 'd')""")[0] == (
+            "CREATE TABLE IF NOT EXISTS `a`.`b` (`id` INT COMMENT 'x', `a b` STRUCT<`c`: INT>, `country` STRING) "
+            "USING JSON OPTIONS (mode 'PERMISSIVE') PARTITIONED BY (`country`) LOCATION 's3://bucket/it\\'s/' "
+            "TBLPROPERTIES ('c'='d')")
+    tree, goal = statements.read("""CREATE TABLE "a"."b" WITH (format = 'ORC', partitioned_by = ARRAY['c', 'D'],
+        external_location = 's3://bucket/x') AS SELECT 1 AS a, 2 AS c, 3 AS d""")
+    assert tree.named_selects == ["a", "c", "d"]
+    assert goal == {"table": "`a`.`b`", "external_location": "s3://bucket/x", "partitioned_by": ["c", "d"],
+                    "format": "orc", "compression": "zlib"}
+    tree, goal = statements.read("UNLOAD (SELECT ') TO' AS a FROM t) TO 's3://bucket/Y' WITH (format = 'JSON')")
+    assert (goal["table"], goal["external_location"], goal["compression"]) == ("", "s3://bucket/Y", "gzip")
 
 
 def test_values_are_neither_missing_nor_left_over():
@@ -82,7 +130,7 @@ def test_which_errors_say_that_spark_is_gone(text, gone):
 
 def test_a_server_that_ends_within_a_query():
     class Ended:
-        def sql(self, *args, **more):
+        def newSession(self):
             raise RuntimeError('StatusCode.UNAVAILABLE details = "Socket closed"')
 
     with pytest.raises(StackError, match="Spark was restarted or is gone"):

@@ -1,60 +1,116 @@
 """Queries in Athena's dialect, answered as pandas in every world.
 
-Where the engine is Spark, sqlglot translates; what it knows no counterpart of is an error. Two things to mind: Athena
-divides integers to an integer where Spark gives a fraction, and a cast that fails is an error there and null here.
+Where the engine is Spark, `dialect` translates, and Spark is asked in a session of its own with ANSI rules: a cast that
+fails, an overflow, an index beyond the end are errors, as they are in Athena.
 """
 from __future__ import annotations
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Sequence
+from typing import Any, Optional, Sequence
+from weakref import WeakKeyDictionary
 
 import pandas
-import sqlglot
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 from sqlglot.optimizer.scope import traverse_scope
 
 from .. import hudi, stack
-from ..base import LakeError, World, first_line, nearest
+from ..base import LakeError, World, files, nearest
 from ..spark import answered, session
+from ..spark.sessions import of_session
+from . import dialect, statements
 
-REFUSED = {  # of an UNNEST, what sqlglot would translate to something else
-    "UNNEST with an ON condition": lambda join: join.args.get("on") and not isinstance(join.args["on"], exp.Boolean),
-    "LEFT JOIN UNNEST": lambda join: (join.side or "").upper() == "LEFT",
-    "UNNEST of several arrays": lambda join: len(join.this.expressions) > 1,
-    "UNNEST WITH ORDINALITY": lambda join: join.this.args.get("offset"),  # counts from 1 there, from 0 here
-}
+_beside: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()  # to each session that of its queries
+RULES = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN", "spark.sql.ansi.enabled": "true"}  # map_concat: the last one counts
 
 
 def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFrame:
-    """Run one query and return its rows.
+    """Run one query or statement and return its rows.
+
+    Besides queries: CREATE EXTERNAL TABLE over Parquet, ORC or JSON, CREATE TABLE … WITH (…) AS, UNLOAD, MSCK REPAIR
+    TABLE, SHOW, DESCRIBE, DROP TABLE, CREATE DATABASE. What is refused or differs: docs/limits.md.
 
     Args:
-        where: a Spark session, or a world (whose `query.kind` says which engine answers).
-        text: one statement in Athena's dialect. `:name` stands for a value.
+        where: a Spark session, or a world (whose `query.kind` says which engine answers). The session's temporary views
+            are not seen: Athena knows none.
+        text: one statement in Athena's dialect (engine version 3). `:name` stands for a value.
         values: the values, bound as literals, never pasted into the text.
 
     Raises:
-        LakeError: not one query, not translatable, a value missing or left over, a table or column that is not there.
+        LakeError: not one statement, not translatable, a value missing or left over, no such table or column.
         StackError: Spark was restarted or is gone; `spark.session(world)` gives a new session.
     """
     if hasattr(where, "query"):
         stack.must_be_there(where, "query.")
-    tree = _parse(text)
-    named = {p.name for p in tree.find_all(exp.Placeholder)}
+    tree, goal = statements.read(text)
+    named = set() if isinstance(tree, str) else {p.name for p in tree.find_all(exp.Placeholder)}
     for name in sorted(named ^ set(values)):
         what = f"the query names :{name}, no value is given" if name in named else f"value {name!r} is not in the query"
         raise LakeError(what, expected=nearest(name, values if name in named else named))
-    translated = _generate(tree)
     spark = session(where) if hasattr(where, "query") else where
-    with answered(spark, "the query failed", translated,
+    with answered(spark, "the query failed", text.strip()[:1000],
                   "see whether the table is registered (hudi.register) and the column exists"):
-        for name in _tables(tree):  # a catalog table remembers its files: look anew, a stream may have committed
-            with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
-                spark.sql(f"REFRESH TABLE {name}")
-        return spark.sql(translated, args=values or None).toPandas()
+        own = _session(spark)
+        if isinstance(tree, str):
+            return own.sql(tree).toPandas()
+        rows = own.sql(_written(own, tree, values), args=values or None)
+        return _keep(own, rows, goal) if goal else rows.toPandas()
+
+
+def translate(text: str, spark: Optional[SparkSession] = None) -> str:
+    """The Spark SQL for a query in Athena's dialect. Without `spark` only where nothing depends on columns' types, as a
+    division does. Raises LakeError when it cannot be translated."""
+    tree = dialect.read(text)
+    return _written(_session(spark), tree, {}) if spark else dialect.write(tree)
+
+
+def _session(spark: SparkSession) -> SparkSession:
+    """A session beside this one, with the same catalog, in which Athena's rules hold."""
+    own = _beside.get(spark)
+    if own is None:
+        own = type(spark)(spark.client._builder) if hasattr(spark, "client") else spark.newSession()
+        if hasattr(spark, "client"):
+            own.client._retry_policy = spark.client._retry_policy
+        _beside[spark] = own
+    if own.conf.get("spark.sql.ansi.enabled") != "true":  # it is new, or its server has forgotten it (after an hour)
+        for key, value in {**of_session(), **RULES}.items():
+            own.conf.set(key, value)
+    return own
+
+
+def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
+    """The Spark SQL of a query, its tables seen anew: the catalog remembers files, a stream may have committed."""
+    for name in _tables(tree):
+        with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
+            spark.sql(f"REFRESH TABLE {name}")
+
+    def accepts(text: str) -> bool:
+        try:
+            spark.sql(text, args=values or None)
+        except Exception:  # noqa: BLE001 - whatever it is: the last form is taken, and its error is the query's
+            return False
+        return True
+
+    return dialect.write(tree, accepts)
+
+
+def _keep(spark: SparkSession, rows: DataFrame, goal: dict[str, Any]) -> pandas.DataFrame:
+    """Write a query's rows where they go (statements.read); nothing is returned, as in Athena."""
+    place, by = goal["external_location"], goal["partitioned_by"]
+    if place and files.below(place):
+        raise LakeError(f"HIVE_PATH_ALREADY_EXISTS: the folder for {goal['table'] or 'UNLOAD'} is not empty",
+                        where=place, next_step="name an empty one, or remove what is there: Athena overwrites nothing")
+    if by != [name.lower() for name in rows.columns[len(rows.columns) - len(by):]]:
+        raise LakeError("HIVE_COLUMN_ORDER_MISMATCH: partition columns must be the query's last ones, in their order",
+                        where=", ".join(rows.columns), expected=f"…, {', '.join(by)}")
+    writer = rows.write.format(goal["format"]).partitionBy(*by).option("compression", goal["compression"])
+    if not goal["table"]:
+        writer.save(place)
+    else:
+        (writer.option("path", place) if place else writer).saveAsTable(goal["table"])
+    return pandas.DataFrame()
 
 
 def record(spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *columns: str) -> pandas.DataFrame:
@@ -81,38 +137,44 @@ def record(spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *colu
     return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
 
 
-def translate(text: str) -> str:
-    """Return the Spark SQL for a query in Athena's dialect. Raises LakeError when it cannot be translated."""
-    return _generate(_parse(text))
-
-
-def _parse(text: str) -> Any:
-    try:
-        trees = [t for t in sqlglot.parse(text, read="athena") if t is not None]
-    except sqlglot.errors.SqlglotError as e:
-        raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text.strip()[:200]) from None
-    if len(trees) != 1:
-        raise LakeError(f"{len(trees)} statements where one is expected", where=text.strip()[:200])
-    if not isinstance(trees[0], (exp.Query, exp.Describe)):
-        raise LakeError("this statement is no query", where=text.strip()[:200], expected="SELECT … or DESCRIBE …",
-                        next_step="a statement that changes something is for spark.sql, in Spark's own dialect")
-    return trees[0]
-
-
-def _generate(tree: Any) -> str:
-    unnests = [join for join in tree.find_all(exp.Join) if isinstance(join.this, exp.Unnest)]
-    no = [what for join in unnests for what, holds in REFUSED.items() if holds(join)]
-    no += [f"the function {node.name}" for node in tree.find_all(exp.Anonymous)]
-    try:
-        if no:
-            raise sqlglot.errors.UnsupportedError(no[0])
-        return tree.sql(dialect="spark", unsupported_level=sqlglot.ErrorLevel.RAISE)
-    except sqlglot.errors.SqlglotError as e:
-        raise LakeError(f"the query cannot be translated to Spark: {first_line(e)}", next_step="write it with other "
-                        "means, or ask Spark itself: spark.sql(…)", where=tree.sql(dialect="athena")[:300]) from None
-
-
 def _tables(tree: Any) -> list[str]:
     """Names of the tables that the query reads, without those it defines itself."""
     read = [t for scope in traverse_scope(tree) for t in scope.sources.values() if isinstance(t, exp.Table)]
     return sorted({exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in read})
+
+
+def crawl(where: SparkSession | World, address: str, table: str) -> str:
+    """Make a table of the files in a folder, as a Glue crawler does: its columns are those of the files, its partitions
+    the folders `name=value` (as text). A table of that name is replaced.
+
+    Args:
+        address: the folder of Parquet files or of JSON lines.
+        table: database.table; the database is made where it is missing.
+
+    Returns: the CREATE EXTERNAL TABLE that it ran.
+    Raises:
+        LakeError: no files, or of several kinds; or a column is in the files and in the folders' names, too. Athena
+            says so when the crawled table is asked, this function at once, with the statement that cures it.
+    """
+    spark = session(where) if hasattr(where, "query") else where
+    paths = [path for path in files.below(address) if not any(part[0] in "._" for part in path.split("/"))]
+    kinds = {path.rpartition(".")[2] for path in paths}
+    folders = {tuple(part.partition("=")[0] for part in path.split("/")[:-1]) for path in paths}
+    if len(folders) != 1 or len(kinds) != 1 or not kinds <= {"parquet", "json"}:
+        raise LakeError("a crawler makes no one table of this", where=f"{address}: {', '.join(kinds) or 'no files'}",
+                        expected="files .parquet or .json, below the same folders name=value")
+    form, partitions = kinds.pop(), folders.pop()
+    with answered(spark, "the files cannot be read", address, "look at one of them"):
+        reader = _session(spark).read.option("recursiveFileLookup", "true").option("mergeSchema", "true")
+        columns = {f.name: f.dataType.simpleString() for f in reader.format(form).load(address).schema.fields}
+    twice = [name for name in columns if name.lower() in [p.lower() for p in partitions]]
+    cure = statements.declared(table, {n: t for n, t in columns.items() if n not in twice}, partitions, form, address)
+    if twice:
+        raise LakeError(f"HIVE_INVALID_METADATA: Hive metadata for table {table} is invalid: Table descriptor contains "
+                        "duplicate columns", where=f"{', '.join(twice)}: in the files of {address} and in its folders",
+                        next_step=f"declare the table with each column once, then MSCK REPAIR TABLE {table}:\n{cure}")
+    database = table.rpartition(".")[0] or "default"
+    for text in (f"CREATE DATABASE IF NOT EXISTS {database}", f"DROP TABLE IF EXISTS {table}", cure,
+                 *[f"MSCK REPAIR TABLE {table}"] * bool(partitions)):
+        sql(spark, text)
+    return cure

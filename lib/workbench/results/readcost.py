@@ -26,7 +26,7 @@ def measure(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
     """
     if not hasattr(spark, "client"):
         raise LakeError("only a Spark Connect session tells what a query has read", expected="spark.kind: connect")
-    statement, best, counts = query.translate(text), float("inf"), {}
+    statement, best, counts = query.translate(text, spark), float("inf"), {}
     for _ in range(runs):
         began = time.perf_counter()
         rows = spark.sql(statement).toPandas()
