@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Optional
 
+import bench_landing
 import bench_setup
 import bench_travel
 from bench_line import Line, say, seconds, write
@@ -255,7 +256,8 @@ def runner(*_: Any) -> list[Line]:
 
 
 MEASURES = {"through": through, "second": second, "freshness": freshness, "upsert": upsert,
-            "sizes": bench_travel.sizes, "trace": bench_travel.traced, "runner": runner, "demo": bench_setup.demo}
+            "landing": bench_landing.landed, "sizes": bench_travel.sizes, "trace": bench_travel.traced,
+            "runner": runner, "demo": bench_setup.demo}
 WITHOUT_STACK = {"runner", "demo"}
 
 

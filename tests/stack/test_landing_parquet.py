@@ -147,15 +147,16 @@ def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_all
         landing.drop(world, fail)
 
 
-def test_killed_while_landing_each_record_is_there_once(world, topic):
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.drill)])
+def test_killed_while_landing_each_record_is_there_once(world, topic, kills):
     """Spark is killed at random moments of a landing in small batches; nothing is half-written, lost or doubled."""
     from workbench.spark import session
 
-    count, rng = 4_000, random.Random(7)
+    count, rng = 1_500 * kills, random.Random(kills)
     send(world, topic, *[(str(n), wrapped(address(n))) for n in range(count)])
     sink = {**PARQUET, **BY_COUNTRY, "topics": topic, "flush.size": "50"}
     try:
-        for _ in range(3):
+        for _ in range(kills):
             spark, seen = session(world), len(names(world, topic))
             wanted = seen + rng.randrange(20)
             raised = killed_while(lambda s=spark: landing.run(s, world, sink, batch=300),
