@@ -5,7 +5,7 @@ import json
 import pytest
 from workbench import connect
 from workbench.base import params
-from workbench.base.errors import ConnectorError, SourceError
+from workbench.base.errors import ConnectorError
 from workbench.landing import polling, sources
 from workbench.landing.transforms import PACKAGE
 
@@ -36,7 +36,8 @@ def test_what_is_published(world, good):
     source = sources.parse({**good, "numeric.mapping": "best_fit", "validate.non.null": "false", "tasks.max": "1",
                             "name": "jdbc source/01"}, world)
     assert (source.database, source.topic) == ("pagila", "pagila.public.")
-    assert source.tables == ("address", "city", "country")
+    assert source.tables == ["public.address", "public.city", "public.country"]
+    assert sources.parse({**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world).tables == ["s.a", "b.c"]
     assert (source.place, source.rows, source.not_null, source.delay) == ("jdbc_source_01", 100, False, 0)
     assert sources.parse(good, world).place == "pagila.public."
     assert said(source) == ('SELECT * FROM "public"."address" WHERE "last_update" > \'-infinity\' AND "last_update" < '
@@ -92,10 +93,12 @@ def test_where_the_first_poll_begins(world, good, given, begins):
     ({"mode": "timestamp+incrementing", "incrementing.column.name": "a,b"}, "incrementing.column.name is 'a,b'"),
     ({"catalog.pattern": "public"}, "catalog.pattern is 'public'.*pagila.*published.*schema.pattern"),
     ({"query": "SELECT 1"}, "query is 'SELECT 1'.*either a query or tables"),
-    ({"topic.prefix": None}, "topic.prefix is missing"),
+    ({"topic.prefix": None}, "topic.prefix is missing"), ({"topic.prefix": "a b"}, "topic.prefix is 'a b'"),
+    ({"table.whitelist": None}, "table.whitelist is missing.*either a query or tables"),
+    ({"table.whitelist": "a.x, b.x"}, "table.whitelist is 'a.x, b.x'.*without the schema"),
     ({"numeric.mapping": "best"}, "numeric.mapping is 'best'.*best_fit"),
     ({"validate.non.null": "no"}, "validate.non.null is 'no'"),
-    ({"batch.max.rows": "0"}, "batch.max.rows is '0'.*from 1"), ({"poll.interval.ms": "x"}, "poll.interval.ms is 'x'"),
+    ({"batch.max.rows": "0"}, "batch.max.rows is '0'.*from 1"),
     ({"timestamp.delay.interval.ms": "-1"}, "delay.interval.ms is '-1'"),
     ({"timestamp.initial": "-2"}, "initial is '-2'.*from -1"),
     ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is.*JsonConverter"),
@@ -103,6 +106,8 @@ def test_where_the_first_poll_begins(world, good, given, begins):
     ({"db.timezone": "Europe/Berlin"}, "db.timezone is 'Europe/Berlin'.*UTC"),
     ({"transforms": "x", "transforms.x.type": f"{PACKAGE}MaskField$Value"}, "transforms.x.type.*MaskField"),
     ({"connection.user": "admin"}, "connection.user is not that.*cdc_reader"),
+    ({"connection.url": "jdbc:postgresql://127.0.0.1:1/x"}, "connection.url is not that.*<database>"),
+    ({"connection.url": None}, "connection.url is not that"),
 ])
 def test_what_is_not_honoured_is_refused_by_name(world, good, change, says):
     config = {key: value for key, value in {**good, **change}.items() if value is not None}
@@ -167,26 +172,3 @@ def test_what_a_poll_did_is_told():
     done = polling.Polled({"a": 603, "b": 2}, {}, {"a": 0, "b": 1})
     assert repr(done) == ("polled 605 messages: a 603, b 2; 1 more are never polled, for what polling goes by is null "
                           "in them (b)")
-
-
-class Catalog:
-    def __init__(self, *tables):
-        self.tables = tables
-
-    def execute(self, *_):
-        return [tuple(table.split(".")) for table in self.tables]
-
-
-@pytest.mark.parametrize("tables, whitelist, found", [
-    (["public.address", "public.city"], "city", ["public.city"]), (["a.x", "b.y"], "", ["a.x", "b.y"]),
-    (["a.x", "b.x"], "b.x", ["b.x"])])
-def test_which_tables(world, good, tables, whitelist, found):
-    assert polling._tables(Catalog(*tables), sources.parse({**good, "table.whitelist": whitelist}, world)) == found
-
-
-@pytest.mark.parametrize("tables, whitelist, says", [
-    (["public.address"], "adress", "no table adress.*did you mean 'public.address'"),
-    (["a.x", "b.x"], "x", "two tables are called x"), (["a.x", "b.x"], "", "two tables are called x")])
-def test_tables_that_are_not_there_or_have_one_topic(world, good, tables, whitelist, says):
-    with pytest.raises(SourceError, match="(?s)" + says):
-        polling._tables(Catalog(*tables), sources.parse({**good, "table.whitelist": whitelist}, world))

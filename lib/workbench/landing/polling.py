@@ -73,7 +73,7 @@ def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
     with _alone(world, source), postgres.session(world, source.database, "replication") as c:
         snapshot, now = _begin(c, source)
         offsets = polled_from(world, config)
-        for read in [_look(c, source, table, offsets.get(table, {}), now) for table in _tables(c, source)]:
+        for read in [_look(c, source, table, offsets.get(table, {}), now) for table in source.tables]:
             topics.create(world, read.topic)
             if read.rows:
                 with answered(spark, f"{read.topic} was not polled", place, next_step, world), causes(spark):
@@ -112,27 +112,6 @@ def _begin(c: psycopg.Connection, source: Source) -> tuple[str, str]:
     c.autocommit, c.read_only, c.isolation_level = False, True, psycopg.IsolationLevel.REPEATABLE_READ
     return c.execute("SELECT pg_export_snapshot(), (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
                      [source.delay]).fetchone()
-
-
-def _tables(c: psycopg.Connection, source: Source) -> list[str]:
-    """The tables to poll as `schema.table`, or [""] for the query. Raises SourceError."""
-    if source.query:
-        return [""]
-    found = [f"{schema}.{name}" for schema, name in c.execute("""
-        SELECT n.nspname, r.relname FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
-        WHERE r.relkind = 'r' AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND n.nspname LIKE %s
-        ORDER BY 1, 2""", [source.schemas])]
-    wanted = [t for t in found if not source.tables or {t, t.partition(".")[2]} & set(source.tables)]
-    short = [t.partition(".")[2] for t in wanted]
-    for name in source.tables:
-        if name not in [*wanted, *short]:
-            raise SourceError(f"there is no table {name}", where=f"database {source.database}, table.whitelist",
-                              expected=nearest(name, found), next_step="load the data first, or correct the name")
-    twice = next((name for name in short if short.count(name) > 1), None)
-    if twice:
-        raise SourceError(f"two tables are called {twice}, and a topic is named without the schema",
-                          where=f"database {source.database}", next_step="schema.pattern, or table.whitelist, chooses")
-    return wanted
 
 
 def _fields(c: psycopg.Connection, source: Source, table: str) -> dict[str, tuple[dict[str, Any], str]]:
@@ -185,7 +164,7 @@ def _look(c: psycopg.Connection, source: Source, table: str, offset: dict[str, s
     values = sql.SQL(", ").join(sql.SQL(value).format(sql.Identifier(name)) + sql.SQL(" AS ") + sql.Identifier(name)
                                 for name, (_, value) in fields.items())
     as_json = sql.SQL("SELECT row_to_json(message)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS message")
-    name = table.partition(".")[2]
+    name = table.rpartition(".")[2]
     schema = {"type": "struct", "fields": [schema for schema, _ in fields.values()], "optional": False,
               **({"name": name} if name else {})}
     return _Read(table, source.topic + name, schema, statement, as_json.format(values, statement), last[0], unseen,

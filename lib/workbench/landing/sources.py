@@ -46,9 +46,9 @@ class Source:
     """What the JSON of a JDBC source asks for.
 
     place: the name of its offsets. topic: a topic's name, before that of the table. columns: those that it goes by,
-    "timestamp", of which the first that is not null counts, and "incrementing", one. tables: their names, none for all;
-    schemas: pattern of LIKE. query: in place of tables. rows: read from the database at a time. delay: milliseconds
-    that a row has to rest before it is read. initial: the time where the first poll begins.
+    "timestamp", of which the first that is not null counts, and "incrementing", one. tables: as `schema.table`; of a
+    query [""]. rows: read from the database at a time. delay: milliseconds that a row has to rest before it is read.
+    initial: the time where the first poll begins.
     """
 
     place: str
@@ -56,8 +56,7 @@ class Source:
     topic: str
     mode: str
     columns: dict[str, tuple[str, ...]]
-    tables: tuple[str, ...]
-    schemas: str
+    tables: list[str]
     query: str
     not_null: bool
     numeric: str
@@ -74,7 +73,7 @@ class Source:
                 for key, columns in names.items()}
 
     def rows_of(self, table: str) -> sql.Composable:
-        """All rows of a table, `schema.table`; of the query where that is "". A condition can follow."""
+        """All rows of a table, of the query where that is "". A condition can follow."""
         if table:
             return sql.SQL("SELECT * FROM {}").format(identifier(table))
         return sql.SQL("SELECT * FROM (" + self.query + "\n) AS query")  # noqa: S608 - its end may be a comment
@@ -113,10 +112,12 @@ def parse(config: dict[str, str], world: World) -> Source:
     if config.get("catalog.pattern", database) != database:
         raise refuse("catalog.pattern", f"{database}: a catalog of PostgreSQL is a database. One published connector "
                      "has a schema here, and the driver does not look at it", "use schema.pattern")
-    if query and (tables or "schema.pattern" in config):
-        raise refuse("query", "either a query or tables (table.whitelist, schema.pattern)")
-    if not config.get("topic.prefix"):
-        raise refuse("topic.prefix", "the beginning of a topic's name, all of it where a query is polled")
+    if bool(query) == bool(tables):
+        raise refuse("query" if query else "table.whitelist", "either a query or tables")
+    schema = config.get("schema.pattern", "public")
+    named = [name if "." in name else f"{schema}.{name}" for name in tables]
+    if len({name.rpartition(".")[2] for name in named}) < len(named):
+        raise refuse("table.whitelist", "tables of different names: a topic is named without the schema")
     columns = {}
     for key in ("timestamp", "incrementing"):
         columns[key] = _names(config.get(f"{key}.column.name", ""))
@@ -125,11 +126,10 @@ def parse(config: dict[str, str], world: World) -> Source:
         if key not in mode.split("+") and columns.pop(key):
             raise refuse(f"{key}.column.name", f"nothing: mode {mode} does not look at it, though one published "
                          "connector has it", "remove it, or choose another mode")
-    number("poll.interval.ms", "5000", 1)
     first = number("timestamp.initial", "-2", -1 if "timestamp.initial" in config else -2)
     return Source(
         re.sub(r"[^A-Za-z0-9._-]", "_", config.get("name") or config["topic.prefix"]), database, config["topic.prefix"],
-        mode, columns, tables, config.get("schema.pattern", "%"), query, config.get("validate.non.null") != "false",
+        mode, columns, named or [""], query, config.get("validate.non.null") != "false",
         config.get("numeric.mapping", "none"), number("batch.max.rows", "100", 1),
         number("timestamp.delay.interval.ms", "0", 0),
         INITIAL.get(first) or str(datetime(1970, 1, 1) + timedelta(milliseconds=first)),
@@ -154,21 +154,23 @@ def _check_keys(config: dict[str, str], where: str, refuse: Any) -> None:
     for key, choices in {"mode": MODES, "numeric.mapping": MAPPINGS, "validate.non.null": ("true", "false")}.items():
         if (key in config or key == "mode") and config.get(key) not in choices:
             raise refuse(key, nearest(config.get(key, ""), choices))
+    if not re.fullmatch(r"[\w.-]+", config.get("topic.prefix", ""), re.ASCII):
+        raise refuse("topic.prefix", "the beginning of a topic's name, all of it where a query is polled")
 
 
 def _database(config: dict[str, str], where: str, world: World) -> str:
     """The database that the JSON names. It is one of the world's PostgreSQL, and read as who connectors log in as."""
     pg = world.postgres
-    found = re.fullmatch(r"jdbc:postgresql://([^/?@]+)/([^/?&;]+)", config.get("connection.url", ""))
-    if not found or found[1] != f"{pg.host}:{pg.port}":  # not shown: a password may stand in it
-        raise ConnectorError("connection.url is not of this world's PostgreSQL", where=where,
-                             expected=f"jdbc:postgresql://{pg.host}:{pg.port}/<database>, and nothing after it")
-    for key, expected in {"user": pg.replication_user, "password": world.connect.password_reference}.items():
-        if config.get(f"connection.{key}") != expected:
-            raise ConnectorError(f"connection.{key} is not that of who reads for connectors", where=where,
-                                 expected=f"{expected}, as ${{database_user}} and ${{password_reference}} become",
-                                 next_step="a password is named, never written out")
-    return found[2]
+    server, _, database = config.get("connection.url", "").rpartition("/")
+    expected = {"connection.url": f"jdbc:postgresql://{pg.host}:{pg.port}", "connection.user": pg.replication_user,
+                "connection.password": world.connect.password_reference}
+    for key, right in expected.items():
+        if {**config, "connection.url": server}.get(key) != right or not re.fullmatch(r"[^?&;]+", database):
+            # what it is is not shown: a password may stand in it, which is named, never written out
+            raise ConnectorError(f"{key} is not that of who reads this world's PostgreSQL for connectors", where=where,
+                                 expected=right + "/<database>, and nothing behind it" * key.endswith("url"),
+                                 next_step="connect.placeholders(world) has the parts")
+    return database
 
 
 # --- types -----------------------------------------------------------------------------------------------------------

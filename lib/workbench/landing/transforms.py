@@ -5,7 +5,6 @@ Spark tasks by value.
 """
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
@@ -118,80 +117,67 @@ def apply(chain: tuple[Transform, ...], record: Record) -> Record:
 
 
 def _value_to_key(record: Record, _: str, fields: list[str]) -> Record:
-    value, schema = _fields_of(record.value), record.value_schema
-    if schema is None:
-        return replace(record, key={name: value.get(name) for name in fields}, key_schema=None)
-    known = [_field(schema, name) for name in fields]
-    return replace(record, key={field["field"]: _get(value, field) for field in known}, key_schema=_struct(known))
+    known, values = _parts(record, "value")
+    bare = None if record.value_schema is None else {}
+    return _made(record, "key", [_field(record.value_schema, known, name) for name in fields], values, bare)
 
 
 def _extract(record: Record, side: str, fields: list[str]) -> Record:
     value, schema = getattr(record, side), getattr(record, f"{side}_schema")
-    value = None if value is None else _fields_of(value)
-    field = {"field": fields[0]} if schema is None else _field(schema, fields[0])
-    return replace(record, **{side: None if value is None else _get(value, field),
-                              f"{side}_schema": {k: v for k, v in field.items() if k != "field"} or None})
+    known, values = ((schema or {}).get("fields", []), {}) if value is None else _parts(record, side)
+    of = {key: said for key, said in _field(schema, known, fields[0]).items() if key != "field"}
+    return replace(record, **{side: values.get(fields[0]), f"{side}_schema": of or None})
 
 
 def _insert(record: Record, side: str, inserted: list[tuple[str, bool, Optional[str]]]) -> Record:
-    value, schema = getattr(record, side), getattr(record, f"{side}_schema")
-    if value is None:
+    if getattr(record, side) is None:
         return record
-    more = {name: record.topic if text is None else text for name, _, text in inserted}
-    if schema is None:
-        return replace(record, **{side: {**_fields_of(value), **more}})
-    fields = [{"type": "string", "optional": optional, "field": name} for name, optional, _ in inserted]
-    return replace(record, **{side: {**_known(value, schema), **more},
-                              f"{side}_schema": _struct([*schema["fields"], *fields], schema)})
+    fields, values = _parts(record, side)
+    new = [{"type": "string", "optional": optional, "field": name} for name, optional, _ in inserted]
+    values |= {name: record.topic if text is None else text for name, _, text in inserted}
+    return _made(record, side, fields + new, values, getattr(record, f"{side}_schema"))
 
 
 def _replace(record: Record, side: str, exclude: set[str], include: set[str], renames: dict[str, str]) -> Record:
-    value, schema = getattr(record, side), getattr(record, f"{side}_schema")
-    if value is None:
+    if getattr(record, side) is None:
         return record
-    values = _fields_of(value) if schema is None else _known(value, schema)
+    fields, values = _parts(record, side)
     kept = {name: renames.get(name, name) for name in values
             if name not in exclude and (name in include or not include)}
-    changed = {side: {new: values[old] for old, new in kept.items()}}
-    if schema is not None:
-        fields = [{**field, "field": kept[field["field"]]} for field in schema["fields"] if field["field"] in kept]
-        changed[f"{side}_schema"] = _struct(fields, schema)
-    return replace(record, **changed)
+    fields = [{**field, "field": kept[field["field"]]} for field in fields if field["field"] in kept]
+    values = {new: values[old] for old, new in kept.items()}
+    return _made(record, side, fields, values, getattr(record, f"{side}_schema"))
 
 
 ACTIONS = {"ValueToKey": _value_to_key, "ExtractField": _extract, "InsertField": _insert, "ReplaceField": _replace}
 
 
-def _fields_of(value: Any) -> dict[str, Any]:
+def _parts(record: Record, side: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(fields, their values) of a key or a value; a null is what its schema has for a default."""
+    value, schema = getattr(record, side), getattr(record, f"{side}_schema")
     if not isinstance(value, dict):
         raise ValueError(f"it works on a struct only, found {type(value).__name__}")
-    return value
+    fields = [{"field": name} for name in value] if schema is None else schema["fields"]
+    found = {field["field"]: value.get(field["field"]) for field in fields}
+    return fields, {field["field"]: field.get("default") if found[field["field"]] is None else found[field["field"]]
+                    for field in fields}
 
 
-def _known(value: Any, schema: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a struct, those that its schema has."""
-    value = _fields_of(value)
-    return {field["field"]: _get(value, field) for field in schema["fields"]}
+def _field(schema: Optional[dict[str, Any]], fields: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    found = {"field": name} if schema is None else next((f for f in fields if f["field"] == name), None)
+    if found is None:
+        raise ValueError(f"there is no field {name!r}; there are {[field['field'] for field in fields]}")
+    return found
 
 
-def _get(value: dict[str, Any], field: dict[str, Any]) -> Any:
-    """A field's value; where that is null, what its schema has for a default."""
-    found = value.get(field["field"])
-    return field.get("default") if found is None else found
-
-
-def _field(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    for field in schema.get("fields", ()):
-        if field["field"] == name:
-            return field
-    raise ValueError(f"there is no field {name!r}; there are {[field['field'] for field in schema.get('fields', ())]}")
-
-
-def _struct(fields: list[dict[str, Any]], like: Optional[dict[str, Any]] = None) -> dict[str, Any]:
-    """The schema of these fields, with name, version, doc and parameters of another one. It is never optional, for
-    Kafka's transforms do not copy that either."""
-    twice = [name for name, times in Counter(field["field"] for field in fields).items() if times > 1]
-    if twice:
+def _made(record: Record, side: str, fields: list[dict[str, Any]], values: dict[str, Any],
+          like: Optional[dict[str, Any]]) -> Record:
+    """A record with another struct, of these fields, with name, version, doc and parameters of the schema `like`;
+    without a schema where that is None. It is never optional, for Kafka's transforms do not copy that either."""
+    names = [field["field"] for field in fields]
+    twice = [name for name in names if names.count(name) > 1]
+    if like is not None and twice:
         raise ValueError(f"field {twice[0]!r} would be there twice")
     copied = {key: like[key] for key in ("name", "version", "doc", "parameters") if like and key in like}
-    return {"type": "struct", "fields": fields, "optional": False, **copied}
+    schema = {"type": "struct", "fields": fields, "optional": False, **copied} if like is not None else None
+    return replace(record, **{side: {name: values.get(name) for name in names}, f"{side}_schema": schema})
