@@ -2,7 +2,11 @@
 import base64
 import datetime
 import json
+import random
 import stat
+import subprocess
+import sys
+import time
 import uuid
 
 import kafkas_own
@@ -290,6 +294,40 @@ def test_killed_after_sending_and_before_it_is_noted(lab, monkeypatch):
     assert sorted(lab.ids(config)) == [1, 2, 3]
     rows = topics.read(lab.world, lab.topic(config))["value"]
     assert sorted(json.loads(row)["payload"]["id"] for row in rows) == [1, 1, 2, 2, 3], "at least once"
+
+
+POLLER = """
+import json, sys
+from workbench import landing
+from workbench.base import params
+from workbench.spark import session
+world, config = params.load("local"), json.load(open(sys.argv[1]))
+spark = session(world)
+print("ready", flush=True)
+while True:
+    landing.poll(spark, world, config)
+"""
+
+
+@pytest.mark.drill
+def test_the_poller_killed_at_twenty_random_moments(lab, tmp_path):
+    """Nothing is lost, whatever it was doing; what comes twice are whole polls."""
+    lab.table(ROWS)
+    config, seed = lab.config("timestamp+incrementing"), random.randrange(10**6)
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    moments = random.Random(seed)
+    for kill in range(20):
+        poller = subprocess.Popen([sys.executable, "-c", POLLER, tmp_path / "c.json"], stdout=subprocess.PIPE)
+        assert poller.stdout.readline() == b"ready\n"
+        for n in range(5):
+            lab.sql(f"INSERT INTO $t VALUES ({kill * 5 + n})")
+            time.sleep(moments.random() / 5)
+        poller.kill()
+        poller.wait()
+    lab.poll(config)
+    came = [json.loads(value)["payload"]["id"] for value in topics.read(lab.world, lab.topic(config))["value"]]
+    assert set(came) == set(range(100)), f"seed {seed}"
+    print(f"{len(came) - 100} of 100 rows came twice")
 
 
 @pytest.mark.drill

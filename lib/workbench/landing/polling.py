@@ -110,6 +110,7 @@ def _begin(c: psycopg.Connection, source: Source) -> tuple[str, str]:
 
     The time is that of the source, as the connector has it: a poller whose clock goes wrong loses nothing by it."""
     c.autocommit, c.read_only, c.isolation_level = False, True, psycopg.IsolationLevel.REPEATABLE_READ
+    c.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")  # a role may have others
     return c.execute("SELECT pg_export_snapshot(), (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
                      [source.delay]).fetchone()
 
