@@ -25,19 +25,17 @@ MODES = {
     "timestamp+incrementing": " WHERE {timestamp} < {end} AND (({timestamp} = {last_timestamp} AND {incrementing} > "
                               "{last_incrementing}) OR {timestamp} > {last_timestamp}) ORDER BY {timestamp},"
                               "{incrementing} ASC"}
-MAPPINGS = ("none", "precision_only", "best_fit", "best_fit_eager_double")
-READ = {"connector.class", "name", "connection.url", "connection.user", "connection.password", "topic.prefix", "mode",
+READ = {"connector.class", "name", "connection.url", "connection.user", "connection.password", "topic.prefix",
         "timestamp.column.name", "incrementing.column.name", "table.whitelist", "catalog.pattern", "schema.pattern",
-        "query", "validate.non.null", "numeric.mapping", "batch.max.rows", "timestamp.delay.interval.ms",
-        "timestamp.initial", "transforms"}
-# those with one value that is honoured, which is the connector's own default, too (of the converters, the worker's)
-FIXED = {"key.converter": JSON, "value.converter": JSON, "key.converter.schemas.enable": "true",
-         "value.converter.schemas.enable": "true", "db.timezone": "UTC", "table.types": "TABLE",
-         "timestamp.granularity": "connect_logical", "quote.sql.identifiers": "ALWAYS"}
+        "query", "batch.max.rows", "timestamp.delay.interval.ms", "timestamp.initial", "transforms"}
+# those with few values that are honoured; only the mode has no default, of converters the worker's counts;
+CHOICES = {"mode": MODES, "numeric.mapping": ("none", "precision_only", "best_fit", "best_fit_eager_double"),
+           "validate.non.null": ("true", "false"), "key.converter": (JSON,), "value.converter": (JSON,),
+           "key.converter.schemas.enable": ("true",), "value.converter.schemas.enable": ("true",),
+           "db.timezone": ("UTC",), "table.types": ("TABLE",), "timestamp.granularity": ("connect_logical",),
+           "quote.sql.identifiers": ("always",)}
 # and those that change nothing about what is sent: a call is one poll, whoever calls says when the next one is
 NOT_NEEDED = {"tasks.max", "poll.interval.ms"}
-
-
 INITIAL = {-2: "-infinity", -1: "now"}  # where the first poll begins, without timestamp.initial and with -1
 
 
@@ -143,17 +141,14 @@ def _names(text: str) -> tuple[str, ...]:
 def _check_keys(config: dict[str, str], where: str, refuse: Any) -> None:
     if config.get("connector.class") != JDBC:
         raise refuse("connector.class", JDBC)
-    known = READ | FIXED.keys() | NOT_NEEDED
+    known = READ | CHOICES.keys() | NOT_NEEDED
     for key in config:
         if key not in known and not key.startswith("transforms."):
             raise ConnectorError(f"the poll does not honour {key}", where=where, expected=nearest(key, known),
                                  next_step="remove it, or run the real connector")
-    for key, honoured in FIXED.items():
-        if config.get(key, honoured).lower() != honoured.lower():
-            raise refuse(key, honoured, "the poll honours no other value; run the real connector for it")
-    for key, choices in {"mode": MODES, "numeric.mapping": MAPPINGS, "validate.non.null": ("true", "false")}.items():
+    for key, choices in CHOICES.items():
         if (key in config or key == "mode") and config.get(key) not in choices:
-            raise refuse(key, nearest(config.get(key, ""), choices))
+            raise refuse(key, nearest(config.get(key, ""), choices), "or run the real connector")
     if not re.fullmatch(r"[\w.-]+", config.get("topic.prefix", ""), re.ASCII):
         raise refuse("topic.prefix", "the beginning of a topic's name, all of it where a query is polled")
 
