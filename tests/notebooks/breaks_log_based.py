@@ -36,3 +36,193 @@ postgres.drop_publication(world, log_based.flow.publication, log_based.DATABASE)
 source("DROP TABLE loans")"""),
     harms="31_source_database",
 )]
+
+EXTRA_SCHEMA = """
+import requests
+
+api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
+extra = {"X-Registry-ArtifactId": "pagila.public.extra-value", "X-Registry-ArtifactType": "AVRO"}
+requests.post(api, data='"string"', headers=extra, timeout=30).raise_for_status()"""
+# the topic forgets its first message of film 1; the next one has the row before, is an update, and has another length
+LATER_FILM = SOURCE + """
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+source("ALTER TABLE film REPLICA IDENTITY FULL")
+log_based.flow.execute(world, "film", "UPDATE film SET length = 87 WHERE film_id = 1")
+kafka = AdminClient(topics.settings(world))
+for done in kafka.delete_records([TopicPartition(log_based.flow.topic(world, "film"), 0, 1)]).values():
+    done.result(10)"""
+# a file of the same actors, too large, of another codec, and under an offset of its own
+STRAY_FILE = """
+import pathlib
+import pyarrow
+from pyarrow import parquet
+from workbench.base import files as _files
+
+(first_file,) = pathlib.Path(_files.open_address(log_based.flow.landing_folder(world, "actor"))[1]).rglob("*.parquet")
+stray = first_file.with_name("pagila.public.actor+0+0000000900.snappy.parquet")
+actors = parquet.ParquetFile(first_file).read()
+parquet.write_table(pyarrow.concat_tables([actors] * 2).slice(0, 301), stray, compression="snappy")"""
+TOUCHED = "\n".join(f'source("UPDATE {table} SET last_update = last_update WHERE {key} = 1")' for table, key in (
+    ("actor", "actor_id"), ("film", "film_id"), ("film_actor", "film_id"), ("category", "category_id"),
+    ("film_category", "film_id"), ("language", "language_id")))
+SIX = ("actor", "film", "film_actor", "category", "film_category", "language")
+CONNECTORS = [Run(
+    Break('events = {name: log_based.events(world, name)', LATER_FILM,
+          {"events of the first snapshot": "film", "op of film 1": "message u", "before of film 1": "length",
+           "film 1 is of a snapshot": "seen false", "as in reference table S7/film_1": ("row=1, length", "87"),
+           "offsets join without a gap, from 0 to the last row": ("actor", "film")}),
+    Break("def artifacts():", EXTRA_SCHEMA, {"artifacts after the snapshot": "pagila.public.extra-value"}),
+    Break('published.compare(world, "S7/sink_connector"', '_sink, sink = sink, {**sink, "tasks.max": "51"}',
+          {"differences from S7/sink_connector": "key='tasks.max'"}, back="sink = _sink"),
+    Break("objects = pd.concat(", STRAY_FILE,
+          {"codec of every file": "'SNAPPY'", "records in the fullest file": "seen 301",
+           "names of the files": "0000000900.snappy"}, back="stray.unlink()"),
+    Break('published.compare(world, "S7/source_connector"',
+          '_config, config = config, {**config, "poll.interval.ms": "51"}',
+          {"differences from S7/source_connector": "key='poll.interval.ms', here: here '51', table '50'"},
+          back="config = _config"),
+    Break("connect.apply(world, log_based.CONNECTOR, config)", """
+config = {**config, "transforms.unwrap.add.fields": "op,db,table,schema,lsn,source.ts_ms,source.txId"}""",
+          {"fields of the flat message": "'__source_txId'", "versions of each schema": "actor-value"}),
+    Break("two shapes in one folder are caught", '_rows, rows = rows, {**rows, "actor": 1}',
+          {"two shapes in one folder are caught": "no failure"}, back="rows = _rows"),
+    Break("found = {t.rpartition(", 'topics.delete(world, log_based.flow.topic(world, "language"))',
+          {"the six topics": "expected all of"}),
+    Break('check.equal("op of film 1"', 'raw["source"]["table"] = "films"', {"where film 1 is from": "'films'"}),
+    Break("now = artifacts()", """
+del raw["after"]
+source(f"UPDATE actor SET last_name = 'Somebody' WHERE actor_id = {old['record']['after']['actor_id']}")""",
+          {"fields of the first version": "first deployment ['before'", "actor of the old message": "'Somebody'"},
+          back='requests.delete(f"{api}/pagila.public.extra-value", timeout=30).raise_for_status()'),
+    Break('columns = list(log_based.flow.rows(world, "actor", "false"))',
+          'new["record"].update(__op="c", first_name="ROB")',
+          {"actor 7, flat": "'c'", "name of actor 7": "'ROB'"}),
+    Break("files = spark.read.parquet(log_based.flow.landing_folder(world, name)).toPandas()", TOUCHED,
+          {f"landed files of {name} = source": "last_update" for name in SIX}),
+    Break("running = connect.status(", """
+from workbench.connect import rest
+rest._call(world, "PUT", f"/connectors/{log_based.CONNECTOR}/pause")
+rest.wait_until(lambda: rest._states(connect.status(world, log_based.CONNECTOR)) == {"PAUSED"}, "a pause")""",
+          {"states of connector and task": "'PAUSED', 'PAUSED'"}),
+    harms="31_source_database",
+)]
+
+# film 1 gets another year, by two changes instead of one, and the log has its row before
+SPOILT = SOURCE + '''
+source("""
+    ALTER TABLE film REPLICA IDENTITY FULL; ALTER TABLE film_actor REPLICA IDENTITY FULL;
+    CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+        IF TG_WHEN = ''BEFORE'' THEN NEW.release_year = 2022;
+        ELSIF pg_trigger_depth() < 2 THEN UPDATE film SET length = length WHERE film_id = 1; END IF; RETURN NEW; END';
+    CREATE TRIGGER spoil_row BEFORE UPDATE ON film FOR EACH ROW WHEN (NEW.film_id = 1) EXECUTE FUNCTION spoil();
+    CREATE TRIGGER spoil_again AFTER UPDATE ON film FOR EACH ROW WHEN (NEW.film_id = 1) EXECUTE FUNCTION spoil()""")'''
+AS_IT_WAS = """
+source("ALTER TABLE film REPLICA IDENTITY DEFAULT; ALTER TABLE film_actor REPLICA IDENTITY DEFAULT")
+source("DROP FUNCTION spoil CASCADE")"""
+TWICE = """
+import pathlib, shutil
+from workbench.base import files as _files
+
+for name in log_based.flow.names:
+    folder = pathlib.Path(_files.open_address(log_based.flow.landing_folder(world, name))[1])
+    one = sorted(folder.rglob("*.parquet"))[0]
+    shutil.copy(one, one.with_name(one.name.replace("0000000", "0000009")))"""
+CHANGES = [Run(
+    Break("techno = change(", SPOILT,
+          {"op and before of film 1's update": "ACADEMY", "film 1 after its update": "2022",
+           "events of one statement on film 1": "topic 2", "last_update of the deleted": "before 2017",
+           "film 1 in the second snapshot": "2022"}, back=AS_IT_WAS),
+    Break("ALTER TABLE language REPLICA IDENTITY NOTHING", """
+source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")""",
+          {"refused under NOTHING: UPDATE": "no failure", "refused under NOTHING: DELETE": "does not have"},
+          back='source(f"ALTER PUBLICATION {log_based.flow.publication} ADD TABLE language")'),
+    Break("one = pd.concat(", 'change("film", "UPDATE film SET length = length WHERE film_id = 1")',
+          {"order of one transaction": "'category', 'film'", "transactions and times": "(2, 2)"}),
+    Break('change("film_actor", "UPDATE film_actor SET film_id = 100',
+          'source("ALTER TABLE film REPLICA IDENTITY FULL")',
+          {"film 5's delete": "AFRICAN EGG"}),
+    Break("several = change(", """
+log_based.flow.execute(world, "film_actor", "DELETE FROM film_actor WHERE (actor_id, film_id) = (52, 376)", messages=2)
+""", {"deleted actors of film 376 that S7 names": "topic 60"}),
+    Break('check.equal("operations of the deletes"', 'delete = delete.assign(op="c", after=[{}] * len(delete))',
+          {"operations of the deletes": "topic 'c'", "deletes with an after": "stated 0"}),
+    Break("befores = pd.DataFrame(", "leaving = leaving.iloc[1:]",
+          {"keys of the deleted = rows before": "not in source", "tombstones": "topic 7"}),
+    Break("seen = {(row.identity, row.op)", """
+identities["before"] = identities["before"].map(lambda row: row and {**row, "name": "Greek"})""",
+          {"old names that the events have": "Greek",
+           "under DEFAULT a delete has not the old name": "expected not Greek"}),
+    Break('check.equal("events of an update of a key"', "moved = pd.concat([moved, left.iloc[:1]])",
+          {"events of an update of a key": "'c', 'd'", "places in the log that they have": "topic 2"}),
+    Break("named = {52, 60}", """
+several = several.iloc[::-1].copy()
+several.loc[several.index[-1], "__source_ts_ms"] += 1""",
+          {"times of these deletes": "topic 2", "the places of these deletes rise": "topic"}),
+    Break('asked = "SELECT name FROM category', """
+source("UPDATE category SET name = 'Punk' WHERE name = 'Steampunk'")
+source("INSERT INTO film_actor (actor_id, film_id) VALUES (1, 375)")""",
+          {"category of film 3": "'Punk'", "actors of film 375": "source 1"}),
+    Break("for name, events in zip(log_based.flow.names, parts)", TWICE,
+          {f"events of {name} in the files": "2 rows in files" for name in SIX}),
+    harms="31_source_database",
+)]
+
+LATEST = [Run(
+    Break("history = query.sql(", SOURCE + """
+from workbench.source import postgres
+
+for statement in ("UPDATE film SET rental_rate = 7.77 WHERE film_id = 1",
+                  "UPDATE film SET rental_duration = 8 WHERE film_id = 2",
+                  "INSERT INTO film (film_id, title, language_id) VALUES (5, 'AFRICAN EGG', 1)",
+                  "UPDATE film SET description = 'short' WHERE film_id = 6"):
+    log_based.flow.execute(world, "film", statement)
+log_based.flow.land(spark, world)""",
+          {"as in reference table S7/films_all_changes": "7.77", "as in reference table S7/films_latest": "7.77",
+           "a tie is caught": "no failure", "versions of film 2 that the time cannot tell apart": "raw files 8",
+           "rental_duration of film 2": "raw files 8", "film 5 in the latest state": "raw files 1",
+           "last description of film 6 in the files": "short"}),
+    # the picture is of three versions of film 2
+    Break("film_2 = history[", """_history, history = history, history[history["rental_duration"] != 8]""", {},
+          back="history = _history"),
+    Break('held = "__debezium', 'films.loc[films.index[0], "description"] = "__debezium_unavailable_value"',
+          {"latest descriptions that are the placeholder": "raw files 1"}),
+    Break("check.same_rows(log_based.flow.rows(world, name), log_based.latest(", TOUCHED,
+          {f"latest state of {name} = source": "last_update" for name in SIX}),
+    Break("catalog = sorted(", 'spark.sql("CREATE TABLE pagila_kafka_connect.extra (n int) USING parquet")',
+          {"tables in the catalog": "extra"}, back='spark.sql("DROP TABLE pagila_kafka_connect.extra")'),
+    Break("steampunk = in_category[", """
+in_category = in_category[in_category["film_id"] != 3]
+log_based.flow.execute(world, "film_actor", "INSERT INTO film_actor (actor_id, film_id) VALUES (1, 375)")
+log_based.flow.land(spark, world)""",
+          {"category of film 3 in the lake": "raw files []", "actors of film 375 in the lake": "raw files 1"}),
+    harms="31_source_database",
+)]
+
+REFINED = [Run(
+    Break("a refined table that is out of date is caught", '''
+from workbench.source import postgres
+
+postgres.execute(world, """
+    CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN NEW.rental_rate = OLD.rental_rate; RETURN NEW; END';
+    CREATE TRIGGER hold BEFORE UPDATE ON film FOR EACH ROW EXECUTE FUNCTION hold()""", database=log_based.DATABASE)''',
+          {"a refined table that is out of date is caught": "no failure"},
+          back='postgres.execute(world, "DROP FUNCTION hold CASCADE", database=log_based.DATABASE)'),
+    Break("rows = query.sql(spark, everything)", """
+name = "pagila_kafka_connect.pagila_public_film_refined"
+spark.sql(f"ALTER TABLE {name} ADD COLUMNS (extra string)")
+spark.conf.set("spark.sql.parquet.compression.codec", "gzip")
+spark.sql(f"INSERT INTO {name} VALUES (5, 'X', 2000, 1, 1, 't', 'e', 'PG'), (1002, 'Y', 2000, 1, 1, 't', 'e', 'NR')")
+spark.conf.unset("spark.sql.parquet.compression.codec")""",
+          {"rows of the refined table": "source 999", "refined films = source": "film_id=1002: not in source",
+           "film 5 in the refined table": "lake 1", "columns, the partition last": "extra", "folders": "rating=NR",
+           "compression of its files": "GZIP", "films with rating PG": "lake"}),
+    Break('asked = "SELECT count(*) AS n', 'by_rating["PG"] = whole',
+          {"one rating is less to read than all": "less than"}),
+    harms="31_source_database",
+)]
+
+BREAKS = {"31_source_database": SOURCE_DATABASE, "32_connectors": CONNECTORS, "33_changes": CHANGES,
+          "34_latest": LATEST, "35_refined": REFINED}

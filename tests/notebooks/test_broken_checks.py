@@ -1,13 +1,14 @@
 """Every check of every notebook is shown able to fail: the data behind it are changed, and it goes red and says where.
 
 How a break is written stands in breaking.py."""
+import breaks_log_based
 import breaks_museum
 import breaks_outbox
 import pytest
 from breaking import problems
 from workbench.base.paths import ROOT
 
-BREAKS = {**breaks_outbox.BREAKS, **breaks_museum.BREAKS}
+BREAKS = {**breaks_outbox.BREAKS, **breaks_log_based.BREAKS, **breaks_museum.BREAKS}
 
 
 @pytest.mark.drill

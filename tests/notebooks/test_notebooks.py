@@ -18,7 +18,7 @@ from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import moma, museum, northwind, outbox
+from workbench.walkthroughs import log_based, moma, museum, northwind, outbox
 
 NOTEBOOKS = ROOT / "notebooks"
 TRACK = ["11_source_database", "12_connectors", "13_hudi_ingest", "14_changes", "15_dashboard"]
@@ -61,7 +61,7 @@ def holding_a_secret(folder):
 
 def test_the_whole_series_passes(world):
     """What it leaves is what the next tests begin with; the last one tears it down."""
-    result = runner.run(["00_start_here", "10_outbox", "50_time_travel"], "local", progress=False)
+    result = runner.run(["00_start_here", "10_outbox", "30_log_based_cdc", "50_time_travel"], "local", progress=False)
     assert result.status == "passed", failures(result)
     assert result.report.stat().st_size > 10_000
     checks = [c for n in json.loads((result.folder / "run.json").read_text())["notebooks"] for c in n["checks"]]
@@ -135,6 +135,23 @@ def test_a_notebook_of_the_museum_runs_alone_on_an_empty_stack_and_again(world, 
     for _ in range(2):  # what it changed is set back by itself
         result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "30_log_based_cdc").glob("*.ipynb"))])
+def test_a_notebook_of_the_film_rental_runs_alone_on_an_empty_stack_and_again(world, name):
+    log_based.flow.reset(world, "31_source_database")
+    for _ in range(2):
+        result = runner.run([name], "local", progress=False)
+        assert result.status == "passed", failures(result)
+
+
+@pytest.mark.drill
+@pytest.mark.skipif("PAGILA_DIR" not in os.environ, reason="PAGILA_DIR does not name a folder with pagila-data.sql")
+def test_the_original_film_rental(world):
+    result = runner.run(["30_log_based_cdc"], "local", {"from_dir": os.environ["PAGILA_DIR"]}, progress=False)
+    log_based.flow.reset(world, "31_source_database")  # the next tests are to begin with the generated rows
+    assert result.status == "passed", failures(result)
 
 
 @pytest.mark.drill
