@@ -16,6 +16,7 @@ from workbench.base import params
 from workbench.base.errors import ConnectorError
 from workbench.landing import job, messages, writing
 from workbench.topic import connect_schema
+from workbench.topic.connect_schema import DATE
 
 
 @pytest.fixture
@@ -165,6 +166,30 @@ def test_what_parquet_cannot_hold_is_a_dead_letter(land, kind, value, says):
     done = land(PARQUET, wrapped(address(0)), wrapped({"x": value}, schema), wrapped(address(2)))
     assert [len(r) for r in done.rows.values()] == [2] and len(done.dead) == 1
     assert re.search(says, done.dead[0]), done.dead
+
+
+@pytest.mark.parametrize("message", [
+    {"schema": 5, "payload": {"a": 1}}, {"schema": [], "payload": {"a": 1}},
+    {"schema": {"type": "struct"}, "payload": {}}, {"schema": struct(x={"type": "array"}), "payload": {"x": []}},
+    {"schema": struct(x={"type": []}), "payload": {"x": 1}},
+    {"schema": {"type": "struct", "fields": [{"type": "int32"}]}, "payload": {"x": 1}},
+    {"schema": {"type": "struct", "fields": [{"type": "int32", "field": 5}]}, "payload": {"x": 1}},
+    {"schema": struct(x={"type": "bytes", "name": connect_schema.DECIMAL}), "payload": {"x": "AA=="}},
+    {"schema": struct(x="double"), "payload": {"x": 10**400}},
+    {"schema": struct(x={"type": "map", "keys": {"type": "string"}, "values": {"type": "int32"}}),
+     "payload": {"x": {"\ud800": 1}}}, {"schema": struct(**{"\ud800": "string"}), "payload": {}},
+])
+@pytest.mark.parametrize("config", [PARQUET, {**PARQUET, **FOUR, "transforms": "insertStaticField1"}])
+def test_a_schema_that_no_program_wrote_stops_nothing(land, config, message):
+    config = {k: v for k, v in config.items() if not k.startswith("transforms.") or "insertStaticField1" in k}
+    done = land(config, wrapped(address(0)), json.dumps(message).encode(), wrapped(address(2)))
+    assert [len(r) for r in done.rows.values()] == [2] and len(done.dead) == 1, done.dead
+
+
+def test_a_name_of_connect_on_another_type_says_nothing(land):
+    schema = struct(x={"type": "string", "name": connect_schema.TIMESTAMP}, y={"type": "int64", "name": DATE})
+    (rows,) = land(PARQUET, wrapped({"x": "noon", "y": 2**40}, schema)).rows.values()
+    assert rows == [{"x": "noon", "y": 2**40}]
 
 
 @pytest.mark.parametrize("kind, value, there", [

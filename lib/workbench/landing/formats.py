@@ -97,6 +97,8 @@ class Form:
             raise ValueError("half of a surrogate pair") from None
         except RecursionError:
             raise ValueError("nested too deeply") from None
+        except (TypeError, KeyError, AttributeError, OverflowError) as e:  # a schema that nobody made by a program
+            raise ValueError(f"its schema or a value cannot be read: {type(e).__name__}: {e}") from None
 
     def _settle(self, schema: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
         for known in self.settled:

@@ -61,10 +61,10 @@ def held(schema: dict[str, Any], where: str) -> tuple[Any, Callable[[Any], Any]]
 
     kind, logical = schema.get("type"), schema.get("name")
     named, kinds = PLAIN.get(kind, ("", (dict,)))
-    convert: Any = {"string": _whole, "bytes": partial(_bytes, where)}.get(kind)
-    if logical == DECIMAL:
+    convert: Any = {"string": _whole, "bytes": partial(_bytes, where), "float": float, "double": float}.get(kind)
+    if (kind, logical) == ("bytes", DECIMAL):
         type_, convert = _decimal(schema, where)
-    elif logical in (TIMESTAMP, DATE):
+    elif (kind, logical) in (("int64", TIMESTAMP), ("int32", DATE)):
         type_ = pyarrow.timestamp("ms", tz="UTC") if logical == TIMESTAMP else pyarrow.date32()
     elif kind == "struct" and schema["fields"]:
         inner = {f["field"]: held(f, f"{where}.{f['field']}") for f in schema["fields"]}
@@ -76,7 +76,8 @@ def held(schema: dict[str, Any], where: str) -> tuple[Any, Callable[[Any], Any]]
         type_, kinds, convert = pyarrow.list_(item.with_name("element")), (list,), lambda value: [*map(each, value)]
     elif kind == "map" and schema["keys"].get("type") == "string":
         item, of = held(schema["values"], f"{where}{{}}")
-        type_, convert = pyarrow.map_(pyarrow.string(), item), lambda value: [(k, of(v)) for k, v in value.items()]
+        type_ = pyarrow.map_(pyarrow.string(), item)
+        convert = lambda value: [(_whole(k), of(v)) for k, v in value.items()]  # noqa: E731
     elif named:
         type_ = getattr(pyarrow, named)()
     else:

@@ -211,9 +211,8 @@ def _confluent(config: dict[str, str], chosen: dict[str, str], where: str, world
                 messages="avro" if avro else "json", null_fails=chosen["behavior.on.null.values"] == "fail",
                 codec=_choice(config, "parquet.codec", ("snappy", *CODECS), where),
                 times=_times(config, where) if chosen["partitioner.class"] == BY_TIME else None,
-                rotate=int(_count(config["rotate.interval.ms"], "rotate.interval.ms", where)
-                           if config.get("rotate.interval.ms", "-1") != "-1" else 0),
-                transforms=transforms.parse(config, where))
+                rotate=_count(config["rotate.interval.ms"], "rotate.interval.ms", where)
+                if config.get("rotate.interval.ms", "-1") != "-1" else 0, transforms=transforms.parse(config, where))
 
 
 def _registry(config: dict[str, str], where: str, world: Optional[World]) -> None:
