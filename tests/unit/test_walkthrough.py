@@ -9,7 +9,7 @@ from workbench import connect, hudi, landing, walkthroughs
 from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
 from workbench.walkthroughs import flow as flows
-from workbench.walkthroughs import museum, outbox, walkthrough
+from workbench.walkthroughs import log_based, museum, outbox, walkthrough
 from worlds import varied
 
 
@@ -298,3 +298,18 @@ def test_databases_and_files_that_were_made_with_sql_go(world, monkeypatch, tmp_
     queried = dataclasses.replace(museum.flow, databases=("made", "gone"), folders=("refined",))
     queried.reset(lake, "53_hudi_ingest")
     assert said == ["DROP DATABASE `made` CASCADE"] and not (tmp_path / "refined").exists()
+
+
+def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch):
+    polling = dataclasses.replace(log_based.flow, polls=("pagila_poll",))
+    there = ["pagila.polled.actor", "pagila.polled.other", "pagila.public.film", "pagila.public.address"]
+    forgotten = []
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: there)
+    assert polling._topics_left(world) == ["pagila.polled.actor", "pagila.public.film"]
+    for part, name in (("connect", "delete"), ("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
+        monkeypatch.setattr(getattr(walkthrough, part), name, lambda *_, **__: None)
+    monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
+    monkeypatch.setattr(walkthrough.landing, "drop", lambda *_: None)
+    monkeypatch.setattr(walkthrough.landing, "forget", lambda _, config: forgotten.append(config["topic.prefix"]))
+    polling._drop_connectors(world)
+    assert forgotten == ["pagila.polled."]

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from .. import connect, hudi, landing
 from ..base import WorkbenchError, World, files, nearest, wait_until
 from ..hudi import catalog
+from ..landing import sources
 from ..run import execute
 from ..source import postgres
 from ..source.loading import Loader
@@ -31,17 +32,19 @@ class Walkthrough(Flow):
     """A folder of notebooks that follow a flow.
 
     folder: of the notebooks. publication: of the captured tables, "" where there is none. loader: of its source. looks:
-    connectors that show something, beside those that capture. experiments: its other tables in the lake. kept: tables
-    that are set back beside the captured ones. databases: of the catalog, for tables that its notebooks make with SQL;
-    folders: below the lake's tables, with the files of those. label: put on each table's first commit. steps:
-    {notebook: whether its product is there}, for notebooks that others need, beside those of every walkthrough:
-    `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    connectors that show something, beside those that capture. polls: configurations that its notebooks poll by.
+    experiments: its other tables in the lake. kept: tables that are set back beside the captured ones. databases: of
+    the catalog, for tables that its notebooks make with SQL; folders: below the lake's tables, with the files of those.
+    label: put on each table's first commit. steps: {notebook: whether its product is there}, for notebooks that others
+    need, beside those of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it
+    needs running.
     """
 
     folder: Path = Path()
     publication: str = ""
     loader: Optional[Loader] = None
     looks: tuple[str, ...] = ()
+    polls: tuple[str, ...] = ()
     experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     kept: tuple[str, ...] = ()
     databases: tuple[str, ...] = ()
@@ -196,6 +199,8 @@ class Walkthrough(Flow):
             slot = self.config(world, name).get("slot.name")
             if slot and self._has_database(world):
                 postgres.drop_slot(world, slot, database=self.database)
+        for name in self.polls:
+            landing.forget(world, self.config(world, name))
         registry.delete(world, *(self._artifacts(world) if schemas else ()))
         topics.delete(world, *self._topics_left(world))
         for sink in self.sinks:
@@ -254,6 +259,8 @@ class Walkthrough(Flow):
     def _topics_left(self, world: World) -> list[str]:
         prefixes = {self.config(world, name)["topic.prefix"] for name in self._connectors()}
         ours = self._topics(world) | {f"__debezium-heartbeat.{prefix}" for prefix in prefixes}
+        for polled in (sources.parse(self.config(world, name), world) for name in self.polls):
+            ours |= {polled.topic + table.rpartition(".")[2] for table in polled.tables}
         return sorted(ours & set(topics.names(world)))
 
     def _artifacts(self, world: World) -> set[str]:
