@@ -152,7 +152,7 @@ def test_killed_while_landing_each_record_is_there_once(world, topic, kills):
     """Spark is killed at random moments of a landing in small batches; nothing is half-written, lost or doubled."""
     from workbench.spark import session
 
-    count, rng = 1_500 * kills, random.Random(kills)
+    count, rng = 600 * kills, random.Random(kills)
     send(world, topic, *[(str(n), wrapped(address(n))) for n in range(count)])
     sink = {**PARQUET, **BY_COUNTRY, "topics": topic, "flush.size": "50"}
     try:
