@@ -70,7 +70,7 @@ def test_statements_that_are_refused(text, says):
 
 
 def test_statements():
-    assert statements.read("MSCK REPAIR TABLE a.b;") == ("MSCK REPAIR TABLE a.b", None)
+    assert statements.read("-- tell it\n/* the\n folders */ MSCK REPAIR TABLE a.b;") == ("MSCK REPAIR TABLE a.b", None)
     assert statements.read("""
         CREATE EXTERNAL TABLE IF NOT EXISTS a.b (id int COMMENT 'x', `a b` struct<c:int>) PARTITIONED BY (country
         string) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' WITH SERDEPROPERTIES ('ignore.malformed.json' =

@@ -37,6 +37,7 @@ def read(text: str) -> tuple[Any, Optional[dict[str, Any]]]:
 
     Raises: LakeError: it is none of them, or has a clause or a setting that is not honoured.
     """
+    text = re.sub(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*", "", text, flags=re.S)  # comments above it
     if PLAIN.match(text):
         return text.strip().rstrip(";"), None
     if re.match(r"\s*CREATE\s+EXTERNAL\s+TABLE\b", text, re.I):
