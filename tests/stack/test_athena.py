@@ -193,7 +193,7 @@ def test_a_crawled_table_of_json_lines_and_a_line_that_is_none(spark, place):
 
 def test_a_crawler_finds_nothing_and_files_of_two_kinds(spark, place):
     name, address = place
-    with pytest.raises(LakeError, match="no files"):
+    with pytest.raises(LakeError, match="0 files"):
         query.crawl(spark, f"{address}/absent", f"{name}.t")
     files.write_text(f"{address}/mixed/a.json", "{}")
     files.write_text(f"{address}/mixed/b.parquet", "x")

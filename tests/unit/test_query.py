@@ -15,7 +15,7 @@ from workbench.spark import sessions as spark_module
      "SELECT FROM_JSON(x, 'ARRAY<MAP<STRING, STRING>>', MAP('mode', 'FAILFAST')) AS a FROM t"),
     ("SELECT i FROM t CROSS JOIN UNNEST(a) AS u(i)", "SELECT i FROM t CROSS JOIN LATERAL EXPLODE(a) AS u(i)"),
     ("SELECT i FROM t LEFT JOIN UNNEST(a) AS u(i) ON TRUE JOIN s ON s.i = u.i",
-     "SELECT i FROM t CROSS JOIN LATERAL EXPLODE_OUTER(a) AS u(i) JOIN s ON s.i = u.i"),
+     "SELECT i FROM t LEFT JOIN LATERAL EXPLODE(a) AS u(i) ON TRUE JOIN s ON s.i = u.i"),
     ("SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t", "SELECT CAST(x['d'] AS DECIMAL(6, 2)) AS d FROM t"),
     ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
     ("SELECT date_add('day', d, date '1970-01-01') AS d FROM t",
@@ -25,7 +25,7 @@ from workbench.spark import sessions as spark_module
     ("SELECT array_agg(DISTINCT x) FILTER (WHERE x > 1) OVER (PARTITION BY y) AS a FROM t",
      "SELECT TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM(COLLECT_LIST(DISTINCT STRUCT(x AS v)) FILTER(WHERE x > 1) OVER "
      "(PARTITION BY y), r -> r.v)), a -> SIZE(a) > 0), 1) AS a FROM t"),
-    ("SELECT count(*), a, upper(b) FROM t", "SELECT COUNT(*) AS _col0, a, UPPER(b) AS _col2 FROM t"),
+    ("SELECT count(*), a, upper(b) FROM t", "SELECT COUNT(*), a, UPPER(b) FROM t"),
     ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = :b"),
     ("SELECT a FROM t UNION ALL SELECT b FROM u", "SELECT a FROM t UNION ALL SELECT b FROM u"),
     ("WITH t AS (SELECT 1 AS a) SELECT a FROM t", "WITH t AS (SELECT 1 AS a) SELECT a FROM t"),
@@ -81,10 +81,9 @@ def test_statements():
     tree, goal = statements.read("""CREATE TABLE "a"."b" WITH (format = 'ORC', partitioned_by = ARRAY['c', 'D'],
         external_location = 's3://bucket/x') AS SELECT 1 AS a, 2 AS c, 3 AS d""")
     assert tree.named_selects == ["a", "c", "d"]
-    assert goal == {"table": "`a`.`b`", "external_location": "s3://bucket/x", "partitioned_by": ["c", "d"],
-                    "format": "orc", "compression": "zlib"}
+    assert goal == ("`a`.`b`", "s3://bucket/x", "orc", "zlib", ["c", "d"])
     tree, goal = statements.read("UNLOAD (SELECT ') TO' AS a FROM t) TO 's3://bucket/Y' WITH (format = 'JSON')")
-    assert (goal["table"], goal["external_location"], goal["compression"]) == ("", "s3://bucket/Y", "gzip")
+    assert goal == ("", "s3://bucket/Y", "json", "gzip", [])
 
 
 def test_values_are_neither_missing_nor_left_over():

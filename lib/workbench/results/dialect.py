@@ -23,10 +23,10 @@ FORMS: dict[tuple[str, str, int], tuple[list[str], list[str]]] = {}  # name, lit
 for _line in Path(__file__).with_name("athena.txt").read_text(encoding="utf-8").splitlines():
     _head, _arrow, _text = _line.partition(" -> ")
     _name, _, _list = _head.rstrip(")").partition("(")
-    if _arrow and not _line.startswith("#"):
-        _names = _list.replace("*", "").split(", ") if _list else []
-        _literal = _list.split("'")[1] if "'" in _list else ""
-        FORMS[_name, _literal, -1 if "*" in _list else len(_names)] = _names, _text.split(" ;; ")
+    _names = _list.replace("*", "").split(", ") if _list else []
+    if _arrow:
+        FORMS[_name, _list.split("'")[1] if "'" in _list else "", -1 if "*" in _list else len(_names)] = (
+            _names, _text.split(" ;; "))
     elif not _line.startswith("#"):
         FORMS.update({(n, "", -1): (["args"], [f"{n.upper()}({{distinct}}{{args}})"]) for n in _line.split()})
 
@@ -39,9 +39,6 @@ ABSENT = (exp.DType.TIME, exp.DType.TIMETZ, exp.DType.CHAR)  # of Athena's types
 # Of what sqlglot calls functions those that are grammar, and whose counterpart in Spark is right
 GRAMMAR = (exp.Anonymous, exp.Array, exp.Case, exp.Cast, exp.Connector, exp.CurrentDate, exp.CurrentTimestamp,
            exp.Exists, exp.Extract, exp.If, exp.Localtimestamp, exp.ParseJSON, exp.StrPosition, exp.Trim, exp.Unnest)
-# What may be within try() besides calls: it is null where a part of it is
-PARTS = (exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul, exp.DataType, exp.Dot,
-         exp.DataTypeParam, exp.Placeholder, exp.Null, exp.Interval, exp.Var)
 # Of date_format and date_parse (Trino's documentation, "MySQL date functions"), in Java's letters
 MYSQL = dict(zip("abcdefHhIijklMmprSsTWYy%", [java.replace("_", " ") for java in (
     "EEE MMM M dd d SSSSSS HH hh hh mm DDD H h MMMM MM a hh:mm:ss_a ss ss HH:mm:ss EEEE yyyy yy %").split()]))
@@ -60,11 +57,8 @@ class AthenaText(Trino):
 
 
 def read(text: str) -> Any:
-    """The one query of a text. Raises LakeError."""
-    try:
-        trees = [t for t in parse(text, read=AthenaText) if t is not None]
-    except SqlglotError as e:
-        raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text.strip()[:200]) from None
+    """The one statement of a text. Raises SqlglotError; LakeError: there are several, or none."""
+    trees = [t for t in parse(text, read=AthenaText) if t is not None]
     if len(trees) != 1:
         raise LakeError(f"{len(trees)} statements where one is expected", where=text.strip()[:200])
     return trees[0]
@@ -88,7 +82,6 @@ def write(tree: Any, accepts: Optional[Callable[[str], bool]] = None) -> str:
         call = _as_call(node)
         if call is not node:
             node.replace(call)
-    _name(tree)
     try:
         for call in reversed([c for c in tree.find_all(exp.Anonymous, bfs=False) if len(_entry(c)[1]) > 1]):
             if accepts is None:  # from within; those around take any types meanwhile, in their last form
@@ -156,7 +149,7 @@ def _tried(call: Any) -> Any:
             part.set("this", f"try {name}")
         elif isinstance(part, exp.Cast):
             part.replace(exp.TryCast(this=part.this, to=part.to, safe=True))
-        elif not isinstance(part, PARTS):
+        elif isinstance(part, (exp.Func, exp.Is, exp.Mod, exp.Query)):  # may fail by itself, or be more than null
             raise _no(f"try() around {name or part.key.upper()}", call)
     return call.expressions[0]
 
@@ -164,30 +157,14 @@ def _tried(call: Any) -> Any:
 def _unnest(node: Any) -> Any:
     """Athena takes an array of rows for one column where one is named (its documentation, "Flatten nested arrays"),
     else for a column for each field."""
-    given, alias, number, join = node.expressions, node.args.get("alias"), node.args.get("offset"), node.parent
+    given, alias, number = node.expressions, node.args.get("alias"), node.args.get("offset")
     kind = "numbered" if number else "columns" if len(given) == 1 and alias and len(alias.columns) > 1 else "arrays"
     if number and alias:
         alias.append("columns", number)
     if number or len(given) > 1:  # ARRAYS_ZIP is null where one of them is
         given = [_call("coalesce", array, exp.Array()) for array in given]
-    call = _call(f"unnest {kind}", *given)
-    if not isinstance(join, exp.Join):
-        return exp.Table(this=call, alias=alias)
-    if join.side == "LEFT" and join.args.get("on") == exp.true():  # Spark would join by shuffling
-        call.meta["outer"] = "_OUTER"
-        join.set("side", None)
-        join.set("on", None)
-        join.set("kind", "CROSS")
-    return exp.Lateral(this=call, alias=alias)
-
-
-def _name(tree: Any) -> None:
-    """Give columns without a name those that Athena gives: _col0, _col1, …"""
-    while isinstance(tree, (exp.SetOperation, exp.Subquery)):
-        tree = tree.this
-    for i, column in enumerate(list(tree.expressions) if isinstance(tree, exp.Select) else ()):
-        if not isinstance(column, (exp.Alias, exp.Column, exp.Star, exp.Dot)):
-            column.replace(exp.alias_(column.copy(), f"_col{i}"))
+    relation = exp.Lateral if isinstance(node.parent, exp.Join) else exp.Table
+    return relation(this=_call(f"unnest {kind}", *given), alias=alias)
 
 
 def _entry(call: Any) -> tuple[list[str], list[str]]:
@@ -219,8 +196,7 @@ def _call_sql(self: SparkGenerator, call: Any, over: str = "") -> str:
     if distinct and "{distinct}" not in form:
         raise _no(f"DISTINCT in {call.name}", call)
     texts = {**dict(zip(names, map(self.sql, arguments))), **_keys(self, order), "distinct": "DISTINCT " * distinct,
-             "over": over, "outer": call.meta.get("outer", ""),
-             "args": ", ".join(map(self.sql, arguments[max(len(names) - 1, 0):]))}
+             "over": over, "args": ", ".join(map(self.sql, arguments[max(len(names) - 1, 0):]))}
 
     def fill(found: Any) -> str:
         if not found[2]:
@@ -272,8 +248,8 @@ class SparkText(Spark):
 
 
 def _mysql(pattern: str, patterns: dict[str, str] = MYSQL) -> str:
-    return re.sub(r"%(.)|[A-Za-z'\[\]{}#]+", lambda found: patterns[found[1]] if found[1] else
-                  "'" + found[0].replace("'", "''") + "'", pattern)
+    return re.sub(r"%(.)|[A-Za-z'\[\]{}#]+",
+                  lambda m: patterns[m[1]] if m[1] else "'" + m[0].replace("'", "''") + "'", pattern)
 
 
 def _parsing(pattern: str) -> str:

@@ -56,24 +56,22 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         if isinstance(tree, str):
             return own.sql(tree).toPandas()
         rows = own.sql(_written(own, tree, values), args=values or None)
-        return _keep(own, rows, goal) if goal else rows.toPandas()
+        return _keep(rows, goal) if goal else rows.toPandas()
 
 
 def translate(text: str, spark: Optional[SparkSession] = None) -> str:
     """The Spark SQL for a query in Athena's dialect. Without `spark` only where nothing depends on columns' types, as a
     division does. Raises LakeError when it cannot be translated."""
-    tree = dialect.read(text)
+    tree, _ = statements.read(text)
     return _written(_session(spark), tree, {}) if spark else dialect.write(tree)
 
 
 def _session(spark: SparkSession) -> SparkSession:
     """A session beside this one, with the same catalog, in which Athena's rules hold."""
-    own = _beside.get(spark)
-    if own is None:
-        own = type(spark)(spark.client._builder) if hasattr(spark, "client") else spark.newSession()
-        if hasattr(spark, "client"):
-            own.client._retry_policy = spark.client._retry_policy
-        _beside[spark] = own
+    if spark not in _beside and hasattr(spark, "client"):
+        _beside[spark] = type(spark)(spark.client._builder)
+        _beside[spark].client._retry_policy = spark.client._retry_policy
+    own = _beside[spark] = _beside.get(spark) or spark.newSession()
     if own.conf.get("spark.sql.ansi.enabled") != "true":  # it is new, or its server has forgotten it (after an hour)
         for key, value in {**of_session(), **RULES}.items():
             own.conf.set(key, value)
@@ -87,29 +85,26 @@ def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
             spark.sql(f"REFRESH TABLE {name}")
 
     def accepts(text: str) -> bool:
-        try:
-            spark.sql(text, args=values or None)
-        except Exception:  # noqa: BLE001 - whatever it is: the last form is taken, and its error is the query's
-            return False
-        return True
+        with contextlib.suppress(Exception):  # whatever it is: the last form is taken, and its error is the query's
+            return spark.sql(text, args=values or None) is not None
+        return False
 
     return dialect.write(tree, accepts)
 
 
-def _keep(spark: SparkSession, rows: DataFrame, goal: dict[str, Any]) -> pandas.DataFrame:
-    """Write a query's rows where they go (statements.read); nothing is returned, as in Athena."""
-    place, by = goal["external_location"], goal["partitioned_by"]
+def _keep(rows: DataFrame, goal: statements.Goal) -> pandas.DataFrame:
+    """Write a query's rows where they go; nothing is returned, as in Athena."""
+    table, place, form, codec, by = goal
     if place and files.below(place):
-        raise LakeError(f"HIVE_PATH_ALREADY_EXISTS: the folder for {goal['table'] or 'UNLOAD'} is not empty",
-                        where=place, next_step="name an empty one, or remove what is there: Athena overwrites nothing")
+        raise LakeError("HIVE_PATH_ALREADY_EXISTS: the folder is not empty", where=place,
+                        next_step="name an empty one, or remove what is there: Athena overwrites nothing")
     if by != [name.lower() for name in rows.columns[len(rows.columns) - len(by):]]:
         raise LakeError("HIVE_COLUMN_ORDER_MISMATCH: partition columns must be the query's last ones, in their order",
                         where=", ".join(rows.columns), expected=f"…, {', '.join(by)}")
-    writer = rows.write.format(goal["format"]).partitionBy(*by).option("compression", goal["compression"])
-    if not goal["table"]:
-        writer.save(place)
-    else:
-        (writer.option("path", place) if place else writer).saveAsTable(goal["table"])
+    writer = rows.write.format(form).partitionBy(*by).option("compression", codec)
+    if place and table:
+        writer = writer.option("path", place)
+    writer.saveAsTable(table) if table else writer.save(place)
     return pandas.DataFrame()
 
 
@@ -158,23 +153,22 @@ def crawl(where: SparkSession | World, address: str, table: str) -> str:
     """
     spark = session(where) if hasattr(where, "query") else where
     paths = [path for path in files.below(address) if not any(part[0] in "._" for part in path.split("/"))]
-    kinds = {path.rpartition(".")[2] for path in paths}
-    folders = {tuple(part.partition("=")[0] for part in path.split("/")[:-1]) for path in paths}
-    if len(folders) != 1 or len(kinds) != 1 or not kinds <= {"parquet", "json"}:
-        raise LakeError("a crawler makes no one table of this", where=f"{address}: {', '.join(kinds) or 'no files'}",
-                        expected="files .parquet or .json, below the same folders name=value")
-    form, partitions = kinds.pop(), folders.pop()
+    found = {(path.rpartition(".")[2], *(part.partition("=")[0] for part in path.split("/")[:-1])) for path in paths}
+    form, *partitions = found.pop() if len(found) == 1 else [""]
+    if form not in ("parquet", "json"):
+        raise LakeError("a crawler makes no one table of this", where=f"{address}: {len(paths)} files",
+                        expected="files .parquet or .json alone, below the same folders name=value")
     with answered(spark, "the files cannot be read", address, "look at one of them"):
         reader = _session(spark).read.option("recursiveFileLookup", "true").option("mergeSchema", "true")
         columns = {f.name: f.dataType.simpleString() for f in reader.format(form).load(address).schema.fields}
-    twice = [name for name in columns if name.lower() in [p.lower() for p in partitions]]
-    cure = statements.declared(table, {n: t for n, t in columns.items() if n not in twice}, partitions, form, address)
-    if twice:
+    once = {name: type for name, type in columns.items() if name.lower() not in [p.lower() for p in partitions]}
+    cure = statements.declared(table, once, partitions, form, address)
+    if once != columns:
         raise LakeError(f"HIVE_INVALID_METADATA: Hive metadata for table {table} is invalid: Table descriptor contains "
-                        "duplicate columns", where=f"{', '.join(twice)}: in the files of {address} and in its folders",
-                        next_step=f"declare the table with each column once, then MSCK REPAIR TABLE {table}:\n{cure}")
-    database = table.rpartition(".")[0] or "default"
-    for text in (f"CREATE DATABASE IF NOT EXISTS {database}", f"DROP TABLE IF EXISTS {table}", cure,
-                 *[f"MSCK REPAIR TABLE {table}"] * bool(partitions)):
+                        "duplicate columns", where=f"{', '.join(set(columns) - set(once))}: a column and a folder of "
+                        f"{address}", next_step=f"declare it once, then MSCK REPAIR TABLE {table}:\n{cure}")
+    repair = [f"MSCK REPAIR TABLE {table}"] if partitions else []
+    for text in (f"CREATE DATABASE IF NOT EXISTS {table.rpartition('.')[0] or 'default'}",
+                 f"DROP TABLE IF EXISTS {table}", cure, *repair):
         sql(spark, text)
     return cure
