@@ -1,8 +1,13 @@
 """Confluent's sink: what it writes of messages, and where: the published sinks, partitioners, rotation, null values."""
 import base64
+import contextlib
 import datetime as dt
 import json
+import random
 import re
+import subprocess
+import sys
+import time
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -11,6 +16,7 @@ import pandas
 import pyarrow.parquet
 import pytest
 from confluent_sink import ADDRESS, BY_COUNTRY, BY_DAY, CONFLUENT, FOUR, PARQUET, SINK, address, struct, wrapped
+from pyspark import cloudpickle
 from workbench import landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError
@@ -331,3 +337,49 @@ def test_what_cannot_be_honoured_of_times_is_refused(change, says):
 def test_what_does_not_go_together_is_refused(config, change, says):
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse({**config, **change})
+
+
+# --- killed ----------------------------------------------------------------------------------------------------------
+
+WORKER = """
+import pickle, sys
+task, frame = pickle.load(sys.stdin.buffer)
+print("begun", flush=True)
+for counts in task(iter([frame])):
+    print("done", flush=True)
+"""
+
+
+def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path):
+    """What a person can see is whole at every moment: each file is as it will be; the rest comes with the next run."""
+    frame = pandas.DataFrame([("t", 0, n, True, 0, wrapped(address(n))) for n in range(6_000)],
+                             columns=["topic", "partition", "offset", "keyed", "sent", "value"], dtype=object)
+    form = job.form(params.load("local"), landing.parse({**PARQUET, **BY_COUNTRY, "flush.size": "30"}))
+
+    def files(folder):
+        return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.gz.parquet")
+                if not p.name.startswith(".")}
+
+    def run(name, seconds=None):
+        task = writing.task(form, f"file:{tmp_path}/{name}", f"file:{tmp_path}/dead")
+        with subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+            worker.stdin.write(cloudpickle.dumps((task, frame)))
+            worker.stdin.close()
+            assert worker.stdout.readline() == b"begun\n"
+            if seconds is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(seconds)
+                worker.kill()
+            return worker.stdout.read() == b"done\n"
+
+    begun = time.monotonic()
+    assert run("whole")
+    whole, took, rng, killed = files(tmp_path / "whole"), time.monotonic() - begun, random.Random(7), 0
+    assert len(whole) == 600
+    for number in range(20):
+        folder = tmp_path / ("again" if number % 2 else "anew" + str(number))
+        killed += not run(folder.name, rng.random() * took / 2)
+        seen = files(folder)
+        assert {name: whole.get(name) for name in seen} == seen, "none is half-written"
+    assert killed > 5, "or nothing was tested"
+    assert run("again") and files(tmp_path / "again") == whole
