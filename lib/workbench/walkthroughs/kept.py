@@ -1,7 +1,8 @@
 """A copy of tables as they were loaded, in a schema that is not published, and the way back to it.
 
 Setting back is plain SQL in one transaction: rows that were added go, rows that are missing or other come again. Each
-is a change like any other in the source's log, and a row that is as it was loaded makes none.
+is a change like any other in the source's log, and a row that is as it was loaded makes none. A column that counts by
+itself (serial, identity) goes on after its last row, so that the same rows get the same numbers again.
 """
 from __future__ import annotations
 
@@ -78,7 +79,13 @@ def _set_back(c: psycopg.Connection, table: str) -> int:
 
     parts: Any = dict(t=source, k=copy, columns=listed(), old=listed("k"), now=listed("t"),
                       same=sql.SQL("ROW({}) = ROW({})").format(listed("t", keys=True), listed("k", keys=True)))
-    return sum(c.execute(sql.SQL(statement).format(**parts)).rowcount for statement in (
+    changed = sum(c.execute(sql.SQL(statement).format(**parts)).rowcount for statement in (
         "DELETE FROM {t} t WHERE NOT EXISTS (SELECT FROM {k} k WHERE {same})",
         "UPDATE {t} t SET ({columns}) = ROW({old}) FROM {k} k WHERE {same} AND ROW({now}) IS DISTINCT FROM ROW({old})",
         "INSERT INTO {t} ({columns}) SELECT {old} FROM {k} k WHERE NOT EXISTS (SELECT FROM {t} t WHERE {same})"))
+    for counted, in c.execute("SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT "
+                              "attisdropped AND pg_get_serial_sequence(%s, attname) IS NOT NULL",
+                              [source.as_string(c)] * 2).fetchall():
+        c.execute(sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), greatest(max({n}), 1), max({n}) IS NOT NULL) "
+                          "FROM {t}").format(source.as_string(c), counted, n=sql.Identifier(counted), t=source))
+    return changed
