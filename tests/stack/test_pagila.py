@@ -271,3 +271,42 @@ def test_the_three_errors_of_the_public_schema_and_that_our_tables_are_its_own(l
 def rows_of(world, database, query):
     with postgres.connect(world, database) as c:
         return c.execute(query, [list(COUNTS)] * query.count("%s")).fetchall()
+
+
+# --- random changes --------------------------------------------------------------------------------------------------
+
+def run(world, seed, n, tables=()):
+    """{(operation, table): how many rows it changed}, of those that did change one."""
+    done = {}
+    with postgres.connect(world, DATABASE) as c:
+        for transaction in pagila.changes(seed, n, tables):
+            with c.transaction():
+                for statement, values in transaction:
+                    changed = c.execute(statement, values).rowcount
+                    assert changed in (0, 1), statement
+                    kind = statement.split()[0], pagila._CHANGED.match(statement)[1]
+                    done[kind] = done.get(kind, 0) + changed
+    return done
+
+
+def test_random_changes(loaded, rental):
+    """They find rows, keep to the foreign keys, and leave what walkthroughs name; the same every time."""
+    stated = "SELECT * FROM film WHERE film_id < 6", ADDRESS_100_105, "SELECT * FROM customer", \
+        "SELECT * FROM film_actor WHERE film_id IN (5, 100, 375, 376)"
+    before = [rows(loaded, query) for query in stated]
+    done = run(loaded, 7, 5000)
+    assert len(done) == 27 and min(done.values()) > 50 and sum(done.values()) > 4500, done
+    assert [rows(loaded, query) for query in stated] == before
+    assert rows(loaded, "SELECT count(*) > 20 FROM film WHERE length(description) > 6000") == [(True,)]
+    states = [rows(loaded, f"SELECT to_jsonb(t) - 'last_update' FROM {name} t ORDER BY 1") for name in COUNTS]
+    rental[1].unload(loaded)
+    rental[1].load(loaded, confirm=yes, say=silent)
+    run(loaded, 7, 5000)
+    assert [rows(loaded, f"SELECT to_jsonb(t) - 'last_update' FROM {name} t ORDER BY 1") for name in COUNTS] == states
+    run(loaded, 8, 500)
+    assert [rows(loaded, f"SELECT to_jsonb(t) - 'last_update' FROM {name} t ORDER BY 1") for name in COUNTS] != states
+
+
+def test_random_changes_of_some_tables(loaded):
+    done = run(loaded, 7, 500, ["address", "city", "country"])
+    assert {table for _, table in done} == {"address", "city", "country"} and min(done.values()) > 5

@@ -129,6 +129,27 @@ def test_wrong_scale(scale):
         pagila.generated(scale)
 
 
+# --- random changes --------------------------------------------------------------------------------------------------
+
+def test_random_changes():
+    """So many, the same every time, one or several in a transaction; some of the same kind and row in succession."""
+    made = list(pagila.changes(7, 500))
+    assert made == list(pagila.changes(7, 500)) != list(pagila.changes(8, 500))
+    assert sum(map(len, made)) == 500 and {len(transaction) for transaction in made} >= {1, 2, 10}
+    flat = list(itertools.chain.from_iterable(made))
+    again = sum((a, b["row"]) == (c, d["row"]) for (a, b), (c, d) in zip(flat, flat[1:]))
+    assert 120 < again < 210 and len({values["n"] for _, values in flat}) > 490
+    assert {pagila._CHANGED.match(statement)[1] for statement, _ in flat} == set(COUNTS) - {"customer", "inventory"}
+    assert list(pagila.changes(7, 0)) == []
+
+
+def test_random_changes_of_some_tables():
+    (statements,) = pagila.changes(7, 1, ["city"])
+    assert pagila._CHANGED.match(statements[0][0])[1] == "city"
+    with pytest.raises(SourceError, match="no changes of"):
+        next(pagila.changes(7, 5, ["rental"]))
+
+
 # --- a dump ----------------------------------------------------------------------------------------------------------
 
 DUMP = """\

@@ -21,13 +21,14 @@ has all rows of a smaller one.
 from __future__ import annotations
 
 import itertools
+import re
 from bisect import bisect
 from datetime import date, datetime
 from decimal import Decimal
 from functools import cache, partial
 from operator import itemgetter
 from random import Random
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 from ..base import ROOT, SourceError
 from ..source import csv_files, dumps, loading
@@ -39,6 +40,7 @@ LOADED, FILMED = datetime(2017, 2, 15, 9, 45, 30), datetime(2017, 9, 10, 17, 46,
 MISSING = (257, 518)  # no addresses
 ADDRESSES, CITIES, FILMS, ACTORS, CATEGORIES, LANGUAGES = 603, 600, 1000, 200, 16, 6
 CAST, COPIES = 5462, 4581  # rows of film_actor and of inventory
+_CHANGED = re.compile(r"(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)")
 RATINGS = ("G", "PG", "PG-13", "R", "NC-17")
 
 
@@ -63,6 +65,32 @@ def _steps(scale: Any, from_dir: Any) -> loading.Steps:
     else:
         rows = generated(scale)
     return [loading.Script(DATA / "01_pagila_ddl.sql"), *rows, loading.Script(DATA / "02_pagila_sequences.sql")]
+
+
+def changes(seed: int, n: int, tables: Iterable[str] = ()) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """Yield n random changes, the same for the same seed: transactions, each with its statements and their values. They
+    are made for what was loaded, to be run once and in this order; changes.sql has their kinds, and what they are like.
+    Of three, one is of the kind and the row of the one before it.
+
+    Args:
+        tables: which are to be changed; all that are in changes.sql by default.
+    Raises:
+        SourceError: there are no changes of such tables.
+    """
+    found = [kind for _, kind in loading.statements((DATA / "changes.sql").read_text(encoding="utf-8"))]
+    kinds = [kind for kind in found if not tables or _CHANGED.match(kind)[1] in tables]
+    if not kinds:
+        raise SourceError(f"there are no changes of {tables!r}", where=str(DATA / "changes.sql"))
+    rng, kind, row = Random(seed), kinds[0], 0
+    while n > 0:
+        transaction = []
+        for _ in range(min(n, 1 if rng.random() < 0.7 else 2 + moma.below(rng, 9))):
+            if rng.random() > 0.33:
+                kind, row = kinds[moma.below(rng, len(kinds))], moma.below(rng, 10**6)
+            text = f"{_pick(rng, 'family')} {moma.below(rng, 10**6)}"
+            transaction.append((kind, {"row": row, "n": moma.below(rng, 10**6), "text": text}))
+        yield transaction
+        n -= len(transaction)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
