@@ -1,4 +1,4 @@
-"""What is broken behind the checks of notebooks 31 to 35; how a break is written stands in breaking.py."""
+"""What is broken behind the checks of notebooks 31 to 36; how a break is written stands in breaking.py."""
 from breaking import Break, Run
 
 SOURCE = """
@@ -224,5 +224,34 @@ spark.conf.unset("spark.sql.parquet.compression.codec")""",
     harms="31_source_database",
 )]
 
+COMPARE = [Run(
+    Break("the poller's state of the actors is not the source's", """
+_rows = log_based.flow.rows(world, "actor").drop(columns="last_update")
+_newest, newest_polled = newest_polled, lambda name: _rows.copy()""",
+          {"the poller's state of the actors is not the source's": "no failure"}, back="newest_polled = _newest"),
+    Break('check.eventually("an event for each change of a row"', """
+postgres.frame(world, "SELECT * FROM actor", database=log_based.DATABASE)
+made["actor"] += 1
+log_based.flow.execute(world, "actor", "INSERT INTO actor (first_name, last_name) VALUES ('NEW', 'ACTOR')")
+made["language"] += 1
+check_eventually, check.eventually = check.eventually, lambda what, call: check_eventually(what, call, timeout=5)""",
+          {"an event for each change of a row": "not yet", "events of each table": "language",
+           "rows of the source that the poller has not": "actor",
+           "rows read from the tables by the log's reader": "expected 0"}, back="check.eventually = check_eventually"),
+    Break('check.equal("events of each table"', """
+for name in TABLES:
+    postgres.execute(world, f"UPDATE {name} SET last_update = last_update WHERE {name}_id = 1",
+                     database=log_based.DATABASE)""",
+          {f"latest state of {name} by the log = source": "last_update" for name in ("actor", "category", "language")}),
+    Break("missed = sorted(", """
+versions.loc[versions.index, "seen by"] = "both" """,
+          {"versions that the poller missed": "poller", "they are not few": "0 of"}),
+    Break('check.equal("deleted rows that the poller still has"', "ghosts |= {('actor', 10**6), ('actor', 10**7)}",
+          {"deleted rows that the poller still has": "1000000", "deleted rows that it has or never met": "poller"}),
+    Break('check.true("the poller reads the tables"', 'asked["rows read"] = 0\nby_log = by_log + 1000',
+          {"the poller reads the tables": "seen 0", "the log is sooner": "less than"}),
+    harms="31_source_database",
+)]
+
 BREAKS = {"31_source_database": SOURCE_DATABASE, "32_connectors": CONNECTORS, "33_changes": CHANGES,
-          "34_latest": LATEST, "35_refined": REFINED}
+          "34_latest": LATEST, "35_refined": REFINED, "36_compare": COMPARE}

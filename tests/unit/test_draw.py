@@ -60,12 +60,14 @@ def test_costs_have_a_panel_for_each_unit_and_a_colour_for_each_group():
 def test_lanes_have_a_dot_for_each_row_and_a_ground_for_each_group():
     events = pd.DataFrame({"place": [0, 1, 2, 3], "table": ["film", "actor", "film", "film"], "op": list("uudu"),
                            "transaction": [7, 7, 8, 9]})
-    figure = draw.lanes(events, "place", "table", "op", "Two tables", group="transaction", x_label="order")
+    figure = draw.lanes(events, "place", "table", "op", "Two tables", group="transaction", x_label="order",
+                        ticks=[1.5])
     (axes,), (legend,) = figure.axes, figure.legends
     assert ticks(axes.yaxis) == ["film", "actor"] and [t.get_text() for t in legend.get_texts()] == ["u", "d"]
     dots = {tuple(point) for found in axes.collections for point in found.get_offsets()}
     assert dots == {(0, 0), (1, 1), (2, 0), (3, 0)}
-    assert [list(line.get_xdata()) for line in axes.lines] == [[0, 1]], "one transaction has several events"
+    lines = [list(line.get_xdata()) for line in axes.lines]
+    assert lines == [[0, 1], [1.5, 1.5]], "one transaction has several events"
     with pytest.raises(LakeError, match="nothing to draw"):
         draw.lanes(events[:0], "place", "table", "op")
 

@@ -190,14 +190,14 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Pictu
 
 
 @plt.rc_context(STYLE)
-def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *, group: str = "", x_label: str = ""
-          ) -> Picture:
+def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *, group: str = "", x_label: str = "",
+          ticks: Sequence[float] = ()) -> Picture:
     """Draw what happened where and in what order: a dot for each row, in a lane for each value of `lane`, coloured by
     `kind`; lanes in the order of their first rows.
 
     Args:
         x: column with a dot's place, numbers or instants. group: column; its rows that have one value there, if there
-            are several, stand on a common ground (a transaction).
+            are several, stand on a common ground (a transaction). ticks: places of lines across all lanes.
     """
     if not len(frame):
         raise LakeError("there is nothing to draw", expected="a frame with a row for each dot")
@@ -208,6 +208,8 @@ def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *,
         if len(rows) > 1:
             ax.plot([rows[x].min(), rows[x].max()], [len(names) - 0.45] * 2, color=INK, lw=2, solid_capstyle="butt")
             ax.axvspan(rows[x].min(), rows[x].max(), color=GREY, alpha=0.16, lw=0)
+    for tick in ticks:
+        ax.axvline(tick, color=GREY, lw=1, zorder=1)
     for one, colour in zip(kinds, [*PALETTE, GREY] * len(kinds)):
         rows = frame[frame[kind] == one]
         ax.scatter(rows[x], rows[lane].map(names.index), color=colour, s=46, lw=0, label=str(one), zorder=3)
