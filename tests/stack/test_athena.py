@@ -91,7 +91,8 @@ def write(address, rows, twice=False):
     """Parquet files below `country=…`, as a sink with a field partitioner lands them: with the column in them, too."""
     for n, (country, some) in enumerate(pandas.DataFrame(rows).groupby("country")):
         buffer = pyarrow.BufferOutputStream()
-        parquet.write_table(pyarrow.Table.from_pandas(some if twice else some.drop(columns="country")), buffer)
+        kept = some if twice else some.drop(columns="country")
+        parquet.write_table(pyarrow.Table.from_pandas(kept, preserve_index=False), buffer, coerce_timestamps="us")
         files.write_bytes(*files.open_address(f"{address}/country={country}/t+0+{n:010}.gz.parquet"),
                           buffer.getvalue().to_pybytes())
 
@@ -187,7 +188,7 @@ def test_a_crawled_table_of_json_lines_and_a_line_that_is_none(spark, place):
                last_update / 1000 AS seconds, "partition" FROM {name}.t ORDER BY 1""")
     assert said(rows) == "1 | 1 | 2017-02-15 09:45:30 | 1487151930 | 0 / 2 | 2 | 2017-02-15 09:45:30 | 1487151930 | 0"
     files.write_text(f"{address}/topics/t/partition=0/t+0+0000000002.json", "{not json")
-    with pytest.raises(LakeError, match="(?i)malformed"):
+    with pytest.raises(LakeError, match="error while reading file.*json"):
         query.sql(spark, f"SELECT sum(address_id) FROM {name}.t")
 
 

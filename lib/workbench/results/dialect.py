@@ -136,7 +136,7 @@ def _cast(node: Any) -> Any:
         node.set("this", value)
     if to.this in WHOLE:
         return _call(f"{tries}cast to whole", value, to)
-    if to.this in exp.DataType.TEXT_TYPES and not value.is_string:
+    if to.this in exp.DataType.TEXT_TYPES and (to.expressions or not value.is_string):
         return _call("cast to text", value, *(n.this for n in to.expressions))
     return node
 
