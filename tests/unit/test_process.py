@@ -9,6 +9,7 @@ import sys
 import threading
 import urllib.request
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import instance
@@ -596,3 +597,23 @@ def test_a_service_that_is_lost_is_told_with_its_state(make):
 
 def test_nobody_holds_a_free_port():
     assert process.holder(free_port()) is None
+
+
+def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp_path, monkeypatch):
+    world = params.load("local")
+    monkeypatch.setattr(paths, "VAR", tmp_path)
+
+    def seen():
+        command = services._connect_command(world)  # writes the worker's configuration
+        conf = next(Path(part) for part in command if part.endswith("connect.properties")).read_text()
+        names = {link.name for link in services._connect_plugins().iterdir()}
+        return "hybrid_warn" in conf, names, process._fingerprint(services.SERVICES["connect"], world)
+
+    without = seen()
+    assert without[:2] == (False, {"converter", "debezium"})
+    (tmp_path / "plugins" / "jdbc").mkdir(parents=True)
+    (tmp_path / "plugins" / "notes.txt").touch()
+    with_it = seen()
+    assert with_it[:2] == (True, {"converter", "debezium", "own-jdbc"}) and with_it[2] != without[2]
+    (tmp_path / "plugins" / "jdbc").rmdir()
+    assert seen() == without, "and it goes again"

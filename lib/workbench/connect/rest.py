@@ -13,7 +13,7 @@ from ..base import ConnectorError, StackError, World, http, nearest, wait_until
 from .configs import literal_secrets, unknown_keys
 
 # What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).
-INSTALL = "put the plugin's jars into a folder of the worker's plugin.path and restart it"
+INSTALL = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
 WITHOUT_PLUGIN = {
     "s3": "here `workbench.landing` does its work, from the same JSON: landing.run(spark, world, config)",
     "jdbcsource": "here `workbench.landing` does its work, from the same JSON: landing.poll(spark, world, config)",

@@ -172,6 +172,13 @@ def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> D
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
+def forget(world: World, config: dict[str, str]) -> None:
+    """Forget how far it came: the next run lands everything again, over what is there. Raises LakeError as `drop`."""
+    sink = parse(config)
+    with _alone(world, sink):
+        files.remove(checkpoint(world, sink))
+
+
 def drop(world: World, config: dict[str, str]) -> None:
     """Start clean: remove the progress, the landed objects and the dead letters.
 

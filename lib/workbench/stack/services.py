@@ -156,6 +156,11 @@ def _kafka_ready(world: World) -> bool:
     return bool(admin.list_topics(timeout=2).brokers)
 
 
+def _own_plugins() -> list[str]:
+    """The plugins that a person has put into var/plugins: a folder of jars each."""
+    return sorted(path.name for path in (paths.VAR / "plugins").glob("*") if path.is_dir())
+
+
 def _connect_plugins() -> Path:
     """Make the worker's plugin.path: Connect takes every folder below it for a plugin, so it holds nothing else.
 
@@ -163,17 +168,24 @@ def _connect_plugins() -> Path:
     that is made here is what Kafka's `connect-plugin-path sync-manifests` would make, without starting a Java for it.
     """
     converter = _data("plugins/converter")
-    for link, target in (converter.parent / "debezium", "debezium"), (converter / "lib", "converter"):
+    for link in converter.parent.iterdir():
+        if link.is_symlink():
+            link.unlink()
+    links = {converter.parent / "debezium": artifacts.LIB / "debezium", converter / "lib": artifacts.LIB / "converter"}
+    links |= {converter.parent / f"own-{name}": paths.VAR / "plugins" / name for name in _own_plugins()}
+    for link, target in links.items():
         link.unlink(missing_ok=True)
-        link.symlink_to(artifacts.LIB / target)
+        link.symlink_to(target)
     with zipfile.ZipFile(converter / "manifest.jar", "w") as jar:
         jar.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", AVRO_CONVERTER + "\n")
     return converter.parent
 
 
 def _connect_command(world: World) -> list[str]:
+    # not every plugin has a service file; to look at all classes of its jars takes seconds
     conf = _conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
-                 plugins=_connect_plugins(), secrets=secrets.folder())
+                 plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",
+                 secrets=secrets.folder())
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
     return java_command(world, "connect", "768m", artifacts.jars("kafka"),
                         "org.apache.kafka.connect.cli.ConnectDistributed", conf, options=["-Xmn448m"])
@@ -265,7 +277,8 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
             fresh=_kafka_fresh, also=lambda w: (_controller(w),),
             told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler)),
     Service("connect", lambda w: w.connect.url, _connect_command, lambda w: _get(w.connect.url + "/connectors").ok,
-            logs=True, needs=("postgres", "kafka"), told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler)),
+            logs=True, needs=("postgres", "kafka"),
+            told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler, *_own_plugins())),
     Service("apicurio", lambda w: w.registry.url, _apicurio_command,
             lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok, logs=True,
             told=lambda w: (w.registry.url, w.stack.java_compiler)),

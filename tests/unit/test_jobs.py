@@ -1,0 +1,124 @@
+"""Connectors that are jobs of ours: what is deployed, kept, told, removed. Real polls and landings: tests/notebooks."""
+from types import SimpleNamespace
+
+import pytest
+from workbench import connect, landing
+from workbench.base import files, params
+from workbench.base.errors import ConnectorError, LakeError
+from workbench.landing import job, jobs, polling, sources
+from worlds import varied
+
+SOURCE, SINK = "pagila_jdbc_source_00", "pagila_s3_sink_00"
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """A world, and a Connect with one connector and no plugin but Debezium's."""
+    world = varied(params.load("local"), lake={"checkpoints": f"file:{tmp_path}", "landing": f"file:{tmp_path}/landed"})
+    running, plugins = {"outbox_source": {"worker": "127.0.0.1:8083"}}, [{"class": "io.debezium.Postgres"}]
+    monkeypatch.setattr(connect, "plugins", lambda world: plugins)
+    monkeypatch.setattr(connect, "names", lambda world: sorted(running))
+    monkeypatch.setattr(connect, "status", lambda world, name: running[name])
+    monkeypatch.setattr(connect, "delete", lambda world, name: running.pop(name, None))
+    monkeypatch.setattr(connect, "apply", lambda world, name, config: running.setdefault(name, {"worker": "connect"}))
+    monkeypatch.setattr(polling, "poll", lambda spark, world, config: f"polled {config['name']}")
+    monkeypatch.setattr(job, "run", lambda spark, world, config: f"landed {config['name']}")
+    return SimpleNamespace(world=world, plugins=plugins, running=running)
+
+
+def deploy(there, *names):
+    return [landing.apply(there.world, name, connect.config(there.world, name)) for name in names]
+
+
+def states(there, *names):
+    return [landing.status(there.world, name)["tasks"][0]["state"] for name in names]
+
+
+def test_a_connector_is_unassigned_until_a_step_and_then_runs(there):
+    source, sink = deploy(there, SOURCE, SINK)
+    assert (source["type"], sink["type"], source["state"]) == ("source", "sink", "UNASSIGNED")
+    assert source["tasks"] == [{"id": 0, "state": "UNASSIGNED", "worker": jobs.WORKER, "error": ""}]
+    assert landing.names(there.world) == ["outbox_source", SOURCE, SINK]
+    done = landing.step(None, there.world, SINK, SOURCE)
+    assert list(done.items()) == [(SOURCE, f"polled {SOURCE}"), (SINK, f"landed {SINK}")], "sources first"
+    assert states(there, SOURCE, SINK) == ["RUNNING", "RUNNING"]
+
+
+def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(there):
+    deploy(there, SOURCE)
+    landing.step(None, there.world)
+    deploy(there, SOURCE)
+    assert states(there, SOURCE) == ["RUNNING"]
+    other = {**connect.config(there.world, SOURCE), "mode": "bulk", "timestamp.column.name": ""}
+    landing.apply(there.world, SOURCE, other)
+    assert states(there, SOURCE) == ["UNASSIGNED"]
+
+
+@pytest.mark.parametrize("name, change, says", [
+    (SOURCE, {"tabel.whitelist": "address"}, "tabel.whitelist"), (SOURCE, {"mode": "timestamps"}, "did you mean"),
+    (SOURCE, {"connection.password": "geheim"}, "connection.password"), (SINK, {"flush.size": "0"}, "flush.size"),
+    (SINK, {"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.Cast$Value"}, "Cast"),
+])
+def test_what_cannot_be_honoured_is_refused_whole(there, name, change, says):
+    deploy(there, name)
+    kept = files.read_text(jobs._place(there.world, name))
+    with pytest.raises(ConnectorError, match=says) as e:
+        landing.apply(there.world, name, {**connect.config(there.world, name), **change})
+    assert "geheim" not in str(e.value)
+    assert files.read_text(jobs._place(there.world, name)) == kept
+
+
+def test_a_plugin_that_no_job_does_the_work_of_is_judged_by_the_connect(there, monkeypatch):
+    def judge(world, config, name):
+        raise ConnectorError(f"this Connect has no plugin {config['connector.class']!r}")
+
+    monkeypatch.setattr(connect, "validate", judge)
+    with pytest.raises(ConnectorError, match="no plugin 'io.example.Sink'"):
+        landing.apply(there.world, "mine", {"connector.class": "io.example.Sink"})
+    assert landing.names(there.world) == ["outbox_source"]
+
+
+def test_where_the_plugin_is_there_the_job_steps_aside(there):
+    deploy(there, SOURCE, SINK)
+    there.plugins.append({"class": sources.JDBC})
+    deploy(there, SOURCE)
+    assert landing.status(there.world, SOURCE) == {"worker": "connect"}
+    assert list(landing.step(None, there.world, SOURCE, SINK)) == [SINK], "the other one works by itself"
+    landing.delete(there.world, SOURCE)
+    assert landing.names(there.world) == ["outbox_source", SINK]
+
+
+def test_a_name_that_the_connect_has_is_refused(there):
+    with pytest.raises(ConnectorError, match="runs in the Connect"):
+        landing.apply(there.world, "outbox_source", connect.config(there.world, SOURCE))
+
+
+def test_one_that_fails_says_why_keeps_nobody_from_working_and_is_tried_again(there, monkeypatch):
+    deploy(there, SOURCE, SINK)
+
+    def refuse(spark, world, config):
+        raise LakeError("the table is gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(polling, "poll", refuse)
+        with pytest.raises(LakeError, match="the table is gone"):
+            landing.step(None, there.world)
+    assert landing.status(there.world, SOURCE)["error"] == "the table is gone"
+    assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
+    landing.step(None, there.world)
+    assert landing.status(there.world, SOURCE)["error"] == "" and states(there, SOURCE) == ["RUNNING"]
+
+
+def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there):
+    deploy(there, SOURCE, SINK)
+    configs = {name: {"name": name, **connect.config(there.world, name)} for name in (SOURCE, SINK)}
+    offsets = polling._place(there.world, sources.parse(configs[SOURCE], there.world))
+    progress = job.checkpoint(there.world, landing.parse(configs[SINK]))
+    for place in (offsets, f"{progress}/offsets/0"):
+        files.write_text(place, "{}")
+    for name in (SOURCE, SINK, SOURCE):
+        landing.delete(there.world, name)
+    assert landing.names(there.world) == ["outbox_source"]
+    assert files.read_text(offsets) is None and not files.entries(progress)
+    with pytest.raises(ConnectorError, match=f"there is no connector '{SOURCE}'"):
+        landing.step(None, there.world, SOURCE)
