@@ -29,7 +29,7 @@ source(f"GRANT SELECT ON inventory TO {user}; GRANT DELETE ON film TO {user}")""
 postgres.drop_publication(world, log_based.flow.publication, log_based.DATABASE)
 source("CREATE TABLE loans (n int); ALTER TABLE actor REPLICA IDENTITY FULL")
 source(f"CREATE PUBLICATION {log_based.flow.publication} FOR ALL TABLES")""",
-          {"published tables": "public.loans", "published FOR ALL TABLES": "database true",
+          {"published tables": "kept.public.actor", "published FOR ALL TABLES": "database true",
            "old rows are told by": "full row"},
           back="""
 postgres.drop_publication(world, log_based.flow.publication, log_based.DATABASE)
@@ -70,7 +70,8 @@ TOUCHED = "\n".join(f'source("UPDATE {table} SET last_update = last_update WHERE
 SIX = ("actor", "film", "film_actor", "category", "film_category", "language")
 CONNECTORS = [Run(
     Break('events = {name: log_based.events(world, name)', LATER_FILM,
-          {"events of the first snapshot": "film", "op of film 1": "message u", "before of film 1": "length",
+          {"events of the first snapshot": "film", "op of film 1": "message 'u'",
+           "before of film 1": "ACADEMY DINOSAUR",
            "film 1 is of a snapshot": "seen false", "as in reference table S7/film_1": ("row=1, length", "87"),
            "offsets join without a gap, from 0 to the last row": ("actor", "film")}),
     Break("def artifacts():", EXTRA_SCHEMA, {"artifacts after the snapshot": "pagila.public.extra-value"}),
@@ -132,7 +133,7 @@ for name in log_based.flow.names:
 CHANGES = [Run(
     Break("techno = change(", SPOILT,
           {"op and before of film 1's update": "ACADEMY", "film 1 after its update": "2022",
-           "events of one statement on film 1": "topic 2", "last_update of the deleted": "before 2017",
+           "events of one statement on film 1": "topic 2", "last_update of the deleted": "before '2017",
            "film 1 in the second snapshot": "2022"}, back=AS_IT_WAS),
     Break("ALTER TABLE language REPLICA IDENTITY NOTHING", """
 source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")""",
@@ -179,7 +180,8 @@ for statement in ("UPDATE film SET rental_rate = 7.77 WHERE film_id = 1",
                   "UPDATE film SET description = 'short' WHERE film_id = 6"):
     log_based.flow.execute(world, "film", statement)
 log_based.flow.land(spark, world)""",
-          {"as in reference table S7/films_all_changes": "7.77", "as in reference table S7/films_latest": "7.77",
+          {"as in reference table S7/films_all_changes": "row=11: not in reference",
+           "as in reference table S7/films_latest": "7.77",
            "a tie is caught": "no failure", "versions of film 2 that the time cannot tell apart": "raw files 8",
            "rental_duration of film 2": "raw files 8", "film 5 in the latest state": "raw files 1",
            "last description of film 6 in the files": "short"}),
@@ -196,7 +198,7 @@ log_based.flow.land(spark, world)""",
 in_category = in_category[in_category["film_id"] != 3]
 log_based.flow.execute(world, "film_actor", "INSERT INTO film_actor (actor_id, film_id) VALUES (1, 375)")
 log_based.flow.land(spark, world)""",
-          {"category of film 3 in the lake": "raw files []", "actors of film 375 in the lake": "raw files 1"}),
+          {"category of film 3 in the lake": "raw files none", "actors of film 375 in the lake": "raw files 1"}),
     harms="31_source_database",
 )]
 
