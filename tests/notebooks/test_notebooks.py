@@ -18,7 +18,7 @@ from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import log_based, moma, museum, northwind, outbox
+from workbench.walkthroughs import log_based, moma, museum, northwind, outbox, query_based
 
 NOTEBOOKS = ROOT / "notebooks"
 TRACK = ["11_source_database", "12_connectors", "13_hudi_ingest", "14_changes", "15_dashboard"]
@@ -61,7 +61,8 @@ def holding_a_secret(folder):
 
 def test_the_whole_series_passes(world):
     """What it leaves is what the next tests begin with; the last one tears it down."""
-    result = runner.run(["00_start_here", "10_outbox", "30_log_based_cdc", "50_time_travel"], "local", progress=False)
+    series = ["00_start_here", "10_outbox", "20_query_based_cdc", "30_log_based_cdc", "50_time_travel"]
+    result = runner.run(series, "local", progress=False)
     assert result.status == "passed", failures(result)
     assert result.report.stat().st_size > 10_000
     checks = [c for n in json.loads((result.folder / "run.json").read_text())["notebooks"] for c in n["checks"]]
@@ -147,10 +148,21 @@ def test_a_notebook_of_the_film_rental_runs_alone_on_an_empty_stack_and_again(wo
 
 
 @pytest.mark.drill
+@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "20_query_based_cdc").glob("*.ipynb"))])
+def test_a_notebook_of_the_polled_film_rental_runs_alone_on_an_empty_stack_and_again(world, name):
+    query_based.flow.reset(world, "21_source_database")
+    for _ in range(2):
+        result = runner.run([name], "local", progress=False)
+        assert result.status == "passed", failures(result)
+
+
+@pytest.mark.drill
 @pytest.mark.skipif("PAGILA_DIR" not in os.environ, reason="PAGILA_DIR does not name a folder with pagila-data.sql")
 def test_the_original_film_rental(world):
-    result = runner.run(["30_log_based_cdc"], "local", {"from_dir": os.environ["PAGILA_DIR"]}, progress=False)
-    log_based.flow.reset(world, "31_source_database")  # the next tests are to begin with the generated rows
+    result = runner.run(["20_query_based_cdc", "30_log_based_cdc"], "local", {"from_dir": os.environ["PAGILA_DIR"]},
+                        progress=False)
+    for flow in (query_based.flow, log_based.flow):  # the next tests are to begin with the generated rows
+        flow.reset(world, "source_database")
     assert result.status == "passed", failures(result)
 
 

@@ -9,7 +9,7 @@ from workbench import connect
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, WorkbenchError
 from workbench.results import published
-from workbench.walkthroughs import log_based, museum, outbox
+from workbench.walkthroughs import log_based, museum, outbox, query_based
 
 REFERENCE = paths.ROOT / "data" / "reference"
 NAMES = sorted(f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json"))
@@ -26,6 +26,8 @@ def ours(world):
         "S5/sink_connector": connect.config(world, museum.SINK),
         "S7/source_connector": connect.config(world, log_based.CONNECTOR),
         "S7/sink_connector": connect.config(world, log_based.SINK),
+        **{f"S3/{kind}_connector_0{n}": connect.config(world, name) for n, pair in enumerate(query_based.PAIRS)
+           for kind, name in zip(("source", "sink"), pair)},
         **{f"S5/properties_{name}": options for name, options in mor.items()},
     }
 

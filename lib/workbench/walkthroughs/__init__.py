@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from ..base import LakeError, World, nearest
 from ..trace import Traced
-from . import log_based, museum, outbox
+from . import log_based, museum, outbox, query_based
 
-ALL = (outbox.flow, log_based.flow, museum.flow)
+ALL = (outbox.flow, query_based.flow, log_based.flow, museum.flow)
 LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
 
 
