@@ -29,24 +29,24 @@ def test_the_statement_of_the_walkthrough():
 
 @pytest.mark.parametrize("change, says", [
     ({"schema.enable": "false"}, "value.converter.schemas.enable was meant"),
-    ({"flush.count": "3"}, "does not honour flush.count"),
-    ({"topics": "other"}, "the KCQL reads 'msk.t'"),
+    ({"flush.count": "3"}, "flush.count is not honoured"),
+    ({"topics": "other"}, "topics is 'other'.*msk.t, which the KCQL reads"),
     ({"connector.class": "x"}, "connector.class is 'x'"),
     ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is"),
     ({"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
-    ({"connect.s3.kcql": KCQL.replace("`json`", "`parquet`")}, "stores as 'parquet'"),
-    ({"connect.s3.kcql": KCQL.replace("*", "order_id")}, "selects 'order_id'"),
+    ({"connect.s3.kcql": KCQL.replace("`json`", "`parquet`")}, "STOREAS is 'parquet'.*json"),
+    ({"connect.s3.kcql": KCQL.replace("*", "order_id")}, "SELECT is 'order_id'"),
     ({"connect.s3.kcql": KCQL.replace("COUNT = 50", "COUNT = many")}, "WITH_FLUSH_COUNT is 'many'"),
     ({"connect.s3.kcql": KCQL.replace("= 60", "= 0")}, "WITH_FLUSH_INTERVAL is '0'"),
     ({"connect.s3.kcql": KCQL.replace("= 60", "= -1")}, "WITH_FLUSH_INTERVAL is '-1'"),
-    ({"connect.s3.kcql": KCQL.replace("FLUSH_COUNT", "FLUSH_SIZE")}, "does not honour WITH_FLUSH_SIZE"),
-    ({"connect.s3.kcql": KCQL + " LIMIT"}, "not understood"),
+    ({"connect.s3.kcql": KCQL.replace("FLUSH_COUNT", "FLUSH_SIZE")}, "WITH_FLUSH_SIZE is not honoured"),
+    ({"connect.s3.kcql": KCQL + " LIMIT"}, "kcql is .*one statement"),
     ({"connect.s3.kcql": KCQL + ";" + KCQL}, "one statement"),
-    ({"connect.s3.kcql": "insert into lake select * from msk.t"}, "not understood"),
-    ({"connect.s3.kcql": ""}, "not understood"),
+    ({"connect.s3.kcql": "insert into lake select * from msk.t"}, "kcql is .*one statement"),
+    ({"connect.s3.kcql": ""}, "connect.s3.kcql is ''.*a statement"),
 ])
 def test_what_cannot_be_honoured_is_refused(change, says):
-    with pytest.raises(ConnectorError, match="(?s)" + says.replace("*", r"\*")):
+    with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse({**GOOD, **change})
 
 

@@ -7,7 +7,9 @@ from workbench import connect, landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import job, messages
-from workbench.landing.sinks import JSON, Sink
+from workbench.landing.sinks import Sink
+
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 @pytest.fixture(scope="module")
@@ -38,27 +40,28 @@ def test_topics_by_name_and_another_folder(good):
 
 
 @pytest.mark.parametrize("change, says", [
-    ({"format.class": "x.OrcFormat"}, "format.class is 'x.OrcFormat'.*JsonFormat.*AvroFormat.*ParquetFormat"),
-    ({"format.class": None}, "format.class is not there"),
+    ({"format.class": "x.OrcFormat"}, "format.class is 'x.OrcFormat'.*AvroFormat.*JsonFormat.*ParquetFormat"),
+    ({"format.class": None}, "format.class is missing.*JsonFormat"),
     ({"partitioner.class": "x.TimeBasedPartitioner"}, "partitioner.class is 'x.Time"),
     ({"schema.compatibility": "BACKWARD"}, "schema.compatibility is 'BACKWARD'.*NONE"),
     ({"behavior.on.null.values": "write"}, "behavior.on.null.values is 'write'.*fail.*ignore"),
     ({"storage.class": "x"}, "storage.class is 'x'"),
-    ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is.*JsonConverter.*apicurio"),
-    ({"flush.size": "0"}, "flush.size is '0'"), ({"flush.size": None}, "flush.size is ''"),
-    ({"flush.sise": "3"}, "does not honour flush.sise.*did you mean 'flush.size'"),
-    ({"rotate.interval.ms": "1"}, "rotate.interval.ms means nothing with .*Default.*TimeBased.*remove rotate"),
-    ({"parquet.codec": "gzip"}, "parquet.codec means nothing with format.class=.*AvroFormat"),
-    ({"value.converter": JSON}, "apicurio.* means nothing with value.converter=.*JsonConverter"),
-    ({"value.converter.schemas.enable": "true"}, "schemas.enable means nothing with .*apicurio"),
-    ({"avro.codec": "deflate"}, "does not honour avro.codec"),
-    ({"transforms": "x"}, "transforms are not honoured with AvroFormat"),
-    ({"table.name.format": "${topic}"}, "table.name.format is not a setting.*JDBC"),
-    ({"topics": "a"}, "both there"), ({"topics.regex": None}, "neither"), ({"topics.regex": "("}, "topics.regex is"),
+    ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is.*apicurio.*JsonConverter"),
+    ({"flush.size": "0"}, "flush.size is '0'"), ({"flush.size": None}, "flush.size is missing.*from 1"),
+    ({"flush.sise": "3"}, "flush.sise is not honoured.*did you mean 'flush.size'"),
+    ({"rotate.interval.ms": "1"}, "rotate.interval.ms is '1'.*no effect with .*Default.*remove it"),
+    ({"parquet.codec": "gzip"}, "parquet.codec is 'gzip'.*no effect with format.class=.*AvroFormat"),
+    ({"value.converter": JSON}, "apicurio.*no effect with value.converter=.*JsonConverter"),
+    ({"value.converter.schemas.enable": "true"}, "schemas.enable is 'true'.*no effect with .*apicurio"),
+    ({"avro.codec": "deflate"}, "avro.codec is not honoured"),
+    ({"transforms": "x"}, "transforms is 'x'.*none with AvroFormat"),
+    ({"table.name.format": "${topic}"}, "table.name.format is not honoured.*JDBC"),
+    ({"topics": "a"}, "topics is 'a'.*either topics or topics.regex"),
+    ({"topics.regex": None}, "topics is missing.*either topics or"), ({"topics.regex": "("}, "topics.regex is"),
     ({"topics.dir": "../x"}, "topics.dir is"),
     ({"value.converter.apicurio.registry.url": "http://other/apis/registry/v2"}, "other.*the registry of"),
     ({"value.converter.apicurio.registry.headers.enabled": "true"}, "headers.enabled is 'true'"),
-    ({"connector.class": "x"}, "connector.class is 'x'.*lenses.*confluent"),
+    ({"connector.class": "x"}, "connector.class is 'x'.*confluent.*lenses"),
 ])
 def test_what_cannot_be_honoured_is_refused(world, good, change, says):
     config = {k: v for k, v in {**good, **change}.items() if v is not None}

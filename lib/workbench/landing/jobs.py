@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files, nearest
-from . import job, polling, sinks, sources
+from . import job, polling, settings, sinks, sources
 
 WORKER = "workbench.landing"  # in the place of a Connect worker's address
 
@@ -29,7 +29,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
         applied = connect.apply(world, name, config)
         files.remove(_place(world, name))
         return applied
-    if not _is_source(config) and config.get("connector.class") not in sinks.READ:
+    if not _is_source(config) and config.get("connector.class") not in settings.HONOURED["sink"]:
         connect.validate(world, config, name)  # says what is missing
     (sources.parse if _is_source(config) else sinks.parse)({"name": name, **config}, world)
     if name in connect.names(world):

@@ -15,8 +15,8 @@ from psycopg import sql
 from ..base import ConnectorError, World, nearest
 from ..source.postgres import identifier
 from . import transforms
-from .sinks import JSON
 
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
 MODES = {
     "bulk": "",

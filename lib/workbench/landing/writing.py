@@ -102,4 +102,4 @@ def _ends(now: Open, rotate: int, folder: str, schema: Any, time: int) -> bool:
     flush.size does; where objects end by time, another folder does so, too."""
     if folder in now.objects and now.objects[folder][0] is not schema:
         return True
-    return bool(rotate) and (time - now.since >= rotate or folder != now.folder)
+    return rotate > 0 and (time - now.since >= rotate or folder != now.folder)
