@@ -22,9 +22,9 @@ COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value"]
 
 
 def test_the_statement_of_the_walkthrough():
-    assert landing.parse(GOOD) == Sink("json", "cdc-events", 50, "msk.t", r"msk\.t", ("customer_id", "order_id"))
+    assert landing.parse(GOOD) == Sink("json", "cdc-events", 50, r"msk\.t", ("msk.t",), ("customer_id", "order_id"))
     short = landing.parse({**GOOD, "topics": "t", "connect.s3.kcql": "INSERT INTO b:p/q SELECT * FROM `t`"})
-    assert short == Sink("json", "p/q", 50_000, "t", "t")
+    assert short == Sink("json", "p/q", 50_000, "t", ("t",))
 
 
 @pytest.mark.parametrize("change, says", [
@@ -52,7 +52,7 @@ def test_what_cannot_be_honoured_is_refused(change, says):
 
 @pytest.mark.parametrize("value, folder", [
     ("RICSU", "a=RICSU"), ("a/b=c", "a=a%2Fb%3Dc"), (None, "a=__HIVE_DEFAULT_PARTITION__"), ("Genève", "a=Genève"),
-    ("", "a=__HIVE_DEFAULT_PARTITION__"), (10248, "a=10248"), (True, "a=true"), ("..", "a=.."), ("\n", "a=%0A"),
+    ("", "a=__HIVE_DEFAULT_PARTITION__"), (10248, "a=10248"), (True, "a=true"), ("..", "a=.."), ("\n", "a=%0A"), ("a\0b", "a=a%00b"),
 ])
 def test_folders(value, folder):
     assert places.folder_of({"a": value}, ["a"]) == folder
@@ -80,12 +80,12 @@ def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
 
 
 def by_c(most):
-    return Form(Sink("json", "f", most, "t", "t", ("c",)), messages.Json(envelope=True), Lines())
+    return Form(Sink("json", "f", most, "t", ("t",), ("c",)), messages.Json(envelope=True), Lines())
 
 
 DEEP = b'{"c": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 POISON = [
-    (b'{"c": "a\\u0000b"}', "holds the character NUL"), (json.dumps({"c": "\xe9" * 127}).encode(), "too long for"),
+    (json.dumps({"c": "\xe9" * 127}).encode(), "too long for"),
     (DEEP, "nested too deeply"), (b'{"schema":' + DEEP + b',"payload":{}}', "nested too deeply"),
     (b'{"c": "\\ud800"}', "half of a surrogate pair"), (b'{"c": 1,\n"d": "\\ud800"}', "half of a surrogate pair"),
     (b'{"c": "\xff"}', "not UTF-8"), (b"", "malformed JSON"),
@@ -103,7 +103,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     for number, (letter, (_, reason)) in enumerate(zip(letters, POISON)):
         assert (letter["topic"], letter["partition"], letter["offset"]) == ("t", 0, number)
         assert reason in letter["reason"]
-    assert base64.b64decode(letters[6]["text"]) == POISON[6][0]
+    assert base64.b64decode(letters[5]["text"]) == POISON[5][0]
 
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):

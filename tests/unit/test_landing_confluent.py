@@ -96,7 +96,7 @@ def film(n):
 
 
 def registered(monkeypatch, *schemas):
-    monkeypatch.setattr(messages, "fetch", lambda url: (200, json.dumps(schemas[int(url[-1])]).encode()))
+    monkeypatch.setattr(messages, "fetch", lambda url: json.dumps(schemas[int(url[-1])]).encode())
 
 
 AVRO = {**PARQUET, "topics": "t", "flush.size": "300",
@@ -281,7 +281,7 @@ def test_folders_by_time(land, change, value, folder):
 
 @pytest.mark.parametrize("value, says", [
     ({"timestamp": "yesterday at noon"}, "yesterday"), ({"timestamp": None}, "timestamp is None, which is no time"),
-    ({"timestamp": 10**16}, "after the year 9999"), ({}, "there is no field timestamp"),
+    ({"timestamp": 10**16}, "year 318857 is out of range"), ({}, "there is no field timestamp"),
 ])
 def test_a_record_without_a_time_is_a_dead_letter(land, value, says):
     config = {**SINK, **BY_DAY, "timestamp.extractor": "RecordField", "value.converter.schemas.enable": "false"}
@@ -315,7 +315,7 @@ def test_a_message_without_a_value(land):
     ({"timestamp.extractor": None}, "timestamp.extractor is missing.*Record"),
     ({"timestamp.extractor": "Wallclock"}, "timestamp.extractor is 'Wallclock'"),
     ({"timezone": "Mars"}, "timezone is 'Mars'"), ({"timezone": None}, "timezone is missing.*UTC"),
-    ({"path.format": "MMM"}, "path.format is 'MMM'.*MMM is none of YYYY"), ({"path.format": "'y=YYYY"}, "not closed"),
+    ({"path.format": "MMM"}, "path.format is 'MMM'.*MMM is no quoted text, and none of YYYY"), ({"path.format": "'y=YYYY"}, "' is no quoted text"),
     ({"path.format": ""}, "path.format is ''"), ({"path.format": "YYYY//dd"}, "path.format is"),
     ({"partition.duration.ms": "-1"}, "partition.duration.ms is '-1'"),
     ({"rotate.interval.ms": "x"}, "rotate.interval.ms is 'x'"),
@@ -327,8 +327,8 @@ def test_what_cannot_be_honoured_of_times_is_refused(change, says):
 
 
 @pytest.mark.parametrize("config, change, says", [
-    (PARQUET, {"value.converter.schemas.enable": "false"}, "ParquetFormat'.*schemas.enable=true.*the schema"),
-    (SINK, {"format.class": f"{CONFLUENT}.s3.format.avro.AvroFormat"}, "AvroFormat'.*apicurio.*the schema"),
+    (PARQUET, {"value.converter.schemas.enable": "false"}, "ParquetFormat'.*needs no schema.*schemas.enable=true"),
+    (SINK, {"format.class": f"{CONFLUENT}.s3.format.avro.AvroFormat"}, "AvroFormat'.*needs no schema.*apicurio"),
     (PARQUET, {"parquet.codec": "lzo"}, "parquet.codec is 'lzo'.*gzip, none, snappy, zstd"),
     ({**SINK, **BY_COUNTRY}, {"partition.field.name": " ,"}, "partition.field.name is ' ,'.*names of fields"),
     (SINK, FOUR | {"transforms.RenameField.type": "x"}, "RenameField.type is 'x'"),

@@ -24,7 +24,7 @@ def good(world):
 
 def test_the_sink_of_the_walkthrough(world, good):
     sink = landing.parse(good, world)
-    assert sink == Sink("avro", "topics", 10_000, r"moma\.public\.(.*)", r"moma\.public\.(.*)", confluent=True,
+    assert sink == Sink("avro", "topics", 10_000, r"moma\.public\.(.*)", confluent=True,
                         messages="avro", codec="snappy")
     names = ["moma.public.artworks", "moma_public.artists", "__debezium-heartbeat.moma", "moma.public.artists"]
     assert sink.matching(names) == [names[0], names[3]]

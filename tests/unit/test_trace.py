@@ -81,7 +81,7 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     monkeypatch.setattr(topics, "read", lambda *_, only: pandas.DataFrame([message]))
     monkeypatch.setattr(registry, "artifacts", lambda _: pandas.DataFrame(
         columns=["artifact", "version", "global_id", "content_id"]))
-    sink = Sink("avro", "topics", 10, "t", "t", confluent=True)
+    sink = Sink("avro", "topics", 10, "t", ("t",), confluent=True)
     table = trace.Traced("artists", "public.artists", "artist_id", "t", sink, (), "avro")
     with pytest.raises(LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"):
         in_topic.events(world, table, 1)
@@ -250,7 +250,7 @@ def test_the_landed_file_of_a_message(world, tmp_path):
                        ("out/p=a/t-0-00000000000000000000.json", b'{"x":1}\n')):
         (tmp_path / "landing" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "landing" / name).write_bytes(data)
-    avro, lines = Sink("avro", "topics", 10, "t", "t", confluent=True), Sink("json", "out", 10, "t", "t", ("p",))
+    avro, lines = Sink("avro", "topics", 10, "t", ("t",), confluent=True), Sink("json", "out", 10, "t", ("t",), ("p",))
     assert find(avro, 1, b"two") == "topics/t/partition=0/t+0+0000000000.avro"
     assert find(avro, 2, b"three").endswith("02.avro") and find(avro, 2, b"two") == ""
     assert find(lines, 0, b'{"x":1}', {"p": "a"}).startswith("out/p=a/") and find(lines, 0, b"x", {"p": "b"}) == ""

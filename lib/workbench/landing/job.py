@@ -168,7 +168,7 @@ def dead_letters_path(world: World, sink: Sink) -> str:
 
 
 def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> DataFrame:
-    """The messages that could not be landed: reason, topic, partition, offset, file, text (base64 where it is Avro)."""
+    """The messages that could not be landed: reason, topic, partition, offset, file, text (base64 where it is none)."""
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 

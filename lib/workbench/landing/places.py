@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 from zoneinfo import ZoneInfo
 
-# what Hive escapes in a partition folder (org.apache.hadoop.hive.common.FileUtils.charToEscape)
-ESCAPED = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(1, 32)), *'"#%\'*/:=?\\\x7f{[]^')}
+# what Hive escapes in a partition folder (org.apache.hadoop.hive.common.FileUtils.charToEscape), and NUL, which no file
+# system takes
+ESCAPED = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *'"#%\'*/:=?\\\x7f{[]^')}
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 MOST_OF_NAME, MOST_OF_FOLDER = 255, 900  # bytes: a file system takes no longer name, S3 no key above 1024
 NUMBERS = {"YYYY": "%Y", "yyyy": "%Y", "YY": "%y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M",
@@ -19,14 +20,18 @@ EPOCH = dt.datetime(1970, 1, 1)
 
 
 def folder_of(payload: Any, fields: Sequence[str], find: Callable[[Any, str], Any] = dict.get) -> str:
-    """The partition folder of a row, `a=1/b=x`, escaped as Hive does; null, empty and absent become Hive's default."""
+    """The partition folder of a row, `a=1/b=x`, escaped as Hive does; null, empty and absent become Hive's default.
+
+    Raises: ValueError: it is too long.
+    """
     parts = []
     for name in fields:
         value = find(payload, name)
-        if isinstance(value, bool):
-            value = str(value).lower()
-        text = json.dumps(value) if isinstance(value, (dict, list)) else "" if value is None else str(value)
+        text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
         parts.append(name + "=" + (text.translate(ESCAPED) or NO_VALUE))
+    sizes = [len(part.encode("utf-8")) for part in parts]
+    if max(sizes) > MOST_OF_NAME or sum(sizes) + len(sizes) > MOST_OF_FOLDER:
+        raise ValueError("a partition value is too long for the name of a folder")
     return "/".join(parts)
 
 
@@ -37,18 +42,6 @@ def field_of(payload: Any, name: str) -> Any:
             raise ValueError(f"there is no field {name}")
         payload = payload[part]
     return payload
-
-
-def checked(folder: str) -> str:
-    """The folder. Raises: ValueError: no file system or no S3 takes it."""
-    sizes = [len(part.encode("utf-8")) for part in folder.split("/")]
-    if not all(sizes):
-        raise ValueError("a part of it is empty")
-    if "\0" in folder:
-        raise ValueError("a partition value holds the character NUL")
-    if max(sizes) > MOST_OF_NAME or sum(sizes) + len(sizes) > MOST_OF_FOLDER:
-        raise ValueError("a partition value is too long for the name of a folder")
-    return folder
 
 
 @dataclass(frozen=True)
@@ -63,32 +56,30 @@ class Times:
 
     def folder(self, value: Any, sent: int) -> tuple[str, int]:
         """The folder of a record, and its time in ms since 1970. Raises: ValueError: its field says no time."""
-        time = sent
-        if self.field:
-            time = field_of(value, self.field)
-            if isinstance(time, str):
-                import pandas
+        time = field_of(value, self.field) if self.field else sent
+        if isinstance(time, str):
+            import pandas
 
-                moment = pandas.Timestamp(time)
-                time = (moment if moment.tz else moment.tz_localize("UTC")).value // 1_000_000
-            if type(time) is not int:
-                raise ValueError(f"{self.field} is {time!r}, which is no time")
-        try:
-            utc = (EPOCH + dt.timedelta(milliseconds=time)).replace(tzinfo=dt.timezone.utc)
-            local = utc.astimezone(ZoneInfo(self.zone)).replace(tzinfo=None)
-            begun = local - (local - EPOCH) % dt.timedelta(milliseconds=self.duration)
-            return begun.strftime(self.pattern), time
-        except OverflowError:
-            raise ValueError(f"{time} ms since 1970 is after the year 9999") from None
+            time = round(pandas.to_datetime(time, utc=True).timestamp() * 1000)
+        if type(time) is not int:
+            raise ValueError(f"{self.field} is {time!r}, which is no time")
+        local = dt.datetime.fromtimestamp(time / 1000, ZoneInfo(self.zone)).replace(tzinfo=None)
+        begun = local - (local - EPOCH) % dt.timedelta(milliseconds=self.duration)
+        return begun.strftime(self.pattern), time
 
 
 def strftime(pattern: str) -> str:
-    """A pattern of Joda-Time (path.format) as strftime has it. Raises: ValueError: it has more than NUMBERS."""
-    def part(found: re.Match[str]) -> str:
-        if found[1] and found[1] not in NUMBERS:
-            raise ValueError(f"{found[1]} is none of {', '.join(NUMBERS)}")
-        return NUMBERS[found[1]] if found[1] else found[0].strip("'").replace("%", "%%")
+    """A pattern of Joda-Time (path.format) as strftime has it.
 
-    if pattern.count("'") % 2:
-        raise ValueError("a quote is not closed")
-    return re.sub(r"'[^']*'|(([A-Za-z])\2*)|[^A-Za-z']", part, pattern)
+    Raises: ValueError: it has more than NUMBERS and quoted text, or a part of it is empty.
+    """
+    def part(found: re.Match[str]) -> str:
+        if found[1] is not None:
+            return found[1]
+        if found[0] not in NUMBERS:
+            raise ValueError(f"{found[0]} is no quoted text, and none of {', '.join(NUMBERS)}")
+        return NUMBERS[found[0]]
+
+    if not all(pattern.rstrip("/").split("/")):
+        raise ValueError("a part of it is empty")
+    return re.sub(r"'([^']*)'|'|([A-Za-z])\2*", part, pattern.rstrip("/").replace("%", "%%"))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import yaml
 
@@ -37,6 +37,13 @@ class Settings:
         """The error that says what a setting is, and what was expected."""
         what = f"is {self.given[key]!r}" if key in self.given else "is missing"
         return ConnectorError(f"{self.prefix}{key} {what}", where=self.where, expected=expected, next_step=next_step)
+
+    def made(self, key: str, make: Callable[[str], Any], expected: str) -> Any:
+        """What a function makes of a setting. Raises: ConnectorError: the function has refused it."""
+        try:
+            return make(self[key])
+        except (ValueError, KeyError, OSError, re.error) as e:
+            raise self.refused(key, f"{expected} ({e})") from e
 
 
 def read(kind: str, given: dict[str, str], where: str, prefix: str = "") -> Settings:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from ..base import World
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2
 from . import settings, transforms
-from .places import Times, checked, field_of, folder_of, strftime
+from .places import Times, field_of, folder_of, strftime
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 REGISTRY_URL, ENVELOPE = "value.converter.apicurio.registry.url", "value.converter.schemas.enable"
@@ -24,9 +24,8 @@ class Sink:
     """What the JSON of a sink connector asks for, whichever plugin it is for.
 
     format: of the files, "json" (lines), "avro" or "parquet". folder: of objects, below the world's landing address.
-    flush_count: most records of one object. shown: what it lands, for people; pattern: of the topics' names.
+    flush_count: most records of one object. pattern: of the topics' names; names: those, where the JSON has them.
     fields: those that name partitions. envelope: JSON values come as {"schema": …, "payload": …}.
-    names: of the topics, where the JSON has them and no pattern.
     confluent: objects are named and cut as Confluent's sink does it; else as Lenses'. messages: "json" or "avro".
     codec: of Parquet. times: folders by time. rotate: most milliseconds between the times of the first and the last
     record of an object, below 1 for any. transforms: of values, before all else. null_fails: a message without a value
@@ -36,11 +35,10 @@ class Sink:
     format: str
     folder: str
     flush_count: int
-    shown: str
     pattern: str
+    names: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     envelope: bool = True
-    names: tuple[str, ...] = ()
     confluent: bool = False
     messages: str = "json"
     codec: str = "none"
@@ -48,6 +46,11 @@ class Sink:
     rotate: int = -1
     transforms: tuple[transforms.Transform, ...] = ()
     null_fails: bool = False
+
+    @property
+    def shown(self) -> str:
+        """What it lands, for people."""
+        return ",".join(self.names) or self.pattern
 
     @property
     def place(self) -> str:
@@ -68,10 +71,9 @@ class Sink:
         Raises: ValueError: the record has none, or it cannot be the name of a folder.
         """
         if self.times:
-            folder, time = self.times.folder(value, sent)
-            return checked(folder), time
+            return self.times.folder(value, sent)
         if self.fields:
-            return checked(folder_of(value, self.fields, field_of if self.confluent else dict.get)), 0
+            return folder_of(value, self.fields, field_of if self.confluent else dict.get), 0
         return f"partition={partition}" if self.confluent else "", 0
 
     def path(self, topic: str, partition: int, first: int, folder: str) -> str:
@@ -96,47 +98,32 @@ def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
 
 def _confluent(said: settings.Settings, world: Optional[World]) -> Sink:
     """Objects `<folder>/<topic>/<partition>/<topic>+<n>+<offset>.avro`, the offset that of their first record."""
-    names, pattern, format = said["topics"], said["topics.regex"], said["format.class"]
-    if bool(names) == bool(pattern):
+    names, format, messages = said["topics"], said["format.class"], said["value.converter"]
+    if bool(names) == bool(said["topics.regex"]):
         raise said.refused("topics", "either topics or topics.regex")
-    try:
-        re.compile(pattern)
-    except re.error as e:
-        raise said.refused("topics.regex", f"a regular expression: {e}") from e
-    if said["value.converter"] == "avro":
-        _registry(said, world)
-    elif format == "avro" or format == "parquet" and not said[ENVELOPE]:
-        needed = f"value.converter={AVRO_CONVERTER}" + f", or {ENVELOPE}=true" * (format == "parquet")
-        raise said.refused("format.class", f"{needed}: the schema of values")
+    said.made("topics.regex", re.compile, "a regular expression")
+    if messages == "json" and (format == "avro" or format == "parquet" and not said[ENVELOPE]):
+        needed = f"{ENVELOPE}=true, or " * (format == "parquet") + f"value.converter={AVRO_CONVERTER}"
+        raise said.refused("format.class", f"one that needs no schema of values, or {needed}")
     if format == "avro" and "transforms" in said.given:
         raise said.refused("transforms", "none with AvroFormat", settings.REMOVE)
-    return Sink(format, said["topics.dir"], said["flush.size"], ",".join(names) or pattern,
-                pattern or "|".join(map(re.escape, names)), tuple(said["partition.field.name"] or ()),
-                said[ENVELOPE], tuple(names), confluent=True, messages=said["value.converter"],
-                null_fails=said["behavior.on.null.values"] == "fail", codec=said["parquet.codec"],
-                times=_times(said) if said["partitioner.class"] == "time" else None, rotate=said["rotate.interval.ms"],
-                transforms=transforms.parse(said.given, said.where))
-
-
-def _registry(said: settings.Settings, world: Optional[World]) -> None:
-    """Raise ConnectorError where the converter reads from another registry than the world's."""
-    url, expected = said[REGISTRY_URL], world and world.registry.url.rstrip("/")
-    if world is not None and url.rstrip("/") not in (expected, expected + REGISTRY_V2):
-        raise said.refused(REGISTRY_URL, f"the registry of {world.file}: {expected}{REGISTRY_V2}")
+    url, own = said[REGISTRY_URL], world and world.registry.url.rstrip("/")
+    if messages == "avro" and world and url.rstrip("/") not in (own, own + REGISTRY_V2):
+        raise said.refused(REGISTRY_URL, f"the registry of {world.file}: {own}{REGISTRY_V2}")
+    return Sink(format, said["topics.dir"], said["flush.size"],
+                said["topics.regex"] or "|".join(map(re.escape, names)), tuple(names),
+                tuple(said["partition.field.name"] or ()), said[ENVELOPE], confluent=True, messages=messages,
+                codec=said["parquet.codec"], times=_times(said) if said["partitioner.class"] == "time" else None,
+                rotate=said["rotate.interval.ms"], transforms=transforms.parse(said.given, said.where),
+                null_fails=said["behavior.on.null.values"] == "fail")
 
 
 def _times(said: settings.Settings) -> Times:
     """What TimeBasedPartitioner is told."""
-    try:
-        ZoneInfo(said["timezone"])
-    except (ValueError, OSError, KeyError) as e:
-        raise said.refused("timezone", "a name such as UTC") from e
-    try:
-        pattern = checked(strftime(said["path.format"].rstrip("/")))
-    except ValueError as e:
-        raise said.refused("path.format", f"a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH: {e}") from e
+    said.made("timezone", ZoneInfo, "a name such as UTC")
+    pattern = said.made("path.format", strftime, "a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH")
     return Times(pattern, said["partition.duration.ms"], said["timezone"],
-                 said["timestamp.field"] * (said["timestamp.extractor"] == "RecordField"))
+                 said["timestamp.field"] if said["timestamp.extractor"] == "RecordField" else "")
 
 
 def _lenses(said: settings.Settings) -> Sink:
@@ -156,6 +143,6 @@ def _lenses(said: settings.Settings) -> Sink:
     topic = found["topic"].strip("`")
     if said["topics"] != topic:
         raise said.refused("topics", f"{topic}, which the KCQL reads")
-    return Sink("json", found["prefix"].strip("`"), kcql["WITH_FLUSH_COUNT"], topic, re.escape(topic),
+    return Sink("json", found["prefix"].strip("`"), kcql["WITH_FLUSH_COUNT"], re.escape(topic), (topic,),
                 tuple(re.findall(r"\w+", found["fields"] or "")), said[ENVELOPE],
                 transforms=transforms.parse(said.given, said.where))

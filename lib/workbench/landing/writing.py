@@ -4,6 +4,8 @@ It travels to the worker by value, with all that it uses of this package, and im
 """
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator
@@ -47,10 +49,9 @@ class Open:
 
 def _land(form: Any, batches: Iterator, target: str, dead: str) -> dict[str, int]:
     system, root = open_address(target)
-    sink = form.sink
-    total = dict.fromkeys(COUNTS, 0)
+    sink, total = form.sink, dict.fromkeys(COUNTS, 0)
     filled: dict[tuple, Open] = {}
-    bad: dict[tuple[str, int], list[dict]] = {}
+    bad: list[dict[str, Any]] = []
 
     def close(group: tuple) -> None:
         for folder, (schema, first, records) in filled.pop(group).objects.items():
@@ -66,9 +67,8 @@ def _land(form: Any, batches: Iterator, target: str, dead: str) -> dict[str, int
                     raise ValueError("no value and no key")
                 found = None if value is None else form.read(topic, partition, sent, value, *more)
             except ValueError as e:
-                bad.setdefault((topic, partition), []).append(
-                    {"reason": str(e), "topic": topic, "partition": partition, "offset": offset,
-                     "text": None if value is None else form.converter.text(value)})
+                bad.append({"reason": str(e), "topic": topic, "partition": partition, "offset": offset,
+                            "text": None if value is None else _text(value)})
                 continue
             if found is None:
                 if sink.null_fails:
@@ -88,12 +88,19 @@ def _land(form: Any, batches: Iterator, target: str, dead: str) -> dict[str, int
                 close(group)
     for group in list(filled):
         close(group)
-    system, root = open_address(dead)
-    for (topic, partition), letters in bad.items():
-        text = "".join(json.dumps(letter) + "\n" for letter in letters)
-        write_bytes(system, f"{root}/{topic}-{partition}-{letters[0]['offset']:020d}.json", text.encode("utf-8"))
-        total["dead_letters"] += len(letters)
-    return total
+    if bad:
+        system, root = open_address(dead)
+        name = "{topic}-{partition}-{offset:020d}.json".format(**bad[0])
+        write_bytes(system, f"{root}/{name}", "".join(json.dumps(letter) + "\n" for letter in bad).encode("utf-8"))
+    return {**total, "dead_letters": len(bad)}
+
+
+def _text(value: bytes) -> str:
+    """What a dead letter shows of a message: its text, else base64. (Avro with a schema's id begins with a NUL.)"""
+    with contextlib.suppress(UnicodeDecodeError):
+        if 0 not in value:
+            return value.decode("utf-8")
+    return base64.b64encode(value).decode("ascii")
 
 
 def _ends(now: Open, rotate: int, folder: str, schema: Any, time: int) -> bool:
