@@ -93,11 +93,7 @@ class Form:
             folder, time = self.sink.folder_of(value, partition, sent)
             schema, record = self._settle(schema)
             return folder, schema, record(value, line), time
-        except UnicodeEncodeError:
-            raise ValueError("half of a surrogate pair") from None
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-        except (TypeError, KeyError, AttributeError, OverflowError) as e:  # a schema that nobody made by a program
+        except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:  # made by no converter
             raise ValueError(f"its schema or a value cannot be read: {type(e).__name__}: {e}") from None
 
     def _settle(self, schema: Any) -> tuple[Any, Callable[[Any, Any], Any]]:

@@ -13,7 +13,7 @@ import yaml
 from ..base import ConnectorError, nearest
 
 HONOURED = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8"))
-CLASS = {"sink": "connector.class", "source": "connector.class", "transform": "type", "kcql": "statement"}
+CLASS = {"sink": "connector.class", "source": "connector.class", "transform": "type", "kcql": "SELECT"}
 REAL, REMOVE = "nothing else is honoured here; run the real connector for it", "remove it, or run the real connector"
 
 

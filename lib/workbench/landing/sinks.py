@@ -17,6 +17,7 @@ from .places import Times, field_of, folder_of, strftime
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 REGISTRY_URL, ENVELOPE = "value.converter.apicurio.registry.url", "value.converter.schemas.enable"
+CLAUSE = re.compile(r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I)
 
 
 @dataclass(frozen=True)
@@ -129,20 +130,14 @@ def _times(said: settings.Settings) -> Times:
 def _lenses(said: settings.Settings) -> Sink:
     """Objects `<prefix>/a=1/b=x/…json` by `INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b]
     [STOREAS `json`] [WITH_FLUSH_… = n]…`; what is left out has the sink's own default."""
-    found = re.fullmatch(
-        r"\s*insert\s+into\s+[^\s:]+:(?P<prefix>\S+)\s+select\s+(?P<what>[^;]+?)\s+from\s+(?P<topic>\S+)"
-        r"(?:\s+partitionby\s+(?P<fields>\w+(?:\s*,\s*\w+)*))?(?:\s+storeas\s+(?P<format>\S+))?"
-        r"(?P<rest>(?:\s+with_\w+\s*=\s*[^\s;]+)*)\s*;?\s*", said["connect.s3.kcql"], re.I)
-    if not found:
+    first, *parts = CLAUSE.split(said["connect.s3.kcql"].strip().rstrip(";"))
+    clauses = {" ".join(name.upper().split()): text.strip().strip("`") for name, text in zip(parts[::2], parts[1::2])}
+    if first or len(clauses) < len(parts) // 2:
         raise said.refused("connect.s3.kcql", "one statement, INSERT INTO bucket:prefix SELECT * FROM topic "
                            "PARTITIONBY a,b STOREAS `json` WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
-    clauses = {name.upper(): value for name, value in re.findall(r"(\w+)\s*=\s*(\S+)", found["rest"])}
-    stored = (found["format"] or "json").strip("`").lower()
-    kcql = settings.read("kcql", {"statement": "INSERT", "SELECT": found["what"], "STOREAS": stored, **clauses},
-                         said.where, "KCQL: ")
-    topic = found["topic"].strip("`")
-    if said["topics"] != topic:
-        raise said.refused("topics", f"{topic}, which the KCQL reads")
-    return Sink("json", found["prefix"].strip("`"), kcql["WITH_FLUSH_COUNT"], re.escape(topic), (topic,),
-                tuple(re.findall(r"\w+", found["fields"] or "")), said[ENVELOPE],
+    kcql = settings.read("kcql", clauses, said.where, "KCQL: ")
+    if said["topics"] != kcql["FROM"]:
+        raise said.refused("topics", f"{kcql['FROM']}, which the KCQL reads")
+    return Sink("json", kcql["INSERT INTO"].partition(":")[2], kcql["WITH_FLUSH_COUNT"], re.escape(kcql["FROM"]),
+                (kcql["FROM"],), tuple(kcql["PARTITIONBY"]), said[ENVELOPE],
                 transforms=transforms.parse(said.given, said.where))
