@@ -88,13 +88,10 @@ def execute(world, statement):
 
 def test_every_value_arrives(loaded):
     for table in pagila.generated():
-        there = rows(loaded, f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1, 2")
-        with_texts = [[str(v).strip() for v in row] for row in there]  # language.name is filled up with blanks
-        made = [[v if isinstance(v, str) else str(v) for v in row] for row in table.rows()]
-        if table.name == "film":
-            assert there[0][-2] == ["Deleted Scenes", "Behind the Scenes"]
-            with_texts, made = with_texts[5:], made[5:]
-        assert with_texts == made, table.name
+        asked = f"COPY (SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1, 2) TO STDOUT"
+        with postgres.connect(loaded, DATABASE) as c, c.cursor() as cursor, cursor.copy(asked) as copy:
+            there = [tuple(text and text.strip() for text in row) for row in copy.rows()]  # language.name is filled up
+        assert there == list(table.rows()), table.name
 
 
 def facts_hold(world):

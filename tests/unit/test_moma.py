@@ -140,7 +140,7 @@ def test_inches(millimeters, inches):
 def test_same_rows_every_time():
     """Rows may change only on purpose: readers keep figures made of them."""
     def digest():
-        moma._words.cache_clear()
+        moma.words.cache_clear()
         moma.named.cache_clear()
         made = itertools.chain.from_iterable(t.rows() for t in moma.generated(0.05))
         return hashlib.sha256("\n".join(map(repr, made)).encode()).hexdigest()

@@ -109,7 +109,7 @@ def _drawn(name: str) -> list[dict[str, str]]:
 
 
 @cache
-def _words() -> dict[str, list[Any]]:
+def words() -> dict[str, list[Any]]:
     """{kind: words}, None among them. Of dates, y is the year, p a later one, z its last two digits, d the decade; of
     titles, a and b are motifs."""
     kinds = itertools.groupby(_drawn("words"), itemgetter("kind"))
@@ -121,7 +121,8 @@ def below(rng: Random, n: int) -> int:
     return int(rng.random() * n)
 
 
-def _pick(rng: Random, items: Sequence) -> Any:
+def pick(rng: Random, items: Sequence) -> Any:
+    """Return one of these at random."""
     return items[below(rng, len(items))]
 
 
@@ -137,7 +138,7 @@ def _artists() -> Iterator[tuple]:
     """Yield artists without end, those of LISTED first."""
     rng = Random(1929)
     for place in itertools.count():
-        drawn = _pick(rng, _words()["nationality"])
+        drawn = pick(rng, words()["nationality"])
         born: Optional[int] = 1840 + int(150 * sqrt(rng.random()))
         died = born + 35 + below(rng, 60)
         name, gender = _name(rng)
@@ -149,12 +150,12 @@ def _artists() -> Iterator[tuple]:
 
 def _name(rng: Random) -> tuple[str, Optional[str]]:
     """Make up a name and a gender as published: neither for a company, seldom in lower case."""
-    words, kind = _words(), rng.random()
-    family = _pick(rng, words["family"])
+    names, kind = words(), rng.random()
+    family = pick(rng, names["family"])
     if kind < 0.06:
-        return _pick(rng, words["group"]).format(family), None
+        return pick(rng, names["group"]).format(family), None
     sex = "male" if kind < 0.78 else "female"
-    given = _pick(rng, words[sex])
+    given = pick(rng, names[sex])
     initial = f" {'ABCDEFGHJKLMPRSTW'[below(rng, 17)]}." if rng.random() < 0.15 else ""
     known = rng.random()
     return f"{given}{initial} {family}", None if known < 0.08 else sex if known < 0.09 else sex.capitalize()
@@ -170,7 +171,7 @@ def _artworks() -> Iterator[tuple]:
         while len(known) <= place * ARTISTS // ARTWORKS:
             artist, name, _, _, born, _ = next(artists)
             known.append((artist, name, born))
-        kind, share = _pick(rng, _drawn("classifications")), rng.random()
+        kind, share = pick(rng, _drawn("classifications")), rng.random()
         several = 0 if share < 0.01 else 1 if share < 0.95 else 2 + below(rng, 3)
         makers = list(dict.fromkeys(known[int(len(known) * _square(rng))] for _ in range(several)))
         born = makers[0][2] if makers else None
@@ -183,12 +184,12 @@ def _artworks() -> Iterator[tuple]:
 
 
 def _title(rng: Random) -> Optional[str]:
-    form, motifs = _pick(rng, _words()["title"]), _words()["motif"]
-    return form and form.format(a=_pick(rng, motifs), b=_pick(rng, motifs), n=1 + below(rng, 60), br="\r\n")
+    form, motifs = pick(rng, words()["title"]), words()["motif"]
+    return form and form.format(a=pick(rng, motifs), b=pick(rng, motifs), n=1 + below(rng, 60), br="\r\n")
 
 
 def _date(rng: Random, year: int) -> Optional[str]:
-    form, later = _pick(rng, _words()["date"]), min(year + 1 + below(rng, 5), LAST_YEAR)
+    form, later = pick(rng, words()["date"]), min(year + 1 + below(rng, 5), LAST_YEAR)
     return form and form.format(y=year, p=later, z=f"{later % 100:02}", d=year // 10 * 10)
 
 

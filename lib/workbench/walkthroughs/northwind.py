@@ -8,10 +8,9 @@ walkthrough inserts it later, as row 830 with details 2,153 to 2,155.
 """
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Iterator
+from typing import Any
 
-from ..base import ROOT, SourceError
+from ..base import ROOT
 from ..source import csv_files
 from ..source.loading import DUMP, Loader, Script, Steps, Table, find
 
@@ -29,21 +28,12 @@ def generated(scale: int = 1) -> list[Table]:
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
     """
-    if type(scale) is not int or not 1 <= scale <= 1000:
-        raise SourceError(f"scale is {scale!r}", expected="a whole number from 1 to 1000")
-    made = []
-    for name in TABLES:
-        rows = csv_files.read(DATA, name)
-        made.append(Table(name, tuple(rows[0]), partial(_rows, rows, scale if "order" in name else 1)))
-    return made
+    return csv_files.stored(DATA, TABLES, scale, {"orders": _further, "order_details": _further})
 
 
-def _rows(rows: list[dict[str, str]], times: int) -> Iterator[tuple]:
-    for block in range(times):
-        for key, *values in (row.values() for row in rows):
-            # a further block goes on counting where the one before ends, and leaves no number out
-            further = int(key) + block * ORDERS + (int(key) < MISSING) if block else key
-            yield (further, *(value or None for value in values))
+def _further(order: int, block: int) -> int:
+    """The next block goes on counting where the one before ends, and leaves no number out."""
+    return order + block * ORDERS + (order < MISSING)
 
 
 def _steps(scale: Any, from_dir: Any) -> Steps:
