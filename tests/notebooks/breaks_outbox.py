@@ -332,8 +332,8 @@ postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput
            "topics of 10_outbox": "heartbeat.msk",
            "topics of 50_time_travel": "moma", "tables in the lake of 10_outbox": "cdc_events",
            "tables in the lake of 50_time_travel": "scratch", "tables in PostgreSQL of 10_outbox": "'datalake'",
-           "tables in PostgreSQL of 50_time_travel": "public.art", "landed files of 10_outbox": "cdc-events",
-           "landed files of 50_time_travel": "moma.public.artists", "publications of 10_outbox": "cdc_publication",
+           "tables in PostgreSQL of 50_time_travel": "public.art", "files of 10_outbox": "cdc-events",
+           "files of 50_time_travel": "moma.public.artists", "publications of 10_outbox": "cdc_publication",
            "publications of 50_time_travel": "moma_publication",
            "schemas in the registry of 50_time_travel": "moma.public.art"}),
     Break("## Exercises", """

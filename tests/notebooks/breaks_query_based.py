@@ -54,7 +54,7 @@ STRAY = """
 import pathlib
 from workbench.base import files as _files
 
-stray = pathlib.Path(_files.open_address(query_based.flow.landed(world, "pagila.public.country"))[1])
+stray = pathlib.Path(_files.open_address(query_based.flow.landing_folder(world, "country"))[1])
 stray = stray / "partition=0" / "pagila.public.country+0+0000000900.json"
 stray.write_text(json.dumps({"country_id": 900, "country": "Nowhere", "last_update": 0}) + "\\n")"""
 # files of a country that is none, of another codec and with other fields
@@ -63,7 +63,7 @@ import pyarrow
 from pyarrow import parquet
 from workbench.base import files as _files
 
-odd = pathlib.Path(_files.open_address(query_based.flow.landed(world, query_based.QUERY))[1]) / "country=Nowhere"
+odd = pathlib.Path(_files.open_address(query_based.flow.landing_folder(world, "query"))[1]) / "country=Nowhere"
 odd.mkdir()
 odd = odd / "pagila.query+0+0000000900.snappy.parquet"
 parquet.write_table(pyarrow.table({"n": [1]}), odd, compression="snappy")"""

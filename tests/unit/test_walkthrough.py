@@ -193,12 +193,12 @@ def test_a_source_without_publication_is_there_with_its_copies(world, monkeypatc
     assert dataclasses.replace(museum.flow, publication="").is_done(world, "51_source_database")
 
 
-def test_a_connector_that_names_neither_tables_nor_converter_makes_the_topics_of_its_captures(world):
-    polled = dataclasses.replace(museum.flow, config=lambda *_: {"topic.prefix": "polled"}, looks=("look",))
-    assert polled._topics(world) == {"polled.public.artists", "polled.public.artworks"}
-    assert polled._artifacts(world) == set()
-    said = dataclasses.replace(polled, config=lambda *_: {"topic.prefix": "p", "value.converter": "x.AvroConverter"})
-    assert "p.public.artists-value" in said._artifacts(world) and len(said._artifacts(world)) == 4
+def test_the_topics_of_a_walkthrough_are_those_of_its_tables_its_connectors_and_their_heartbeats(world):
+    ours = {"moma.public.artists", "moma.public.artworks", "moma_envelope.public.artists"}
+    beats = {"__debezium-heartbeat.moma", "__debezium-heartbeat.moma_envelope"}
+    assert museum.flow._topics(world) == ours | beats
+    assert "moma.public.artists-value" in museum.flow._artifacts(world) and len(museum.flow._artifacts(world)) == 10
+    assert outbox.flow._artifacts(world) == set(), "who makes no schemas needs no registry"
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------
@@ -301,12 +301,13 @@ def test_databases_and_files_that_were_made_with_sql_go(world, monkeypatch, tmp_
 
 
 def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch):
-    polling = dataclasses.replace(log_based.flow, polls=("pagila_poll",))
+    polling = dataclasses.replace(log_based.flow, looks=("pagila_poll",))
     there = ["pagila.polled.actor", "pagila.polled.other", "pagila.public.film", "pagila.public.address"]
     forgotten = []
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: there)
     assert polling._topics_left(world) == ["pagila.polled.actor", "pagila.public.film"]
-    for part, name in (("connect", "delete"), ("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
+    monkeypatch.setattr(walkthrough.landing, "names", lambda world: [])
+    for part, name in (("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
         monkeypatch.setattr(getattr(walkthrough, part), name, lambda *_, **__: None)
     monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
     monkeypatch.setattr(walkthrough.landing, "drop", lambda *_: None)

@@ -17,7 +17,8 @@ class Capture:
     source: schema.table. key: its key, one column or several. format: of its messages and of the landed files, "json"
     or "avro". connector: the configuration of what brings its changes into a topic. sink: of what lands them; "" where
     nothing does. lake: fields of hudi.Table, one mapping for each table that it goes into; `base` is below the world's
-    tables. truth: SQL of its rows as they travel, where that is not as they are.
+    tables. truth: SQL of its rows as they travel, where that is not as they are. known_as: another name than the
+    table's, where it is captured twice.
     """
 
     source: str
@@ -27,11 +28,12 @@ class Capture:
     format: str = "json"
     lake: tuple[Mapping[str, Any], ...] = ()
     truth: str = ""
+    known_as: str = ""
 
     @property
     def name(self) -> str:
-        """The table's name, by which a flow knows it."""
-        return self.source.rpartition(".")[2]
+        """The name by which a flow knows it."""
+        return self.known_as or self.source.rpartition(".")[2]
 
     @property
     def keys(self) -> tuple[str, ...]:

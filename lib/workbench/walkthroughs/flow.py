@@ -17,8 +17,10 @@ from .. import connect, hudi, landing
 from ..base import LakeError, SourceError, World, files, nearest, wait_until
 from ..hudi import changes, decode_avro
 from ..hudi.ingesting import last_commit, progress_in
+from ..landing.sources import JDBC
 from ..results import check
 from ..source import postgres
+from ..spark import session
 from ..topic import registry, topics
 from ..trace import Traced
 from .capture import Capture
@@ -32,12 +34,15 @@ class Flow:
 
     database: None for the world's own. config: a connector's configuration by its name.
     watermark: whether `settle` may write. Not where the notebooks count events: there each change waits for its own.
+    polled: whether connectors ask the tables what is new, instead of the log, and connectors land that. What reads
+    events of the log is nothing for these: tracing, following, settling.
     """
 
     captures: tuple[Capture, ...]
     database: Optional[str] = None
     config: Callable[[World, str], dict[str, str]] = connect.config
     watermark: bool = True
+    polled: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -49,6 +54,11 @@ class Flow:
         """The configurations of what lands them, each once."""
         return list(dict.fromkeys(c.sink for c in self.captures if c.sink))
 
+    @property
+    def deployed(self) -> list[str]:
+        """The connectors without which nothing is captured, each once."""
+        return [*dict.fromkeys(c.connector for c in self.captures), *(self.sinks if self.polled else ())]
+
     def capture(self, name: str = "") -> Capture:
         """The capture of a table. Raises: LakeError: there is none of this name."""
         found = [c for c in self.captures if c.name == name or not name and len(self.captures) == 1]
@@ -57,9 +67,9 @@ class Flow:
         return found[0]
 
     def topic(self, world: World, name: str = "") -> str:
-        """Name of a table's topic: the connector's prefix, schema, table."""
+        """Name of a table's topic."""
         capture = self.capture(name)
-        return f"{self.config(world, capture.connector)['topic.prefix']}.{capture.source}"
+        return topic_of(self.config(world, capture.connector), capture.source)
 
     def table(self, world: World, name: str = "", kind: str = "", /, **more: object) -> hudi.Table:
         """The lake table of a captured table, of a kind ("cow" or "mor") where it has several; `more` changes any of
@@ -89,10 +99,12 @@ class Flow:
         return f"{world.lake.landing}/{self.source(world, name, 'landed').name}"
 
     def traced(self, world: World, name: str = "") -> Traced:
-        """What trace.row takes: where a table's rows can be met. Raises: LakeError: its key has several columns."""
+        """What trace.row takes: where a table's rows can be met. Raises: LakeError: its key has several columns, or it
+        is polled."""
         c = self.capture(name)
-        if not isinstance(c.key, str):
-            raise LakeError(f"{c.name} cannot be traced: its key is {', '.join(c.key)}", expected="a key of one column")
+        if self.polled or not isinstance(c.key, str):
+            why = "it is polled" if self.polled else f"its key is {', '.join(c.key)}"
+            raise LakeError(f"{c.name} cannot be traced: {why}", expected="a key of one column, captured from the log")
         sink = landing.parse(self.config(world, c.sink)) if c.sink else None
         return Traced(c.name, c.source, c.key, self.topic(world, name), sink, tuple(self.tables(world, c.name)),
                       c.format)
@@ -143,8 +155,10 @@ class Flow:
 
     def deploy(self, world: World) -> dict[str, int]:
         """Deploy what captures, and wait for its snapshot: {topic: messages}, as many as the tables have rows."""
-        for connector in {c.connector: None for c in self.captures}:
-            connect.apply(world, connector, self.config(world, connector))
+        for connector in self.deployed:
+            landing.apply(world, connector, self.config(world, connector))
+        if self.polled:
+            landing.step(session(world), world, *self.deployed)
         return {self.topic(world, c.name): topics.wait_count(
             world, self.topic(world, c.name), self.count(world, c.name), connector=c.connector) for c in self.captures}
 
@@ -257,6 +271,14 @@ class Flow:
         position, so it is exclusive. The snapshot is older than any, and need not have moved the log.)"""
         so_far = events[(events["__lsn"] < postgres.lsn(position)) | (events["__op"] == "r")]
         return so_far.sort_values("__lsn").groupby([*self.capture(name).keys], as_index=False).tail(1)
+
+
+def topic_of(config: dict[str, str], table: str) -> str:
+    """The topic that a source connector sends a table (schema.table) to. Debezium's has prefix, schema and table in its
+    name, the JDBC source's prefix and table, or of a query the prefix alone."""
+    if config.get("connector.class") != JDBC:
+        return f"{config['topic.prefix']}.{table}"
+    return config["topic.prefix"] + ("" if "query" in config else table.rpartition(".")[2])
 
 
 def _none_dead(place: str, done: str, asked: str, again: str) -> None:

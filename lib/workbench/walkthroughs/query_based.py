@@ -1,21 +1,17 @@
 """What is particular to query-based CDC on Pagila (notebooks/20_query_based_cdc): three pairs of connectors, of which
-one polls and one lands. Nothing is captured from the log, so there are no captures, and no Hudi: tables are made with
-SQL. `flow` has what every walkthrough has.
+one polls and one lands. `flow` has what every walkthrough has. There is no Hudi in it: tables are made with SQL.
 """
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pandas
-from psycopg import sql
 
-from .. import landing
-from ..base import ROOT, World, files
+from ..base import ROOT, World
 from ..source import postgres
 from ..spark import session
-from ..topic import topics
 from . import pagila
+from .capture import Capture
 from .walkthrough import Walkthrough
 
 DATABASE = "pagila_polled"  # beside that of the walkthrough on the log: neither changes what the other shows
@@ -26,48 +22,6 @@ POLLED = {name: f"pagila.public.{name}" for name in TABLES}
 ALT, QUERY = "pagila.public.alt.address", "pagila.query"  # topics of the other two
 CATALOG = "pagila_polled"  # the catalog's database
 PROCESSED = "processed/pagila_query"  # folder of the silver table
-
-
-class _Polled(Walkthrough):
-    """A walkthrough whose topics come of polls: what of it hangs on a log elsewhere, hangs on the jobs here."""
-
-    @property
-    def sinks(self) -> list[str]:
-        return list(SINKS)
-
-    def rows(self, world: World, name: str = "", where: str = "true", values: Any = None) -> pandas.DataFrame:
-        query = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY 1").format(sql.Identifier(name), sql.SQL(where))
-        return postgres.frame(world, query, values, self.database)
-
-    def count(self, world: World, name: str = "") -> int:
-        return len(self.rows(world, name))
-
-    def deploy(self, world: World) -> dict[str, int]:
-        """Deploy the six connectors, and let each work once; {topic: messages}."""
-        for name in (*SOURCES, *SINKS):
-            landing.apply(world, name, self.config(world, name))
-        landing.step(session(world), world, *SOURCES, *SINKS)
-        return {topic: topics.count(world, topic) for topic in self._topics_left(world)}
-
-    def landed(self, world: World, topic: str) -> str:
-        """Address of the folder of a topic's objects."""
-        return f"{world.lake.landing}/topics/{topic}"
-
-    def connectors_left(self, world: World) -> list[str]:
-        return sorted({*SOURCES, *SINKS} & set(landing.names(world)))
-
-    def left_over(self, world: World) -> dict[str, list[str]]:
-        folders = [self.landed(world, topic) for topic in (*POLLED.values(), ALT, QUERY)]
-        return {**super().left_over(world), "landed files": [folder for folder in folders if files.below(folder)]}
-
-    def _has_topics(self, world: World) -> bool:
-        return (len(self.connectors_left(world)) == 6 and len(self._topics_left(world)) == 5
-                and all(files.below(self.landed(world, topic)) for topic in self._topics_left(world)))
-
-    def _drop_connectors(self, world: World, *, schemas: bool = True) -> None:
-        for name in (*SOURCES, *SINKS):
-            landing.delete(world, name)
-        super()._drop_connectors(world, schemas=schemas)
 
 
 def asked(world: World, query: str) -> pandas.DataFrame:
@@ -81,13 +35,16 @@ def _changed(world: World) -> bool:
             and session(world).catalog.tableExists(f"{CATALOG}.pagila_query"))
 
 
-flow = _Polled(
-    captures=(),
+flow = Walkthrough(
+    captures=(*(Capture(f"public.{name}", f"{name}_id", *PAIRS[0]) for name in TABLES),
+              Capture("public.address", "address_id", *PAIRS[1], known_as="alt"),
+              Capture("public.address", "address_id", *PAIRS[2], known_as="query")),
     database=DATABASE,
+    watermark=False,  # there are no events to wait for
+    polled=True,
     folder=ROOT / "notebooks" / "20_query_based_cdc",
     loader=replace(pagila.loader, name=DATABASE, database=DATABASE),
-    polls=SOURCES,
-    kept=("public.country", "public.city", "public.address", "public.customer"),
+    kept=("public.customer",),  # one of them moves
     databases=(CATALOG,),
     folders=(PROCESSED,),
     steps={"23_changes": _changed},

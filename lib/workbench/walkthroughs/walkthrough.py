@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from .. import connect, hudi, landing
 from ..base import WorkbenchError, World, files, nearest, wait_until
 from ..hudi import catalog
-from ..landing import sources
+from ..landing.sources import JDBC
 from ..run import execute
 from ..source import postgres
 from ..source.loading import Loader
 from ..spark import session
 from ..topic import registry, topics
 from . import kept
-from .flow import Flow
+from .flow import Flow, topic_of
 
 SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # notebooks that later ones hang on
 
@@ -32,19 +32,17 @@ class Walkthrough(Flow):
     """A folder of notebooks that follow a flow.
 
     folder: of the notebooks. publication: of the captured tables, "" where there is none. loader: of its source. looks:
-    connectors that show something, beside those that capture. polls: configurations that its notebooks poll by.
-    experiments: its other tables in the lake. kept: tables that are set back beside the captured ones. databases: of
-    the catalog, for tables that its notebooks make with SQL; folders: below the lake's tables, with the files of those.
-    label: put on each table's first commit. steps: {notebook: whether its product is there}, for notebooks that others
-    need, beside those of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it
-    needs running.
+    connectors that show something, beside those that capture. experiments: its other tables in the lake. kept: tables
+    that are set back beside the captured ones. databases: of the catalog, for tables that its notebooks make with SQL;
+    folders: below the lake's tables, with the files of those. label: put on each table's first commit. steps:
+    {notebook: whether its product is there}, for notebooks that others need, beside those of every walkthrough:
+    `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
     """
 
     folder: Path = Path()
     publication: str = ""
     loader: Optional[Loader] = None
     looks: tuple[str, ...] = ()
-    polls: tuple[str, ...] = ()
     experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     kept: tuple[str, ...] = ()
     databases: tuple[str, ...] = ()
@@ -101,10 +99,10 @@ class Walkthrough(Flow):
         return not postgres.frame(world, asked, [self.database or world.postgres.database], "postgres").empty
 
     def _has_topics(self, world: World) -> bool:
-        ours, connectors = {self.topic(world, name) for name in self.names}, {c.connector for c in self.captures}
-        if not (connectors <= set(connect.names(world)) and ours <= set(topics.names(world))):
+        ours, deployed = {self.topic(world, name) for name in self.names}, set(self.deployed)
+        if not (deployed <= set(landing.names(world)) and ours <= set(topics.names(world))):
             return False
-        for name in connectors:
+        for name in deployed & set(connect.names(world)):
             connect.wait_running(world, name)
         return all(topics.count(world, topic) for topic in ours)
 
@@ -140,7 +138,7 @@ class Walkthrough(Flow):
         return kept.set_back(world, self._kept(), self.database)
 
     def _kept(self) -> tuple[str, ...]:
-        return (*self.kept, *(c.source for c in self.captures))
+        return tuple(dict.fromkeys((*self.kept, *(c.source for c in self.captures))))
 
     def reset(self, world: World, step: str = SOURCE) -> None:
         """Remove what `step` and the steps after it make; what is not there is no error. Rows of the source that were
@@ -194,13 +192,13 @@ class Walkthrough(Flow):
         return self.deploy(world)
 
     def _drop_connectors(self, world: World, *, schemas: bool = True) -> None:
-        for name in self._connectors():
-            connect.delete(world, name)
-            slot = self.config(world, name).get("slot.name")
-            if slot and self._has_database(world):
-                postgres.drop_slot(world, slot, database=self.database)
-        for name in self.polls:
-            landing.forget(world, self.config(world, name))
+        for name in self.connectors_left(world):
+            landing.delete(world, name)
+        for config in (self.config(world, name) for name in self._connectors()):
+            if config.get("connector.class") == JDBC:  # notebooks may poll by one that is not deployed
+                landing.forget(world, config)
+            if "slot.name" in config and self._has_database(world):
+                postgres.drop_slot(world, config["slot.name"], database=self.database)
         registry.delete(world, *(self._artifacts(world) if schemas else ()))
         topics.delete(world, *self._topics_left(world))
         for sink in self.sinks:
@@ -211,24 +209,22 @@ class Walkthrough(Flow):
     def left_over(self, world: World) -> dict[str, list[str]]:
         """What is still there of this walkthrough: {what: names}, each list empty after a `reset` of the first step."""
         there, artifacts = self._has_database(world), self._artifacts(world)
-        folders = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
+        landed = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
         published = postgres.publications(world, self.database)["publication"] if there else []
+        known = registry.artifacts(world)["artifact"] if artifacts else []  # who makes none needs no registry
         return {"connectors": self.connectors_left(world),
                 "replication slots": postgres.own_slots(world, self.database) if there else [],
                 "topics": self._topics_left(world),
-                **({"schemas in the registry": sorted(artifacts & set(registry.artifacts(world)["artifact"]))}
-                   if artifacts else {}),  # who makes none needs no registry
-                "landed files": [folder for folder in folders if files.below(folder)],
+                "schemas in the registry": sorted(artifacts & set(known)),
+                "files": [folder for folder in (*landed, *self._folders(world)) if files.below(folder)],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
-                **({"databases in the catalog": self.databases_left(world),
-                    "files of its SQL tables": [folder for folder in self._folders(world) if files.below(folder)]}
-                   if self.databases else {}),
+                "databases in the catalog": self.databases_left(world),
                 "publications": sorted({self.publication} & set(published)),
                 "tables in PostgreSQL": self._source_left(world) if there else []}
 
     def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
-        return sorted(set(self._connectors()) & set(connect.names(world)))
+        return sorted({*self._connectors(), *self.sinks} & set(landing.names(world)))
 
     def tables_left(self, world: World) -> list[hudi.Table]:
         """Its tables that have files in the lake, those of its experiments included."""
@@ -244,28 +240,22 @@ class Walkthrough(Flow):
     def _connectors(self) -> list[str]:
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
 
-    def _topics(self, world: World, only: str = "") -> set[str]:
-        """The topics that its connectors make, or those whose value converter is called so; without the heartbeats.
-        One that names no tables makes those of its captures."""
-        made: set[str] = set()
-        for name in self._connectors():
-            config = self.config(world, name)
-            if only in config.get("value.converter", ""):
-                listed = config.get("table.include.list")
-                tables = listed.split(",") if listed else [c.source for c in self.captures if c.connector == name]
-                made |= {f"{config['topic.prefix']}.{table}" for table in tables}
+    def _topics(self, world: World) -> set[str]:
+        """The topics that its connectors make, and their heartbeats."""
+        made = {self.topic(world, name) for name in self.names}
+        for config in (self.config(world, name) for name in self._connectors()):
+            tables = config.get("table.include.list", config.get("table.whitelist", "")).split(",")
+            made |= {topic_of(config, table.strip()) for table in tables}
+            made.add(f"__debezium-heartbeat.{config['topic.prefix']}")
         return made
 
     def _topics_left(self, world: World) -> list[str]:
-        prefixes = {self.config(world, name)["topic.prefix"] for name in self._connectors()}
-        ours = self._topics(world) | {f"__debezium-heartbeat.{prefix}" for prefix in prefixes}
-        for polled in (sources.parse(self.config(world, name), world) for name in self.polls):
-            ours |= {polled.topic + table.rpartition(".")[2] for table in polled.tables}
-        return sorted(ours & set(topics.names(world)))
+        return sorted(self._topics(world) & set(topics.names(world)))
 
     def _artifacts(self, world: World) -> set[str]:
-        """The schemas that its connectors put into the registry."""
-        return {f"{topic}-{side}" for topic in self._topics(world, "AvroConverter") for side in ("key", "value")}
+        """The schemas that its connectors may have put into the registry."""
+        registered = self._topics(world) if "apicurio" in self.services else ()
+        return {f"{topic}-{side}" for topic in registered for side in ("key", "value")}
 
     def _source_left(self, world: World) -> list[str]:
         """Its tables in PostgreSQL, the copies of them, and the schemas that are its own."""
