@@ -162,7 +162,8 @@ def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
     messages = [message(0), message(1), message(2), message(3, id=2), ("m.artists", 0, 4, True, 0, None, None, None),
                 message(5), message(6, topic="m.artworks"), message(7)]
     done = land(*messages)
-    assert done | {"bytes": 0} == {"records": 7, "tombstones": 1, "dead_letters": 0, "objects": 5, "bytes": 0}
+    assert done | {"bytes": 0} == {"messages": 8, "records": 7, "tombstones": 1, "dead_letters": 0, "objects": 5,
+                                   "bytes": 0}
     found = land.files()
     assert {n: ([r["id"] for r in f.records], f.meta["workbench.schema"]) for n, f in found.items()} == {
         "m.artists/partition=0/m.artists+0+0000000000.avro": ([0, 1], "globalId 1"),

@@ -102,9 +102,3 @@ class Form:
                 return known
         self.settled.append((schema, self.format.holder(schema)))
         return self.settled[-1]
-
-    def object(self, topic: str, partition: int, first: int, folder: str, schema: Any, records: list[Any]
-               ) -> tuple[str, bytes]:
-        """The path of an object below the sink's folder, and its bytes; first: the offset of its first record."""
-        return (self.sink.path(topic, partition, first, folder) + self.format.extension,
-                self.format.data(schema, records, f"{topic}+{partition}+{first}"))

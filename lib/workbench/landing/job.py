@@ -60,9 +60,7 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
     with _alone(world, sink), answered(spark, "a batch was not landed", place, next_step, world), causes(spark):
         same_topics(world, sink)
         reports = _finish(_start(spark, world, sink, batch), sink, timeout)
-    batches = (LandingCounts(messages=n["records"] + n["tombstones"] + n["dead_letters"], batches=1, **n)
-               for n in (observed(report, "landing") for report in reports) if n)
-    return sum(batches, LandingCounts())
+    return sum((LandingCounts(batches=1, **counts) for counts in map(observed, reports) if counts), LandingCounts())
 
 
 def _alone(world: World, sink: Sink) -> ContextManager[None]:
@@ -72,16 +70,11 @@ def _alone(world: World, sink: Sink) -> ContextManager[None]:
                        "wait until it is done; what it lands need not be landed again")
 
 
-def _messages(spark: SparkSession, world: World, sink: Sink, batch: int) -> DataFrame:
-    """The topics as a stream, in batches of so many messages."""
-    return spark.readStream.format("kafka").options(
-        **topics.spark_options(world), subscribePattern=sink.pattern, startingOffsets="earliest",
-        maxOffsetsPerTrigger=str(batch)).load()
-
-
 def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     """Start the stream that lands what is there now; return its query."""
-    messages = _messages(spark, world, sink, batch)
+    messages = spark.readStream.format("kafka").options(
+        **topics.spark_options(world), subscribePattern=sink.pattern, startingOffsets="earliest",
+        maxOffsetsPerTrigger=str(batch)).load()
     columns = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"),
                F.unix_millis("timestamp").alias("sent"), "value"]
     if sink.messages == "avro":
@@ -90,7 +83,7 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     write = writing.task(form(world, sink), f"{world.lake.landing}/{sink.folder}", dead_letters_path(world, sink))
     # each batch's is counted at the end, also in a session that is not ours and has not what ours are given
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
-    sums = [F.coalesce(F.sum(n), F.lit(0)).alias(n) for n in COUNTS]
+    sums = [F.sum(n).alias(n) for n in COUNTS]
     # the noop sink: the task has written already, only the counts come out
     counts = messages.select(*columns).mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS))
     return counts.observe("landing", *sums).writeStream.format("noop").trigger(availableNow=True).start(
@@ -120,10 +113,10 @@ def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
         raise
 
 
-def observed(report: dict, name: str) -> dict[str, int]:
-    """The observed metrics of one progress report; Spark Connect and classic give them in two forms."""
-    metrics = report.get("observedMetrics", {}).get(name) or {}
-    if "schema" in metrics and "values" in metrics:
+def observed(report: dict) -> dict[str, int]:
+    """What one progress report has counted; Spark Connect and classic give it in two forms."""
+    metrics = report.get("observedMetrics", {}).get("landing") or {}
+    if "schema" in metrics:
         metrics = dict(zip([f["name"] for f in metrics["schema"]["fields"]], metrics["values"]))
     return {k: v or 0 for k, v in metrics.items()}
 
@@ -203,7 +196,6 @@ def _prefixes(world: World, sink: Sink) -> list[str]:
     if not sink.confluent:
         return [sink.folder]
     # an id is noted before anything is landed; files may be there without one, where somebody removed the checkpoints
-    ids = files.entries(f"{world.lake.checkpoints}/landing/{sink.folder}")
-    seen = {i.base_name for i in files.entries(f"{world.lake.landing}/{sink.folder}")}
-    seen |= {i.base_name.removesuffix(".topic-id") for i in ids if i.extension == "topic-id"}
+    places = (f"{world.lake.checkpoints}/landing/{sink.folder}", f"{world.lake.landing}/{sink.folder}")
+    seen = {i.base_name.removesuffix(".topic-id") for place in places for i in files.entries(place)}
     return [sink.prefix_of(topic) for topic in sink.matching(sorted(seen))]

@@ -113,8 +113,8 @@ class Avro:
             return self.unknown.format(schema), None
         try:
             text = json.loads(found)["schema"] if kind == CCOMPAT else found.decode("utf-8")
-            avsc = json.loads(text)
-            return from_avro(avsc) if self.connect else (schema, text), reader(avsc, plain=True)
+            read = reader(json.loads(text), plain=True)
+            return from_avro(json.loads(text)) if self.connect else (schema, text), read
         except (ValueError, KeyError, TypeError) as e:
             return f"schema {schema} cannot be read: {e}", None
 

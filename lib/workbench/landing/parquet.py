@@ -14,15 +14,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable
 
+import pyarrow
+from pyarrow import parquet
+
 from ..topic.connect_schema import DATE, DECIMAL, PRECISION, TIMESTAMP
 
 CODECS = {"none": "", "snappy": ".snappy", "gzip": ".gz", "zstd": ".zstd"}  # parquet's CompressionCodecName
 DIGITS = 38  # the most that a decimal of Spark, Athena and Hive has
+EXACT = decimal.Context(prec=DIGITS)
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 # Arrow's type of each type of Connect (as in AvroData the smaller integers are Avro's int), and Python's of its values
-PLAIN = {"boolean": ("bool_", (bool,)), "string": ("string", (str,)), "bytes": ("binary", (bytes, str)),
-         "float": ("float32", (float, int)), "double": ("float64", (float, int)),
-         **{kind: ("int64" if bits == 64 else "int32", (int,)) for kind, bits in BITS.items()}}
+ARROW = {"boolean": pyarrow.bool_(), "string": pyarrow.string(), "bytes": pyarrow.binary(), "float": pyarrow.float32(),
+         "double": pyarrow.float64(), "int64": pyarrow.int64(),
+         **dict.fromkeys(("int8", "int16", "int32"), pyarrow.int32())}
+LOGICAL = {("int64", TIMESTAMP): pyarrow.timestamp("ms", tz="UTC"), ("int32", DATE): pyarrow.date32()}
+PYTHON = {"boolean": (bool,), "string": (str,), "bytes": (bytes, str), "float": (float, int), "double": (float, int),
+          "struct": (dict,), "array": (list,), "map": (dict,), **dict.fromkeys(BITS, (int,))}
 
 
 @dataclass(frozen=True)
@@ -42,77 +49,63 @@ class Parquet:
         return lambda value, line: fit(value)
 
     def data(self, schema: Any, records: list[Any], name: str) -> bytes:
-        import pyarrow
-        from pyarrow import parquet
-
         out = io.BytesIO()
         rows = pyarrow.Table.from_pylist(records, pyarrow.schema(list(held(schema, "the record")[0].type)))
         parquet.write_table(rows, out, compression=self.codec, store_schema=False)
         return out.getvalue()
 
 
-def held(schema: dict[str, Any], where: str) -> tuple[Any, Callable[[Any], Any]]:
+def held(schema: dict[str, Any], where: str) -> tuple[pyarrow.Field, Callable[[Any], Any]]:
     """Arrow's field for values of a Connect schema, and what makes such a value, as JSON or Avro has it, Arrow's. That
     raises ValueError, which says where, when the value is none of the schema's. A null is its default, as for Connect.
 
     Raises: ValueError: Parquet has no such type, or none that Spark reads.
     """
-    import pyarrow
-
     kind, logical = schema.get("type"), schema.get("name")
-    named, kinds = PLAIN.get(kind, ("", (dict,)))
+    type_ = LOGICAL.get((kind, logical)) or ARROW.get(kind)
     convert: Any = {"string": _whole, "bytes": partial(_bytes, where), "float": float, "double": float}.get(kind)
     if (kind, logical) == ("bytes", DECIMAL):
-        type_, convert = _decimal(schema, where)
-    elif (kind, logical) in (("int64", TIMESTAMP), ("int32", DATE)):
-        type_ = pyarrow.timestamp("ms", tz="UTC") if logical == TIMESTAMP else pyarrow.date32()
+        type_, convert = _decimal(schema.get("parameters") or {}, where)
     elif kind == "struct" and schema["fields"]:
         inner = {f["field"]: held(f, f"{where}.{f['field']}") for f in schema["fields"]}
-        type_ = pyarrow.struct([field.with_name(name) for name, (field, _) in inner.items()])
+        type_ = pyarrow.struct([field for field, _ in inner.values()])
         fits = [(name, fit) for name, (_, fit) in inner.items()]
         convert = lambda value: {name: fit(value.get(name)) for name, fit in fits}  # noqa: E731
     elif kind == "array":
         item, each = held(schema["items"], f"{where}[]")
-        type_, kinds, convert = pyarrow.list_(item.with_name("element")), (list,), lambda value: [*map(each, value)]
+        type_, convert = pyarrow.list_(item), lambda value: [*map(each, value)]
     elif kind == "map" and schema["keys"].get("type") == "string":
         item, of = held(schema["values"], f"{where}{{}}")
         type_ = pyarrow.map_(pyarrow.string(), item)
         convert = lambda value: [(_whole(k), of(v)) for k, v in value.items()]  # noqa: E731
-    elif named:
-        type_ = getattr(pyarrow, named)()
-    else:
+    if type_ is None:
         raise ValueError(f"{where} is of type {kind!r}, which Parquet cannot hold (nor a struct without a field, nor a "
                          "map whose keys are not text)")
-    field = pyarrow.field("value", type_, nullable=bool(schema.get("optional")))
-    default, half = schema.get("default"), 1 << BITS.get(kind, 0) >> 1
+    optional, default, half = bool(schema.get("optional")), schema.get("default"), 1 << BITS.get(kind, 0) >> 1
 
     def fit(value: Any) -> Any:
         value = default if value is None else value
-        if value is None and field.nullable:
+        if value is None and optional:
             return None
-        if type(value) not in kinds or half and not -half <= value < half:
+        if type(value) not in PYTHON[kind] or half and not -half <= value < half:
             raise ValueError(f"{where} is {str(value)[:80]!r}, which is no {kind}")
         return value if convert is None else convert(value)
 
-    return field, fit
+    return pyarrow.field(schema.get("field", "element"), type_, nullable=optional), fit
 
 
-def _decimal(schema: dict[str, Any], where: str) -> tuple[Any, Callable[[Any], decimal.Decimal]]:
+def _decimal(said: dict[str, str], where: str) -> tuple[pyarrow.DataType, Callable[[Any], decimal.Decimal]]:
     """Where nobody says how many digits a decimal has, and where it is more (64 of an AvroConverter that does not
     know), it has as many as Spark: a number that has more does not fit."""
-    import pyarrow
-
-    said = schema.get("parameters") or {}
     precision, scale = min(int(said.get(PRECISION, DIGITS)), DIGITS), int(said["scale"])
     if not 0 <= scale <= precision:
         raise ValueError(f"{where} is a decimal with {scale} digits after the point; Spark has {DIGITS} in all")
-    exact = decimal.Context(prec=DIGITS)
 
     def convert(value: Any) -> decimal.Decimal:
         unscaled = int.from_bytes(_bytes(where, value), "big", signed=True)
         if abs(unscaled) >= 10**precision:
             raise ValueError(f"{where} has more than {precision} digits")
-        return exact.scaleb(decimal.Decimal(unscaled), -scale)
+        return EXACT.scaleb(unscaled, -scale)
 
     return pyarrow.decimal128(precision, scale), convert
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator
 
 from ..base.files import open_address, write_bytes
 
-COUNTS = ("records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
+COUNTS = ("messages", "records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
 
 
 def task(form: Any, target: str, dead: str) -> Callable:
@@ -55,12 +55,14 @@ def _land(form: Any, batches: Iterator, target: str, dead: str) -> dict[str, int
 
     def close(group: tuple) -> None:
         for folder, (schema, first, records) in filled.pop(group).objects.items():
-            path, data = form.object(*group[:2], first, folder, schema, records)
+            path = sink.path(*group[:2], first, folder) + form.format.extension
+            data = form.format.data(schema, records, path)
             write_bytes(system, f"{root}/{path}", data)
             total["objects"] += 1
             total["bytes"] += len(data)
 
     for frame in batches:
+        total["messages"] += len(frame)
         for topic, partition, offset, keyed, sent, value, *more in frame.itertuples(index=False, name=None):
             try:
                 if value is None and not keyed:
