@@ -5,9 +5,14 @@ from types import SimpleNamespace
 import pytest
 from workbench.base import params, paths
 from workbench.base.errors import LakeError, StackError
-from workbench.results import query, statements
+from workbench.results import dialect, query
 from workbench.spark import causes, is_gone, unreachable
 from workbench.spark import sessions as spark_module
+
+
+def translated(text, ask=lambda text: None):
+    """What Spark is asked where it takes every text."""
+    return dialect.write(dialect.read(text)[0], ask)
 
 
 @pytest.mark.parametrize("athena, spark", [
@@ -16,7 +21,7 @@ from workbench.spark import sessions as spark_module
     ("SELECT i FROM t CROSS JOIN UNNEST(a) AS u(i)", "SELECT i FROM t CROSS JOIN LATERAL EXPLODE(a) AS u(i)"),
     ("SELECT i FROM t LEFT JOIN UNNEST(a) AS u(i) ON TRUE JOIN s ON s.i = u.i",
      "SELECT i FROM t LEFT JOIN LATERAL EXPLODE(a) AS u(i) ON TRUE JOIN s ON s.i = u.i"),
-    ("SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t", "SELECT CAST(x['d'] AS DECIMAL(6, 2)) AS d FROM t"),
+    ("SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t", "SELECT CAST(ELEMENT_AT(x, 'd') AS DECIMAL(6, 2)) AS d FROM t"),
     ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
     ("SELECT date_add('day', d, date '1970-01-01') AS d FROM t",
      "SELECT ((CAST('1970-01-01' AS DATE)) + CAST((d) * INTERVAL '1' DAY AS INTERVAL DAY)) AS d FROM t"),
@@ -32,58 +37,111 @@ from workbench.spark import sessions as spark_module
     ("SELECT a FROM t ORDER BY a OFFSET 2 LIMIT 1", "SELECT a FROM t ORDER BY a NULLS LAST LIMIT 1 OFFSET 2"),
 ])
 def test_translations(athena, spark):
-    assert query.translate(athena) == spark
+    assert translated(athena) == spark
 
 
 @pytest.mark.parametrize("text, says", [
-    ("SELECT nosuch(a) FROM t", "the function nosuch of 1 arg(?s:.*)NOSUCH"), ("SELECT 1; SELECT 2", "2 statements"),
-    ("SELEC a FROM t WHERE", "not Athena SQL"), ("SELECT try(upper(transform(a, x -> x)))", "try.. around trans"),
-    ("SELECT a / b FROM t", "(?s)types.*query.sql"), ("SELECT CAST(x AS TIME)", "(?s)this clause.*TIME"),
+    ("SELECT nosuch(a) FROM t", "nosuch of 1 arg(?s:.*)NOSUCH"), ("SELECT 1; SELECT 2", "not one statement"),
+    ("SELEC a FROM t WHERE", "not Athena SQL"), ("SELECT try(a / b)", "try of 1 arg"),
+    ("SELECT CAST(x AS TIME)", "(?s)this clause.*TIME"), ("SELECT CAST(x AS ROW(a CHAR(3)))", "(?s)this clause.*CHAR"),
     ("SELECT a = ALL (SELECT 1)", "(?s)this clause.*ALL"), ("SELECT json_value(a, 'lax $')", "json_value"),
     ("SELECT a FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES", "(?s)this clause.*TIES"),
-    ("SELECT date_format(a, '%Y week %V')", "'V' in this pattern"), ("SELECT format_datetime(a, 'ww')", "'w' in this"),
-    ("SELECT date_parse(a, '%y')", "'y' in this"), ("SELECT date_add('eon', 1, a)", "date_add of 3"),
-    ("SELECT date_format(a, b)", "no literal"), ("SELECT approx_distinct(DISTINCT a)", "DISTINCT in approx"),
-    ("SELECT array_agg(a ORDER BY b, c DESC)", "both directions"), ("SELECT checksum(a)", "checksum"),
-    ("", "0 statements"),
+    ("SELECT date_format(a, '%Y week %V')", "(?s)this pattern.*%V"), ("SELECT date_parse(a, '%y')", "(?s)pattern.*%y"),
+    ("SELECT date_format(a, '100 %')", "(?s)this pattern.*100 %"), ("SELECT date_format(a, b)", "this pattern"),
+    ("SELECT format_datetime(a, 'YYYY')", "format_datetime of 2"), ("SELECT date_add('eon', 1, a)", "date_add of 3"),
+    ("SELECT date_add(day, 1, a)", "date_add of 3"), ("SELECT checksum(a)", "checksum"), ("", "not one statement"),
+    ("SELECT json_extract(a, '$[b]')", "(?s)this path.*b"), ("SELECT json_extract(a, 'b')", "this path"),
+    ("SELECT json_extract(a, b)", "this path"), ("SELECT approx_distinct(DISTINCT a)", "distinct approx_distinct of 1"),
+    ("SELECT array_agg(a ORDER BY b)", "(?s)this clause.*ORDER BY"),
+    ("SELECT listagg(a, ',') WITHIN GROUP (ORDER BY a)", "(?s)this clause.*WITHIN GROUP"),
+    ("SELECT * FROM UNNEST(a, b, c) AS t(x, y, z)", "unnest rows of 3|unnest of 3"),
 ])
 def test_what_cannot_be_translated_is_an_error(text, says):
     with pytest.raises(LakeError, match=f"(?i){says}"):
-        query.translate(text)
+        translated(text)
 
 
 @pytest.mark.parametrize("text, says", [
-    ("DELETE FROM t WHERE a = 1", "none of those"), ("UPDATE t SET a = 1", "none of those"),
-    ("INSERT INTO t SELECT 1", "none of those"), ("CREATE TABLE t (a INT)", "none of those"),
-    ("CREATE TABLE t WITH (bucket_count = 4) AS SELECT 1 AS a", "bucket_count"),
-    ("CREATE TABLE t WITH (table_type = 'ICEBERG') AS SELECT 1 AS a", "table_type"),
-    ("CREATE TABLE t WITH (format = 'AVRO') AS SELECT 1 AS a", "avro"),
-    ("CREATE EXTERNAL TABLE t (a INT) STORED AS PARQUET", "necessary one is not there"),
-    ("CREATE EXTERNAL TABLE t (a INT) STORED AS TEXTFILE LOCATION 's3://b/'", "not honoured"),
+    ("DELETE FROM t WHERE a = 1", "not one statement"), ("UPDATE t SET a = 1", "not one statement"),
+    ("INSERT INTO t SELECT 1", "not one statement"), ("CREATE TABLE t (a INT)", "not one statement"),
+    ("CREATE VIEW t AS SELECT 1", "not one statement"),
+    ("CREATE EXTERNAL TABLE t (a INT) STORED AS PARQUET", "not one table of files.*has.*LOCATION.*PARQUET"),
+    ("CREATE EXTERNAL TABLE t (a INT) LOCATION 's3://b/'", "that has STORED AS"),
+    ("CREATE EXTERNAL TABLE t (a INT) STORED AS TEXTFILE LOCATION 's3://b/'", "that has STORED AS.*TEXTFILE"),
     ("CREATE EXTERNAL TABLE t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS STORED AS ORC LOCATION 's3://b/'", "CLUSTERED"),
     ("CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/' TBLPROPERTIES ('projection.enabled'='true')",
-     "projection"),
+     "this clause.*projection"),
+    ("CREATE EXTERNAL TABLE t (a INT) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' WITH SERDEPROPERTIES "
+     "('ignore.malformed.json' = 'true') LOCATION 's3://b/'", "without properties.*malformed"),
+    ("CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/'; SELECT 1", "not one table"),
+    ("CREATE EXTERNAL TABLE t (a CHAR(3)) STORED AS ORC LOCATION 's3://b/'", "this clause.*CHAR"),
 ])
 def test_statements_that_are_refused(text, says):
     with pytest.raises(LakeError, match=f"(?is){says}"):
-        statements.read(text)
+        translated(text)
+
+
+class Rows:
+    """A data frame that notes how it would be written."""
+
+    def __init__(self):
+        self.write, self.said = self, {}
+
+    def format(self, name):
+        self.said["format"] = name
+        return self
+
+    def partitionBy(self, *columns):
+        self.said["by"] = columns
+        return self
+
+    def options(self, **options):
+        self.said.update(options)
+        return self
+
+    def save(self):
+        self.said["table"] = ""
+
+    def saveAsTable(self, name):
+        self.said["table"] = name
+
+
+@pytest.mark.parametrize("text, said", [
+    ("""CREATE TABLE "a"."b" WITH (format = 'ORC', partitioned_by = ARRAY['c', 'd'],
+        external_location = 's3://bucket/x') AS SELECT 1 AS a, 2 AS c, 3 AS d""",
+     {"format": "orc", "by": ("c", "d"), "compression": "zlib", "path": "s3://bucket/x", "table": "`a`.`b`"}),
+    ("CREATE TABLE b AS SELECT ') TO' AS a", {"format": "parquet", "by": (), "compression": "gzip", "table": "b"}),
+    ("UNLOAD (SELECT ') TO' AS a FROM t) TO 's3://bucket/Y' WITH (format = 'JSON')",
+     {"format": "json", "by": (), "compression": "gzip", "path": "s3://bucket/Y", "table": ""}),
+    ("UNLOAD (SELECT 1) TO 's3://b' WITH (format = 'PARQUET', compression = 'SNAPPY', partitioned_by = ARRAY['a'])",
+     {"format": "parquet", "by": ("a",), "compression": "snappy", "path": "s3://b", "table": ""}),
+])
+def test_where_the_rows_of_a_query_go(text, said):
+    rows = Rows()
+    query._keep(rows, dialect.read(text)[1])
+    assert rows.said == said
+
+
+@pytest.mark.parametrize("text, says", [
+    ("CREATE TABLE t WITH (bucket_count = 4) AS SELECT 1 AS a", "bucket_count"),
+    ("CREATE TABLE t WITH (table_type = 'ICEBERG') AS SELECT 1 AS a", "table_type"),
+    ("CREATE TABLE t WITH (format = 'AVRO') AS SELECT 1 AS a", "avro"),
+    ("CREATE TABLE IF NOT EXISTS t AS SELECT 1 AS a", "IF NOT EXISTS"),
+    ("CREATE TABLE t AS SELECT 1 AS a WITH NO DATA", "NO DATA"),
+    ("CREATE TABLE t WITH (write_compression = 'SNAPPY', orc_compression = 'ZLIB') AS SELECT 1", "orc_compression"),
+])
+def test_settings_that_are_refused(text, says):
+    with pytest.raises(LakeError, match=f"(?s)(?=.*not honoured).*{says}"):
+        query._keep(Rows(), dialect.read(text)[1])
 
 
 def test_statements():
-    assert statements.read("-- tell it\n/* the\n folders */ MSCK REPAIR TABLE a.b;") == ("MSCK REPAIR TABLE a.b", None)
-    assert statements.read("""
+    assert translated("-- tell it\n/* the\n folders */ MSCK REPAIR TABLE a.b").strip() == "MSCK REPAIR TABLE a.b"
+    assert translated("""
         CREATE EXTERNAL TABLE IF NOT EXISTS a.b (id int COMMENT 'x', `a b` struct<c:int>) PARTITIONED BY (country
-        string) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' WITH SERDEPROPERTIES ('ignore.malformed.json' =
-        'true') LOCATION 's3://bucket/it\\'s/' TBLPROPERTIES ('c' = 'd')""")[0] == (
-            "CREATE TABLE IF NOT EXISTS `a`.`b` (`id` INT COMMENT 'x', `a b` STRUCT<`c`: INT>, `country` STRING) "
-            "USING JSON OPTIONS (mode 'PERMISSIVE') PARTITIONED BY (`country`) LOCATION 's3://bucket/it\\'s/' "
-            "TBLPROPERTIES ('c'='d')")
-    tree, goal = statements.read("""CREATE TABLE "a"."b" WITH (format = 'ORC', partitioned_by = ARRAY['c', 'D'],
-        external_location = 's3://bucket/x') AS SELECT 1 AS a, 2 AS c, 3 AS d""")
-    assert tree.named_selects == ["a", "c", "d"]
-    assert goal == ("`a`.`b`", "s3://bucket/x", "orc", "zlib", ["c", "d"])
-    tree, goal = statements.read("UNLOAD (SELECT ') TO' AS a FROM t) TO 's3://bucket/Y' WITH (format = 'JSON')")
-    assert goal == ("", "s3://bucket/Y", "json", "gzip", [])
+        string) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' LOCATION 's3://bucket/it\\'s/'""") == (
+            "CREATE TABLE IF NOT EXISTS a.b (id INT COMMENT 'x', `a b` STRUCT<c: INT>, country STRING) "
+            "USING JSON OPTIONS (MODE 'FAILFAST') PARTITIONED BY (country) LOCATION 's3://bucket/it\\'s/'")
 
 
 def test_values_are_neither_missing_nor_left_over():

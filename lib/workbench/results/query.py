@@ -6,22 +6,24 @@ fails, an overflow, an index beyond the end are errors, as they are in Athena.
 from __future__ import annotations
 
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Optional, Sequence
+from functools import partial
+from typing import Any, Sequence
 from weakref import WeakKeyDictionary
 
 import pandas
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
-from sqlglot.optimizer.scope import traverse_scope
 
 from .. import hudi, stack
-from ..base import LakeError, World, files, nearest
+from ..base import LakeError, World, files
 from ..spark import answered, session
 from ..spark.sessions import of_session
-from . import dialect, statements
+from . import dialect
 
+NAMES = {exp.FileFormatProperty: "format", exp.PartitionedByProperty: "partitioned_by"}  # of settings with own types
+WRITTEN = {"parquet": "gzip", "orc": "zlib", "json": "gzip"}  # formats, and how Athena compresses them if not told
+CRAWLED = {"parquet": "STORED AS PARQUET", "json": "ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'"}
 _beside: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()  # to each session that of its queries
 RULES = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN", "spark.sql.ansi.enabled": "true"}  # map_concat: the last one counts
 
@@ -44,26 +46,22 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
     """
     if hasattr(where, "query"):
         stack.must_be_there(where, "query.")
-    tree, goal = statements.read(text)
-    named = set() if isinstance(tree, str) else {p.name for p in tree.find_all(exp.Placeholder)}
-    for name in sorted(named ^ set(values)):
-        what = f"the query names :{name}, no value is given" if name in named else f"value {name!r} is not in the query"
-        raise LakeError(what, expected=nearest(name, values if name in named else named))
+    tree, create = dialect.read(text)
+    named = {p.name for p in tree.find_all(exp.Placeholder)}
+    if named != set(values):
+        raise LakeError(f"the query names the values {sorted(named)}", where=f"{sorted(values)} are given")
     spark = session(where) if hasattr(where, "query") else where
     with answered(spark, "the query failed", text.strip()[:1000],
                   "see whether the table is registered (hudi.register) and the column exists"):
         own = _session(spark)
-        if isinstance(tree, str):
-            return own.sql(tree).toPandas()
         rows = own.sql(_written(own, tree, values), args=values or None)
-        return _keep(rows, goal) if goal else rows.toPandas()
+        return _keep(rows, create) if create else rows.toPandas()
 
 
-def translate(text: str, spark: Optional[SparkSession] = None) -> str:
-    """The Spark SQL for a query in Athena's dialect. Without `spark` only where nothing depends on columns' types, as a
-    division does. Raises LakeError when it cannot be translated."""
-    tree, _ = statements.read(text)
-    return _written(_session(spark), tree, {}) if spark else dialect.write(tree)
+def translate(text: str, spark: SparkSession) -> str:
+    """The Spark SQL for a query in Athena's dialect, of a session that knows its columns' types. Raises LakeError when
+    it cannot be translated."""
+    return _written(_session(spark), dialect.read(text)[0], {})
 
 
 def _session(spark: SparkSession) -> SparkSession:
@@ -80,31 +78,25 @@ def _session(spark: SparkSession) -> SparkSession:
 
 def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
     """The Spark SQL of a query, its tables seen anew: the catalog remembers files, a stream may have committed."""
-    for name in _tables(tree):
-        with contextlib.suppress(AnalysisException):  # there is none: the query itself says it better
+    for table in tree.find_all(exp.Table):
+        name = exp.table_(table.name, table.db, table.catalog, quoted=True).sql("spark")
+        with contextlib.suppress(AnalysisException):  # there is none, or it is the query's own
             spark.sql(f"REFRESH TABLE {name}")
-
-    def accepts(text: str) -> bool:
-        with contextlib.suppress(Exception):  # whatever it is: the last form is taken, and its error is the query's
-            return spark.sql(text, args=values or None) is not None
-        return False
-
-    return dialect.write(tree, accepts)
+    return dialect.write(tree, partial(spark.sql, args=values or None))
 
 
-def _keep(rows: DataFrame, goal: statements.Goal) -> pandas.DataFrame:
+def _keep(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:
     """Write a query's rows where they go; nothing is returned, as in Athena."""
-    table, place, form, codec, by = goal
-    if place and files.below(place):
-        raise LakeError("HIVE_PATH_ALREADY_EXISTS: the folder is not empty", where=place,
-                        next_step="name an empty one, or remove what is there: Athena overwrites nothing")
-    if by != [name.lower() for name in rows.columns[len(rows.columns) - len(by):]]:
-        raise LakeError("HIVE_COLUMN_ORDER_MISMATCH: partition columns must be the query's last ones, in their order",
-                        where=", ".join(rows.columns), expected=f"…, {', '.join(by)}")
-    writer = rows.write.format(form).partitionBy(*by).option("compression", codec)
-    if place and table:
-        writer = writer.option("path", place)
-    writer.saveAsTable(table) if table else writer.save(place)
+    given = {NAMES.get(type(p), p.name.lower()): p.args.get("value") or p.this for p in create.find_all(exp.Property)}
+    form = given.pop("format", exp.var("parquet")).name.lower()
+    codec = next((given.pop(s).name.lower() for s in list(given) if s.endswith("compression")), WRITTEN.get(form))
+    by = [column.name for column in given.pop("partitioned_by", exp.Array()).expressions]
+    place = {"path": given.pop("external_location").name} if "external_location" in given else {}
+    if given or form not in WRITTEN or create.args["exists"]:
+        raise LakeError(f"{', '.join(given) or form} is not honoured", where=create.sql("athena")[:300],
+                        expected=f"format ({', '.join(WRITTEN)}), write_compression, partitioned_by, external_location")
+    writer = rows.write.format(form).partitionBy(*by).options(compression=codec, **place)
+    writer.saveAsTable(create.this.sql("spark")) if create.this.name else writer.save()
     return pandas.DataFrame()
 
 
@@ -123,52 +115,45 @@ def record(spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *colu
             exp.column(field, quoted=True).eq(exp.Placeholder(this="id"))).sql("athena")
         return sql(spark, text, id=key)
 
-    asks = [(view, table.key[0]) for table in tables for view in hudi.entries(table)]
-    with ThreadPoolExecutor(2) as pool:  # sooner than one query with UNION ALL: Spark plans its parts one by one
-        parts = list(pool.map(one, *zip(*asks)))
+    parts = [one(view, table.key[0]) for table in tables for view in hudi.entries(table)]
     found = pandas.concat([p for p in parts if len(p)] or parts, ignore_index=True)
     base = found["_hoodie_file_name"].str.endswith(".parquet")
     found.insert(found.columns.get_loc("__op") + 1, "file", base.map({True: "base", False: "log"}))
     return found.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
 
 
-def _tables(tree: Any) -> list[str]:
-    """Names of the tables that the query reads, without those it defines itself."""
-    read = [t for scope in traverse_scope(tree) for t in scope.sources.values() if isinstance(t, exp.Table)]
-    return sorted({exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in read})
-
-
-def crawl(where: SparkSession | World, address: str, table: str) -> str:
+def crawl(spark: SparkSession, address: str, table: str) -> str:
     """Make a table of the files in a folder, as a Glue crawler does: its columns are those of the files, its partitions
     the folders `name=value` (as text). A table of that name is replaced.
 
     Args:
         address: the folder of Parquet files or of JSON lines.
-        table: database.table; the database is made where it is missing.
+        table: as `database.table`; the database is made where it is missing.
 
     Returns: the CREATE EXTERNAL TABLE that it ran.
     Raises:
         LakeError: no files, or of several kinds; or a column is in the files and in the folders' names, too. Athena
             says so when the crawled table is asked, this function at once, with the statement that cures it.
     """
-    spark = session(where) if hasattr(where, "query") else where
-    paths = [path for path in files.below(address) if not any(part[0] in "._" for part in path.split("/"))]
-    found = {(path.rpartition(".")[2], *(part.partition("=")[0] for part in path.split("/")[:-1])) for path in paths}
-    form, *partitions = found.pop() if len(found) == 1 else [""]
-    if form not in ("parquet", "json"):
+    paths = [path.split("/") for path in files.below(address)]
+    kinds = {(path[-1].rpartition(".")[2], *(folder.partition("=")[0] for folder in path[:-1]))
+             for path in paths if not any(part[0] in "._" for part in path)}
+    form, *partitions = kinds.pop() if len(kinds) == 1 else [""]
+    if form not in CRAWLED:
         raise LakeError("a crawler makes no one table of this", where=f"{address}: {len(paths)} files",
                         expected="files .parquet or .json alone, below the same folders name=value")
     with answered(spark, "the files cannot be read", address, "look at one of them"):
         reader = _session(spark).read.option("recursiveFileLookup", "true").option("mergeSchema", "true")
         columns = {f.name: f.dataType.simpleString() for f in reader.format(form).load(address).schema.fields}
-    once = {name: type for name, type in columns.items() if name.lower() not in [p.lower() for p in partitions]}
-    cure = statements.declared(table, once, partitions, form, address)
-    if once != columns:
+    twice = [name for name in columns if name.lower() in [p.lower() for p in partitions]]
+    types = ", ".join(f"`{name}` {type}" for name, type in columns.items() if name not in twice)
+    by = f"PARTITIONED BY ({', '.join(f'`{name}` string' for name in partitions)})\n" * bool(partitions)
+    cure = f"CREATE EXTERNAL TABLE {table} (\n  {types})\n{by}{CRAWLED[form]}\nLOCATION '{address}'"
+    if twice:
         raise LakeError(f"HIVE_INVALID_METADATA: Hive metadata for table {table} is invalid: Table descriptor contains "
-                        "duplicate columns", where=f"{', '.join(set(columns) - set(once))}: a column and a folder of "
-                        f"{address}", next_step=f"declare it once, then MSCK REPAIR TABLE {table}:\n{cure}")
-    repair = [f"MSCK REPAIR TABLE {table}"] if partitions else []
-    for text in (f"CREATE DATABASE IF NOT EXISTS {table.rpartition('.')[0] or 'default'}",
-                 f"DROP TABLE IF EXISTS {table}", cure, *repair):
+                        "duplicate columns", where=f"{', '.join(twice)}: a column and a folder of {address}",
+                        next_step=f"declare it once, then MSCK REPAIR TABLE {table}:\n{cure}")
+    made = [cure, f"MSCK REPAIR TABLE {table}"] if partitions else [cure]
+    for text in (f"CREATE DATABASE IF NOT EXISTS {table.split('.')[0]}", f"DROP TABLE IF EXISTS {table}", *made):
         sql(spark, text)
     return cure
