@@ -261,7 +261,7 @@ def test_landed_lines_end_at_a_line_feed_only_and_come_in_the_order_of_the_log(w
 
 def test_a_line_that_is_not_json_is_named_by_its_file(world):
     land(world, "broken.json", '{"__lsn": 1}', '{"order_id": 10248, ', "")
-    with pytest.raises(LakeError, match=r"(?s)not JSON.*/a=1/broken.json, line 2"):
+    with pytest.raises(LakeError, match=r"(?s)not JSON.*/a=1/broken.json"):
         frames.landed_rows(f"{world.lake.landing}/cdc-events")
 
 

@@ -15,7 +15,6 @@ from matplotlib import rc_params_from_file
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 from rich.filesize import decimal as size_text
 
 from ..base import LakeError
@@ -216,7 +215,7 @@ def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *,
     ax.set_yticks(range(len(names)), names)
     ax.set(ylim=(len(names) - 0.4, -0.6), xlabel=x_label or x)
     if pd.api.types.is_integer_dtype(frame[x]):
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.locator_params(axis="x", integer=True)
     fig.legend(loc="outside upper right", ncols=len(kinds))
     return fig
 

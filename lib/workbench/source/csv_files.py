@@ -9,14 +9,12 @@ from datetime import date
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterator, Mapping, Sequence, Union
 
 from ..base import SourceError, nearest
 from .loading import MEND, Table, find
 
 Reader = Callable[[str], Any]
-# of the number in a row's first column, the one that it has there when the rows come again: the first, second, … time
-Further = Callable[[int, int], int]
 NAMED = 10  # so many bad values are named, and all counted
 
 
@@ -66,12 +64,12 @@ def read(folder: Path, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(f))
 
 
-def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str, Further],
-           null: str = "") -> list[Table]:
+def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str, int], null: str = "") -> list[Table]:
     """Return tables whose rows are files of this repository, `<name>.csv`, in the order of the names.
 
     Args:
-        scale: so many times a table of `further` has its rows, {table: its Further}; the others have them once.
+        scale: so many times a table of `further` has its rows, {table: what is added each time to the number in its
+            first column}; the others have them once.
         null: the text that stands for NULL.
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
@@ -81,15 +79,14 @@ def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str,
     made = []
     for name in names:
         rows = read(folder, name)
-        made.append(Table(name, tuple(rows[0]), partial(_blocks, rows, scale, further.get(name), null)))
+        made.append(Table(name, tuple(rows[0]), partial(_blocks, rows, scale, further.get(name, 0), null)))
     return made
 
 
-def _blocks(rows: list[dict[str, str]], scale: int, further: Optional[Further], null: str) -> Iterator[tuple]:
+def _blocks(rows: list[dict[str, str]], scale: int, further: int, null: str) -> Iterator[tuple]:
     for block in range(scale if further else 1):
         for key, *values in (row.values() for row in rows):
-            number = further(int(key), block) if further and block else key
-            yield (number, *(None if value == null else value for value in values))
+            yield (int(key) + block * further if block else key, *(None if v == null else v for v in values))
 
 
 def tables(folder: Union[str, Path], files: Mapping[str, File]) -> list[Table]:

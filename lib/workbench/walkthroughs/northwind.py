@@ -15,7 +15,6 @@ from ..source import csv_files
 from ..source.loading import DUMP, Loader, Script, Steps, Table, find
 
 DATA = ROOT / "data" / "northwind"
-ORDERS, MISSING = 829, 11075
 TABLES = ("region", "territories", "categories", "suppliers", "shippers", "products", "employees",
           "employee_territories", "customers", "orders", "order_details")
 
@@ -24,16 +23,11 @@ def generated(scale: int = 1) -> list[Table]:
     """Return the tables of Northwind in the order to load them.
 
     Args:
-        scale: 1 gives 829 orders with 2,152 details; n gives each n times, with further order ids from 11078 on.
+        scale: 1 gives 829 orders with 2,152 details; n gives each n times, each time with order ids that are 830 higher.
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
     """
-    return csv_files.stored(DATA, TABLES, scale, {"orders": _further, "order_details": _further})
-
-
-def _further(order: int, block: int) -> int:
-    """The next block goes on counting where the one before ends, and leaves no number out."""
-    return order + block * ORDERS + (order < MISSING)
+    return csv_files.stored(DATA, TABLES, scale, {"orders": 830, "order_details": 830})
 
 
 def _steps(scale: Any, from_dir: Any) -> Steps:

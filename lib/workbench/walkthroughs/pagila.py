@@ -40,8 +40,7 @@ def generated(scale: int = 1) -> list[loading.Table]:
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
     """
-    return csv_files.stored(DATA, TABLES, scale, {"address": lambda address, block: address + 605 * block,
-                                                  "film": lambda film, block: film + 1000 * block}, null=r"\N")
+    return csv_files.stored(DATA, TABLES, scale, {"address": 605, "film": 1000}, null=r"\N")
 
 
 def _steps(scale: Any, from_dir: Any) -> loading.Steps:

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pandas
-
 from ..base import ROOT, World
-from ..source import postgres
 from ..spark import session
 from . import pagila
 from .capture import Capture
@@ -22,11 +19,6 @@ POLLED = {name: f"pagila.public.{name}" for name in TABLES}
 ALT, QUERY = "pagila.public.alt.address", "pagila.query"  # topics of the other two
 CATALOG = "pagila_polled"  # the catalog's database
 PROCESSED = "processed/pagila_query"  # folder of the silver table
-
-
-def asked(world: World, query: str) -> pandas.DataFrame:
-    """What the polled database answers."""
-    return postgres.frame(world, query, database=DATABASE)
 
 
 def _changed(world: World) -> bool:
