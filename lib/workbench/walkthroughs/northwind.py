@@ -23,7 +23,7 @@ def generated(scale: int = 1) -> list[Table]:
     """Return the tables of Northwind in the order to load them.
 
     Args:
-        scale: 1 gives 829 orders with 2,152 details; n gives each n times, each time with order ids that are 830 higher.
+        scale: 1 gives 829 orders with 2,152 details; n gives each n times, with order ids that are 830 higher.
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
     """
