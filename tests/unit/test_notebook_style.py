@@ -1,6 +1,5 @@
 """Reads every notebook. A rule is a function from a notebook to sentences about what is wrong; each is seen to fail."""
 import ast
-import json
 import re
 import shutil
 import statistics
@@ -24,6 +23,8 @@ LITERALS = {  # what belongs into a params file: a notebook runs in every world
     "path": r"['\"](?:file:)?(?:/(?:tmp|home|root|work|mnt|var|Users|opt)/|~/|[A-Z]:\\)",
     "account": r"['\"]\d{12}['\"]|\barn:aws",
 }
+# a text among the parameters, and the comment that names its choices: `source = "landed"  # "landed": the files; …`
+CHOICES = re.compile(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", re.M)
 FORBIDDEN = {
     "sleep": r"\bsleep\s*\(|\bimport sleep\b",
     "sys.path": r"\bsys\.path\b",
@@ -53,8 +54,9 @@ def parameters_are_judged_first(book):
     for name in re.findall(r"^(\w+) *=", book.cells[at].source, re.M) if at < len(book.cells) else []:
         if not re.search(rf"[(=\s]{name}[,)]", first):
             yield f"the cell after the parameters does not look at {name}"
-    for name, words in (notebooks.choices(book) if at < len(book.cells) else {}).items():
-        if f'params.choice("{name}", {name}, {", ".join(json.dumps(w) for w in words)})' not in first:
+    for name, said in CHOICES.findall(book.cells[at].source) if at < len(book.cells) else []:
+        words = re.findall(r'"[^"]+"(?=:)', said)
+        if words and f'params.choice("{name}", {name}, {", ".join(words)})' not in first:
             yield f"the cell after the parameters does not hold {name} to its choices"
 
 

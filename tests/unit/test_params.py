@@ -51,7 +51,7 @@ def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
     path.write_bytes(path.read_bytes().replace(b"everything on this machine", "caf\u00e9".encode("latin-1")))
     with pytest.raises(ParamsError, match="not UTF-8") as error:
         params.load_file(path)
-    assert "mine.yaml: byte" in error.value.where and "0xe9" in error.value.where
+    assert "mine.yaml: " in error.value.where and "byte 0xe9" in error.value.where
 
 
 STACK = "stack:\n  embedded: true\n  port_base: 21400\n  java_compiler: quick\n"

@@ -93,20 +93,6 @@ def test_unknown_world_and_parameter(project):
     assert not (project / "runs").exists()
 
 
-CHOICES = 'world = "local"\nsource = "landed"  # "landed": the files in the lake; "topic": straight from Kafka'
-
-
-def test_a_value_that_is_none_of_the_choices_is_refused(project):
-    """The notebook states them in the comment, for people and for the runner."""
-    write(project, "10_outbox/11_a.ipynb", declares=CHOICES + '\nname = "x"  # say "y", if you like\nfrom_dir = ""')
-    with pytest.raises(ParamsError, match="(?s)parameter source is 'topics'.*did you mean 'topic'.*landed"):
-        quietly(parameters={"source": "topics"})
-    books = {p: nbformat.read(p, as_version=4) for p in notebooks.find()}
-    given = {"source": "topic", "name": "z"}
-    assert notebooks.as_declared(books, dict(given)) == given
-    assert not (project / "runs").exists()
-
-
 def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch, tmp_path):
     """The kernel starts in the folder of the notebook."""
     write(project, "10_outbox/11_a.ipynb", declares='world = "local"\nfrom_dir = ""')
@@ -176,7 +162,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     assert "3" in str([c.get("outputs") for c in nbformat.read(
         result.folder / "notebooks/10_outbox/11_a.ipynb", as_version=4).cells[-1:]])
     assert entries["12_b"]["error"]["name"] == "CheckFailed" and "828" in entries["12_b"]["error"]["message"]
-    lines = capsys.readouterr().out  # no terminal here: plain lines
+    lines = capsys.readouterr().out
     assert "▶ 10_outbox/11_a.ipynb" in lines and "1 of 1 checks passed" in lines and "✘ 10_outbox/12_b.ipynb" in lines
 
     written = [f for f in result.folder.rglob("*") if f.is_file()]

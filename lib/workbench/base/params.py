@@ -139,11 +139,8 @@ def load_file(path: Path) -> World:
         text = path.read_text(encoding="utf-8")
         _refuse_doubles(yaml.compose(text, Loader=yaml.SafeLoader), shown)
         raw = yaml.safe_load(text)
-    except UnicodeDecodeError as e:
-        raise ParamsError("the params file is not UTF-8", where=f"{shown}: byte {e.start} is 0x{e.object[e.start]:02x}",
-                          next_step="save it as UTF-8") from None
-    except yaml.YAMLError as e:
-        raise ParamsError("the params file is not YAML", where=f"{shown}: {e}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as e:
+        raise ParamsError("the params file is not YAML, or not UTF-8", where=f"{shown}: {e}") from None
     if not isinstance(raw, dict):
         raise ParamsError("the params file holds no keys", where=shown, expected="the keys of params/local.yaml")
     base = _port_base(raw, shown)

@@ -10,7 +10,7 @@ from typing import Any, Sequence
 
 import yaml
 
-from ..base import ParamsError, nearest, params, paths
+from ..base import ParamsError, nearest, paths
 
 
 def find(targets: Sequence[str] = ()) -> list[Path]:
@@ -113,19 +113,11 @@ def declared(book: Any, shown: str) -> dict[str, Any]:
     return found
 
 
-def choices(book: Any) -> dict[str, list[str]]:
-    """Return name → the values that the parameters cell allows: those that its comment names in the form of
-    `source = "landed"  # "landed": the files; "topic": straight from Kafka`."""
-    (cell,) = (c for c in book.cells if "parameters" in c.metadata.get("tags", []))
-    lines = re.findall(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", cell.source, re.M)
-    return {name: found for name, comment in lines if (found := re.findall(r'"([^"]+)":', comment))}
-
-
 def as_declared(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str, Any]:
-    """Check parameters against the notebooks, and return them in the declared types. Raises ParamsError."""
+    """Check parameters against the notebooks, and return them in the declared types. Whether a value is one of its
+    choices the notebook itself judges, by params.choice. Raises ParamsError."""
     declarations = {name(p): declared(b, name(p)) for p, b in books.items()}
     every = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
-    allowed = {k: v for b in books.values() for k, v in choices(b).items()}
     for key, value in parameters.items():
         if key == "world":
             raise ParamsError("the world is not a parameter", next_step="name it with --world")
@@ -133,8 +125,6 @@ def as_declared(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str,
             raise ParamsError(f"no selected notebook declares the parameter {key!r}", where=", ".join(declarations),
                               expected=nearest(key, every) if every else "none")
         parameters[key] = _converted(key, value, every[key])
-        if key in allowed:
-            params.choice(key, parameters[key], *allowed[key])
     return parameters
 
 

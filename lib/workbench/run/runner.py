@@ -20,7 +20,6 @@ from typing import Any, ContextManager, Iterator, Sequence
 
 import nbformat
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ..base import errors, params, wait
 from ..results.check import MIME
@@ -65,8 +64,7 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
         timeout: seconds for one notebook.
 
     Raises:
-        ParamsError: unknown world, target or parameter; a value that is none of its choices; a notebook without a
-            parameters cell that holds only literals.
+        ParamsError: unknown world, target or parameter; a notebook without a parameters cell that holds only literals.
         WorkbenchError: another run of this instance is going on, or there is no room for one.
     """
     loaded = params.load(world)
@@ -76,7 +74,7 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
         raise errors.WorkbenchError(f"nothing is run: {process.full_disk()}",
                                     next_step="make room: `make clean` removes service data, lake and runs")
     lines = _Lines(progress)
-    with _lock(), _stoppable(), lines.bar:
+    with _lock(), _stoppable():
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
         _run_all(folder, record, books, given, timeout, lines)
@@ -137,7 +135,7 @@ def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float
     """Execute one notebook and put what came out into its entry; the copy is written masked."""
     lines.start(entry["path"])
     began = time.monotonic()
-    done = execute.notebook(path, values, timeout, lambda at, cells: lines.cell(entry["path"], at, cells))
+    done = execute.notebook(path, values, timeout, lines.cell)
     entry.update(_outcome(done), seconds=round(time.monotonic() - began, 2))
     if entry["error"] and process.full_disk():  # who waits for a service in vain gets a time-out to read
         entry["error"]["message"] += f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
@@ -185,28 +183,22 @@ def _lock() -> ContextManager[None]:
 
 
 class _Lines:
-    """What a run says: with a bar on a terminal, plain lines elsewhere, nothing where it is not wanted."""
+    """What a run says, line by line; nothing where it is not wanted."""
 
     def __init__(self, wanted: bool) -> None:
-        console = Console(quiet=not wanted, soft_wrap=True, markup=False, highlight=False, emoji=False)
-        columns = TextColumn("{task.description}"), BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn()
-        self.bar = Progress(*columns, console=console, disable=not (wanted and console.is_terminal))
-        self.say, self.section = console.print, ""
+        self.say = Console(quiet=not wanted, soft_wrap=True, markup=False, highlight=False, emoji=False).print
 
     def start(self, name: str) -> None:
-        self.section, self.task = "", self.bar.add_task(name, total=None)
-        if self.bar.disable:
-            self.say(f"▶ {name}")
+        self.section = ""
+        self.say(f"▶ {name}")
 
-    def cell(self, name: str, at: int, cells: list) -> None:
+    def cell(self, at: int, cells: list) -> None:
         section = notebooks.sections(cells)[at]
-        self.bar.update(self.task, completed=at, total=len(cells), description=f"{name} · {section[:40]}")
-        if self.bar.disable and section != self.section:
+        if section != self.section:
             self.say(f"    cell {at + 1} of {len(cells)}: {section}")
         self.section = section
 
     def end(self, entry: dict) -> None:
-        self.bar.remove_task(self.task)
         sign = {"passed": "✔"}.get(entry["status"], "✘")
         green, differ = (sum(c["ok"] is state for c in entry["checks"]) for state in (True, None))
         self.say(f"{sign} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"

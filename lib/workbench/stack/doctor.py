@@ -98,17 +98,10 @@ def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(there).free / 2**30
     others = [f for f in (there, *folder.glob("*")) if not os.access(f, os.W_OK)]
     if others:  # var/ and what is in it after one `sudo make`
-        return Finding("disk", f"{others[0]} is not writable: it belongs to {_owner(others[0])}",
+        return Finding("disk", f"{others[0]} is not writable: it belongs to user {others[0].stat().st_uid}",
                        'sudo chown -R "$(id -un)" var runs' if there == folder else "clone into a folder of your own")
     return Finding("disk", f"{free:.1f} GiB free for {folder}", "" if free >= DISK_GIB else
                    f"make room: {DISK_GIB} GiB are needed (`make clean` removes service data)")
-
-
-def _owner(path: Path) -> str:
-    try:
-        return path.owner()
-    except KeyError:  # a number without a name
-        return str(path.stat().st_uid)
 
 
 def _java() -> Finding:
