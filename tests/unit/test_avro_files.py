@@ -192,6 +192,8 @@ def test_a_registry_that_does_not_answer_ends_the_batch():
     urls = {"globalId": "http://127.0.0.1:1/ids/{}"}
     with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/ids/7: "):
         Avro(urls, "not Avro", "unknown {}", False).read(b"", "globalId 7", b"")
+    with pytest.raises(ValueError, match=f"unknown globalId {2**63}"):  # no id of a registry's: it is not asked
+        Avro(urls, "not Avro", "unknown {}", False).read(b"", f"globalId {2**63}", b"")
 
 
 WORKER = """

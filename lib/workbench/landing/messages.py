@@ -17,6 +17,7 @@ from typing import Any, Optional
 
 from ..topic.avro import reader
 from ..topic.connect_schema import from_avro
+from ..topic.registry import LARGEST
 from ..topic.wire import CCOMPAT
 
 Found = tuple[Any, Any, Optional[str]]
@@ -108,7 +109,7 @@ class Avro:
                 f"landing Avro needs fastavro, and {sys.executable} on {platform.node()} has no fastavro: install it "
                 "on every machine that runs executors of Spark, or send it along with spark.archives") from None
         kind, _, number = schema.partition(" ")
-        found = fetch(self.urls[kind].format(number))
+        found = fetch(self.urls[kind].format(number)) if int(number) <= LARGEST else None
         if found is None:
             return self.unknown.format(schema), None
         try:
