@@ -17,6 +17,8 @@ SOURCES, SINKS = zip(*PAIRS)
 TABLES = ("address", "city", "country")  # those that the first source polls
 POLLED = {name: f"pagila.public.{name}" for name in TABLES}
 ALT, QUERY = "pagila.public.alt.address", "pagila.query"  # topics of the other two
+LOG = "pagila_polled_log"  # a connector on the log, of one address: what does that say of its delete?
+LOGGED = "pagila_log.public.address"  # its topic
 CATALOG = "pagila_polled"  # the catalog's database
 PROCESSED = "processed/pagila_query"  # folder of the silver table
 
@@ -36,6 +38,7 @@ flow = Walkthrough(
     polled=True,
     folder=ROOT / "notebooks" / "20_query_based_cdc",
     loader=replace(pagila.loader, name=DATABASE, database=DATABASE),
+    looks=(LOG,),
     kept=("public.customer",),  # one of them moves
     databases=(CATALOG,),
     folders=(PROCESSED,),
