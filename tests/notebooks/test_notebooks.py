@@ -157,6 +157,14 @@ def test_a_notebook_of_the_polled_film_rental_runs_alone_on_an_empty_stack_and_a
 
 
 @pytest.mark.drill
+def test_both_film_rentals_twice_in_a_row(world):
+    """The second time each finds the other's connectors and topics beside its own."""
+    for _ in range(2):
+        result = runner.run(["20_query_based_cdc", "30_log_based_cdc"], "local", progress=False)
+        assert result.status == "passed", failures(result)
+
+
+@pytest.mark.drill
 @pytest.mark.skipif("PAGILA_DIR" not in os.environ, reason="PAGILA_DIR does not name a folder with pagila-data.sql")
 def test_the_original_film_rental(world):
     result = runner.run(["20_query_based_cdc", "30_log_based_cdc"], "local", {"from_dir": os.environ["PAGILA_DIR"]},
