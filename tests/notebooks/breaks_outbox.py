@@ -303,17 +303,10 @@ vars(one)["ensure"] = stop""", {"a slot in use cannot be dropped": "no failure"}
     Break("walkthrough.reset(world)", """
 from workbench.base import files
 from workbench.topic import registry, topics
-from workbench.spark import session
 from workbench.walkthroughs import log_based, museum, outbox, query_based
 from confluent_kafka.admin import AdminClient, NewTopic
 for each in (query_based, log_based):
     each.flow.ensure(world, "source_database", "connectors")
-    session(world).sql(f"CREATE DATABASE IF NOT EXISTS {each.CATALOG}")
-    files.write_text(f"{each.flow._folders(world)[0]}/left.parquet", "left")
-publication = connect.config(world, query_based.LOG)["publication.name"]
-postgres.create_publication(world, publication, ["public.address"], query_based.DATABASE)
-connect.apply(world, query_based.LOG, connect.config(world, query_based.LOG))
-topics.wait_count(world, query_based.LOGGED, 1, connector=query_based.LOG)
 for each in walkthroughs.ALL:
     vars(each)["reset"] = lambda *asked: None
 own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
@@ -336,32 +329,8 @@ postgres.execute(world, "DROP PUBLICATION IF EXISTS moma_publication", database=
 postgres.execute(world, "CREATE PUBLICATION moma_publication FOR TABLE artworks", database=museum.DATABASE)
 other = postgres.slot_prefix(world) + "other"
 postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [other], museum.DATABASE)""",
-          {"connectors of 10_outbox": "outbox_source", "connectors of 50_time_travel": "moma_source",
-           "replication slots of 10_outbox": "_left'", "replication slots of 50_time_travel": "_other'",
-           "topics of 10_outbox": "heartbeat.msk",
-           "topics of 50_time_travel": "moma", "tables in the lake of 10_outbox": "cdc_events",
-           "tables in the lake of 50_time_travel": "scratch", "tables in PostgreSQL of 10_outbox": "'datalake'",
-           "tables in PostgreSQL of 50_time_travel": "public.art", "files of 10_outbox": "cdc-events",
-           "files of 50_time_travel": "moma.public.artists", "publications of 10_outbox": "cdc_publication",
-           "publications of 50_time_travel": "moma_publication",
-           "schemas in the registry of 50_time_travel": "moma.public.art",
-           "connectors of 20_query_based_cdc": "'pagila_jdbc_source_00'",
-           "replication slots of 20_query_based_cdc": "_pagila_polled'",
-           "topics of 20_query_based_cdc": "left 6 values",
-           "landed files of 20_query_based_cdc": "topics/pagila.public.address",
-           "databases in the catalog of 20_query_based_cdc": "'pagila_polled'",
-           "files of its SQL tables of 20_query_based_cdc": "processed/pagila_query",
-           "publications of 20_query_based_cdc": "'pagila_polled_publication'",
-           "tables in PostgreSQL of 20_query_based_cdc": "kept.public.address",
-           "connectors of 30_log_based_cdc": "'pagila_source'",
-           "replication slots of 30_log_based_cdc": "_pagila'",
-           "topics of 30_log_based_cdc": "heartbeat.pagila",
-           "schemas in the registry of 30_log_based_cdc": "pagila.public.actor-key",
-           "landed files of 30_log_based_cdc": "topics/pagila.public.actor",
-           "databases in the catalog of 30_log_based_cdc": "'pagila_kafka_connect'",
-           "files of its SQL tables of 30_log_based_cdc": "refined/film",
-           "publications of 30_log_based_cdc": "'pagila_publication'",
-           "tables in PostgreSQL of 30_log_based_cdc": "kept.public.actor"}),
+          {"left of 10_outbox": "outbox_source", "left of 20_query_based_cdc": "pagila_jdbc_source_00",
+           "left of 30_log_based_cdc": "pagila_source", "left of 50_time_travel": "moma_source"}),
     Break("## Exercises", """
 postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)

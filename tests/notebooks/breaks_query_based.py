@@ -93,7 +93,7 @@ before[1]["pagila.query"] += 1""",
     Break("sent = {name: topics.count", SHORTER + STRAY,
           {"messages of the first pair": "597", "first offsets of the objects": "900",
            "objects of the first pair": "files 16", "records in each object": "[100, 9, 1]"}),
-    Break("rows, source = spark.read.json(", """
+    Break("spark.read.json(", """
 for table in ("address", "city"):
     source(f"UPDATE {table} SET last_update = last_update WHERE {table}_id = 100")""",
           {"landed JSON of address = source": "last_update", "landed JSON of city = source": "last_update",
@@ -127,7 +127,7 @@ import pyarrow
 from pyarrow import compute, parquet
 from workbench.base import files as _files
 
-root = pathlib.Path(_files.open_address(query_based.flow.landed(world, query_based.QUERY))[1])
+root = pathlib.Path(_files.open_address(query_based.flow.landing_folder(world, "query"))[1])
 
 def version(number, **said):
     table = pyarrow.concat_tables([parquet.ParquetFile(path).read() for path in root.rglob("*.parquet")],
