@@ -8,7 +8,7 @@ from workbench.base.errors import SourceError
 from workbench.source import csv_files
 from workbench.walkthroughs import northwind
 
-DIGEST = "0c1e09f32f33fd9068777e8b8b672da0c19a8e4bf64b3be3d279dbf555db9359"  # of scale 2
+DIGEST = "a699aab6342f3d3f0642da8df0ab251d113f10708267cf4fe30016a732862c09"  # of scale 2
 BIG = ["ERNSH", "QUICK", "SAVEA"]
 RICSU_11075 = [(11075, 2, 19.0, 10, 0.15), (11075, 46, 12.0, 30, 0.15), (11075, 76, 18.0, 2, 0.15)]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence, Union
 
@@ -58,10 +57,15 @@ day = reader("([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", date.
 number = reader(r"([0-9]{1,6}(?:\.[0-9]{0,20})?)?", "a number below 1,000,000", Decimal)
 
 
+def _lines(folder: Path, name: str) -> list[list[str]]:
+    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as f:
+        return list(csv.reader(f))
+
+
 def read(folder: Path, name: str) -> list[dict[str, str]]:
     """Return the rows of `<name>.csv`, a file of this repository, each by its columns."""
-    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as f:
-        return list(csv.DictReader(f))
+    columns, *rows = _lines(folder, name)
+    return [dict(zip(columns, row)) for row in rows]
 
 
 def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str, int], null: str = "") -> list[Table]:
@@ -78,15 +82,22 @@ def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str,
         raise SourceError(f"scale is {scale!r}", expected="a whole number from 1 to 1000")
     made = []
     for name in names:
-        rows = read(folder, name)
-        made.append(Table(name, tuple(rows[0]), partial(_blocks, rows, scale, further.get(name, 0), null)))
+        columns, *rows = ([None if value == null else value for value in row] for row in _lines(folder, name))
+        table = Table(name, tuple(columns), rows.__iter__)
+        made.append(repeated(table, scale, {columns[0]: further[name]}) if name in further else table)
     return made
 
 
-def _blocks(rows: list[dict[str, str]], scale: int, further: int, null: str) -> Iterator[tuple]:
-    for block in range(scale if further else 1):
-        for key, *values in (row.values() for row in rows):
-            yield (int(key) + block * further if block else key, *(None if v == null else v for v in values))
+def repeated(table: Table, times: int, further: Mapping[str, int]) -> Table:
+    """Return a table that has the rows of this one so many times, each time with other numbers: {column: what is added
+    to its numbers}."""
+    def rows() -> Iterator[tuple]:
+        for block in range(times):
+            for row in table.rows():
+                yield tuple(int(value) + block * further[column] if column in further and value else value
+                            for column, value in zip(table.columns, row))
+
+    return replace(table, rows=rows)
 
 
 def tables(folder: Union[str, Path], files: Mapping[str, File]) -> list[Table]:
