@@ -11,18 +11,28 @@ from worlds import varied
 SOURCE, SINK = "pagila_jdbc_source_00", "pagila_s3_sink_00"
 
 
+def work(patch, kind, does):
+    parse, _, forget = jobs.JOBS[kind]
+    patch.setitem(jobs.JOBS, kind, (parse, does, forget))
+
+
 @pytest.fixture
 def there(tmp_path, monkeypatch):
     """A world, and a Connect with one connector and no plugin but Debezium's."""
+    def status(world, name):
+        if name not in running:
+            raise ConnectorError(f"there is no connector {name!r}")
+        return running[name]
+
     world = varied(params.load("local"), lake={"checkpoints": f"file:{tmp_path}", "landing": f"file:{tmp_path}/landed"})
     running, plugins = {"outbox_source": {"worker": "127.0.0.1:8083"}}, [{"class": "io.debezium.Postgres"}]
     monkeypatch.setattr(connect, "plugins", lambda world: plugins)
     monkeypatch.setattr(connect, "names", lambda world: sorted(running))
-    monkeypatch.setattr(connect, "status", lambda world, name: running[name])
+    monkeypatch.setattr(connect, "status", status)
     monkeypatch.setattr(connect, "delete", lambda world, name: running.pop(name, None))
     monkeypatch.setattr(connect, "apply", lambda world, name, config: running.setdefault(name, {"worker": "connect"}))
-    monkeypatch.setattr(polling, "poll", lambda spark, world, config: f"polled {config['name']}")
-    monkeypatch.setattr(job, "run", lambda spark, world, config: f"landed {config['name']}")
+    work(monkeypatch, "source", lambda spark, world, config: f"polled {config['name']}")
+    work(monkeypatch, "sink", lambda spark, world, config: f"landed {config['name']}")
     return SimpleNamespace(world=world, plugins=plugins, running=running)
 
 
@@ -61,18 +71,18 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
 ])
 def test_what_cannot_be_honoured_is_refused_whole(there, name, change, says):
     deploy(there, name)
-    kept = files.read_text(jobs._place(there.world, name))
+    kept = files.read_text(jobs._place(there.world))
     with pytest.raises(ConnectorError, match=says) as e:
         landing.apply(there.world, name, {**connect.config(there.world, name), **change})
     assert "geheim" not in str(e.value)
-    assert files.read_text(jobs._place(there.world, name)) == kept
+    assert files.read_text(jobs._place(there.world)) == kept
 
 
 def test_a_plugin_that_no_job_does_the_work_of_is_judged_by_the_connect(there, monkeypatch):
-    def judge(world, config, name):
+    def judge(world, name, config):
         raise ConnectorError(f"this Connect has no plugin {config['connector.class']!r}")
 
-    monkeypatch.setattr(connect, "validate", judge)
+    monkeypatch.setattr(connect, "apply", judge)
     with pytest.raises(ConnectorError, match="no plugin 'io.example.Sink'"):
         landing.apply(there.world, "mine", {"connector.class": "io.example.Sink"})
     assert landing.names(there.world) == ["outbox_source"]
@@ -100,7 +110,7 @@ def test_one_that_fails_says_why_keeps_nobody_from_working_and_is_tried_again(th
         raise LakeError("the table is gone")
 
     with monkeypatch.context() as broken:
-        broken.setattr(polling, "poll", refuse)
+        work(broken, "source", refuse)
         with pytest.raises(LakeError, match="the table is gone"):
             landing.step(None, there.world)
     assert landing.status(there.world, SOURCE)["error"] == "the table is gone"

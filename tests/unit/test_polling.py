@@ -1,12 +1,13 @@
 """The JDBC source's JSON is understood whole or refused; its statements; types as the connector has them."""
 import base64
 import json
+from types import SimpleNamespace
 
 import pytest
 from workbench import connect
 from workbench.base import params
 from workbench.base.errors import ConnectorError
-from workbench.landing import polling, sources
+from workbench.landing import polling, settings, sources
 from workbench.landing.transforms import PACKAGE
 
 
@@ -26,20 +27,19 @@ def good(world):
         "timestamp.column.name": "last_update", "table.whitelist": "address, city, country"}
 
 
-def said(source, table="public.address", begin=None, end="2021-08-13 00:00:00"):
-    first = {"timestamp": "-infinity", "incrementing": "-1"}
-    begin = begin or {key: first[key] for key in source.keys}
-    return source.statement(table, begin, end).as_string(None)
+def said(source, table="public.address", offset=None, end="2021-08-13 00:00:00"):
+    return source.statement(table, offset or {}, end).as_string(None)
 
 
 def test_what_is_published(world, good):
     source = sources.parse({**good, "numeric.mapping": "best_fit", "validate.non.null": "false", "tasks.max": "1",
                             "name": "jdbc source/01"}, world)
-    assert (source.database, source.topic) == ("pagila", "pagila.public.")
+    assert (source.database, source.topic("public.address")) == ("pagila", "pagila.public.address")
     assert source.tables == ["public.address", "public.city", "public.country"]
     assert sources.parse({**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world).tables == ["s.a", "b.c"]
-    assert (source.place, source.rows, source.not_null, source.delay) == ("jdbc_source_01", 100, False, 0)
-    assert sources.parse(good, world).place == "pagila.public."
+    assert (source.said["batch.max.rows"], source.said["validate.non.null"]) == (100, False)
+    assert polling._place(world, source).endswith("/polling/jdbc_source_01.json")
+    assert polling._place(world, sources.parse(good, world)).endswith("/polling/pagila.public..json")
     assert said(source) == ('SELECT * FROM "public"."address" WHERE "last_update" > \'-infinity\' AND "last_update" < '
                             '\'2021-08-13 00:00:00\' ORDER BY "last_update" ASC')
 
@@ -48,9 +48,9 @@ def test_what_is_published(world, good):
     ({"mode": "bulk", "timestamp.column.name": None}, 'SELECT * FROM "public"."address"'),
     ({"mode": "incrementing", "timestamp.column.name": None, "incrementing.column.name": "Id"},
      'SELECT * FROM "public"."address" WHERE "Id" > \'-1\' ORDER BY "Id" ASC'),
-    ({"mode": "timestamp+incrementing", "timestamp.column.name": "a, b", "incrementing.column.name": "id"},
-     'SELECT * FROM "public"."address" WHERE COALESCE("a","b") < \'2021-08-13 00:00:00\' AND ((COALESCE("a","b") = '
-     '\'-infinity\' AND "id" > \'-1\') OR COALESCE("a","b") > \'-infinity\') ORDER BY COALESCE("a","b"),"id" ASC'),
+    ({"mode": "timestamp+incrementing", "timestamp.column.name": "at", "incrementing.column.name": "id"},
+     'SELECT * FROM "public"."address" WHERE "at" < \'2021-08-13 00:00:00\' AND ("at","id") > (\'-infinity\',\'-1\') '
+     'ORDER BY "at","id" ASC'),
 ])
 def test_the_statements_of_the_modes(world, good, change, says):
     config = {key: value for key, value in {**good, **change}.items() if value is not None}
@@ -69,29 +69,25 @@ def test_names_and_values_are_quoted(world, good):
     odd = 'x" < now(); DROP TABLE "address'
     source = sources.parse({**good, "timestamp.column.name": odd}, world)
     quoted = odd.replace('"', '""')
-    assert said(source, begin={"timestamp": "'; DROP TABLE x; --"}) == (
+    assert said(source, offset={"timestamp": "'; DROP TABLE x; --"}) == (
         f'SELECT * FROM "public"."address" WHERE "{quoted}" > \'\'\'; DROP TABLE x; --\' AND "{quoted}" < '
         f'\'2021-08-13 00:00:00\' ORDER BY "{quoted}" ASC')
 
 
-@pytest.mark.parametrize("given, begins", [(None, "-infinity"), ("-1", "now"), ("0", "1970-01-01 00:00:00"),
-                                           ("1628815418508", "2021-08-13 00:43:38.508000")])
-def test_where_the_first_poll_begins(world, good, given, begins):
-    assert sources.parse({**good, **({"timestamp.initial": given} if given else {})}, world).initial == begins
-
-
 @pytest.mark.parametrize("change, says", [
     ({"connector.class": "x"}, "connector.class is 'x'.*JdbcSourceConnector"),
-    ({"timestamp.column.nam": "x"}, "does not honour timestamp.column.nam.*did you mean 'timestamp.column.name'"),
-    ({"table.blacklist": "x"}, "does not honour table.blacklist"),
-    ({"predicates": "x"}, "does not honour predicates"),
+    ({"timestamp.column.nam": "x"}, "timestamp.column.nam is not honoured.*did you mean 'timestamp.column.name'"),
+    ({"table.blacklist": "x"}, "table.blacklist is not honoured"),
+    ({"predicates": "x"}, "predicates is not honoured"),
     ({"mode": None}, "mode is missing.*timestamp"), ({"mode": "timestamps"}, "mode is 'timestamps'.*did you mean"),
-    ({"timestamp.column.name": None}, "timestamp.column.name is missing.*a column"),
+    ({"timestamp.column.name": None}, "timestamp.column.name is missing.*one column"),
+    ({"timestamp.column.name": "changed,at"}, "timestamp.column.name is 'changed,at'.*one column"),
+    ({"timestamp.initial": "-1"}, "timestamp.initial is not honoured"),
     ({"mode": "incrementing", "timestamp.column.name": None}, "incrementing.column.name is missing"),
     ({"incrementing.column.name": "address_id"},
-     "incrementing.column.name is 'address_id'.*mode timestamp does not look at it.*published.*remove it"),
+     "incrementing.column.name is 'address_id'.*no effect with mode=timestamp.*remove it"),
     ({"mode": "timestamp+incrementing", "incrementing.column.name": "a,b"}, "incrementing.column.name is 'a,b'"),
-    ({"catalog.pattern": "public"}, "catalog.pattern is 'public'.*pagila.*published.*schema.pattern"),
+    ({"catalog.pattern": "public"}, "catalog.pattern is not honoured.*schema.pattern.*published"),
     ({"query": "SELECT 1"}, "query is 'SELECT 1'.*either a query or tables"),
     ({"topic.prefix": None}, "topic.prefix is missing"), ({"topic.prefix": "a b"}, "topic.prefix is 'a b'"),
     ({"table.whitelist": None}, "table.whitelist is missing.*either a query or tables"),
@@ -100,14 +96,13 @@ def test_where_the_first_poll_begins(world, good, given, begins):
     ({"validate.non.null": "no"}, "validate.non.null is 'no'"),
     ({"batch.max.rows": "0"}, "batch.max.rows is '0'.*from 1"),
     ({"timestamp.delay.interval.ms": "-1"}, "delay.interval.ms is '-1'"),
-    ({"timestamp.initial": "-2"}, "initial is '-2'.*from -1"),
     ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is.*JsonConverter"),
     ({"value.converter.schemas.enable": "false"}, "schemas.enable is 'false'.*true"),
     ({"db.timezone": "Europe/Berlin"}, "db.timezone is 'Europe/Berlin'.*UTC"),
     ({"transforms": "x", "transforms.x.type": f"{PACKAGE}MaskField$Value"}, "transforms.x.type.*MaskField"),
     ({"connection.user": "admin"}, "connection.user is not that.*cdc_reader"),
     ({"connection.url": "jdbc:postgresql://127.0.0.1:1/x"}, "connection.url is not that.*<database>"),
-    ({"connection.url": None}, "connection.url is not that"),
+    ({"connection.url": None}, "connection.url is missing"),
 ])
 def test_what_is_not_honoured_is_refused_by_name(world, good, change, says):
     config = {key: value for key, value in {**good, **change}.items() if value is not None}
@@ -126,46 +121,52 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
     assert "canary-7" not in str(e.value)
 
 
-def numeric(precision, scale):
-    return (precision << 16 | scale & 0x7FF) + 4
+def column(kind, precision=None, scale=None, optional=True, mapping="none"):
+    numeric = settings.HONOURED["source"][sources.JDBC]["read"]["numeric.mapping"]["one of"][mapping]
+    return sources.column(SimpleNamespace(name="n", precision=precision, scale=scale), kind, optional, numeric)
 
 
 @pytest.mark.parametrize("precision, scale, mapping, type_", [
     (6, 2, "none", "bytes"), (6, 2, "precision_only", "bytes"), (6, 2, "best_fit", "double"),
     (20, 2, "best_fit", "bytes"), (20, 2, "best_fit_eager_double", "double"),
     (18, 0, "none", "bytes"), (18, 0, "precision_only", "int64"), (9, 0, "best_fit", "int32"),
-    (4, 0, "best_fit", "int16"), (2, 0, "best_fit_eager_double", "int8"), (19, 0, "best_fit", "bytes"),
-    (5, -2, "best_fit", "int32"), (5, -2, "precision_only", "bytes")])
+    (4, 0, "best_fit", "int16"), (2, 0, "best_fit_eager_double", "int8"), (19, 0, "best_fit", "bytes")])
 def test_numbers_by_their_mapping(precision, scale, mapping, type_):
-    field, value = sources.column("n", "numeric", numeric(precision, scale), True, mapping)
+    field, value = column("numeric", precision, scale, mapping=mapping)
     assert field["type"] == type_ and field["optional"] is True and field["field"] == "n"
-    assert value == {"bytes": "{}::text", "double": "{}::float8"}.get(type_, "{}::int8")
+    cast = {"bytes": "text", "double": "float8"}.get(type_, "int8")
+    assert value.as_string(None) == f'"n"::{cast} AS "n"'
     assert field.get("parameters") == ({"scale": str(scale)} if type_ == "bytes" else None)
 
 
 def test_a_numeric_without_precision_and_what_no_message_can_hold():
-    assert sources.column("n", "numeric", -1, True, "none")[0]["parameters"] == {"scale": "127"}
-    assert sources.column("n", "numeric", -1, True, "best_fit") is None
+    for mapping in ("none", "best_fit"):
+        assert column("numeric", mapping=mapping) is None
+        assert column("numeric", 5, 2046, mapping=mapping) is None, "a scale of -2, as psycopg has it"
     for kind in ("_text", "int4range", "interval", "inet"):
-        assert sources.column("x", kind, -1, True, "none") is None
+        assert column(kind) is None
+
+
+def payload(row, *columns):
+    schema = {"type": "struct", "fields": [field for field, _ in columns], "optional": False}
+    key, value = polling.message(json.dumps(row), "topic", schema, ())
+    assert key is None and json.loads(value)["schema"] == schema
+    return json.loads(value)["payload"]
 
 
 @pytest.mark.parametrize("text, scale, unscaled", [
     ("0.00", 2, 0), ("1.27", 2, 127), ("1.28", 2, 128), ("-1.28", 2, -128), ("-1.29", 2, -129), ("-0.01", 2, -1),
-    ("5", 2, 500), ("1200", -2, 12), ("3.5", 127, 35 * 10**126), ("12345678901234567890.5", 1, 123456789012345678905)])
+    ("5.00", 2, 500), ("1234", 0, 1234), ("12345678901234567890.5", 1, 123456789012345678905)])
 def test_a_decimal_is_its_unscaled_number_as_java_writes_it(text, scale, unscaled):
-    field, _ = sources.column("n", "numeric", numeric(40, scale) if scale < 127 else -1, True, "none")
-    found = polling.payload(json.dumps({"n": text}), {"fields": [field]})["n"]
-    raw = base64.b64decode(found)
+    raw = base64.b64decode(payload({"n": text}, column("numeric", 40, scale))["n"])
     assert int.from_bytes(raw, "big", signed=True) == unscaled
     assert len(raw) == 1 or int.from_bytes(raw[1:], "big", signed=True) != unscaled, "no byte more than it takes"
 
 
-@pytest.mark.parametrize("value, says", [("NaN", "NaN.*scale 2"), ("-Infinity", "-Inf"), (None, "null.*outer join")])
-def test_a_number_that_no_decimal_holds_is_named(value, says):
-    field, _ = sources.column("n", "numeric", numeric(6, 2), False, "none")
-    with pytest.raises(ValueError, match="n is " + says):
-        polling.payload(json.dumps({"n": value}), {"fields": [field]})
+@pytest.mark.parametrize("value", ["NaN", "-Infinity"])
+def test_a_number_that_no_decimal_holds_is_named(value):
+    with pytest.raises(ValueError, match=f"n is {value}, which a Decimal cannot hold"):
+        payload({"n": value}, column("numeric", 6, 2))
 
 
 def test_what_a_poll_did_is_told():

@@ -18,7 +18,7 @@ def test_each_pair_has_its_topics_and_no_other_pairs(world):
               *(log_based.flow.topic(world, name) for name in log_based.flow.names)]
     for (source, sink), ours in zip(query_based.PAIRS, (topics[:3], topics[3:4], topics[4:5])):
         polled = sources.parse(connect.config(world, source), world)
-        assert [polled.topic + table.rpartition(".")[2] for table in polled.tables] == ours
+        assert [polled.topic(table) for table in polled.tables] == ours
         assert landing.parse(connect.config(world, sink), world).matching(topics) == ours
 
 

@@ -106,6 +106,4 @@ def passfile() -> Path:
 def keep_login(host: str, port: int, user: str, password: Secret) -> None:
     """Write the passfile: this user of this server may log in to any of its databases."""
     parts = (re.sub(r"([\\:])", r"\\\1", text) for text in (host, str(port), user, password.reveal()))
-    line = "{}:{}:*:{}:{}\n".format(*parts)
-    if not passfile().exists() or passfile().read_text(encoding="utf-8") != line:
-        _keep(passfile().name, line)
+    _keep(passfile().name, "{}:{}:*:{}:{}\n".format(*parts))

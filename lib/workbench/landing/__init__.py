@@ -5,5 +5,5 @@ Connect, for those that it has no plugin for (see jobs.py).
 """
 from .job import LandingCounts, dead_letters, dead_letters_path, drop, run
 from .jobs import apply, delete, names, status, step
-from .polling import Polled, forget, poll, polled_from
+from .polling import Polled, forget, poll
 from .sinks import parse

@@ -1,22 +1,23 @@
 """Connectors that run as jobs of ours where the Kafka Connect has no plugin for them. The verbs are those of `connect`.
 
 A Connect works on its own, again and again; such a job works when `step` is called. What is deployed so is kept below
-the lake's checkpoints, a file for each connector: its configuration, state and error. Whose plugin is there is deployed
-in the Connect, and the job steps aside.
+the lake's checkpoints: each one's configuration, state and error. Whose plugin is there is deployed in the Connect, and
+the job steps aside.
 """
 from __future__ import annotations
 
 import json
 from typing import Any, Optional, Union
-from urllib.parse import quote, unquote
 
 from pyspark.sql import SparkSession
 
 from .. import connect
-from ..base import ConnectorError, WorkbenchError, World, files, nearest
+from ..base import ConnectorError, WorkbenchError, World, files
 from . import job, polling, settings, sinks, sources
 
 WORKER = "workbench.landing"  # in the place of a Connect worker's address
+# {kind of connector: (what reads its JSON, what does its work, what forgets how far it came)}, sources first
+JOBS = {"source": (sources.parse, polling.poll, polling.forget), "sink": (sinks.parse, job.run, job.forget)}
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
@@ -25,18 +26,18 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     Raises: ConnectorError: the configuration cannot be honoured, or there is neither a plugin for it nor a job; nothing
         is deployed then. The Connect runs another connector of this name.
     """
-    if config.get("connector.class") in [plugin["class"] for plugin in connect.plugins(world)]:
+    kind = _kind(config)
+    if kind is None or config["connector.class"] in [plugin["class"] for plugin in connect.plugins(world)]:
         applied = connect.apply(world, name, config)
-        files.remove(_place(world, name))
+        _keep(world, name, None)
         return applied
-    if not _is_source(config) and config.get("connector.class") not in settings.HONOURED["sink"]:
-        connect.validate(world, config, name)  # says what is missing
-    (sources.parse if _is_source(config) else sinks.parse)({"name": name, **config}, world)
+    parse, _, _ = JOBS[kind]
+    parse({"name": name, **config}, world)
     if name in connect.names(world):
         raise ConnectorError(f"connector {name!r} runs in the Connect", where=world.connect.url,
                              expected="another name", next_step=f"connect.delete(world, {name!r}) removes that one")
-    if (_read(world, name) or {}).get("config") != config:
-        _write(world, name, config, "UNASSIGNED")
+    if _ours(world).get(name, {}).get("config") != config:
+        _keep(world, name, {"config": config, "state": "UNASSIGNED", "error": ""})
     return status(world, name)
 
 
@@ -51,15 +52,11 @@ def status(world: World, name: str) -> dict[str, Any]:
 
     Raises: ConnectorError: there is no such connector.
     """
-    kept = _read(world, name)
+    kept = _ours(world).get(name)
     if kept is None:
-        if name not in connect.names(world):
-            raise ConnectorError(f"there is no connector {name!r}", expected=nearest(name, names(world)),
-                                 next_step="deploy it with landing.apply")
         return connect.status(world, name)
     now = {"state": kept["state"], "worker": WORKER, "error": kept["error"]}
-    kind = "source" if _is_source(kept["config"]) else "sink"
-    return {"name": name, "type": kind, **now, "tasks": [{"id": 0, **now}]}
+    return {"name": name, "type": _kind(kept["config"]), **now, "tasks": [{"id": 0, **now}]}
 
 
 def step(spark: SparkSession, world: World, *only: str) -> dict[str, Union[polling.Polled, job.LandingCounts]]:
@@ -71,18 +68,19 @@ def step(spark: SparkSession, world: World, *only: str) -> dict[str, Union[polli
     Returns: {name: counts}.
     Raises: ConnectorError: there is no such connector. WorkbenchError: what the first one that failed has said.
     """
-    here = [name for name in only or _ours(world) if status(world, name)["worker"] == WORKER]
-    configs = {name: (_read(world, name) or {})["config"] for name in here}
+    for name in only:
+        status(world, name)
+    ours = {name: kept["config"] for name, kept in _ours(world).items() if not only or name in only}
     done: dict[str, Any] = {}
     failed: list[WorkbenchError] = []
-    for name in sorted(here, key=lambda name: not _is_source(configs[name])):
-        work = polling.poll if _is_source(configs[name]) else job.run
+    for name, config in sorted(ours.items(), key=lambda one: [*JOBS].index(_kind(one[1]))):
+        _, work, _ = JOBS[_kind(config)]
         try:
-            done[name] = work(spark, world, {"name": name, **configs[name]})
-            _write(world, name, configs[name], "RUNNING")
+            done[name] = work(spark, world, {"name": name, **config})
+            _keep(world, name, {"config": config, "state": "RUNNING", "error": ""})
         except WorkbenchError as e:
             failed.append(e)
-            _write(world, name, configs[name], "FAILED", e.what)
+            _keep(world, name, {"config": config, "state": "FAILED", "error": e.what})
     if failed:
         raise failed[0]
     return done
@@ -91,34 +89,29 @@ def step(spark: SparkSession, world: World, *only: str) -> dict[str, Union[polli
 def delete(world: World, name: str) -> None:
     """Delete a connector; one that is not there is fine. How far it had come is forgotten, too; topics and landed files
     stay. Raises: LakeError: its job is at work."""
-    kept = _read(world, name)
+    kept = _ours(world).get(name)
     if kept is None:
         connect.delete(world, name)
         return
-    config = {"name": name, **kept["config"]}
-    if _is_source(config):
-        polling.forget(world, config)
-    else:
-        job.forget(world, config)
-    files.remove(_place(world, name))
+    _, _, forget = JOBS[_kind(kept["config"])]
+    forget(world, {"name": name, **kept["config"]})
+    _keep(world, name, None)
 
 
-def _is_source(config: dict[str, str]) -> bool:
-    return config.get("connector.class") == sources.JDBC
+def _kind(config: dict[str, str]) -> Optional[str]:
+    return next((kind for kind in JOBS if config.get("connector.class") in settings.HONOURED[kind]), None)
 
 
-def _place(world: World, name: str) -> str:
-    return f"{world.lake.checkpoints}/connectors/{quote(name, safe='')}.json"
+def _place(world: World) -> str:
+    return f"{world.lake.checkpoints}/connectors.json"
 
 
-def _ours(world: World) -> list[str]:
-    found = [i.base_name for i in files.entries(f"{world.lake.checkpoints}/connectors") if i.extension == "json"]
-    return sorted(unquote(name.removesuffix(".json")) for name in found)
+def _ours(world: World) -> dict[str, dict[str, Any]]:
+    """{name: {"config": …, "state": …, "error": …}}"""
+    return json.loads(files.read_text(_place(world)) or "{}")
 
 
-def _read(world: World, name: str) -> Optional[dict[str, Any]]:
-    return json.loads(files.read_text(_place(world, name)) or "null")
-
-
-def _write(world: World, name: str, config: dict[str, str], state: str, error: str = "") -> None:
-    files.write_text(_place(world, name), json.dumps({"config": config, "state": state, "error": error}, indent=1))
+def _keep(world: World, name: str, kept: Optional[dict[str, Any]]) -> None:
+    with files.alone(_place(world)):  # another notebook may keep one at the same time
+        ours = {**_ours(world), name: kept}
+        files.write_text(_place(world), json.dumps({name: one for name, one in ours.items() if one}, indent=1))

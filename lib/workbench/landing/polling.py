@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, ContextManager, Iterator
+from typing import Any, Callable, ContextManager, Iterator, Optional
 
 import psycopg
 from psycopg import sql
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ..base import SourceError, World, files, nearest, secrets
 from ..source import postgres
@@ -23,6 +24,9 @@ from ..spark import answered, causes
 from ..topic import topics
 from . import transforms
 from .sources import Source, column, parse
+
+# m.*, for a column may be called m, too
+AS_JSON = sql.SQL("SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m")
 
 
 @dataclass(frozen=True)
@@ -41,21 +45,6 @@ class Polled:
         return f"polled {sum(self.messages.values()):,} messages: {sent}{unseen}"
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What one poll reads of a table: its topic, the schema of the messages, the statement and the SQL that makes JSON
-    of its rows, how many they are, how many no poll sees, and where the next one begins."""
-
-    table: str
-    topic: str
-    schema: dict[str, Any]
-    statement: sql.Composable
-    as_json: sql.Composable
-    rows: int
-    unseen: int
-    next: dict[str, str]
-
-
 def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
     """Send what is new in the tables, or in the query, of a JDBC source.
 
@@ -67,27 +56,27 @@ def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
             has it; nothing is sent then. LakeError: another poll of this connector is going on; or not all was sent,
             and the next poll sends it again. StackError: Spark or Kafka is gone.
     """
-    source = parse(config, world)
-    place, done = _place(world, source), Polled()
+    source, done = parse(config, world), Polled()
+    place = _place(world, source)
     next_step = "mend the cause and poll again; what was sent of a table that was not finished is sent again"
     with _alone(world, source), postgres.session(world, source.database, "replication") as c:
         snapshot, now = _begin(c, source)
-        offsets = polled_from(world, config)
-        for read in [_look(c, source, table, offsets.get(table, {}), now) for table in source.tables]:
-            topics.create(world, read.topic)
-            if read.rows:
-                with answered(spark, f"{read.topic} was not polled", place, next_step, world), causes(spark):
-                    _send(spark, world, source, read, snapshot, read.as_json.as_string(c))
-            done.messages[read.topic], done.unseen[read.topic] = read.rows, read.unseen
-            done.statements[read.topic] = read.statement.as_string(c)
-            offsets[read.table] = read.next
-            files.write_text(place, json.dumps(offsets, indent=1))
+        # {table: {"timestamp": …, "incrementing": …}}, behind which this poll begins; the query is the table ""
+        offsets = json.loads(files.read_text(place) or "{}")
+        looked = {table: _messages_of(c, source, table) for table in source.tables}
+        for table, (schema, values) in looked.items():
+            topic, statement = source.topic(table), source.statement(table, offsets.get(table, {}), now)
+            count, last, unseen = _look(c, source, table, statement)
+            topics.create(world, topic)
+            if count:
+                with answered(spark, f"{topic} was not polled", place, next_step, world), causes(spark):
+                    rows = _rows(spark, world, source, AS_JSON.format(values, statement).as_string(c), snapshot)
+                    messages = rows.mapInPandas(_make(topic, schema, source.chain), "key string, value string")
+                    messages.write.format("kafka").options(**topics.spark_options(world), topic=topic).save()
+                offsets[table] = dict(zip(source.columns, last[1:]))
+                files.write_text(place, json.dumps(offsets, indent=1))
+            done.messages[topic], done.statements[topic], done.unseen[topic] = count, statement.as_string(c), unseen
     return done
-
-
-def polled_from(world: World, config: dict[str, str]) -> dict[str, dict[str, str]]:
-    """{table: {"timestamp": …, "incrementing": …}}, behind which the next poll begins; the query is the table ""."""
-    return json.loads(files.read_text(_place(world, parse(config, world))) or "{}")
 
 
 def forget(world: World, config: dict[str, str]) -> None:
@@ -98,11 +87,12 @@ def forget(world: World, config: dict[str, str]) -> None:
 
 
 def _place(world: World, source: Source) -> str:
-    return f"{world.lake.checkpoints}/polling/{source.place}.json"
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", source.said.given.get("name") or source.said["topic.prefix"])
+    return f"{world.lake.checkpoints}/polling/{name}.json"
 
 
 def _alone(world: World, source: Source) -> ContextManager[None]:
-    return files.alone(_place(world, source), f"poll of {source.place}", "wait until it is done")
+    return files.alone(_place(world, source), f"poll of {source.said.where}", "wait until it is done")
 
 
 def _begin(c: psycopg.Connection, source: Source) -> tuple[str, str]:
@@ -112,83 +102,65 @@ def _begin(c: psycopg.Connection, source: Source) -> tuple[str, str]:
     c.autocommit, c.read_only, c.isolation_level = False, True, psycopg.IsolationLevel.REPEATABLE_READ
     c.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")  # a role may have others
     return c.execute("SELECT pg_export_snapshot(), (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
-                     [source.delay]).fetchone()
+                     [source.said["timestamp.delay.interval.ms"]]).fetchone()
 
 
-def _fields(c: psycopg.Connection, source: Source, table: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """{column: (field of the message, SQL of its value)} of a table, or of the query. Raises SourceError."""
+def _messages_of(c: psycopg.Connection, source: Source, table: str) -> tuple[dict[str, Any], sql.Composable]:
+    """Of a table, or of the query: the schema of its messages, and the SQL of their values. Raises SourceError."""
     # asked by the extended protocol, which takes one statement and no more
-    found = c.execute(source.rows_of(table) + sql.SQL(" LIMIT 0"), binary=True).pgresult
-    numbers = range(found.nfields)
-    names = [found.fname(i).decode() for i in numbers]
-    # a column may not be null where its table says so, as the driver sees it; what is computed may be
-    kinds = c.execute("""
-        SELECT CASE t.typtype WHEN 'e' THEN 'enum' ELSE t.typname END, NOT coalesce(a.attnotnull, false)
-        FROM unnest(%s::oid[], %s::oid[], %s::int[]) WITH ORDINALITY q (type, rel, number, n)
-        JOIN pg_type t ON t.oid = type LEFT JOIN pg_attribute a ON a.attrelid = rel AND a.attnum = number ORDER BY n""",
-                      [[of(i) for i in numbers] for of in (found.ftype, found.ftable, found.ftablecol)]).fetchall()
-    fields = {name: column(name, kind, found.fmod(i), optional, source.numeric)
-              for i, name, (kind, optional) in zip(numbers, names, kinds)}
-    left_out = [f"{name} ({kind})" for name, (kind, _) in zip(names, kinds) if fields[name] is None]
+    found = c.execute(source.rows_of(table) + sql.SQL(" LIMIT 0"), binary=True).description
+    kinds = dict(c.execute("SELECT oid, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_type").fetchall())
+    # those of a query may all be null: of an outer join, say, whatever its tables allow
+    never_null = {name for name, in c.execute(
+        "SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)",
+        [postgres.identifier(table).as_string(c) if table else None])}
+    fields = {of.name: column(of, kinds[of.type_code], of.name not in never_null, source.said["numeric.mapping"])
+              for of in found}
+    left_out = [f"{of.name} ({kinds[of.type_code]})" for of in found if fields[of.name] is None]
     where = f"database {source.database}, {table or 'query'}"
-    if left_out or len(fields) < len(names):
-        raise SourceError(f"no message can hold {', '.join(left_out) or 'two columns of one name'}", where=where,
+    if left_out:
+        raise SourceError(f"no message can hold {', '.join(left_out)}", where=where,
                           expected="types that Connect has; the connector leaves the others out without a word",
-                          next_step="poll a query that names the columns, and casts or renames these")
-    for key, columns in source.columns.items():
-        for name in columns:
-            if name not in fields:
-                raise SourceError(f"there is no column {name}", where=where, expected=nearest(name, fields))
-        if table and source.not_null and all(fields[name][0]["optional"] for name in columns):
-            raise SourceError(f"{', '.join(columns)} may be null: such a row would never be polled", where=where,
+                          next_step="poll a query that names the columns, and casts these")
+    for key, name in source.columns.items():
+        if name not in fields:
+            raise SourceError(f"there is no column {name}", where=where, expected=nearest(name, fields))
+        if table and source.said["validate.non.null"] and name not in never_null:
+            raise SourceError(f"{name} may be null: such a row would never be polled", where=where,
                               expected=f"a NOT NULL column for {key}.column.name",
                               next_step="ALTER TABLE … SET NOT NULL; or validate.non.null=false: they are counted")
-    return fields
+    schema = {"type": "struct", "fields": [field for field, _ in fields.values()], "optional": False,
+              **({"name": table.rpartition(".")[2]} if table else {})}
+    return schema, sql.SQL(", ").join(value for _, value in fields.values())
 
 
-def _look(c: psycopg.Connection, source: Source, table: str, offset: dict[str, str], now: str) -> _Read:
-    """What is to be read of a table, or of the query. Raises SourceError."""
-    fields, keys = _fields(c, source, table), source.keys
-    first = {"timestamp": now if source.initial == "now" else source.initial, "incrementing": "-1"}
-    begin = {key: offset.get(key, first[key]) for key in keys}
-    statement = source.statement(table, begin, now)
-
-    def listed(text: str) -> sql.Composable:
-        return sql.SQL(", ").join(sql.SQL(text).format(key) for key in keys.values())
-
-    last = c.execute(sql.SQL("SELECT {} FROM ({}) AS polled {} LIMIT 1").format(
-        sql.SQL(", ").join([sql.SQL("count(*) OVER ()"), *([listed("{}::text")] if keys else [])]), statement,
-        sql.SQL("ORDER BY ") + listed("{} DESC") if keys else sql.SQL(""))).fetchone() or (0, *begin.values())
-    nullable = any(fields[name][0]["optional"] for columns in source.columns.values() for name in columns)
-    unseen = c.execute(sql.SQL("SELECT count(*) FROM ({}) AS polled WHERE num_nulls({}) > 0").format(
-        source.rows_of(table), listed("{}"))).fetchone()[0] if nullable else 0
-    values = sql.SQL(", ").join(sql.SQL(value).format(sql.Identifier(name)) + sql.SQL(" AS ") + sql.Identifier(name)
-                                for name, (_, value) in fields.items())
-    as_json = sql.SQL("SELECT row_to_json(message)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS message")
-    name = table.rpartition(".")[2]
-    schema = {"type": "struct", "fields": [schema for schema, _ in fields.values()], "optional": False,
-              **({"name": name} if name else {})}
-    return _Read(table, source.topic + name, schema, statement, as_json.format(values, statement), last[0], unseen,
-                 dict(zip(keys, last[1:])))
+def _look(c: psycopg.Connection, source: Source, table: str, statement: sql.Composable) -> tuple[int, list[Any], int]:
+    """How many rows a statement reads, what the last one has in the columns that the mode goes by (behind a 0, for bulk
+    goes by none, and no row of PostgreSQL is empty), and how many rows of the table no poll sees."""
+    may_be_null = not table or not source.said["validate.non.null"]
+    return c.execute(sql.SQL("""
+        WITH polled AS ({statement})
+        SELECT (SELECT count(*) FROM polled),
+               (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
+               (SELECT count(*) FROM ({all}) AS q WHERE {may_be_null} AND num_nulls({keys}) > 0)""").format(
+        keys=sql.SQL(", ").join([sql.SQL("0"), *map(sql.Identifier, source.columns.values())]), statement=statement,
+        all=source.rows_of(table), may_be_null=may_be_null)).fetchone()
 
 
-def _send(spark: SparkSession, world: World, source: Source, read: _Read, snapshot: str, query: str) -> None:
-    """Read the rows in the snapshot, in their order, and send them; returns when Kafka has them all.
+def _rows(spark: SparkSession, world: World, source: Source, query: str, snapshot: str) -> DataFrame:
+    """The rows of a query in the snapshot, in their order.
 
     Spark is told no password: its driver of PostgreSQL finds it in a file (secrets.passfile)."""
     pg = world.postgres
     secrets.keep_login(pg.host, pg.port, pg.replication_user, pg.replication_password)
-    rows = spark.read.format("jdbc").options(
-        url=f"jdbc:postgresql://{pg.host}:{pg.port}/{source.database}", user=pg.replication_user, query=query,
-        driver="org.postgresql.Driver", fetchsize=str(source.rows),
+    return spark.read.format("jdbc").options(
+        url=source.said["connection.url"], user=pg.replication_user, query=query, driver="org.postgresql.Driver",
+        fetchsize=str(source.said["batch.max.rows"]),
         sessionInitStatement="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; "
                              f"SET TRANSACTION SNAPSHOT '{snapshot}'; SET TIME ZONE 'UTC'").load()
-    messages = rows.mapInPandas(_messages(read.topic, read.schema, source.chain), "key string, value string")
-    reached = {key: topics.spark_options(world)[key] for key in ("kafka.bootstrap.servers", "kafka.security.protocol")}
-    messages.write.format("kafka").options(**reached, topic=read.topic).save()
 
 
-def _messages(topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]) -> Callable:
+def _make(topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]) -> Callable:
     """The function for mapInPandas that makes messages of rows in JSON. It travels to the worker by value."""
     from pyspark import cloudpickle
 
@@ -196,37 +168,30 @@ def _messages(topic: str, schema: dict[str, Any], chain: tuple[transforms.Transf
 
     cloudpickle.register_pickle_by_value(workbench)  # a worker elsewhere does not have this package
 
-    def message(text: str) -> tuple:
-        row = payload(text, schema)
-        made = transforms.apply(chain, transforms.Record(topic, None, None, row, schema))
-        return tuple(None if part is None and of is None else json.dumps(
-            {"schema": of, "payload": part}, ensure_ascii=False, separators=(",", ":"))
-            for part, of in ((made.key, made.key_schema), (made.value, made.value_schema)))
-
     def messages(frames: Iterator) -> Iterator:
         import pandas
 
         for frame in frames:
-            yield pandas.DataFrame([message(text) for text in frame["value"]], columns=["key", "value"], dtype=object)
+            made = [message(text, topic, schema, chain) for text in frame["value"]]
+            yield pandas.DataFrame(made, columns=["key", "value"], dtype=object)
 
     return messages
 
 
-def payload(text: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A row, as PostgreSQL's JSON, in Connect's: a Decimal is the base64 of its unscaled number.
+def message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]
+            ) -> list[Optional[str]]:
+    """Key and value of a row that comes as PostgreSQL's JSON, as Connect's JsonConverter writes them.
 
-    Raises ValueError: a number that Connect's Decimal cannot hold; a null that the schema does not allow."""
+    Raises ValueError: a number that Connect's Decimal cannot hold; a transform fails."""
     row = json.loads(text)
     for column_ in schema["fields"]:
-        value, name = row[column_["field"]], column_["field"]
-        if value is None and not column_["optional"]:
-            raise ValueError(f"{name} is null, and its table says that it never is: an outer join, say")
+        name, value = column_["field"], row[column_["field"]]
         if value is not None and column_.get("name", "").endswith("Decimal"):
-            whole, _, fraction = value.partition(".")
-            scale = int(column_["parameters"]["scale"])
-            if not whole.lstrip("-").isdecimal() or len(fraction) > max(scale, 0):  # NaN, Infinity; or too many digits
-                raise ValueError(f"{name} is {value}, which a Decimal of scale {scale} cannot hold")
-            unscaled = int(whole + fraction.ljust(max(scale, 0), "0")) // 10 ** max(-scale, 0)
-            size = (unscaled if unscaled >= 0 else unscaled + 1).bit_length() // 8 + 1  # as Java's BigInteger has it
+            if not value.lstrip("-").replace(".", "").isdecimal():
+                raise ValueError(f"{name} is {value}, which a Decimal cannot hold")
+            unscaled = int(value.replace(".", ""))  # a numeric's text has all the digits of its scale
+            size = max(unscaled, ~unscaled).bit_length() // 8 + 1  # as Java's BigInteger has it
             row[name] = base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode("ascii")
-    return row
+    made = transforms.apply(chain, transforms.Record(topic, None, None, row, schema))
+    return [of and json.dumps({"schema": of, "payload": part}, ensure_ascii=False, separators=(",", ":"))
+            for of, part in ((made.key_schema, made.key), (made.value_schema, made.value))]
