@@ -110,19 +110,6 @@ def doctor(world: str = WORLD) -> None:
 
 
 @app.command()
-def log(service: str = typer.Argument(..., help="postgres, kafka, connect, …"),
-        lines: int = typer.Option(40, help="How many, from the end.")) -> None:
-    """Print the end of a service's log and of what it printed beside it, and where they are."""
-    files = process.said(stack.known(service).name, lines)
-    if not files:
-        raise WorkbenchError(f"{service} has no log", where=str(process.log_file(service)),
-                             next_step="it was not started yet: workbench up")
-    for path, said in files.items():
-        print(*said, sep="\n")
-        _say(f"log: {paths.shown(path)}")
-
-
-@app.command()
 def down(yes: bool = YES) -> None:
     """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in this checkout.
     Asks first where a run is going on."""

@@ -11,7 +11,6 @@ from workbench import cli, walkthroughs
 from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.run import runner
-from workbench.stack import process
 
 ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
         SimpleNamespace(name="spark", state="died", port=21405, pid=None, seconds=None, memory_mb=None, log="",
@@ -52,24 +51,6 @@ def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
         cli.main(["run", "--world", "locale"])
     shown = capsys.readouterr().err
     assert cause in shown and "did you mean 'local'" in shown
-
-
-def test_log_shows_the_end_and_names_the_file(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "VAR", tmp_path)
-    with pytest.raises(WorkbenchError, match="(?s)no service 'kafak'.*kafka"):
-        call("log", "kafak", catch_exceptions=False)
-    with pytest.raises(WorkbenchError, match="kafka has no log"):
-        call("log", "kafka", catch_exceptions=False)
-    process.log_file("kafka").parent.mkdir(parents=True)
-    process.log_file("kafka").write_text("".join(f"line {n}\n" for n in range(100)))
-    out = call("log", "kafka", "--lines", "3").output
-    assert out.splitlines()[:3] == ["line 97", "line 98", "line 99"] and str(process.log_file("kafka"))[-10:] in out
-    process.log_file("kafka").with_suffix(".out").write_text("java.lang.OutOfMemoryError\n")
-    out = call("log", "kafka", "--lines", "1").output
-    assert out.splitlines()[0] == "line 99" and out.splitlines()[2] == "java.lang.OutOfMemoryError"
-    assert out.splitlines()[1].endswith("kafka.log") and out.splitlines()[3].endswith("kafka.out")
-    process.log_file("kafka").unlink()  # it ended before it could write one
-    assert call("log", "kafka").output.splitlines()[0] == "java.lang.OutOfMemoryError"
 
 
 def test_status_shows_a_table(monkeypatch):

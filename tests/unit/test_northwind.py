@@ -8,7 +8,7 @@ from workbench.base.errors import SourceError
 from workbench.source import csv_files
 from workbench.walkthroughs import northwind
 
-DIGEST = "a699aab6342f3d3f0642da8df0ab251d113f10708267cf4fe30016a732862c09"  # of scale 2
+DIGEST = "4086d862e97f4632b41ffdece381a9b01c449317f4ac489b68de0d68603cdc20"  # of scale 2
 BIG = ["ERNSH", "QUICK", "SAVEA"]
 RICSU_11075 = [(11075, 2, 19.0, 10, 0.15), (11075, 46, 12.0, 30, 0.15), (11075, 76, 18.0, 2, 0.15)]
 

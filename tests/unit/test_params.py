@@ -247,7 +247,7 @@ def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stay
     monkeypatch.setattr(paths, "VAR", tmp_path / "var")
     for folder in ("var", "runs", "named"):
         (tmp_path / folder).mkdir(mode=0o755)
-    services.make_secrets()
+    secrets.ensure(services.SECRETS)
     run_record.new({}, world, [], {})
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "named"))
     run_record.new({}, world, [], {})

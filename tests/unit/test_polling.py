@@ -34,7 +34,7 @@ def said(source, table="public.address", offset=None, end="2021-08-13 00:00:00")
 def test_what_is_published(world, good):
     source = sources.parse({**good, "numeric.mapping": "best_fit", "validate.non.null": "false", "tasks.max": "1",
                             "name": "jdbc source/01"}, world)
-    assert (source.database, source.topic("public.address")) == ("pagila", "pagila.public.address")
+    assert (source.database, sources.topic_of(good, "public.address")) == ("pagila", "pagila.public.address")
     assert source.tables == ["public.address", "public.city", "public.country"]
     assert sources.parse({**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world).tables == ["s.a", "b.c"]
     assert (source.said["batch.max.rows"], source.said["validate.non.null"]) == (100, False)

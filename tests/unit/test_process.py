@@ -16,7 +16,7 @@ import instance
 import psutil
 import pytest
 from workbench import stack
-from workbench.base import params, paths, pidfiles
+from workbench.base import params, paths, pidfiles, secrets
 from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
 from workbench.stack import artifacts, process, services, verbs
@@ -504,7 +504,7 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
     (tmp_path / "closed").chmod(0o700)
     monkeypatch.setattr(paths, "VAR", tmp_path / "closed" / "var")
     monkeypatch.setattr(artifacts, "package", lambda name: tmp_path / "closed" / installed.name)
-    services.make_secrets()
+    secrets.ensure(services.SECRETS)
     services._postgres_fresh(params.load("local"))
     mine, inside = tmp_path / "closed" / "mine", services._data("postgres") / "inside"
     mine.write_text("mine")
@@ -521,7 +521,7 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
 def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "VAR", tmp_path)
     monkeypatch.setattr(services, "_passing", lambda: "no_such_right")
-    services.make_secrets()
+    secrets.ensure(services.SECRETS)
     with pytest.raises(StackError, match="initdb failed") as error:
         services._postgres_fresh(params.load("local"))
     assert "no_such_right" in error.value.where and "ordinary user" in error.value.next_step

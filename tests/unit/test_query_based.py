@@ -17,8 +17,8 @@ def test_each_pair_has_its_topics_and_no_other_pairs(world):
     topics = [*query_based.POLLED.values(), query_based.ALT, query_based.QUERY,
               *(log_based.flow.topic(world, name) for name in log_based.flow.names)]
     for (source, sink), ours in zip(query_based.PAIRS, (topics[:3], topics[3:4], topics[4:5])):
-        polled = sources.parse(connect.config(world, source), world)
-        assert [polled.topic(table) for table in polled.tables] == ours
+        config = connect.config(world, source)
+        assert [sources.topic_of(config, table) for table in sources.parse(config, world).tables] == ours
         assert landing.parse(connect.config(world, sink), world).matching(topics) == ours
 
 

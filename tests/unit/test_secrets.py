@@ -27,7 +27,7 @@ def test_made_once_and_readable_by_us_only():
 
 
 def test_the_passwords_of_an_instance_are_those_it_names():
-    services.make_secrets()
+    secrets.ensure(services.SECRETS)
     assert set(secrets.read()) == set(services.SECRETS)
 
 
@@ -43,10 +43,10 @@ def test_the_environment_gives_what_the_file_has_not(monkeypatch):
 
 
 def test_another_value_in_the_environment_is_refused_and_the_file_stays(monkeypatch):
-    services.make_secrets()
+    secrets.ensure(services.SECRETS)
     before = secrets.read()
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-outside")
-    for call in (services.make_secrets, lambda: stack.need(params.load("local"), "kafka")):
+    for call in (lambda: secrets.ensure(services.SECRETS), lambda: stack.need(params.load("local"), "kafka")):
         with pytest.raises(ParamsError, match="WORKBENCH_SECRET_POSTGRES_ADMIN is not the password") as error:
             call()
         said = str(error.value)
@@ -74,7 +74,7 @@ def test_an_instance_of_an_earlier_version_is_told_what_to_do(folder):
     secrets.folder().parent.mkdir(parents=True)
     (secrets.folder().parent / "secrets.properties").write_text("postgres.admin=canary\n")
     with pytest.raises(ParamsError, match="(?s)made by an earlier version.*secrets.properties.*workbench clean"):
-        services.make_secrets()
+        secrets.ensure(services.SECRETS)
     assert not secrets.folder().exists()
 
 

@@ -86,6 +86,7 @@ def ensure(names: Iterable[str]) -> None:
     does."""
     names = set(names)
     check(names)
+    closed(state_dir().parent)  # what is below it is nobody else's
     for name in names - read().keys():
         _keep(name, os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24))
 

@@ -207,7 +207,7 @@ def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, A
         return seen if since is not None and time.monotonic() - since >= steady else None
 
     return wait_until(running, f"connector {name!r} and its tasks to be RUNNING", every=0.2, error=ConnectorError,
-                      failed=lambda: failure(world, name), next_step="read the worker's log: `workbench log connect`")
+                      failed=lambda: failure(world, name), next_step="read Connect's log: `workbench status` names it")
 
 
 def restart(world: World, name: str) -> None:

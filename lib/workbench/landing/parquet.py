@@ -29,7 +29,7 @@ ARROW = {"boolean": pyarrow.bool_(), "string": pyarrow.string(), "bytes": pyarro
          **dict.fromkeys(("int8", "int16", "int32"), pyarrow.int32())}
 LOGICAL = {("int64", TIMESTAMP): pyarrow.timestamp("ms", tz="UTC"), ("int32", DATE): pyarrow.date32()}
 PYTHON = {"boolean": (bool,), "string": (str,), "bytes": (bytes, str), "float": (float, int), "double": (float, int),
-          "struct": (dict,), "array": (list,), "map": (dict,), **dict.fromkeys(BITS, (int,))}
+          "struct": (dict,), "array": (list,), **dict.fromkeys(BITS, (int,))}
 
 
 @dataclass(frozen=True)
@@ -74,13 +74,9 @@ def held(schema: dict[str, Any], where: str) -> tuple[pyarrow.Field, Callable[[A
     elif kind == "array":
         item, each = held(schema["items"], f"{where}[]")
         type_, convert = pyarrow.list_(item), lambda value: [*map(each, value)]
-    elif kind == "map" and schema["keys"].get("type") == "string":
-        item, of = held(schema["values"], f"{where}{{}}")
-        type_ = pyarrow.map_(pyarrow.string(), item)
-        convert = lambda value: [(_whole(k), of(v)) for k, v in value.items()]  # noqa: E731
     if type_ is None:
-        raise ValueError(f"{where} is of type {kind!r}, which Parquet cannot hold (nor a struct without a field, nor a "
-                         "map whose keys are not text)")
+        raise ValueError(f"{where} is of type {kind!r}, which Parquet cannot hold here (nor a struct without a "
+                         "field)")
     optional, default, half = bool(schema.get("optional")), schema.get("default"), 1 << BITS.get(kind, 0) >> 1
 
     def fit(value: Any) -> Any:

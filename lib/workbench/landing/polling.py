@@ -23,7 +23,7 @@ from ..source import postgres
 from ..spark import answered, causes
 from ..topic import topics
 from . import transforms
-from .sources import Source, column, parse
+from .sources import Source, column, parse, topic_of
 
 # m.*, for a column may be called m, too
 AS_JSON = sql.SQL("SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m")
@@ -65,7 +65,7 @@ def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
         offsets = json.loads(files.read_text(place) or "{}")
         looked = {table: _messages_of(c, source, table) for table in source.tables}
         for table, (schema, values) in looked.items():
-            topic, statement = source.topic(table), source.statement(table, offsets.get(table, {}), now)
+            topic, statement = topic_of(config, table), source.statement(table, offsets.get(table, {}), now)
             count, last, unseen = _look(c, source, table, statement)
             topics.create(world, topic)
             if count:

@@ -42,10 +42,6 @@ class Source:
         """Those that its mode goes by: "timestamp", "incrementing"."""
         return {key: self.said[f"{key}.column.name"] for key in FIRST if self.said[f"{key}.column.name"]}
 
-    def topic(self, table: str) -> str:
-        """The topic of one of its tables."""
-        return self.said["topic.prefix"] + table.rpartition(".")[2]
-
     def rows_of(self, table: str) -> sql.Composable:
         """All rows of a table, of the query where that is "". A condition can follow."""
         if table:
@@ -83,10 +79,17 @@ def parse(config: dict[str, str], world: World) -> Source:
     if bool(said["query"]) == bool(names):
         raise said.refused("query" if said["query"] else "table.whitelist", "either a query or tables")
     tables = [name if "." in name else f"{said['schema.pattern']}.{name}" for name in names] or [""]
-    source = Source(said, database, tables, transforms.parse(config, said.where))
-    if len({source.topic(table) for table in tables}) < len(tables):
+    if len({topic_of(config, table) for table in tables}) < len(tables):
         raise said.refused("table.whitelist", "tables of different names: a topic is named without the schema")
-    return source
+    return Source(said, database, tables, transforms.parse(config, said.where))
+
+
+def topic_of(config: dict[str, str], table: str) -> str:
+    """The topic that a source connector sends a table (schema.table) to. Debezium's has prefix, schema and table in its
+    name, the JDBC source's prefix and table, or of a query the prefix alone."""
+    if config.get("connector.class") != JDBC:
+        return f"{config['topic.prefix']}.{table}"
+    return config["topic.prefix"] + ("" if "query" in config else table.rpartition(".")[2])
 
 
 def column(described: Column, kind: str, optional: bool, mapping: list[int]) -> Optional[tuple[dict, sql.Composable]]:

@@ -57,15 +57,10 @@ day = reader("([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", date.
 number = reader(r"([0-9]{1,6}(?:\.[0-9]{0,20})?)?", "a number below 1,000,000", Decimal)
 
 
-def _lines(folder: Path, name: str) -> list[list[str]]:
-    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as f:
-        return list(csv.reader(f))
-
-
 def read(folder: Path, name: str) -> list[dict[str, str]]:
     """Return the rows of `<name>.csv`, a file of this repository, each by its columns."""
-    columns, *rows = _lines(folder, name)
-    return [dict(zip(columns, row)) for row in rows]
+    with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as f:
+        return list(csv.DictReader(f))
 
 
 def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str, int], null: str = "") -> list[Table]:
@@ -82,9 +77,10 @@ def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str,
         raise SourceError(f"scale is {scale!r}", expected="a whole number from 1 to 1000")
     made = []
     for name in names:
-        columns, *rows = ([None if value == null else value for value in row] for row in _lines(folder, name))
-        table = Table(name, tuple(columns), rows.__iter__)
-        made.append(repeated(table, scale, {columns[0]: further[name]}) if name in further else table)
+        found = read(folder, name)
+        rows = [tuple(None if value == null else value for value in row.values()) for row in found]
+        table = Table(name, tuple(found[0]), rows.__iter__)
+        made.append(repeated(table, scale, {table.columns[0]: further[name]}) if name in further else table)
     return made
 
 

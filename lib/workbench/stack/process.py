@@ -251,15 +251,11 @@ def _rest_of(name: str) -> list[psutil.Process]:
         (p.info["environ"] or {}).get(MARK) == mark(name) or (p.info["name"], p.info["cwd"]) == (name, folder))]
 
 
-def said(name: str, lines: int = 12) -> dict[Path, list[str]]:
-    """What a service said last, by the files that hold some of it: its log, and what it printed beside it."""
-    files = [f for f in (log_file(name), printed(name)) if f.is_file() and f.stat().st_size]
-    return {f: f.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:] for f in files}
-
-
-def tail(name: str) -> str:
-    """The last lines of that, for an error to show."""
-    return "\n".join(f"    | {line[:200]}" for lines in said(name).values() for line in lines)
+def tail(name: str, lines: int = 12) -> str:
+    """What a service said last, in its log and in what it printed beside it, for an error to show."""
+    files = [f for f in (log_file(name), printed(name)) if f.is_file()]
+    return "\n".join(f"    | {line[:200]}" for f in files
+                     for line in f.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
 
 
 def status(service: Service, world: World) -> Status:

@@ -298,9 +298,3 @@ def wanted(world: World) -> list[str]:
     """Names of the services that this world's stack starts; Apicurio only when a notebook asks for it."""
     cluster = [f"spark_worker_{n + 1}" for n in range(world.spark.workers)]
     return ["postgres", "kafka", "connect", *(["spark_master", *cluster] if cluster else []), "spark"]
-
-
-def make_secrets() -> None:
-    """Make this instance's passwords at first start, in a folder that only we may enter."""
-    paths.closed(paths.VAR)
-    secrets.ensure(SECRETS)

@@ -49,7 +49,7 @@ def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], Non
 
 def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda text: None) -> None:
     """Start these services side by side (the caller holds the lock)."""
-    services.make_secrets()
+    secrets.ensure(services.SECRETS)  # at first start they are made
     begun = time.monotonic()
     old = [n for n in chosen if process.outdated(SERVICES[n], world)]
     _stop(old)  # all of them before the first starts: one may hold the port that another is to have

@@ -43,9 +43,6 @@ def _connect(avsc: Any, where: str) -> dict[str, Any]:
         name = name or avsc["name"]
     elif kind == "array":
         made.update(type="array", items=_connect(avsc["items"], f"{where}[]"))
-    elif kind == "map":
-        made.update(type="map", keys={"type": "string", "optional": False},
-                    values=_connect(avsc["values"], f"{where}{{}}"))
     elif kind not in PLAIN:
         raise ValueError(f"{where} is of Avro's type {kind}")
     if name == DECIMAL and logical == "decimal":

@@ -17,7 +17,7 @@ from .. import connect, hudi, landing
 from ..base import LakeError, SourceError, World, files, nearest, wait_until
 from ..hudi import changes, decode_avro
 from ..hudi.ingesting import last_commit, progress_in
-from ..landing.sources import JDBC
+from ..landing.sources import topic_of
 from ..results import check
 from ..source import postgres
 from ..spark import session
@@ -271,14 +271,6 @@ class Flow:
         position, so it is exclusive. The snapshot is older than any, and need not have moved the log.)"""
         so_far = events[(events["__lsn"] < postgres.lsn(position)) | (events["__op"] == "r")]
         return so_far.sort_values("__lsn").groupby([*self.capture(name).keys], as_index=False).tail(1)
-
-
-def topic_of(config: dict[str, str], table: str) -> str:
-    """The topic that a source connector sends a table (schema.table) to. Debezium's has prefix, schema and table in its
-    name, the JDBC source's prefix and table, or of a query the prefix alone."""
-    if config.get("connector.class") != JDBC:
-        return f"{config['topic.prefix']}.{table}"
-    return config["topic.prefix"] + ("" if "query" in config else table.rpartition(".")[2])
 
 
 def _none_dead(place: str, done: str, asked: str, again: str) -> None:

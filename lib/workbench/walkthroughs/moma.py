@@ -46,8 +46,7 @@ FILES = {
         "department": ("Department", text), "height_cm": ("Height (cm)", number),
     }, frozenset({PICADOR})),
 }
-_instant = reader("([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]+)?", "an instant such as 1995-10-12 04:05:23",
-                  datetime.fromisoformat)
+_instant = reader("([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]+)?", "an instant", datetime.fromisoformat)
 STORED = {"artists": FILES["artists"], "artworks": replace(FILES["artworks"], columns={
     **FILES["artworks"].columns, "cataloged_at": ("cataloged_at", _instant)})}
 # What is added each time to the numbers of a row that comes again, {table: {column: step}}

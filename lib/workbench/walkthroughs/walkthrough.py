@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from .. import connect, hudi, landing
 from ..base import WorkbenchError, World, files, nearest, wait_until
 from ..hudi import catalog
-from ..landing.sources import JDBC
+from ..landing.sources import JDBC, topic_of
 from ..run import execute
 from ..source import postgres
 from ..source.loading import Loader
 from ..spark import session
 from ..topic import registry, topics
 from . import kept
-from .flow import Flow, topic_of
+from .flow import Flow
 
 SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # notebooks that later ones hang on
 
