@@ -48,9 +48,9 @@ def session(world: World, database: Optional[str] = None, role: str = "admin") -
         try:
             yield c
         except psycopg.Error as e:
-            hint = (e.diag.message_hint or "") if e.diag else ""
-            raise SourceError(f"PostgreSQL refused: {first_line(e)}", where=f"database {c.info.dbname}",
-                              next_step=hint) from e
+            where = ". ".join(filter(None, [f"database {c.info.dbname}", e.diag.message_detail]))
+            raise SourceError(f"PostgreSQL refused: {first_line(e)}", where=where,
+                              next_step=e.diag.message_hint or "") from e
 
 
 def execute(world: World, statement: Any, params: Any = None, database: Optional[str] = None) -> int:
