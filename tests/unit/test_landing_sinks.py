@@ -56,6 +56,7 @@ def test_topics_by_name_and_another_folder(good):
     ({"avro.codec": "deflate"}, "avro.codec is not honoured"),
     ({"transforms": "x"}, "transforms is 'x'.*none with AvroFormat"),
     ({"table.name.format": "${topic}"}, "table.name.format is not honoured.*JDBC"),
+    ({"key.converter.apicurio.auth.password": "x"}, "key.converter.apicurio.auth.password is not honoured"),
     ({"topics": "a"}, "topics is 'a'.*either topics or topics.regex"),
     ({"topics.regex": None}, "topics is missing.*either topics or"), ({"topics.regex": "("}, "topics.regex is"),
     ({"topics.dir": "../x"}, "topics.dir is"),

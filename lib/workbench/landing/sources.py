@@ -89,7 +89,7 @@ def topic_of(config: dict[str, str], table: str) -> str:
     name, the JDBC source's prefix and table, or of a query the prefix alone."""
     if config.get("connector.class") != JDBC:
         return f"{config['topic.prefix']}.{table}"
-    return config["topic.prefix"] + ("" if "query" in config else table.rpartition(".")[2])
+    return config["topic.prefix"] + ("" if config.get("query") else table.rpartition(".")[2])
 
 
 def column(described: Column, kind: str, optional: bool, mapping: list[int]) -> Optional[tuple[dict, sql.Composable]]:
