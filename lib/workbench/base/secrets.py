@@ -12,7 +12,7 @@ import re
 import secrets as random_secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable
+from typing import Any, Iterable
 
 from .errors import ParamsError
 from .paths import closed, state_dir
@@ -104,7 +104,8 @@ def passfile() -> Path:
     return folder() / ".pgpass"
 
 
-def keep_login(host: str, port: int, user: str, password: Secret) -> None:
-    """Write the passfile: this user of this server may log in to any of its databases."""
-    parts = (re.sub(r"([\\:])", r"\\\1", text) for text in (host, str(port), user, password.reveal()))
+def keep_login(server: Any) -> None:
+    """Write the passfile: who reads this server (params.Postgres) for connectors may log in to any of its databases."""
+    user, password = server.replication_user, server.replication_password.reveal()
+    parts = (re.sub(r"([\\:])", r"\\\1", text) for text in (server.host, str(server.port), user, password))
     _keep(passfile().name, "{}:{}:*:{}:{}\n".format(*parts))

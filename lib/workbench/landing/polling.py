@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, ContextManager, Iterator, Optional
+from typing import Any, ContextManager, Iterator, Optional
 
 import psycopg
 from psycopg import sql
@@ -24,6 +24,7 @@ from ..spark import answered, causes
 from ..topic import topics
 from . import transforms
 from .sources import Source, column, parse, topic_of
+from .writing import by_value
 
 # m.*, for a column may be called m, too
 AS_JSON = sql.SQL("SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m")
@@ -59,6 +60,7 @@ def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
     source, done = parse(config, world), Polled()
     place = _place(world, source)
     next_step = "mend the cause and poll again; what was sent of a table that was not finished is sent again"
+    secrets.keep_login(world.postgres)
     with _alone(world, source), postgres.session(world, source.database, "replication") as c:
         snapshot, now = _begin(c, source)
         # {table: {"timestamp": …, "incrementing": …}}, behind which this poll begins; the query is the table ""
@@ -70,8 +72,9 @@ def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
             topics.create(world, topic)
             if count:
                 with answered(spark, f"{topic} was not polled", place, next_step, world), causes(spark):
-                    rows = _rows(spark, world, source, AS_JSON.format(values, statement).as_string(c), snapshot)
-                    messages = rows.mapInPandas(_make(topic, schema, source.chain), "key string, value string")
+                    rows = _rows(spark, source, AS_JSON.format(values, statement).as_string(c), snapshot)
+                    make = by_value(_made, topic, schema, source.chain)
+                    messages = rows.mapInPandas(make, "key string, value string")
                     messages.write.format("kafka").options(**topics.spark_options(world), topic=topic).save()
                 offsets[table] = dict(zip(source.columns, last[1:]))
                 files.write_text(place, json.dumps(offsets, indent=1))
@@ -109,7 +112,8 @@ def _messages_of(c: psycopg.Connection, source: Source, table: str) -> tuple[dic
     """Of a table, or of the query: the schema of its messages, and the SQL of their values. Raises SourceError."""
     # asked by the extended protocol, which takes one statement and no more
     found = c.execute(source.rows_of(table) + sql.SQL(" LIMIT 0"), binary=True).description
-    kinds = dict(c.execute("SELECT oid, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_type").fetchall())
+    kinds = dict(c.execute("SELECT oid, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_type "
+                           "WHERE oid = ANY(%s)", [[of.type_code for of in found]]).fetchall())
     # those of a query may all be null: of an outer join, say, whatever its tables allow
     never_null = {name for name, in c.execute(
         "SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)",
@@ -147,35 +151,25 @@ def _look(c: psycopg.Connection, source: Source, table: str, statement: sql.Comp
         all=source.rows_of(table), may_be_null=may_be_null)).fetchone()
 
 
-def _rows(spark: SparkSession, world: World, source: Source, query: str, snapshot: str) -> DataFrame:
+def _rows(spark: SparkSession, source: Source, query: str, snapshot: str) -> DataFrame:
     """The rows of a query in the snapshot, in their order.
 
     Spark is told no password: its driver of PostgreSQL finds it in a file (secrets.passfile)."""
-    pg = world.postgres
-    secrets.keep_login(pg.host, pg.port, pg.replication_user, pg.replication_password)
     return spark.read.format("jdbc").options(
-        url=source.said["connection.url"], user=pg.replication_user, query=query, driver="org.postgresql.Driver",
+        driver="org.postgresql.Driver", query=query,
+        url=source.said["connection.url"], user=source.said["connection.user"],
         fetchsize=str(source.said["batch.max.rows"]),
         sessionInitStatement="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; "
                              f"SET TRANSACTION SNAPSHOT '{snapshot}'; SET TIME ZONE 'UTC'").load()
 
 
-def _make(topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]) -> Callable:
-    """The function for mapInPandas that makes messages of rows in JSON. It travels to the worker by value."""
-    from pyspark import cloudpickle
+def _made(topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...], frames: Iterator) -> Iterator:
+    """Frames of messages, of those of rows in JSON."""
+    import pandas
 
-    import workbench
-
-    cloudpickle.register_pickle_by_value(workbench)  # a worker elsewhere does not have this package
-
-    def messages(frames: Iterator) -> Iterator:
-        import pandas
-
-        for frame in frames:
-            made = [message(text, topic, schema, chain) for text in frame["value"]]
-            yield pandas.DataFrame(made, columns=["key", "value"], dtype=object)
-
-    return messages
+    for frame in frames:
+        made = [message(text, topic, schema, chain) for text in frame["value"]]
+        yield pandas.DataFrame(made, columns=["key", "value"], dtype=object)
 
 
 def message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]

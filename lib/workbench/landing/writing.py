@@ -8,6 +8,7 @@ import base64
 import contextlib
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Iterator
 
 from ..base.files import open_address, write_bytes
@@ -22,18 +23,24 @@ def task(form: Any, target: str, dead: str) -> Callable:
         form: what becomes of a message, see formats.Form.
         target, dead: addresses of the objects and of the dead letters.
     """
+    return by_value(_counted, form, target, dead)
+
+
+def by_value(function: Callable, *given: Any) -> Callable:
+    """Return a function for mapInPandas that is called with these and then the batches. It travels to the workers by
+    value, with all that it uses of this package: a worker elsewhere does not have it."""
     from pyspark import cloudpickle
 
     import workbench
 
-    cloudpickle.register_pickle_by_value(workbench)  # a worker elsewhere does not have this package
+    cloudpickle.register_pickle_by_value(workbench)
+    return partial(function, *given)
 
-    def land(batches: Iterator) -> Iterator:
-        import pandas
 
-        yield pandas.DataFrame([_land(form, batches, target, dead)])
+def _counted(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
+    import pandas
 
-    return land
+    yield pandas.DataFrame([_land(form, batches, target, dead)])
 
 
 @dataclass

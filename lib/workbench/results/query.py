@@ -6,6 +6,7 @@ fails, an overflow, an index beyond the end are errors, as they are in Athena.
 from __future__ import annotations
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Sequence
 from weakref import WeakKeyDictionary
@@ -78,8 +79,8 @@ def _session(spark: SparkSession) -> SparkSession:
 
 def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
     """The Spark SQL of a query, its tables seen anew: the catalog remembers files, a stream may have committed."""
-    for table in tree.find_all(exp.Table):
-        name = exp.table_(table.name, table.db, table.catalog, quoted=True).sql("spark")
+    tables = tree.find_all(exp.Table)
+    for name in {exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in tables}:
         with contextlib.suppress(AnalysisException):  # there is none, or it is the query's own
             spark.sql(f"REFRESH TABLE {name}")
     return dialect.write(tree, partial(spark.sql, args=values or None))
@@ -115,7 +116,9 @@ def record(spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *colu
             exp.column(field, quoted=True).eq(exp.Placeholder(this="id"))).sql("athena")
         return sql(spark, text, id=key)
 
-    parts = [one(view, table.key[0]) for table in tables for view in hudi.entries(table)]
+    asks = [(view, table.key[0]) for table in tables for view in hudi.entries(table)]
+    with ThreadPoolExecutor(2) as pool:  # sooner than one query with UNION ALL: Spark plans its parts one by one
+        parts = list(pool.map(one, *zip(*asks)))
     found = pandas.concat([p for p in parts if len(p)] or parts, ignore_index=True)
     base = found["_hoodie_file_name"].str.endswith(".parquet")
     found.insert(found.columns.get_loc("__op") + 1, "file", base.map({True: "base", False: "log"}))

@@ -66,7 +66,7 @@ def generated(scale: float = 1) -> list[loading.Table]:
     Args:
         scale: 1 gives 15,000 artists and 138,000 artworks, as many as are published; 0.02, say, a fiftieth of both.
     Raises:
-        SourceError: scale is not a number from 0.01 to 10.
+        SourceError: scale is not a number of hundredths from 0.01 to 10.
     """
     times = round(100 * scale) if type(scale) in (int, float) and 0.01 <= scale <= 10 else 0
     if not times or abs(times - 100 * scale) > 1e-6:
