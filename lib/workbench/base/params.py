@@ -3,6 +3,8 @@
 One params file is one world. Every file has the same keys. Values may hold
   ${port:N}       the N-th port of this checkout's instance (port base + N),
   ${state}        the folder of this instance's service state and lake,
+  ${deployment}   the file's stack.deployment: what it is called that was made for it on AWS,
+  ${ssm:NAME}     a parameter of that deployment, asked of AWS when the file is loaded (see aws.py),
   ${secret:NAME}  a secret, resolved only when somebody calls `.reveal()` (see secrets.py).
 """
 from __future__ import annotations
@@ -11,6 +13,7 @@ import html
 import os
 import re
 import typing
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Optional
 
@@ -18,7 +21,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from . import environment, paths, pidfiles
+from . import aws, environment, paths, pidfiles
 from .errors import ParamsError, nearest
 from .secrets import Secret
 
@@ -29,6 +32,8 @@ class Part(BaseModel, frozen=True, extra="forbid", strict=True):
 
 class Stack(Part):
     embedded: bool  # True: `stack` starts the services; False: it only checks that they can be reached
+    # on AWS: begins the names of stacks, parameters, secrets, connectors and tags; "" elsewhere
+    deployment: str = Field(pattern=r"^([a-z][a-z0-9-]{0,19})?$", description="up to 20 small letters, digits and -")
     port_base: int
     java_compiler: Literal["quick", "full"]  # see stack/services.py
 
@@ -45,23 +50,24 @@ class Postgres(Part):
 
 class Kafka(Part):
     bootstrap: str
-    security_protocol: str  # PLAINTEXT, or what a managed cluster asks for
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"]  # SASL_SSL: MSK's, by IAM (see topic/kafka_iam.py)
 
 
 class Connect(Part):
-    kind: str  # "rest" (Kafka Connect) or "msk" (MSK Connect)
+    kind: Literal["rest", "msk"]  # a Kafka Connect, or MSK Connect
     url: str
     topic_prefix: str
     password_reference: str  # how a connector config names a secret: the Connect worker resolves it, never we
 
 
 class Registry(Part):
-    kind: str  # "apicurio" or "glue"
+    kind: Literal["apicurio", "glue"]
     url: str
-    wire: Literal["apicurio", "apicurio_legacy8", "confluent"]  # see topic/wire.py
+    wire: Literal["apicurio", "apicurio_legacy8", "confluent", "glue"]  # see topic/wire.py
 
 
 class Lake(Part):
+    endpoint: str  # of an S3 that is not AWS's own, such as http://127.0.0.1:9000; "" for AWS's, and for a folder
     root: str  # file:, s3a: or s3: address below which everything lies
     landing: str  # raw files written by the sink
     tables: str  # Hudi tables
@@ -70,9 +76,11 @@ class Lake(Part):
 
 
 class Spark(Part):
-    kind: str  # "connect" (Spark Connect), "existing" (the session of an EMR notebook)
-    url: str
-    master: str
+    # Spark Connect; a session that the kernel has already; one that is made in this process, for `master`; Spark
+    # Connect on EMR Serverless
+    kind: Literal["connect", "existing", "classic", "emr_serverless"]
+    url: str  # of Spark Connect, sc://…; on EMR Serverless the application's id
+    master: str  # local[2], spark://…, yarn
     # workers that the embedded stack starts for a spark:// master; 0 where it starts none
     workers: int = Field(ge=0, le=2, description="0, 1 or 2; a cluster of your own brings its workers: 0")
     driver_memory: str
@@ -81,7 +89,7 @@ class Spark(Part):
 
 
 class Query(Part):
-    kind: str  # "spark" or "athena"
+    kind: Literal["spark", "athena"]
 
 
 class World(Part):
@@ -145,7 +153,7 @@ def load_file(path: Path) -> World:
         raise ParamsError("the params file holds no keys", where=shown, expected="the keys of params/local.yaml")
     base = _port_base(raw, shown)
     try:
-        world = World.model_validate(_substitute(raw, shown, base))
+        world = World.model_validate(_substitute(raw, shown, _Known(raw, base)))
     except ValidationError as e:
         raise _refused(e, shown) from None  # its own text would show the values
     if world.stack.embedded:
@@ -182,28 +190,47 @@ def _port_base(raw: dict, shown: str) -> int:
     return number  # of one that is missing or mistyped `_refused` tells
 
 
-def _substitute(value: Any, shown: str, base: int, path: str = "") -> Any:
+class _Known:
+    """What the references of a file stand for. AWS is asked when the first of them needs it."""
+
+    def __init__(self, raw: dict, base: int):
+        stack = raw.get("stack") if isinstance(raw.get("stack"), dict) else {}
+        self.base, self.region, self.deployment = base, str(raw.get("region")), str(stack.get("deployment") or "")
+        self.names = {"state": str(paths.state_dir()), "root": str(paths.LINK), "deployment": self.deployment}
+
+    @cached_property
+    def parameters(self) -> dict[str, str]:
+        return aws.parameters(self.region, self.deployment)
+
+    def value(self, reference: str, where: str) -> str:
+        kind, _, arg = reference.partition(":")
+        if kind == "port" and arg.isdecimal() and int(arg) < 40:
+            return str(self.base + int(arg))
+        if kind in self.names and not arg:
+            return self.names[kind]
+        if kind == "ssm" and arg and self.deployment:
+            if arg not in self.parameters:
+                raise ParamsError(f"deployment {self.deployment!r} has no parameter {arg!r}", where=where,
+                                  expected=nearest(arg, self.parameters) if self.parameters else "a deployment",
+                                  next_step="`workbench aws status` tells what is there, `workbench aws up` makes it; "
+                                            "or write the value into the file in place of the reference")
+            return self.parameters[arg]
+        raise ParamsError(f"unknown reference ${{{reference}}}", where=where, expected="${port:0…39}, ${state}, "
+                          "${root}, ${deployment}, ${ssm:NAME} where there is a deployment, or ${secret:NAME} alone")
+
+
+def _substitute(value: Any, shown: str, known: _Known, path: str = "") -> Any:
     """Fill in the references. A secret becomes a Secret: only where one is expected will it do."""
     if isinstance(value, dict):
-        return {k: _substitute(v, shown, base, f"{path}.{k}".lstrip(".")) for k, v in value.items()}
+        return {k: _substitute(v, shown, known, f"{path}.{k}".lstrip(".")) for k, v in value.items()}
     if not isinstance(value, str):
         return value
     secret = re.fullmatch(r"\$\{secret:([a-z0-9_.]+)\}", value)
     if secret:
-        return Secret(secret.group(1))
-    known = {"state": str(paths.state_dir()), "root": str(paths.LINK)}
-
-    def replace(m: re.Match[str]) -> str:
-        kind, _, arg = m.group(1).partition(":")
-        if kind == "port" and arg.isdecimal() and int(arg) < 40:
-            return str(base + int(arg))
-        if kind in known and not arg:
-            return known[kind]
-        raise ParamsError(f"unknown reference {m.group(0)}", where=f"{shown}: {path}",
-                          expected="${port:0…39}, ${state}, ${root}, or ${secret:NAME} alone")
-
-    # a doubled $ is an escape: the text is for a Connect worker, not for us
-    new = re.sub(r"(?<!\$)\$\{([^}]*)\}", replace, value).replace("$${", "${")
+        return Secret(secret.group(1), known.region, known.deployment)
+    # a doubled $ is an escape: the text is for a Connect worker, not for us; what is ours within it is filled in
+    inner = re.sub(r"\$\{(deployment|state|root)\}", lambda m: known.value(m[1], f"{shown}: {path}"), value)
+    new = re.sub(r"(?<!\$)\$\{([^}]*)\}", lambda m: known.value(m[1], f"{shown}: {path}"), inner).replace("$${", "${")
     return int(new) if new != value and new.isdecimal() else new
 
 

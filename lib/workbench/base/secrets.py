@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable
 
+from . import aws
 from .errors import ParamsError
 from .paths import closed, state_dir
 
@@ -22,14 +23,20 @@ MASK = "••••••"
 
 @dataclass(frozen=True)
 class Secret:
-    """A reference to a secret; prints as dots, `reveal()` gives the text."""
+    """A reference to a secret; prints as dots, `reveal()` gives the text. region, deployment: where AWS keeps it; no
+    deployment, and it is this instance's."""
 
     name: str
+    region: str = ""
+    deployment: str = ""
 
     def reveal(self) -> str:
-        """Return the secret's text. Raises ParamsError when it is nowhere to be found."""
+        """Return the secret's text. Raises ParamsError when it is nowhere to be found, StackError: AWS refuses it."""
         variable = _variable(self.name)
-        text = os.environ.get(variable) or read().get(self.name)
+        text = os.environ.get(variable)
+        if not text and self.deployment:
+            return aws.secret(self.region, self.deployment, self.name)
+        text = text or read().get(self.name)
         if not text:
             raise ParamsError(f"secret {self.name!r} is not set", where=str(folder()),
                               next_step=f"run `workbench up` (it makes the embedded ones), or set {variable}")

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from .. import hudi, stack
+from .. import hudi
 from ..base import LakeError, World, files
 from ..spark import answered, session
 from ..spark.sessions import of_session
@@ -45,8 +45,6 @@ def sql(where: SparkSession | World, text: str, **values: Any) -> pandas.DataFra
         LakeError: not one statement, not translatable, a value missing or left over, no such table or column.
         StackError: Spark was restarted or is gone; `spark.session(world)` gives a new session.
     """
-    if hasattr(where, "query"):
-        stack.must_be_there(where, "query.")
     tree, create = dialect.read(text)
     named = {p.name for p in tree.find_all(exp.Placeholder)}
     if named != set(values):

@@ -13,7 +13,7 @@ import psutil
 from packaging.requirements import Requirement
 
 from ..base import ROOT, WorkbenchError, World
-from . import artifacts, process, services, verbs
+from . import artifacts, process, services
 
 MEMORY_GIB = 6  # what the whole stack may take (its parts add up to less)
 DISK_GIB = 3  # downloads 0.5, Python packages 1.2, service data and lake of the walkthroughs below 1
@@ -39,9 +39,7 @@ def examine(world: World) -> list[Finding]:
     found = [_python(), _packages(), _platform(), _memory(), _disk(ROOT / "var")]
     if world.stack.embedded:
         found += [_java(), _files(), *_ports(world), _root()]
-    missing = verbs.lacking(world)
-    fix = f"choose another world, or other values in {world.file}"
-    return found + ([Finding(f"world {world.name}", missing, fix)] if missing else [])
+    return found
 
 
 def problems(findings: list[Finding]) -> list[Finding]:

@@ -13,15 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Optional, Sequence
 
 from ..base import StackError, World, host_port, nearest, paths, pidfiles, secrets
-from ..base.params import flatten
 from ..base.wait import alone
 from . import process, services
 from .process import Status
 from .services import SERVICES
 
-# What there is a back end for. Spark that exists is the notebook's own session: nothing to start or to reach.
-BACK_ENDS = {"kafka.security_protocol": ("PLAINTEXT", "SSL"), "connect.kind": ("rest",), "registry.kind": ("apicurio",),
-             "spark.kind": ("connect", "existing"), "query.kind": ("spark",)}
 REACHED = ("postgres", "kafka", "connect", "spark")  # what every world has, whoever runs it
 LOCK = "up.lock"  # below the state folder: who starts or stops services holds it
 
@@ -36,8 +32,6 @@ def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], Non
     Raises:
         StackError: the first service that failed, after the others had their chance.
     """
-    if names != ["postgres"]:  # a source database alone can be loaded in every world
-        must_be_there(world)
     if not world.stack.embedded:
         return _reach(world, names or REACHED)
     chosen = _closure(world, names or services.wanted(world))
@@ -79,7 +73,6 @@ def need(world: World, *names: str) -> None:
     if not world.stack.embedded:
         up(world, list(names))
     else:
-        must_be_there(world)
         _refuse_other_ports(world)
         secrets.check(services.SECRETS)
         chosen = _closure(world, list(names))
@@ -158,23 +151,6 @@ def known(name: str) -> process.Service:
     return SERVICES[name]
 
 
-def lacking(world: World, part: str = "") -> str:
-    """Say what of a world, or of a part of it, there is no back end for yet; "" where all is there."""
-    given = dict(flatten(world))
-    missing = [f"{key} = {given[key]}" for key, there in BACK_ENDS.items()
-               if key.startswith(part) and given[key] not in there]
-    return f"no back end for {', '.join(missing)}" if missing else ""
-
-
-def must_be_there(world: World, part: str = "") -> None:
-    """Raise StackError where a world, or a part of it, names what there is no back end for yet."""
-    missing = lacking(world, part)
-    if missing:
-        raise StackError(f"world '{world.name}' is not there yet: {missing}", where=world.file,
-                         expected="; ".join(f"{key}: {' or '.join(there)}" for key, there in BACK_ENDS.items()),
-                         next_step="choose world local or cluster, or put such values into a params file of your own")
-
-
 def _reach(world: World, names: Sequence[str]) -> list[Status]:
     found = [_look(world, n) for n in names]
     lost = [s for s in found if s.state != "up"]
@@ -189,9 +165,6 @@ def _look(world: World, name: str) -> Status:
     address = known(name).address(world)
     if name == "spark" and world.spark.kind == "existing":
         return Status(name, "up", 0, detail="the session of the notebook")
-    missing = lacking(world, f"{name}.")
-    if missing:
-        return Status(name, "unreachable", 0, detail=missing)
     try:
         host, port = host_port(address)
         socket.create_connection((host, port), timeout=3).close()

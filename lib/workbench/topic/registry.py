@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pandas
 
-from .. import stack
 from ..base import LakeError, StackError, World, http, nearest
 from ..stack.services import REGISTRY_V2
 from . import avro
@@ -183,7 +182,6 @@ def _pages(world: World, path: str, what: str) -> list:
 
 
 def _base(world: World) -> str:
-    stack.must_be_there(world, "registry.")
     return world.registry.url.rstrip("/")
 
 

@@ -1,0 +1,121 @@
+"""Calls of AWS: a client, its answers, and its errors as people are told them.
+
+Credentials come from where AWS's own tools look (environment, profile, role of the machine), and go nowhere else. What
+a deployment has made is found by its name, `stack.deployment`: its parameters are `/<deployment>/<name>` in the SSM
+Parameter Store, its secrets `<deployment>/<name>` in the Secrets Manager (deploy/README.md has them all).
+"""
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import re
+from typing import Any, Iterator
+
+from .errors import StackError, nearest
+
+TRIES = 6  # of a call that is throttled, or that a service could not answer: some 20 s in all, by boto3's own back-off
+SIGN_IN = "sign in (`aws sso login`, `aws configure`), or name a profile: export AWS_PROFILE=…"
+# What AWS calls its errors: (pattern of the code, what failed, what to do)
+KNOWN = (
+    (r"Expired|TokenRefreshRequired|RequestExpired", "the AWS credentials have expired", SIGN_IN),
+    (r"UnrecognizedClient|InvalidClientTokenId|InvalidAccessKeyId|SignatureDoesNotMatch|AuthFailure|IncompleteSignature",
+     "AWS does not know these credentials", SIGN_IN),
+    (r"Throttl|TooManyRequests|RequestLimitExceeded|SlowDown|LimitExceededException|ProvisionedThroughputExceeded",
+     f"AWS answered {TRIES} times that it is asked too often", "wait some minutes, then do it again"),
+    (r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|^301$",
+     "the bucket lies in another region", "name its region in the params file, or take a bucket of this region"),
+)
+
+
+@functools.cache
+def client(region: str, service: str) -> Any:
+    """Return boto3's client of a service, one for each."""
+    import boto3
+    from botocore.config import Config
+
+    with answered(f"{service} in {region}"):
+        return boto3.Session().client(service, region_name=region, config=Config(
+            retries={"mode": "standard", "total_max_attempts": TRIES}, connect_timeout=10, read_timeout=60))
+
+
+def call(region: str, service: str, operation: str, /, **given: Any) -> dict[str, Any]:
+    """Return what an operation answers. Its name is boto3's, `describe_connector` say.
+
+    Raises: StackError: AWS refuses it, or cannot be reached; see `code` for what it is called there.
+    """
+    with answered(f"{service}.{operation} in {region}"):
+        return getattr(client(region, service), operation)(**given)
+
+
+def pages(region: str, service: str, operation: str, key: str, /, **given: Any) -> list[Any]:
+    """All of a list that AWS gives out in pages; key: what it is called in an answer."""
+    with answered(f"{service}.{operation} in {region}"):
+        return [one for page in client(region, service).get_paginator(operation).paginate(**given)
+                for one in page.get(key, [])]
+
+
+@contextlib.contextmanager
+def answered(where: str) -> Iterator[None]:
+    """What AWS, or a client of it, raises in this block is told as a StackError."""
+    from botocore import exceptions as of
+
+    try:
+        yield
+    except of.ClientError as e:
+        raise _refused(e, where) from e
+    except (of.NoCredentialsError, of.PartialCredentialsError, of.ProfileNotFound, of.CredentialRetrievalError,
+            of.TokenRetrievalError, of.SSOTokenLoadError, of.UnauthorizedSSOTokenError) as e:
+        raise StackError(f"there are no AWS credentials: {e}", where=where, next_step=SIGN_IN) from e
+    except (of.NoRegionError, of.InvalidRegionError) as e:
+        raise StackError(f"AWS has no such region: {e}", where=where, next_step="name one as `region` in the params "
+                         "file, such as ap-southeast-2") from e
+    except (of.ConnectionError, of.HTTPClientError) as e:
+        raise StackError(f"AWS cannot be reached: {e}", where=where, expected="a region that has the service, and a "
+                         "way there", next_step="is `region` in the params file right? Is there a network?") from e
+
+
+def _refused(e: Any, where: str) -> StackError:
+    found, said = e.response.get("Error", {}), str(e.response.get("Error", {}).get("Message", ""))
+    name = str(found.get("Code", ""))
+    told = next(((what, step) for pattern, what, step in KNOWN if re.search(pattern, name)), None)
+    if re.search(r"AccessDenied|UnauthorizedOperation|NotAuthorized|^403$|Forbidden", name):
+        # "User: arn:… is not authorized to perform: kafka:GetBootstrapBrokers on resource: arn:… because …"
+        who, action, on = (re.search(p, said) for p in (r"User: (\S+)", r"perform: (\S+)", r"on resource: (\S+)"))
+        what = f"{action[1] if action else e.operation_name} is not allowed" + (f" on {on[1]}" if on else "")
+        told = what, f"let a policy of {who[1] if who else 'your role'} allow it (deploy/README.md, \"Rights\")"
+    what, step = told or (f"AWS refuses {e.operation_name}: {said or name}", "")
+    return StackError(what, where=f"{where}: {name}", expected=said if told else "", next_step=step)
+
+
+def code(error: BaseException) -> str:
+    """What AWS calls an error that was raised by `answered`, "NotFoundException" say; "" for any other."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
+
+
+def parameters(region: str, deployment: str) -> dict[str, str]:
+    """The SSM parameters of a deployment, by their names without its own."""
+    prefix = f"/{deployment}/"
+    found = pages(region, "ssm", "get_parameters_by_path", "Parameters", Path=prefix, Recursive=True)
+    return {one["Name"][len(prefix):]: one["Value"] for one in found}
+
+
+def parameter(region: str, deployment: str, name: str) -> str:
+    """One of them. Raises: StackError: there is none of this name."""
+    have = parameters(region, deployment)
+    if name not in have:
+        raise StackError(f"deployment {deployment!r} has no parameter {name!r}", where=f"SSM /{deployment}/{name}",
+                         expected=nearest(name, have) if have else "a deployment",
+                         next_step="`workbench aws status` shows which stacks there are; `workbench aws up` makes them")
+    return have[name]
+
+
+def secret(region: str, deployment: str, name: str) -> str:
+    """The password that a secret of a deployment holds, as {"password": …}, in the form RDS keeps its own."""
+    text = call(region, "secretsmanager", "get_secret_value", SecretId=f"{deployment}/{name}")["SecretString"]
+    try:
+        return json.loads(text)["password"]
+    except (ValueError, KeyError, TypeError):
+        raise StackError("the secret is not as expected", where=f"Secrets Manager, {deployment}/{name}",
+                         expected='{"username": "…", "password": "…"}') from None
