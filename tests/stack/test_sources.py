@@ -515,6 +515,20 @@ def test_replication_role_reads_just_its_tables(loaded):
         assert owned == (0,)
 
 
+def test_a_managed_database_gives_a_role_in_place_of_the_attribute(loaded):
+    managed = varied(loaded, postgres={"replication_user": "cdc_managed"})
+    postgres.execute(loaded, "CREATE ROLE rds_replication")
+    try:
+        for _ in range(2):
+            postgres.grant_replication(managed, ["datalake.cdc_events"])
+            facts = postgres.frame(loaded, "SELECT rolreplication, pg_has_role(oid, 'rds_replication', 'member') AS is "
+                                           "FROM pg_roles WHERE rolname = 'cdc_managed'").iloc[0]
+            assert not facts["rolreplication"] and facts["is"]
+        assert reads(managed, "SELECT * FROM datalake.cdc_events")
+    finally:
+        postgres.execute(loaded, "DROP OWNED BY cdc_managed; DROP ROLE cdc_managed; DROP ROLE rds_replication")
+
+
 def reads(world, query, database=None):
     """Whether the connectors' user may run a query."""
     with postgres.connect(world, database, role="replication") as c:

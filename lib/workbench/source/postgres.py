@@ -130,8 +130,12 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
         found = [(schema, table) for schema, table, _ in _tables(c, tables)]
         verifier = c.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256").decode()
         exists = c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [user]).fetchone()
-        c.execute(quoted(f"{'ALTER' if exists else 'CREATE'} ROLE {{}} LOGIN REPLICATION PASSWORD ", user)
-                  + sql.Literal(verifier))
+        # on RDS and Aurora nobody may give the attribute; a role takes its place (their guide, "Logical replication")
+        managed = c.execute("SELECT 1 FROM pg_roles WHERE rolname = 'rds_replication'").fetchone()
+        may = f"{'ALTER' if exists else 'CREATE'} ROLE {{}} LOGIN {'' if managed else 'REPLICATION '}PASSWORD "
+        c.execute(quoted(may, user) + sql.Literal(verifier))
+        if managed:
+            c.execute(quoted("GRANT rds_replication TO {}", user))
         schemas = sorted({schema for schema, _ in found})
         others = c.execute("""
             SELECT t.schemaname, t.tablename FROM pg_publication_tables t JOIN pg_publication p USING (pubname)

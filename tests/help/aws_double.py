@@ -1,0 +1,313 @@
+"""AWS on this machine, for a dry run: an endpoint that records each call, in order, and has it answered.
+
+What moto knows (SSM, secrets, Glue, S3 …) moto's server answers. What it has not is done by the real embedded services:
+a connector of MSK Connect is deployed in the embedded Kafka Connect, a session of EMR Serverless is the embedded Spark
+Connect behind TLS, a query of Athena is asked of that Spark. Each answer is judged by botocore's own model of the
+service; the requests were, by the client that sent them.
+"""
+import asyncio
+import contextlib
+import datetime as dt
+import http.client
+import http.server
+import json
+import re
+import ssl
+import threading
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import botocore.session
+from botocore.validate import ParamValidator
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc).isoformat()
+ALIASES = {"elasticmapreduce": "emr", "tagging": "resourcegroupstaggingapi"}  # names that requests are signed with
+_session = botocore.session.get_session()
+
+
+class Refused(Exception):
+    """What a service answers instead: (code, message)."""
+
+
+class Double:
+    """The endpoint, at `url`. calls: [(service, operation, parameters)], in order.
+
+    Args:
+        moto: address of moto's server.
+        answers: {(service, operation): function of the parameters}, for what moto has not.
+    """
+
+    def __init__(self, moto, answers):
+        self.moto, self.answers, self.calls = urlsplit(moto), answers, []
+        double = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                double.handle(self, body)
+
+            do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = handle_any
+
+            def log_message(self, *args):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def handle(self, request, body):
+        signed = re.search(r"Credential=[^/]+/\d+/[^/]+/([\w-]+)/", request.headers.get("Authorization", ""))
+        service = ALIASES.get(signed[1], signed[1]) if signed else "unsigned"
+        if service in ("s3", "unsigned"):
+            return self.forward(request, body)
+        operation, given = asked(service, request, body)
+        self.calls.append((service, operation, given))
+        if (service, operation) not in self.answers:
+            return self.forward(request, body)
+        try:
+            answer, status = self.answers[service, operation](given), 200
+            shape = _session.get_service_model(service).operation_model(operation).output_shape
+            wrong = ParamValidator().validate(timed(answer), shape).generate_report() if shape else ""
+            assert not wrong, f"the double's answer to {service}.{operation} is not AWS's: {wrong}"
+        except Refused as e:
+            answer, status = {"__type": e.args[0], "message": e.args[1], "Message": e.args[1]}, 400
+        except Exception as e:  # noqa: BLE001 - else the client would try it again and again
+            answer, status = {"__type": "ValidationException", "message": f"double: {type(e).__name__}: {e}"}, 400
+        data = json.dumps(answer).encode()
+        request.send_response(status)
+        if status >= 400:
+            request.send_header("x-amzn-ErrorType", answer["__type"])
+        request.send_header("Content-Type", "application/x-amz-json-1.1")
+        request.send_header("Content-Length", str(len(data)))
+        request.end_headers()
+        request.wfile.write(data)
+
+    def forward(self, request, body):
+        to = http.client.HTTPConnection(self.moto.hostname, self.moto.port, timeout=60)
+        to.request(request.command, request.path, body or None, dict(request.headers))
+        answer = to.getresponse()
+        data = answer.read()
+        request.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "connection", "content-length", "server", "date"):
+                request.send_header(name, value)
+        request.send_header("Content-Length", str(len(data)))
+        request.end_headers()
+        request.wfile.write(data)
+        to.close()
+
+
+def timed(answer):
+    """An answer whose times are times again, as the validator wants them."""
+    if isinstance(answer, dict):
+        return {k: timed(v) for k, v in answer.items()}
+    if isinstance(answer, list):
+        return [timed(v) for v in answer]
+    return dt.datetime.fromisoformat(answer) if isinstance(answer, str) and answer.startswith("2026-01-01T") else answer
+
+
+def asked(service, request, body):
+    """The operation of a request and its parameters, by the service's own model."""
+    model = _session.get_service_model(service)
+    target = request.headers.get("X-Amz-Target")
+    if target:
+        return target.rpartition(".")[2], json.loads(body or b"{}")
+    url = urlsplit(request.path)
+    if model.metadata["protocol"] in ("query", "ec2"):
+        given = dict(parse_qsl(body.decode()))
+        return given.pop("Action"), given
+    for name in model.operation_names:
+        operation = model.operation_model(name)
+        path = re.escape(operation.http["requestUri"].split("?")[0])
+        pattern = re.sub(r"\\?\{(\w+)\\?\+?\\?\}", r"(?P<\1>[^/]+)", path)
+        found = re.fullmatch(pattern, url.path)
+        if found and operation.http["method"] == request.command:
+            named = {k: unquote(v) for k, v in found.groupdict().items()}
+            return name, {**dict(parse_qsl(url.query)), **named, **json.loads(body or b"{}")}
+    raise AssertionError(f"{service} has no operation {request.command} {request.path}")
+
+
+def told(calls):
+    """The recording, as text: a line for each call, the same again (a poll) once; what differs from run to run is left
+    out, parameters in the order of their names."""
+    lines = []
+    for service, operation, given in calls:
+        line = f"{service}.{operation}" + "".join(f"\n    {k}: {_shown(v)}" for k, v in sorted(given.items())
+                                                   if k not in UNTOLD)
+        if line not in lines[-3:]:  # of a poll that asks two or three things in turn, too
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+UNTOLD = {"clientToken", "ClientRequestToken", "nextToken", "NextToken", "currentVersion"}
+
+
+def _shown(value):
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    text = re.sub(r"\b20\d{15}\b", "<instant>", text)
+    text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>", text)
+    return re.sub(r"\s+", " ", text)[:400]
+
+
+# ---- MSK Connect, done by a Kafka Connect
+
+def msk_connect(rest, region, account, secret_reference, plugins):
+    """Answers of kafkaconnect.
+
+    Args:
+        rest: function (method, path, body) of the embedded Connect's REST API: its answer decoded, None for 404.
+        secret_reference: (how the configurations refer to the password, how the embedded worker does).
+        plugins: names of custom plugins.
+    """
+    arn = f"arn:aws:kafkaconnect:{region}:{account}"
+    made = {}  # name → what CreateConnector was given, its version
+
+    def name_of(given):
+        found = next((n for n, one in made.items() if one["connectorArn"] == given["connectorArn"]), None)
+        if found is None:
+            raise Refused("NotFoundException", "there is no such connector")
+        return found
+
+    def put(name, config):
+        config = {k: v.replace(*secret_reference) for k, v in config.items()}
+        rest("PUT", f"/connectors/{name}/config", {**config, "name": name})
+
+    def state(name):
+        seen = rest("GET", f"/connectors/{name}/status", None)
+        if seen is None:
+            return "CREATING", None
+        states = {seen["connector"]["state"], *(t["state"] for t in seen["tasks"] or [{"state": "NONE"}])}
+        trace = next((t["trace"] for t in [*seen["tasks"], seen["connector"]] if t.get("trace")), None)
+        return "FAILED" if "FAILED" in states else "RUNNING" if states == {"RUNNING"} else "CREATING", trace
+
+    def summary(name):
+        one, (now, trace) = made[name], state(name)
+        return {"connectorArn": one["connectorArn"], "connectorName": name, "connectorState": now,
+                "creationTime": NOW, "currentVersion": f"K{one['version']}"}, trace
+
+    def create(given):
+        name = given["connectorName"]
+        if name in made:
+            raise Refused("ConflictException", f"there is a connector {name}")
+        made[name] = {**given, "connectorArn": f"{arn}:connector/{name}/0a1b2c3d-0000-0000-0000-{len(made):012}-2",
+                      "version": 1}
+        put(name, given["connectorConfiguration"])
+        return {"connectorArn": made[name]["connectorArn"], "connectorName": name, "connectorState": "CREATING"}
+
+    def describe(given):
+        name = name_of(given)
+        said, trace = summary(name)
+        one = made[name]
+        return {**said, **{k: one[k] for k in ("connectorConfiguration", "connectorDescription", "kafkaConnectVersion",
+                                               "serviceExecutionRoleArn") if k in one},
+                **({"stateDescription": {"code": "UnknownError", "message": trace[:400]}} if trace else {})}
+
+    def update(given):
+        name = name_of(given)
+        made[name].update(connectorConfiguration=given["connectorConfiguration"], version=made[name]["version"] + 1)
+        put(name, given["connectorConfiguration"])
+        return {"connectorArn": given["connectorArn"], "connectorState": "UPDATING"}
+
+    def delete(given):
+        name = name_of(given)
+        rest("PUT", f"/connectors/{name}/stop", None)
+        rest("DELETE", f"/connectors/{name}/offsets", None)
+        rest("DELETE", f"/connectors/{name}", None)
+        made.pop(name)
+        return {"connectorArn": given["connectorArn"], "connectorState": "DELETING"}
+
+    def listed(given):
+        names = [n for n in sorted(made) if n.startswith(given.get("connectorNamePrefix", ""))]
+        return {"connectors": [summary(n)[0] for n in names]}
+
+    def custom(name):
+        return {"customPluginArn": f"{arn}:custom-plugin/{name}/0a1b2c3d-0000-0000-0000-000000000001-2", "name": name,
+                "customPluginState": "ACTIVE", "latestRevision": {"revision": 1, "contentType": "ZIP"}}
+
+    def worker(given):
+        return {"workerConfigurationArn": given["workerConfigurationArn"], "name": "workbench",
+                "latestRevision": {"revision": 1, "creationTime": NOW}}
+
+    def tags(given):
+        one = next((c for c in made.values() if c["connectorArn"] == given["resourceArn"]), None)
+        return {"tags": one.get("tags", {}) if one else {}}
+
+    return {("kafkaconnect", operation): answer for operation, answer in {
+        "ListCustomPlugins": lambda given: {"customPlugins": [custom(n) for n in plugins]},
+        "DescribeCustomPlugin": lambda given: custom(given["customPluginArn"].split("/")[1]),
+        "DescribeWorkerConfiguration": worker, "CreateConnector": create, "DescribeConnector": describe,
+        "UpdateConnector": update, "DeleteConnector": delete, "ListConnectors": listed, "ListTagsForResource": tags,
+    }.items()}
+
+
+# ---- EMR Serverless, whose session is a Spark Connect server
+
+def emr_serverless(endpoint, release):
+    """Answers of emr-serverless. endpoint: where the session's TLS listens."""
+    sessions = {}
+
+    def start(given):
+        number = f"00f{len(sessions):013}"
+        sessions[number] = {**given, "state": "STARTED"}
+        return {"applicationId": given["applicationId"], "sessionId": number,
+                "arn": f"arn:aws:emr-serverless:::/applications/{given['applicationId']}/sessions/{number}"}
+
+    def seen(given):
+        one = sessions[given["sessionId"]]
+        return {"session": {
+            "applicationId": given["applicationId"], "sessionId": given["sessionId"], "state": one["state"],
+            "arn": "arn:aws:emr-serverless:::/applications/a/sessions/b", "createdBy": "arn:aws:iam::1:user/x",
+            "createdAt": NOW, "updatedAt": NOW, "executionRoleArn": one["executionRoleArn"], "stateDetails": "",
+            "releaseLabel": release}}
+
+    def where(given):
+        soon = dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1)
+        return {"applicationId": given["applicationId"], "sessionId": given["sessionId"], "endpoint": endpoint,
+                "authToken": "token-of-the-double", "authTokenExpiresAt": soon.timestamp()}
+
+    def end(given):
+        sessions[given["sessionId"]]["state"] = "TERMINATED"
+        return {"applicationId": given["applicationId"], "sessionId": given["sessionId"]}
+
+    def application(given):
+        return {"application": {
+            "applicationId": given["applicationId"], "name": "workbench", "arn": "arn:aws:emr-serverless:::a",
+            "releaseLabel": release, "type": "Spark", "state": "STARTED", "createdAt": NOW, "updatedAt": NOW}}
+
+    return {("emr-serverless", operation): answer for operation, answer in {
+        "StartSession": start, "GetSession": seen, "GetSessionEndpoint": where, "TerminateSession": end,
+        "GetApplication": application}.items()}
+
+
+class Tls:
+    """TLS before a server that speaks HTTP/2 in plain text, as gRPC does; certificate: (its file, its key's)."""
+
+    def __init__(self, certificate, to):
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*certificate)
+        context.set_alpn_protocols(["h2"])
+        self.to, self.loop = to, asyncio.new_event_loop()
+        self.server = self.loop.run_until_complete(asyncio.start_server(self.relay, "127.0.0.1", 0, ssl=context))
+        self.port = self.server.sockets[0].getsockname()[1]
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    async def relay(self, outer_in, outer_out):
+        inner_in, inner_out = await asyncio.open_connection(*self.to)
+        await asyncio.gather(pump(outer_in, inner_out), pump(inner_in, outer_out))
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+async def pump(source, sink):
+    with contextlib.suppress(OSError):
+        while data := await source.read(65536):
+            sink.write(data)
+            await sink.drain()
+    sink.close()
