@@ -34,10 +34,11 @@ class Double:
     Args:
         moto: address of moto's server.
         answers: {(service, operation): function of the parameters}, for what moto has not.
+        also: the same, of what is done beside moto's answer.
     """
 
-    def __init__(self, moto, answers):
-        self.moto, self.answers, self.calls = urlsplit(moto), answers, []
+    def __init__(self, moto, answers, also=()):
+        self.moto, self.answers, self.also, self.calls = urlsplit(moto), answers, dict(also), []
         double = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -69,6 +70,7 @@ class Double:
         operation, given = asked(service, request, body)
         self.calls.append((service, operation, given))
         if (service, operation) not in self.answers:
+            self.also.get((service, operation), lambda given: None)(given)
             return self.forward(request, body)
         try:
             answer, status = self.answers[service, operation](given), 200
@@ -311,3 +313,93 @@ async def pump(source, sink):
             sink.write(data)
             await sink.drain()
     sink.close()
+
+
+# ---- Athena and Glue's tables, as that Spark has them
+
+TYPES = {"string": "varchar", "int": "integer", "smallint": "smallint", "tinyint": "tinyint", "bigint": "bigint",
+         "double": "double", "float": "float", "boolean": "boolean", "date": "date", "timestamp": "timestamp",
+         "binary": "varbinary"}
+
+
+def athena(ask, bucket):
+    """Answers of athena. ask: function (statement) → a Spark DataFrame, None where the statement returns no rows."""
+    done = {}
+
+    def start(given):
+        number = f"0a1b2c3d-0000-0000-0000-{len(done):012}"
+        done[number] = {"given": given, "rows": None, "error": ""}
+        text = given["QueryString"]
+        for value in given.get("ExecutionParameters", []):
+            text = text.replace("?", value, 1)
+        try:
+            found = ask(text)
+            done[number]["rows"] = found and (found.dtypes, found.collect())
+        except Exception as e:  # noqa: BLE001 - it is the query's own failure, and told as Athena tells one
+            done[number]["error"] = f"{type(e).__name__}: {str(e).splitlines()[0]}"
+        return {"QueryExecutionId": number}
+
+    def execution(given):
+        one = done[given["QueryExecutionId"]]
+        kind = "DML" if one["rows"] else "DDL"
+        status = {"State": "FAILED" if one["error"] else "SUCCEEDED", "SubmissionDateTime": NOW,
+                  "CompletionDateTime": NOW, **({"StateChangeReason": one["error"]} if one["error"] else {})}
+        return {"QueryExecution": {
+            "QueryExecutionId": given["QueryExecutionId"], "Query": one["given"]["QueryString"], "StatementType": kind,
+            "ResultConfiguration": {"OutputLocation": f"s3://{bucket}/athena/{given['QueryExecutionId']}.csv"},
+            "QueryExecutionContext": one["given"].get("QueryExecutionContext", {}), "Status": status,
+            "Statistics": {"EngineExecutionTimeInMillis": 100, "DataScannedInBytes": 1000,
+                           "TotalExecutionTimeInMillis": 100},
+            "WorkGroup": one["given"].get("WorkGroup", "primary"),
+            "EngineVersion": {"SelectedEngineVersion": "AUTO",
+                              "EffectiveEngineVersion": "Athena engine version 3"}}}
+
+    def results(given):
+        types, rows = done[given["QueryExecutionId"]]["rows"] or ([], [])
+        columns = [{"Name": name, "Label": name, "Type": TYPES.get(kind, re.split(r"[(<]", kind)[0]).replace(
+            "struct", "row"), "Precision": number(kind, 0), "Scale": number(kind, 1), "Nullable": "UNKNOWN",
+            "CaseSensitive": False} for name, kind in types]
+        head = [{"Data": [{"VarCharValue": name} for name, _ in types]}] if types else []
+        body = [{"Data": [{} if v is None else {"VarCharValue": athena_text(v)} for v in row]} for row in rows]
+        return {"ResultSet": {"Rows": head + body, "ResultSetMetadata": {"ColumnInfo": columns}}, "UpdateCount": 0}
+
+    return {("athena", operation): answer for operation, answer in {
+        "StartQueryExecution": start, "GetQueryExecution": execution, "GetQueryResults": results}.items()}
+
+
+def number(kind, which):
+    found = re.findall(r"\d+", kind)
+    return int(found[which]) if len(found) > which and kind.startswith("decimal") else 0
+
+
+def athena_text(value):
+    """A value as GetQueryResults has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dt.datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S.") + f"{value.microsecond // 1000:03}"
+    if isinstance(value, (list, tuple)) and not hasattr(value, "asDict"):
+        return "[" + ", ".join("null" if v is None else athena_text(v) for v in value) + "]"
+    if hasattr(value, "asDict") or isinstance(value, dict):
+        pairs = value.asDict() if hasattr(value, "asDict") else value
+        return "{" + ", ".join(f"{k}={'null' if v is None else athena_text(v)}" for k, v in pairs.items()) + "}"
+    return bytes(value).hex(" ") if isinstance(value, (bytes, bytearray)) else str(value)
+
+
+def glue_tables(run):
+    """What Glue's calls do to Spark's own catalog, as if both were one. run: function (statement of Spark SQL)."""
+    def made(given):
+        table, database = given["TableInput"], given["DatabaseName"]
+        name = f"`{database}`.`{table['Name']}`"
+        serde = table["StorageDescriptor"]["SerdeInfo"].get("Parameters", {})
+        if {**table.get("Parameters", {}), **serde}.get("spark.sql.sources.provider") == "hudi":
+            only = serde.get("hoodie.query.as.ro.table")
+            options = f"OPTIONS ('hoodie.query.as.ro.table' = '{only}')" if only else ""
+            run(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+            run(f"DROP TABLE IF EXISTS {name}")
+            run(f"CREATE TABLE {name} USING hudi {options} LOCATION '{table['StorageDescriptor']['Location']}'")
+
+    def dropped(given):
+        run(f"DROP TABLE IF EXISTS `{given['DatabaseName']}`.`{given['Name']}`")
+
+    return {("glue", "CreateTable"): made, ("glue", "DeleteTable"): dropped}

@@ -1,0 +1,171 @@
+"""A dry run of each walkthrough in world `aws`: its notebooks, unchanged, against AWS on this machine (aws_double.py).
+
+What AWS is asked for, in order, stands in aws_calls/: reviewed text, that a change of the code changes. Lines of
+params/aws.yaml that differ are of what no embedded service speaks: Kafka without IAM, Apicurio for the Glue registry.
+"""
+import datetime as dt
+import difflib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import aws_double
+import boto3
+import pytest
+import requests
+from workbench import stack
+from workbench.base import params, paths, secrets
+from workbench.results import dialect, query
+from workbench.source import postgres
+from workbench.spark import session
+
+CALLS = Path(__file__).parent / "aws_calls"
+REGION, ACCOUNT, BUCKET = "ap-southeast-2", "123456789012", "workbench-lake"
+ELSE = {"security_protocol: SASL_SSL": "security_protocol: PLAINTEXT", "kind: glue": "kind: apicurio",
+        "wire: glue": "wire: apicurio_legacy8"}
+CONNECTORS = ("outbox_source", "outbox_source_envelope", "moma_source", "moma_source_envelope", "pagila_source",
+              "pagila_source_envelope", "pagila_polled_log")
+
+
+def certificate(folder):
+    """A certificate for localhost and its key, in files."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.timezone.utc)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(
+        x509.random_serial_number()).not_valid_before(now - dt.timedelta(days=1)).not_valid_after(
+        now + dt.timedelta(days=2)).add_extension(
+        x509.SubjectAlternativeName([x509.DNSName("localhost")]), False).add_extension(
+        x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256())
+    files = folder / "certificate.pem", folder / "key.pem"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                                           serialization.NoEncryption()))
+    return tuple(map(str, files))
+
+
+@pytest.fixture(scope="module")
+def near(world):
+    """World s3, whose services stand behind the double's answers."""
+    loaded = params.load("s3")
+    stack.up(loaded, ["postgres", "kafka", "connect", "apicurio", "s3", "spark"])
+    yield loaded
+    stack.need(world, "spark")  # as the tests after this one expect it
+
+
+def deployed(near, at):
+    """What `workbench aws up` leaves of a deployment, as far as a walkthrough asks for it."""
+    def client(service):
+        return boto3.client(service, region_name=REGION, endpoint_url=at, aws_access_key_id="none",
+                            aws_secret_access_key="none")
+
+    pg = near.postgres
+    given = {
+        "postgres/host": pg.host, "postgres/port": str(pg.port), "kafka/bootstrap": near.kafka.bootstrap,
+        "kafka/cluster": f"arn:aws:kafka:{REGION}:{ACCOUNT}:cluster/workbench/0a1b2c3d-0000-0000-0000-000000000000-1",
+        "connect/subnets": "subnet-1,subnet-2", "connect/security_groups": "sg-1",
+        "connect/log_group": "/workbench/connect", "connect/worker_configuration":
+            f"arn:aws:kafkaconnect:{REGION}:{ACCOUNT}:worker-configuration/workbench/0a1b2c3d-0000-0000-0000-000000000001",
+        "lake/bucket": BUCKET, "query/workgroup": "workbench", "spark/application": "00f1r4c2hs0mq01p",
+        "spark/role": f"arn:aws:iam::{ACCOUNT}:role/workbench-spark",
+        **{f"connect/role/{name}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{name}" for name in CONNECTORS}}
+    for name, value in given.items():
+        client("ssm").put_parameter(Name=f"/workbench/{name}", Value=value, Type="String", Overwrite=True)
+    for name, password in (("admin", "made-for-the-dry-run"), ("replication", secrets.read()["postgres.replication"])):
+        client("secretsmanager").create_secret(Name=f"workbench/postgres.{name}",
+                                               SecretString=json.dumps({"password": password}))
+    client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+    for database in ("datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"):
+        client("glue").create_database(DatabaseInput={"Name": database})
+    client("athena").create_work_group(Name="workbench", Configuration={"ResultConfiguration": {
+        "OutputLocation": f"s3://{BUCKET}/athena/"}})
+    postgres.execute(near, "DROP ROLE IF EXISTS devuser; CREATE ROLE devuser SUPERUSER LOGIN PASSWORD "
+                           "'made-for-the-dry-run'", database="postgres")
+
+
+def asked(near, text):
+    """A query of Athena's, asked of Spark."""
+    tree, create = dialect.read(text)
+    own = query._session(session(near))
+    rows = own.sql(query._written(own, tree, {}))
+    return query._keep(rows, create) and None if create else rows
+
+
+@pytest.fixture
+def cloud(near, tmp_path):
+    """A function that runs the notebooks of a walkthrough in world `aws`; it returns the run's record and the calls."""
+    root = tmp_path / "root"
+    root.mkdir()
+    for name in ("notebooks", "data", "docs", "deploy"):
+        (root / name).symlink_to(paths.ROOT / name)
+    shutil.copytree(paths.ROOT / "params", root / "params")
+    text = (root / "params" / "aws.yaml").read_text()
+    for theirs, ours in ELSE.items():
+        assert text.count(theirs) == 1
+        text = text.replace(theirs, ours)
+    assert text.count('  url: ""\n  wire') == 1
+    text = text.replace('  url: ""\n  wire', f"  url: {near.registry.url}\n  wire")
+    (root / "params" / "aws.yaml").write_text(text)
+    moto = near.lake.endpoint
+    deployed(near, moto)
+    pair = certificate(tmp_path)
+    tls = aws_double.Tls(pair, params.host_port(near.spark.url))
+
+    def rest(method, path, body):
+        answer = requests.request(method, near.connect.url + path, json=body, timeout=60)
+        assert answer.ok or answer.status_code == 404, f"{method} {path}: {answer.text}"
+        return None if answer.status_code == 404 else answer.json() if answer.content else {}
+
+    theirs, ours = "${secretsmanager:workbench/postgres.replication:password}", near.connect.password_reference
+    answers = {
+        **aws_double.msk_connect(rest, REGION, ACCOUNT, (theirs, ours), ["workbench-debezium-postgres"]),
+        **aws_double.emr_serverless(f"https://localhost:{tls.port}", "emr-7.13.0"),
+        **aws_double.athena(lambda text: asked(near, text), BUCKET)}
+    double = aws_double.Double(moto, answers, aws_double.glue_tables(lambda text: session(near).sql(text)))
+
+    def run(*targets):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "WORKBENCH_SECRET_"))}
+        environment.update(
+            AWS_ACCESS_KEY_ID="none", AWS_SECRET_ACCESS_KEY="none", AWS_ENDPOINT_URL=double.url,
+            AWS_ENDPOINT_URL_S3=moto, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0], WORKBENCH_ROOT=str(root),
+            WORKBENCH_RUNS=str(tmp_path / "runs"), WORKBENCH_INSTANCE=f"{paths.instance()}-aws")
+        environment.pop("WORKBENCH_PORT_BASE")
+        done = subprocess.run([sys.executable, "-m", "workbench.cli", "run", *targets, "--world", "aws"],
+                              env=environment, capture_output=True, text=True, timeout=900)
+        (record,) = (tmp_path / "runs").glob("*/run.json")
+        found = json.loads(record.read_text())
+        failed = [(n["path"], n["error"]) for n in found["notebooks"] if n["status"] != "passed"]
+        assert done.returncode == 0 and not failed, f"{failed}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        return double.calls
+
+    yield run
+    double.close()
+    tls.close()
+
+
+def same_calls(name, calls):
+    """Compare with aws_calls/<name>.txt; what was asked for is written beside it where it differs."""
+    file, told = CALLS / f"{name}.txt", aws_double.told(calls)
+    if not file.exists() or file.read_text() != told:
+        new = paths.VAR / f"{name}.txt"
+        new.write_text(told)
+        lines = difflib.unified_diff(file.read_text().splitlines() if file.exists() else [], told.splitlines(),
+                                     "reviewed", "asked for", lineterm="")
+        pytest.fail(f"other calls than {file.name} has; if they are right: cp {new} {file}\n" + "\n".join(lines)[:6000])
+
+
+@pytest.mark.parametrize("track", [
+    "10_outbox", *(pytest.param(name, marks=pytest.mark.drill) for name in (
+        "20_query_based_cdc", "30_log_based_cdc", "50_time_travel"))])
+def test_the_calls_of_a_walkthrough(cloud, track):
+    calls = cloud(track)
+    assert not [v for _, _, given in calls for v in given.values() if re.search("made-for-the-dry-run", str(v))]
+    same_calls(track, calls)
