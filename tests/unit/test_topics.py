@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from workbench.base import params
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.topic import topics
@@ -56,7 +56,12 @@ def test_topics_are_deleted_over_one_connection(monkeypatch):
             return SimpleNamespace(topics={name: SimpleNamespace(partitions=[0]) for name in there})
 
         def delete_topics(self, names, request_timeout):
-            return {name: SimpleNamespace(result=lambda timeout, name=name: there.pop(name)) for name in names}
+            def result(name):
+                if name not in there:
+                    raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+                there.pop(name)
+
+            return {name: SimpleNamespace(result=lambda timeout, name=name: result(name)) for name in names}
 
     monkeypatch.setattr(topics, "AdminClient", Admin)
     topics.delete(WORLD, "a", "b", "not there")

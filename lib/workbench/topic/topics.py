@@ -224,16 +224,16 @@ def create(world: World, name: str) -> None:
 
 def delete(world: World, *topics: str) -> None:
     """Delete topics and wait until they are gone; those that do not exist are fine."""
-    admin = AdminClient(settings(world))  # one connection for all questions
-    known = _partitions(world, admin)
-    there = [t for t in topics if t in known]
-    if not there:
+    if not topics:
         return
-    for topic, future in admin.delete_topics(there, request_timeout=TIMEOUT).items():
+    admin = AdminClient(settings(world))  # one connection for all questions
+    _partitions(world, admin)  # says so where Kafka does not answer
+    # not only those it lists: of one that was made a moment ago the controller knows, and the broker may not yet
+    for topic, future in admin.delete_topics(list(topics), request_timeout=TIMEOUT).items():
         try:
             future.result(TIMEOUT + 5)
         except KafkaException as e:
             if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise WorkbenchError(f"topic {topic!r} was not deleted: {e.args[0].str()}",
                                      where=world.kafka.bootstrap) from e
-    wait_until(lambda: not set(there) & set(_partitions(world, admin)), f"topics {there} to be gone", timeout=30)
+    wait_until(lambda: not {*topics} & {*_partitions(world, admin)}, f"topics {topics} to be gone", timeout=30)
