@@ -132,3 +132,22 @@ def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(
     assert files.read_text(offsets) is None and not files.entries(progress)
     with pytest.raises(ConnectorError, match=f"there is no connector '{SOURCE}'"):
         landing.step(None, there.world, SOURCE)
+
+
+def test_what_is_deleted_or_applied_during_a_step_stays_so(there, monkeypatch):
+    deploy(there, SOURCE, SINK)
+    other = {**connect.config(there.world, SINK), "flush.size": "7"}
+    work(monkeypatch, "source", lambda spark, world, config: landing.delete(world, SOURCE))
+    work(monkeypatch, "sink", lambda spark, world, config: landing.apply(world, SINK, other))
+    monkeypatch.setitem(jobs.JOBS, "source", (*jobs.JOBS["source"][:2], lambda world, config: None))
+    landing.step(None, there.world)
+    assert SOURCE not in landing.names(there.world)
+    assert jobs._ours(there.world)[SINK] == {"config": other, "state": "UNASSIGNED", "error": ""}
+
+
+def test_a_step_that_fails_unforeseen_is_told_as_failed(there, monkeypatch):
+    deploy(there, SOURCE)
+    work(monkeypatch, "source", lambda spark, world, config: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        landing.step(None, there.world)
+    assert states(there, SOURCE) == ["FAILED"] and "ZeroDivision" in landing.status(there.world, SOURCE)["error"]

@@ -77,10 +77,12 @@ def step(spark: SparkSession, world: World, *only: str) -> dict[str, Union[polli
         _, work, _ = JOBS[_kind(config)]
         try:
             done[name] = work(spark, world, {"name": name, **config})
-            _keep(world, name, {"config": config, "state": "RUNNING", "error": ""})
-        except WorkbenchError as e:
+            _keep(world, name, {"config": config, "state": "RUNNING", "error": ""}, config)
+        except Exception as e:
+            _keep(world, name, {"config": config, "state": "FAILED", "error": getattr(e, "what", repr(e))}, config)
+            if not isinstance(e, WorkbenchError):
+                raise
             failed.append(e)
-            _keep(world, name, {"config": config, "state": "FAILED", "error": e.what})
     if failed:
         raise failed[0]
     return done
@@ -111,7 +113,12 @@ def _ours(world: World) -> dict[str, dict[str, Any]]:
     return json.loads(files.read_text(_place(world)) or "{}")
 
 
-def _keep(world: World, name: str, kept: Optional[dict[str, Any]]) -> None:
+def _keep(world: World, name: str, kept: Optional[dict[str, Any]], of: Optional[dict[str, str]] = None) -> None:
+    """Keep a connector, or forget it where `kept` is None. of: only where it still has this configuration: what was
+    applied or deleted while it was at work stays so."""
     with files.alone(_place(world)):  # another notebook may keep one at the same time
-        ours = {**_ours(world), name: kept}
+        ours = _ours(world)
+        if of is not None and ours.get(name, {}).get("config") != of:
+            return
+        ours[name] = kept
         files.write_text(_place(world), json.dumps({name: one for name, one in ours.items() if one}, indent=1))
