@@ -14,7 +14,7 @@ from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
 from workbench.hudi import decode_avro
 from workbench.landing import messages
-from workbench.topic import avro, registry, wire
+from workbench.topic import apicurio, avro, registry, wire
 from worlds import varied
 
 WORLD = params.load("local")
@@ -50,10 +50,10 @@ def test_what_the_registry_answers(answering):
     starting = [(503, "starting"), (200, "1")]
     served = answering({"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting})
     world = with_registry(url=served.url + "/")
-    assert registry._ask(world, "/a") == b"{}" and registry._ask(world, "/b") is None
+    assert apicurio._ask(world, "/a") == b"{}" and apicurio._ask(world, "/b") is None
     with pytest.raises(StackError, match="(?s)the schema registry answers 500: oops.*/c"):
-        registry._ask(world, "/c")
-    assert registry._ask(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
+        apicurio._ask(world, "/c")
+    assert apicurio._ask(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
     assert messages.fetch(served.url + "/b") is None
     with pytest.raises(ConnectionError, match="the schema registry does not answer at .*/c: .*500"):
         messages.fetch(served.url + "/c")
@@ -81,17 +81,12 @@ def test_a_registry_that_is_stopped_is_named(ask):
         ask(with_registry(url="http://127.0.0.1:1"))
 
 
-def test_another_kind_of_registry_says_that_it_is_not_there_yet():
-    with pytest.raises(StackError, match="is not there yet: .*registry.kind = glue"):
-        registry.artifacts(with_registry(kind="glue"))
-
-
 class Answers:
     """Stands for the registry: {path: text}, everything else is a 404; notes what was asked."""
 
     def __init__(self, monkeypatch, **texts):
         self.texts, self.asked = texts, []
-        monkeypatch.setattr(registry, "_ask", self)
+        monkeypatch.setattr(apicurio, "_ask", self)
 
     def __call__(self, world, path):
         self.asked.append(path)
@@ -128,7 +123,7 @@ def test_the_newest_version_as_confluents_api_tells_it(monkeypatch):
 
 
 def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
-    search = f"/apis/registry/v2/search/artifacts?limit={registry.PAGE}&offset=0"
+    search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0"
     page = {"count": 1, "artifacts": [{"id": "moma.public.artists-value"}]}
     Answers(monkeypatch, **{search: json.dumps(page)})
     with pytest.raises(LakeError, match="did you mean 'moma.public.artists-value'"):
@@ -139,7 +134,7 @@ def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
 
 
 def test_artifacts_come_page_by_page(monkeypatch):
-    monkeypatch.setattr(registry, "PAGE", 1)
+    monkeypatch.setattr(apicurio, "PAGE", 1)
     base, at = "/apis/registry/v2", "?limit=1&offset="
     version = {"count": 1, "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}]}
     answers = Answers(monkeypatch, **{
@@ -154,7 +149,7 @@ def test_artifacts_come_page_by_page(monkeypatch):
 
 
 def test_bytes_that_are_no_message_are_shown():
-    with pytest.raises(LakeError, match="(?s)7b 22 61 22.*00 and 8 bytes of id.*apicurio_legacy8"):
+    with pytest.raises(LakeError, match="(?s)7b 22 61 22.*00, 8 bytes of schema id.*apicurio_legacy8"):
         registry.peek(WORLD, '{"a"')
 
 

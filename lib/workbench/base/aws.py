@@ -67,6 +67,10 @@ def answered(where: str) -> Iterator[None]:
     except (of.NoCredentialsError, of.PartialCredentialsError, of.ProfileNotFound, of.CredentialRetrievalError,
             of.TokenRetrievalError, of.SSOTokenLoadError, of.UnauthorizedSSOTokenError) as e:
         raise StackError(f"there are no AWS credentials: {e}", where=where, next_step=SIGN_IN) from e
+    except RuntimeError as e:
+        if "still expired" not in str(e):  # botocore's words where new credentials, of a profile say, are old ones
+            raise
+        raise StackError(KNOWN[0][1], where=where, expected=str(e), next_step=SIGN_IN) from e
     except (of.NoRegionError, of.InvalidRegionError) as e:
         raise StackError(f"AWS has no such region: {e}", where=where, next_step="name one as `region` in the params "
                          "file, such as ap-southeast-2") from e

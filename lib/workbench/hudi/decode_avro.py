@@ -57,7 +57,7 @@ class Schemas:
 
     def _find(self, id: str) -> Any:
         kind, _, number = id.partition(" ")
-        return registry.find(self.world, int(number), kind) if kind in registry.BY_ID else json.loads(id)
+        return registry.find(self.world, number, kind) if kind in wire.KINDS else json.loads(id)
 
 
 def rows(raw: DataFrame, ids: Iterable[str], known: Schemas, table: Table) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from ..base import LakeError, World, files, nearest
 from ..spark import answered, causes
-from ..topic import registry, topics, wire
+from ..topic import apicurio, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
 from .formats import Containers, Form, Lines
@@ -94,7 +94,7 @@ def form(world: World, sink: Sink) -> Form:
     """What a sink makes of a message."""
     converter: Any = Json(sink.envelope, strict=sink.confluent)
     if sink.messages == "avro":
-        urls = {kind: world.registry.url.rstrip("/") + path for kind, path in registry.BY_ID.items()}
+        urls = {kind: world.registry.url.rstrip("/") + path for kind, path in apicurio.BY_ID.items()}
         converter = Avro(urls, wire.not_avro(world), wire.unknown(world), connect=sink.format != "avro")
     return Form(sink, converter, {"json": Lines(), "avro": Containers(), "parquet": Parquet(sink.codec)}[sink.format])
 

@@ -15,9 +15,9 @@ import urllib.request
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from ..topic.apicurio import LARGEST
 from ..topic.avro import reader
 from ..topic.connect_schema import from_avro
-from ..topic.registry import LARGEST
 from ..topic.wire import CCOMPAT
 
 Found = tuple[Any, Any, Optional[str]]

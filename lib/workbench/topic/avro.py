@@ -7,7 +7,8 @@ at single messages. `reader` and `container` travel into Spark tasks by value. W
 from __future__ import annotations
 
 import io
-from typing import Any, Callable, Sequence
+import json
+from typing import Any, Callable, Sequence, Union
 
 from pyspark.sql import types as T
 
@@ -80,6 +81,15 @@ def _all_digits(found: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if k != "logicalType"}
+
+
+def parsed(text: Union[str, bytes], where: str) -> Any:
+    """A schema as a registry gives it. Raises: LakeError: it is not JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise LakeError("the registry holds something that is not an Avro schema", where=where,
+                        expected="JSON") from None
 
 
 # --- a file of records -----------------------------------------------------------------------------------------------

@@ -1,48 +1,31 @@
-"""Apicurio Registry: which schemas there are, a schema by its id, and the record in a message."""
+"""The schema registry: which schemas there are, a schema by its id, and the record in a message.
+
+Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world names one. It is asked by this process
+only; but for the landing, whose tasks ask Apicurio by themselves (landing/messages.py).
+"""
 from __future__ import annotations
 
 import datetime as dt
-import json
-from typing import Any, NamedTuple, Optional
-from urllib.parse import quote
+from typing import Any, NamedTuple, Union
 from uuid import UUID
 
-import pandas
+from ..base import LakeError, World, nearest
+from ..base.sides import chooser
+from . import apicurio, avro, glue_registry
+from .wire import GLOBAL, WIRES, Framed, framed
 
-from ..base import LakeError, StackError, World, http, nearest
-from ..stack.services import REGISTRY_V2
-from . import avro
-from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
-
-V2, V6 = REGISTRY_V2, "/apis/ccompat/v6"  # v6: what S5 asks
-BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}", CCOMPAT: V6 + "/schemas/ids/{}"}
-NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/{}/versions/latest"}
-PAGE = 500  # artifacts or versions of one answer
-LARGEST = 2**63 - 1  # the registry's ids are Java's longs
+_of = chooser(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
+address, artifacts, names, find, newest, delete = map(
+    _of, ("address", "artifacts", "names", "find", "newest", "delete"))
 
 
-def artifacts(world: World) -> pandas.DataFrame:
-    """Return one row per version of each artifact: group, artifact, type, version, global_id, content_id.
-
-    Debezium's converters name an artifact `<topic>-key` or `<topic>-value` (TopicIdStrategy), in group `default`.
-    """
-    rows = []
-    for found in _pages(world, "/search/artifacts", "artifacts"):
-        group = found.get("groupId") or "default"
-        path = f"/groups/{quote(group, safe='')}/artifacts/{quote(found['id'], safe='')}/versions"
-        for v in _pages(world, path, "versions"):
-            rows.append((group, found["id"], v.get("type"), v.get("version"), v.get("globalId"), v.get("contentId")))
-    columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
-    frame = pandas.DataFrame(rows, columns=columns)
-    return frame.sort_values(["group", "artifact", "global_id"], ignore_index=True)
-
-
-def schema(world: World, id: int, kind: str = GLOBAL) -> dict[str, Any]:
+def schema(world: World, id: Union[int, str], kind: str = GLOBAL) -> dict[str, Any]:
     """Return the Avro schema with this id, as a dict (a text where it is no more than a type's name).
 
     Args:
-        kind: "globalId" (a version of an artifact), "contentId" (a text, whoever uses it) or "ccompat" (the number
-            that Confluent's API gives out).
+        id: a number; of Glue the UUID of a schema version.
+        kind: "globalId" (a version of an artifact), and of Apicurio "contentId" (a text, whoever uses it) or "ccompat"
+            (the number that Confluent's API gives out).
 
     Raises:
         LakeError: the registry has no such id, or what it has is not JSON. StackError: it does not answer.
@@ -54,27 +37,9 @@ def schema(world: World, id: int, kind: str = GLOBAL) -> dict[str, Any]:
 
 
 def _unknown(world: World, schema: str) -> LakeError:
-    return LakeError(f"the registry has no schema with {schema}", where=_base(world),
+    return LakeError(f"the registry has no schema with {schema}", where=address(world),
                      next_step="registry.artifacts(world) lists what it has; is it the registry that the writer used, "
                                "and registry.wire the format it writes?")
-
-
-def find(world: World, id: int, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
-    """Return `schema`, or None where the registry answers that there is none with this id."""
-    return _schema(world, _path(BY_ID, kind).format(id), kind) if 0 <= id <= LARGEST else None
-
-
-def _path(paths: dict[str, str], kind: str) -> str:
-    if kind not in paths:
-        raise LakeError(f"there is no kind of id {kind!r} here", expected=nearest(str(kind), paths))
-    return paths[kind]
-
-
-def _schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]]:
-    text = _ask(world, path)
-    if text is None:
-        return None
-    return _json(_json(text, path)["schema"] if kind == CCOMPAT else text, path)
 
 
 def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
@@ -82,18 +47,19 @@ def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
 
     Args:
         kind: "ccompat" asks the API that speaks Confluent's language, as others than Apicurio's own clients do,
-            DeltaStreamer among them (S5).
+            DeltaStreamer among them (S5). Glue has none.
 
     Raises:
         LakeError: there is no such artifact; the nearest names are listed. StackError: the registry does not answer.
     """
-    newest = _schema(world, _path(NEWEST, kind).format(quote(artifact, safe="")), kind)
-    if newest is None:
-        have = [found["id"] for found in _pages(world, "/search/artifacts", "artifacts")]
-        raise LakeError(f"the registry has no artifact {artifact!r}", where=_base(world),
+    found = newest(world, artifact, kind)
+    if found is None:
+        have = names(world)
+        raise LakeError(f"the registry has no artifact {artifact!r}", where=address(world),
                         expected=nearest(artifact, have) if have else "the registry is empty",
-                        next_step="the first message registers it: is the connector RUNNING, its converter Apicurio's?")
-    return newest
+                        next_step="the first message registers it: is the connector RUNNING, its converter this "
+                                  "registry's?")
+    return found
 
 
 class Decoded(NamedTuple):
@@ -121,9 +87,8 @@ class Decoder:
         found = framed(self.world, value)
         if found is None:
             wire = self.world.registry.wire
-            raise LakeError("the message does not begin as Avro with a schema id does", where=value[:12].hex(" "),
-                            expected=f"00 and {WIRES[wire][0]} bytes of id ({self.world.file}: registry.wire is "
-                                     f"{wire})")
+            raise LakeError("the message does not begin as Avro with a schema id does", where=value[:20].hex(" "),
+                            expected=f"{WIRES[wire]} ({self.world.file}: registry.wire is {wire})")
         id = found.schema
         if id not in self._schemas:
             self._schemas[id] = find(self.world, found.id, found.kind)
@@ -168,44 +133,3 @@ def _as_spark_gives(value: Any) -> Any:
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
         return value.astimezone(dt.timezone.utc).replace(tzinfo=None)
     return str(value) if isinstance(value, UUID) else value
-
-
-def _pages(world: World, path: str, what: str) -> list:
-    """All of a list that the registry gives out in pages."""
-    rows: list = []
-    while True:
-        text = _ask(world, f"{V2}{path}?limit={PAGE}&offset={len(rows)}")
-        page = _json(text, path) if text is not None else {}
-        rows += page.get(what, [])
-        if not page.get(what) or len(rows) >= page.get("count", 0):
-            return rows
-
-
-def _base(world: World) -> str:
-    return world.registry.url.rstrip("/")
-
-
-def _ask(world: World, path: str, method: str = "GET") -> Optional[bytes]:
-    """The text of an answer, None for 404."""
-    url = _base(world) + path
-    answer = http.call("the schema registry", method, url,
-                       next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
-    if answer.status_code == 404:
-        return None
-    if answer.status_code >= 400:
-        raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)
-    return answer.content
-
-
-def _json(text: str | bytes, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise LakeError("the registry holds something that is not an Avro schema", where=where,
-                        expected="JSON") from None
-
-
-def delete(world: World, *artifacts: str) -> None:
-    """Delete artifacts with all their versions; those that do not exist are fine. Raises: StackError: it refuses."""
-    for artifact in artifacts:
-        _ask(world, NEWEST[GLOBAL].format(quote(artifact, safe="")), "DELETE")

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, nearest, wait_until
+from . import kafka_iam
 
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
@@ -27,18 +28,29 @@ def settings(world: World, **more: Any) -> dict[str, Any]:
     """Settings of a confluent_kafka client for the world's Kafka; `more` is added, or takes the place of one of them.
 
     A broker's absence is said by our own error, so the client's own lines on stderr are off.
+
+    Raises: StackError: there is nothing to prove to MSK who we are.
     """
+    proof = kafka_iam.settings(world) if _by_iam(world) else {}
     return {"bootstrap.servers": world.kafka.bootstrap, "security.protocol": world.kafka.security_protocol,
-            "log_level": 0, **more}
+            "log_level": 0, **proof, **more}
+
+
+def _by_iam(world: World) -> bool:
+    return world.kafka.security_protocol == "SASL_SSL"
 
 
 def spark_options(world: World) -> dict[str, str]:
-    """Options of Spark's Kafka reader for the world's Kafka, beside those that say what is read."""
+    """Options of Spark's Kafka reader for the world's Kafka, beside those that say what is read.
+
+    To prove to MSK who it is, by its own role, Spark needs Amazon's aws-msk-iam-auth among its jars.
+    """
+    proof = kafka_iam.JAVA if _by_iam(world) else {}
     return {"kafka.bootstrap.servers": world.kafka.bootstrap,
             "kafka.security.protocol": world.kafka.security_protocol,
             # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
             "kafka.isolation.level": "read_committed",
-            "failOnDataLoss": "true"}
+            "failOnDataLoss": "true", **{f"kafka.{key}": value for key, value in proof.items()}}
 
 
 @contextlib.contextmanager
@@ -49,7 +61,7 @@ def _answered(world: World, where: str = "") -> Iterator[None]:
     except KafkaException as e:
         raise stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
             f"Kafka does not answer: {e.args[0].str()}", where=where or world.kafka.bootstrap,
-            next_step="run `workbench status`, then `workbench up`") from e
+            next_step=kafka_iam.NEXT_STEP if _by_iam(world) else "run `workbench status`, then `workbench up`") from e
 
 
 def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
@@ -60,8 +72,8 @@ def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
 
 
 def names(world: World) -> list[str]:
-    """Return the names of all topics, Kafka's own (consumer offsets) left out."""
-    return sorted(t for t in _partitions(world) if not t.startswith("__consumer"))
+    """Return the names of all topics, Kafka's own (consumer offsets) and those of MSK and MSK Connect left out."""
+    return sorted(t for t in _partitions(world) if not t.startswith(("__consumer", "__amazon_msk")))
 
 
 def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
@@ -213,7 +225,8 @@ def _text(raw: Optional[bytes]) -> Union[str, bytes, None]:
 
 
 def create(world: World, name: str) -> None:
-    """Make a topic of one partition, unless it is there. Raises WorkbenchError: Kafka refuses it, or is gone."""
+    """Make a topic of one partition, unless it is there. Its replicas are as many as the broker makes by default
+    (KIP-464), of MSK one for each zone. Raises WorkbenchError: Kafka refuses it, or is gone."""
     admin = AdminClient(settings(world))
     if name not in _partitions(world, admin):
         try:

@@ -1,38 +1,61 @@
 """How a message says which schema it was written with: a serializer puts the schema's id before the bytes of the
 message. The formats, as their documentation has them (Apicurio: "Configuring Kafka serializers/deserializers";
-Confluent: "Wire format"):
+Confluent: "Wire format"; Glue: its library's SerializationDataEncoder, for AWS describes it nowhere):
 
   apicurio          magic byte 0, content id in 4 bytes: what Apicurio 3 writes by default
   apicurio_legacy8  magic byte 0, global id in 8 bytes: what Apicurio 2 writes with headers.enabled=false
   confluent         magic byte 0, schema id in 4 bytes, looked up at the API that speaks Confluent's language (ccompat)
+  glue              version byte 3, compression byte (0, or 5: what follows the id is compressed by zlib), the UUID of a
+                    schema version in 16 bytes
 
-Nothing in the bytes tells them apart, so the world says which one it is: `registry.wire`. (What Apicurio 2 writes by
-default, seen with 2.6.13, is none of them: the id goes into a header of the message. No reader here looks there; a
-message without the magic byte is not Avro for any of them.)
+Nothing in the bytes tells the first three apart, so the world says which one it is: `registry.wire`. (What Apicurio 2
+writes by default, seen with 2.6.13, is none of them: the id goes into a header of the message. No reader here looks
+there; a message without the magic byte is not Avro for any of them.)
+
+Spark's SQL has nothing that undoes zlib. So a compressed message can be looked at one by one (`framed`), but for Spark
+it is not in the wire format, and `not_avro` says what to set.
 """
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
-from typing import Optional
+from typing import NamedTuple, Optional, Union
+from uuid import UUID
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ..base import World
 
-GLOBAL, CONTENT, CCOMPAT = "globalId", "contentId", "ccompat"
+# kinds of id: of one version of an artifact (Glue: SchemaVersionId), of a text whoever uses it, of Confluent's API
+GLOBAL, CONTENT, CCOMPAT = KINDS = ("globalId", "contentId", "ccompat")
 MESSAGES = "key binary, value binary, topic string, partition int, offset long, file string"
-# of each wire format how many bytes of id follow the magic byte, and what kind of id they are
-WIRES = {"apicurio": (4, CONTENT), "apicurio_legacy8": (8, GLOBAL), "confluent": (4, CCOMPAT)}
+ZLIB = b"\3\5"  # a compressed message of Glue begins so
+
+
+class Wire(NamedTuple):
+    """A wire format: what a message begins with, how many bytes of id follow, and what kind of id they are."""
+
+    magic: bytes
+    size: int
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.magic.hex(' ')}, {self.size} bytes of schema id"
+
+
+WIRES = {"apicurio": Wire(b"\0", 4, CONTENT), "apicurio_legacy8": Wire(b"\0", 8, GLOBAL),
+         "confluent": Wire(b"\0", 4, CCOMPAT), "glue": Wire(b"\3\0", 16, GLOBAL)}
 
 
 @dataclass(frozen=True)
 class Framed:
-    """A message taken apart: the format's name, the kind and number of its schema id, the Avro after it."""
+    """A message taken apart: the format's name, the kind and number of its schema id (of Glue the UUID's text), the
+    Avro after it."""
 
     wire: str
     kind: str
-    id: int
+    id: Union[int, str]
     body: bytes
 
     @property
@@ -43,25 +66,41 @@ class Framed:
 
 def framed(world: World, value: bytes) -> Optional[Framed]:
     """Take a message's value apart; None where it is not in the world's wire format."""
-    size, kind = WIRES[world.registry.wire]
-    if len(value) <= size or value[0] != 0:
+    magic, size, kind = WIRES[world.registry.wire]
+    end = len(magic) + size
+    inflated = zlib.decompressobj() if world.registry.wire == "glue" and value.startswith(ZLIB) else None
+    if len(value) < end or not (inflated or value.startswith(magic)):
         return None
-    return Framed(world.registry.wire, kind, int.from_bytes(value[1:size + 1], "big"), value[size + 1:])
+    id, body = value[len(magic):end], value[end:]
+    if inflated:
+        try:
+            body = inflated.decompress(body)
+        except zlib.error:
+            return None
+        if not inflated.eof or inflated.unused_data:
+            return None
+    return Framed(world.registry.wire, kind, str(UUID(bytes=id)) if size == 16 else int.from_bytes(id, "big"), body)
 
 
 def framed_in_spark(messages: DataFrame, world: World) -> DataFrame:
-    """Add to messages (see MESSAGES) what `framed` finds: `schema` and `body`; both null where it finds none."""
-    size, kind = WIRES[world.registry.wire]
-    found = F.expr(f"length(value) > {size} AND substring(value, 1, 1) = X'00'")
-    number = F.expr(f"conv(hex(substring(value, 2, {size})), 16, 10)")
-    return messages.withColumns({"schema": F.when(found, F.concat(F.lit(kind + " "), number)),
-                                 "body": F.when(found, F.expr(f"substring(value, {size + 2})"))})
+    """Add to messages (see MESSAGES) what `framed` finds: `schema` and `body`; both null where it finds none, and where
+    the message is compressed."""
+    magic, size, kind = WIRES[world.registry.wire]
+    at, end = len(magic) + 1, len(magic) + size
+    found = F.expr(f"length(value) >= {end} AND substring(value, 1, {len(magic)}) = X'{magic.hex()}'")
+    number = f"hex(substring(value, {at}, {size}))"
+    number = (f"lower(regexp_replace({number}, '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-'))" if size == 16
+              else f"conv({number}, 16, 10)")
+    return messages.withColumns({"schema": F.when(found, F.concat(F.lit(kind + " "), F.expr(number))),
+                                 "body": F.when(found, F.expr(f"substring(value, {end + 1})"))})
 
 
 def not_avro(world: World) -> str:
     """Why a message that is not in the world's wire format is a dead letter."""
-    wire = world.registry.wire
-    return f"not Avro as {wire} has it: 00, {WIRES[wire][0]} bytes of schema id"
+    name = world.registry.wire
+    compressed = (f" (one that begins with {ZLIB.hex(' ')} is compressed, which Spark cannot undo: have it written "
+                  "without value.converter.compression)")
+    return f"not Avro as {name} has it: {WIRES[name]}" + (compressed if name == "glue" else "")
 
 
 def unknown(world: World) -> str:

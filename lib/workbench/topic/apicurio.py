@@ -1,0 +1,96 @@
+"""The schema registry as Apicurio Registry is it: its own API, and the one that speaks Confluent's language."""
+from __future__ import annotations
+
+from typing import Any, Optional, Union
+from urllib.parse import quote
+
+import pandas
+
+from ..base import LakeError, StackError, World, http, nearest
+from ..stack.services import REGISTRY_V2
+from . import avro
+from .wire import CCOMPAT, CONTENT, GLOBAL
+
+V2, V6 = REGISTRY_V2, "/apis/ccompat/v6"  # v6: what S5 asks
+BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}", CCOMPAT: V6 + "/schemas/ids/{}"}
+NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/{}/versions/latest"}
+PAGE = 500  # artifacts or versions of one answer
+LARGEST = 2**63 - 1  # the registry's ids are Java's longs
+
+
+def address(world: World) -> str:
+    """Where the registry is, for people."""
+    return world.registry.url.rstrip("/")
+
+
+def artifacts(world: World) -> pandas.DataFrame:
+    """Return one row per version of each artifact: group, artifact, type, version, global_id, content_id.
+
+    Debezium's converters name an artifact `<topic>-key` or `<topic>-value` (TopicIdStrategy), in group `default`.
+    """
+    rows = []
+    for found in _pages(world, "/search/artifacts", "artifacts"):
+        group = found.get("groupId") or "default"
+        path = f"/groups/{quote(group, safe='')}/artifacts/{quote(found['id'], safe='')}/versions"
+        for v in _pages(world, path, "versions"):
+            rows.append((group, found["id"], v.get("type"), v.get("version"), v.get("globalId"), v.get("contentId")))
+    columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
+    frame = pandas.DataFrame(rows, columns=columns)
+    return frame.sort_values(["group", "artifact", "global_id"], ignore_index=True)
+
+
+def names(world: World) -> list[str]:
+    """Return the names of all artifacts."""
+    return [found["id"] for found in _pages(world, "/search/artifacts", "artifacts")]
+
+
+def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict[str, Any]]:
+    """Return the schema with this id, None where the registry answers that there is none. See registry.schema."""
+    return _schema(world, _path(BY_ID, kind).format(id), kind) if 0 <= int(id) <= LARGEST else None
+
+
+def newest(world: World, artifact: str, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
+    """Return the newest version of an artifact's schema, None where there is no such artifact. See registry.latest."""
+    return _schema(world, _path(NEWEST, kind).format(quote(artifact, safe="")), kind)
+
+
+def delete(world: World, *artifacts: str) -> None:
+    """Delete artifacts with all their versions; those that do not exist are fine. Raises: StackError: it refuses."""
+    for artifact in artifacts:
+        _ask(world, NEWEST[GLOBAL].format(quote(artifact, safe="")), "DELETE")
+
+
+def _path(paths: dict[str, str], kind: str) -> str:
+    if kind not in paths:
+        raise LakeError(f"there is no kind of id {kind!r} here", expected=nearest(str(kind), paths))
+    return paths[kind]
+
+
+def _schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]]:
+    text = _ask(world, path)
+    if text is None:
+        return None
+    return avro.parsed(avro.parsed(text, path)["schema"] if kind == CCOMPAT else text, path)
+
+
+def _pages(world: World, path: str, what: str) -> list:
+    """All of a list that the registry gives out in pages."""
+    rows: list = []
+    while True:
+        text = _ask(world, f"{V2}{path}?limit={PAGE}&offset={len(rows)}")
+        page = avro.parsed(text, path) if text is not None else {}
+        rows += page.get(what, [])
+        if not page.get(what) or len(rows) >= page.get("count", 0):
+            return rows
+
+
+def _ask(world: World, path: str, method: str = "GET") -> Optional[bytes]:
+    """The text of an answer, None for 404."""
+    url = address(world) + path
+    answer = http.call("the schema registry", method, url,
+                       next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
+    if answer.status_code == 404:
+        return None
+    if answer.status_code >= 400:
+        raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)
+    return answer.content

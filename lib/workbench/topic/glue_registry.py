@@ -1,0 +1,116 @@
+"""The schema registry as the AWS Glue Schema Registry is it, in a registry that has the deployment's name.
+
+AWS's converter registers a topic's schemas under the name that its setting `schemaNameGenerationClass` makes (library
+aws-glue-schema-registry): by default the topic's, for keys and for values alike, which then need a registry each; with
+AWSSchemaNamingStrategyConnectNameImpl the record's full name, of Debezium `<topic>.Key` and `<topic>.Value` (of its
+envelope `<topic>.Envelope`), and one registry is enough. Whichever it is, here they are the artifacts `<topic>-key` and
+`<topic>-value`, as with Apicurio; the versions of an artifact may so be those of two schemas.
+"""
+from __future__ import annotations
+
+import re
+from typing import Any, Optional, Union
+
+import pandas
+
+from ..base import LakeError, StackError, World, aws, nearest, wait_until
+from . import avro
+from .wire import GLOBAL
+
+ENDINGS = {"-key": "-key", ".Key": "-key", "-value": "-value", ".Value": "-value", ".Envelope": "-value", "": "-value"}
+MISSING = "EntityNotFoundException"
+
+
+def address(world: World) -> str:
+    """Where the registry is, for people."""
+    return f"Glue schema registry {world.stack.deployment!r} in {world.region}"
+
+
+def artifacts(world: World) -> pandas.DataFrame:
+    """Return one row per version of each artifact, the oldest first: group (the registry), artifact, type, version,
+    global_id (the SchemaVersionId), content_id. Neither type nor content_id is told by Glue's lists. A version that the
+    compatibility check refused is none.
+
+    Raises: StackError: there is no such registry, or AWS refuses to tell.
+    """
+    rows = [(world.stack.deployment, artifact, None, str(v["VersionNumber"]), v["SchemaVersionId"], None)
+            for artifact, schemas in sorted(_schemas(world).items()) for v in _versions(world, schemas)]
+    return pandas.DataFrame(rows, columns=["group", "artifact", "type", "version", "global_id", "content_id"])
+
+
+def names(world: World) -> list[str]:
+    """Return the names of all artifacts. Raises: as `artifacts`."""
+    return sorted(_schemas(world))
+
+
+def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict[str, Any]]:
+    """Return the schema with this id, None where there is none. See registry.schema.
+
+    It may be of another registry of the account: a schema version is asked for by its id alone, which a policy has to
+    allow on every resource (Glue Developer Guide, "IAM examples for deserializers").
+    """
+    if kind != GLOBAL:
+        raise LakeError(f"there is no kind of id {kind!r} here", where=address(world), expected=nearest(kind, [GLOBAL]))
+    if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", str(id)):
+        return None
+    found = _asked(world, "get_schema_version", SchemaVersionId=id)
+    return None if found is None else avro.parsed(found["SchemaDefinition"], found["SchemaArn"])
+
+
+def newest(world: World, artifact: str, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
+    """Return the newest version of an artifact's schema, None where there is no such artifact. See registry.latest."""
+    versions = _versions(world, _schemas(world).get(artifact, []))
+    return find(world, versions[-1]["SchemaVersionId"], kind) if versions else None
+
+
+def delete(world: World, *artifacts: str) -> None:
+    """Delete artifacts with all their versions and wait until they are gone; those that do not exist are fine.
+
+    Raises: StackError: AWS refuses it, or one is still there after a minute.
+    """
+    there = _schemas(world)
+    ids = [_id(world, schema) for artifact in artifacts for schema in there.get(artifact, [])]
+    for id in ids:
+        _asked(world, "delete_schema", SchemaId=id)
+    # the list leaves out what is being deleted, and a schema of the same name cannot be made before that is done
+    wait_until(lambda: not any(_asked(world, "get_schema", SchemaId=id) for id in ids),
+               f"the schemas of {', '.join(artifacts)} to be gone", every=1, error=StackError)
+
+
+def _schemas(world: World) -> dict[str, list[str]]:
+    """{artifact: names of its schemas}."""
+    try:
+        found = aws.pages(world.region, "glue", "list_schemas", "Schemas",
+                          RegistryId={"RegistryName": world.stack.deployment})
+    except StackError as e:
+        if aws.code(e) != MISSING:
+            raise
+        raise StackError("there is no such schema registry", where=address(world), expected="one with the name of the "
+                         "deployment", next_step="deploy/2-lake.yaml makes it: `workbench aws up`") from e
+    named: dict[str, list[str]] = {}
+    for schema in (one["SchemaName"] for one in found):
+        ending = next(ending for ending in ENDINGS if schema.endswith(ending))
+        named.setdefault(schema[:len(schema) - len(ending)] + ENDINGS[ending], []).append(schema)
+    return named
+
+
+def _versions(world: World, schemas: list[str]) -> list[dict[str, Any]]:
+    """The versions of schemas that can be used, the oldest first."""
+    found = [v for schema in schemas for v in aws.pages(
+        world.region, "glue", "list_schema_versions", "Schemas", SchemaId=_id(world, schema))]
+    usable = (v for v in found if v["Status"] == "AVAILABLE")
+    return sorted(usable, key=lambda v: (v["CreatedTime"], v["VersionNumber"]))
+
+
+def _id(world: World, schema: str) -> dict[str, str]:
+    return {"RegistryName": world.stack.deployment, "SchemaName": schema}
+
+
+def _asked(world: World, operation: str, **given: Any) -> Optional[dict[str, Any]]:
+    """What Glue answers, None where it has no such thing."""
+    try:
+        return aws.call(world.region, "glue", operation, **given)
+    except StackError as e:
+        if aws.code(e) != MISSING:
+            raise
+        return None

@@ -1,0 +1,237 @@
+"""The Glue side of the registry, and its wire format: moto answers where it knows the operation (it has none of the
+lists), else botocore's Stubber, which judges requests and answers by the service's own model."""
+import io
+import json
+import zlib
+from uuid import UUID
+
+import fastavro
+import on_aws
+import pytest
+from moto import mock_aws
+from workbench.base import aws
+from workbench.base.errors import LakeError, StackError, WorkbenchError
+from workbench.hudi import decode_avro
+from workbench.topic import glue_registry, registry, wire
+
+WORLD = on_aws.world()
+ROW = {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [{"name": "id", "type": "int"}]}
+MORE = {**ROW, "fields": [*ROW["fields"], {"name": "name", "type": ["null", "string"], "default": None}]}
+ID, OTHER = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", "ffffffff-0000-0000-0000-000000000001"
+ARN = f"arn:aws:glue:{on_aws.REGION}:{on_aws.ACCOUNT}:schema/workbench/m.p.t.Value"
+
+
+def framed(id, avsc, record, magic=b"\3\0"):
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(avsc), record)
+    body = zlib.compress(out.getvalue()) if magic == wire.ZLIB else out.getvalue()
+    return magic + UUID(id).bytes + body
+
+
+# --- the wire format -------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("magic", [b"\3\0", b"\3\5"])
+def test_a_message_is_taken_apart(magic):
+    body = b"\x02 and more"
+    found = wire.framed(WORLD, magic + UUID(ID).bytes + (zlib.compress(body) if magic[1] else body))
+    assert found == wire.Framed("glue", "globalId", ID, body) and found.schema == f"globalId {ID}"
+
+
+def test_what_is_no_message_of_glue():
+    head = UUID(ID).bytes
+    packed = b"\3\5" + head + zlib.compress(b"avro")
+    for bad in (b"", b"\3", b"\3\0" + head[:-1], b"\0\0" + head, b"\3\1" + head, b"\3\5" + head, packed[:-1],
+                packed + b"x", b"\3\5" + head + b"avro", b"\0" + bytes(8) + b"x"):
+        assert wire.framed(WORLD, bad) is None
+    assert wire.framed(WORLD, b"\3\0" + head).body == b""
+    with pytest.raises(LakeError, match="(?s)does not begin as Avro.*7b 22.*03 00, 16 bytes of schema id.*is glue"):
+        registry.peek(WORLD, '{"a": 1}')
+    assert wire.not_avro(WORLD).startswith("not Avro as glue has it: 03 00, 16 bytes of schema id")
+    assert "03 05 is compressed" in wire.not_avro(WORLD) and "value.converter.compression" in wire.not_avro(WORLD)
+
+
+# --- what moto knows -------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def glue(monkeypatch):
+    """Glue's client, with a registry of the deployment's name; `pages` of what moto cannot list is empty."""
+    aws.client.cache_clear()
+    with mock_aws():
+        client = aws.client(WORLD.region, "glue")
+        client.create_registry(RegistryName="workbench")
+        yield client
+    aws.client.cache_clear()
+
+
+def create(glue, name, avsc):
+    made = glue.create_schema(RegistryId={"RegistryName": "workbench"}, SchemaName=name, DataFormat="AVRO",
+                              Compatibility="NONE", SchemaDefinition=json.dumps(avsc))
+    return made["SchemaVersionId"]
+
+
+def test_a_schema_by_its_id(glue):
+    id = create(glue, "m.p.t.Value", ROW)
+    assert registry.schema(WORLD, id) == registry.find(WORLD, id, "globalId") == ROW
+    assert registry.find(WORLD, OTHER) is registry.find(WORLD, "4711") is registry.find(WORLD, 4711) is None
+    with pytest.raises(LakeError, match=f"(?s)no schema with globalId {OTHER}.*registry 'workbench' in {WORLD.region}"):
+        registry.schema(WORLD, OTHER)
+    with pytest.raises(LakeError, match="(?s)no kind of id 'ccompat' here.*valid: globalId"):
+        registry.find(WORLD, id, "ccompat")
+
+
+def test_a_message_is_decoded_compressed_or_not(glue):
+    old, new = create(glue, "m.p.t.Value", ROW), create(glue, "m.p.u.Value", MORE)
+    decode = registry.Decoder(WORLD)
+    assert decode(framed(old, ROW, {"id": 7})).record == {"id": 7}
+    seen = registry.peek(WORLD, framed(new, MORE, {"id": 7, "name": "é"}, wire.ZLIB))
+    assert (seen["wire"], seen["id_kind"], seen["schema_id"], seen["schema_name"], seen["record"]) == (
+        "glue", "globalId", new, "m.p.t.Value", {"id": 7, "name": "é"})
+    with pytest.raises(LakeError, match=f"no schema with globalId {OTHER}"):
+        decode(framed(OTHER, ROW, {"id": 7}))
+
+
+def test_deleted_schemas_are_waited_for(glue, monkeypatch):
+    for name in ("t.Key", "t.Value", "t.Envelope", "u", "u-key"):
+        create(glue, name, ROW)
+    seen, real = [], aws.call
+
+    def call(region, service, operation, **given):  # deleting takes a while there, none in moto
+        seen.append(operation)
+        if operation == "get_schema" and seen.count(operation) < 3:
+            return {"SchemaStatus": "DELETING"}
+        return real(region, service, operation, **given)
+
+    monkeypatch.setattr(aws, "call", call)
+    monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
+    monkeypatch.setattr(aws, "pages", lambda *_, **__: [{"SchemaName": n} for n in (
+        "t.Key", "t.Value", "t.Envelope", "u", "u-key")])
+    registry.delete(WORLD, "t-key", "t-value", "u-key", "not there-value")
+    there = {"RegistryName": "workbench"}
+    for name in ("t.Key", "t.Value", "t.Envelope", "u-key"):
+        with pytest.raises(glue.exceptions.EntityNotFoundException):
+            glue.get_schema(SchemaId={**there, "SchemaName": name})
+    assert glue.get_schema(SchemaId={**there, "SchemaName": "u"})["SchemaName"] == "u"
+    assert seen.count("delete_schema") == 4 and seen.count("get_schema") == 2 + 4
+    registry.delete(WORLD, "t-key", "t-value")
+    assert seen.count("delete_schema") == 4 + 3, "gone meanwhile: fine"
+
+
+def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
+    create(glue, "t.Value", ROW)
+    monkeypatch.setattr(aws, "pages", lambda *_, **__: [{"SchemaName": "t.Value"}])
+    monkeypatch.setattr(aws, "call", lambda *_, **__: {"SchemaStatus": "DELETING"})
+    monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
+    clock = iter(range(0, 1000, 20))
+    monkeypatch.setattr("workbench.base.wait.time.monotonic", lambda: next(clock))
+    with pytest.raises(StackError, match="waited 60 s for the schemas of t-value to be gone"):
+        registry.delete(WORLD, "t-value")
+
+
+# --- what it does not ------------------------------------------------------------------------------------------------
+
+def version(number, id, created, status="AVAILABLE"):
+    return {"SchemaArn": ARN, "SchemaVersionId": id, "VersionNumber": number, "Status": status, "CreatedTime": created}
+
+
+def listed(stub, *names, more=()):
+    """ListSchemas, in two pages where there are `more`."""
+    def page(names, **told):
+        return {"Schemas": [{"RegistryName": "workbench", "SchemaName": n, "SchemaStatus": "AVAILABLE"}
+                            for n in names], **told}
+
+    asked = {"RegistryId": {"RegistryName": "workbench"}}
+    stub.add_response("list_schemas", page(names, **({"NextToken": "2"} if more else {})), asked)
+    if more:
+        stub.add_response("list_schemas", page(more), {**asked, "NextToken": "2"})
+
+
+def versions(stub, name, *found):
+    stub.add_response("list_schema_versions", {"Schemas": list(found)},
+                      {"SchemaId": {"RegistryName": "workbench", "SchemaName": name}})
+
+
+def test_artifacts_are_called_as_with_apicurio_whoever_named_them():
+    third = "00000000-0000-0000-0000-000000000003"
+    with on_aws.stubbed("glue") as stub:
+        listed(stub, "m.Value", "n", "m.Envelope", more=["m.Key", "o-value"])
+        versions(stub, "m.Key", version(1, third, "2026-01-02"))
+        versions(stub, "m.Value", version(2, ID, "2026-01-04"), version(1, third, "2026-01-03"),
+                 version(3, OTHER, "2026-01-05", "FAILURE"))
+        versions(stub, "m.Envelope", version(1, OTHER, "2026-01-01"))
+        versions(stub, "n")
+        versions(stub, "o-value", version(1, third, "2026-01-01"))
+        frame = registry.artifacts(WORLD)
+    assert list(frame.columns) == ["group", "artifact", "type", "version", "global_id", "content_id"]
+    assert frame[["group", "artifact", "version", "global_id"]].values.tolist() == [
+        ["workbench", "m-key", "1", third], ["workbench", "m-value", "1", OTHER], ["workbench", "m-value", "1", third],
+        ["workbench", "m-value", "2", ID], ["workbench", "o-value", "1", third]]
+
+
+def test_the_newest_version_is_the_last_one_that_may_be_used():
+    asked = {"SchemaVersionId": ID}
+    with on_aws.stubbed("glue") as stub:
+        listed(stub, "m.p.t.Value", "m.p.t.Key")
+        versions(stub, "m.p.t.Value", version(3, OTHER, "2026-01-03", "FAILURE"), version(2, ID, "2026-01-02"),
+                 version(1, OTHER, "2026-01-01"))
+        stub.add_response("get_schema_version", {"SchemaDefinition": json.dumps(MORE), "SchemaArn": ARN}, asked)
+        assert registry.latest(WORLD, "m.p.t-value") == MORE
+
+
+def test_an_artifact_that_is_not_there_names_the_nearest():
+    with on_aws.stubbed("glue") as stub:
+        for _ in "ab":
+            listed(stub, "moma.public.artists.Value")
+        with pytest.raises(LakeError, match="(?s)no artifact .*Glue schema .*did you mean 'moma.public.artists-value'"):
+            registry.latest(WORLD, "moma.public.artist-value")
+
+
+@pytest.mark.parametrize("code, message, told", [
+    ("EntityNotFoundException", "Registry is not found.",
+     "there is no such schema registry(?s:.)*'workbench' in ap-southeast-2(?s:.)*2-lake.yaml(?s:.)*workbench aws up"),
+    ("AccessDeniedException", "User: arn:aws:iam::1:user/x is not authorized to perform: glue:ListSchemas on resource: "
+     "arn:aws:glue:r:1:registry/workbench", "glue:ListSchemas is not allowed on arn:aws:glue:r:1:registry/workbench"),
+    ("ThrottlingException", "Rate exceeded", "asked too often")])
+def test_what_glue_refuses_is_told(code, message, told):
+    for ask in (registry.artifacts, lambda w: registry.latest(w, "t-value"), lambda w: registry.delete(w, "t-value")):
+        with on_aws.stubbed("glue") as stub:
+            stub.add_client_error("list_schemas", code, message)
+            with pytest.raises(StackError, match=told):
+                ask(WORLD)
+
+
+def test_a_right_that_is_missing_is_no_unknown_schema():
+    for ask in (lambda: registry.find(WORLD, ID), lambda: registry.peek(WORLD, framed(ID, ROW, {"id": 1}))):
+        with on_aws.stubbed("glue") as stub:
+            stub.add_client_error("get_schema_version", "AccessDeniedException", "User: u is not authorized to "
+                                  "perform: glue:GetSchemaVersion on resource: *")
+            with pytest.raises(StackError, match="glue:GetSchemaVersion is not allowed"):
+                ask()
+
+
+def test_a_schema_that_is_no_avro():
+    with on_aws.stubbed("glue") as stub:
+        stub.add_response("get_schema_version", {"SchemaDefinition": "syntax = proto3", "SchemaArn": ARN},
+                          {"SchemaVersionId": ID})
+        with pytest.raises(LakeError, match="(?s)not an Avro schema.*m.p.t.Value"):
+            registry.find(WORLD, ID)
+
+
+def test_the_ingest_meets_schemas_of_glue(monkeypatch):
+    asked = []
+    monkeypatch.setattr(glue_registry, "find", lambda world, *given: asked.append(given) or ROW)
+    monkeypatch.setattr(glue_registry, "newest", lambda *_: MORE)
+    known = decode_avro.Schemas(WORLD, "m.p.t")
+    assert known.meet([f"globalId {ID}", json.dumps(ROW)]) == {f"globalId {ID}": ROW, json.dumps(ROW): ROW}
+    assert asked == [(ID, "globalId")] and known.reader.fieldNames() == ["id", "name"]
+
+
+def test_both_sides_have_the_same_functions():
+    from inspect import getmembers, isfunction, signature
+
+    def public(module):
+        return {name: str(signature(f)) for name, f in getmembers(module, isfunction)
+                if f.__module__ == module.__name__ and not name.startswith("_")}
+
+    from workbench.topic import apicurio
+    assert public(apicurio) == public(glue_registry)
+    assert issubclass(StackError, WorkbenchError) and set(public(apicurio)) <= set(vars(registry))
