@@ -7,7 +7,7 @@ import workbench
 
 LIB = Path(workbench.__file__).parent
 ROOMS = ("base", "stack", "source", "connect", "topic", "spark", "landing", "hudi", "results", "trace", "run",
-         "walkthroughs", "cli")
+         "walkthroughs", "cli_aws", "cli")
 
 
 def imported(text, module, modules):
