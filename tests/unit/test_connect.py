@@ -9,7 +9,7 @@ import pytest
 from workbench import connect
 from workbench.base import http, params, wait
 from workbench.base.errors import ConnectorError, StackError
-from workbench.connect import configs, rest
+from workbench.connect import configs, judging, rest
 from worlds import varied
 
 WORLD = params.load("local")
@@ -98,17 +98,6 @@ def test_values_are_filled_in_one_pass(folder):
 
 def _with(**changes):
     return varied(WORLD, connect=changes)
-
-
-def test_msk_says_that_it_is_not_there_yet():
-    for verb in (
-        lambda w: connect.apply(w, "x", {}),
-        lambda w: connect.status(w, "x"),
-        lambda w: connect.wait_running(w, "x"),
-        lambda w: connect.delete(w, "x"),
-    ):
-        with pytest.raises(StackError, match="not there yet: .*connect.kind = msk"):
-            verb(_with(kind="msk"))
 
 
 def test_absent_connect_is_named():
@@ -261,9 +250,9 @@ def test_missing_sink_plugin_names_the_job_that_does_its_work(monkeypatch):
 
 def test_trace_is_cut_to_first_line_and_cause():
     trace = "a.B: stopped\n\tat x\nCaused by: c.D\nCaused by: e.F: Publication autocreation is disabled\n\tat z"
-    line = rest.first_line(trace)
+    line = judging.first_line(trace)
     assert line == "a.B: stopped … Caused by: e.F: Publication autocreation is disabled"
-    assert "postgres.create_publication" in rest._causes(line)
+    assert "postgres.create_publication" in judging.causes(line)
 
 
 @pytest.mark.parametrize("kind, says", [("io.confluent.connect.s3.S3SinkConnector", "landing.run"),

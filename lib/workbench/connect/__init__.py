@@ -1,6 +1,11 @@
 """Connectors: their configurations, and the verbs of a Connect.
 
-`rest` has the verbs of a Kafka Connect, and refuses a world of another kind. MSK Connect's are to be a module beside it
-with the same functions."""
+The verbs have two sides: `rest`, a Kafka Connect, and `msk`, MSK Connect; the world says which one is meant."""
+from ..base.sides import chooser
+from . import msk, rest
 from .configs import FOLDER, config, placeholders
-from .rest import apply, delete, failure, names, plugins, restart, status, validate, wait_running
+
+_verb = chooser(lambda world: world.connect.kind, rest=rest, msk=msk)
+apply, delete, failure, names = _verb("apply"), _verb("delete"), _verb("failure"), _verb("names")
+plugins, restart, status, validate = _verb("plugins"), _verb("restart"), _verb("status"), _verb("validate")
+wait_running = _verb("wait_running")

@@ -127,3 +127,18 @@ def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]
             now = next((key.replace(old, new) for old, new in RENAMED.items() if key.endswith(old)), key)
             found[key] = nearest(now, known)
     return found
+
+
+def known_keys(config: dict[str, str]) -> set[str]:
+    """Return the keys that the plugin of a configuration, and its transforms, have, as params/connectors/keys has them
+    of some classes (a test compares them with the plugins themselves); none where the plugin's are not there."""
+    def keys(of: str) -> list[str]:
+        file = FOLDER / "keys" / f"{of}.txt"
+        return file.read_text(encoding="utf-8").split() if file.is_file() else []
+
+    found = set(keys(config.get("connector.class", "")))
+    for name in filter(None, re.split(r"[\s,]+", config.get("transforms", ""))) if found else ():
+        start = f"transforms.{name}."
+        own = keys(config.get(f"{start}type", ""))
+        found |= {start + key for key in own} if own else {key for key in config if key.startswith(start)}
+    return found | {key for key in config if found and re.match(r"(key|value|header)\.converter\.", key)}

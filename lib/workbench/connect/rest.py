@@ -3,40 +3,14 @@ restart, delete. Use them through `connect`."""
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any, Optional
 from urllib.parse import quote
 
 from .. import stack
 from ..base import ConnectorError, StackError, World, http, nearest, wait_until
-from .configs import literal_secrets, unknown_keys
-
-# What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).
-INSTALL = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
-WITHOUT_PLUGIN = {
-    "s3": "here `workbench.landing` does its work, from the same JSON: landing.run(spark, world, config)",
-    "jdbcsource": "here `workbench.landing` does its work, from the same JSON: landing.poll(spark, world, config)",
-}
-
-LIKELY_CAUSES = [
-    (r"replication slot .* is active",
-     "another connector (or its leftover) reads this slot: each connector needs its own slot.name"),
-    (r"Publication autocreation is disabled|publication .* does not exist",
-     "the publication is missing: create it with postgres.create_publication, then apply again"),
-    (r"no longer available on the server|slot .* does not exist|can no longer (get|access)|has been invalidated",
-     "the replication slot was dropped or its WAL is gone while the connector's offset was kept: "
-     "connect.delete(world, name) forgets the offset, apply then takes a new snapshot"),
-    (r"password authentication failed|no password was provided",
-     "the password is wrong, or its reference names no secret"),
-    (r"wal_level|logical decoding requires", "the server does not write logical WAL: wal_level must be logical"),
-    (r"must be superuser or replication role|permission denied|roles? LOGIN and REPLICATION",
-     "the user lacks the REPLICATION role or SELECT on the table: see postgres.grant_replication"),
-    (r"Connection .*refused|UnknownHost|connection attempt failed|timed out",
-     "the database or Kafka cannot be reached"),
-    (r"all replication slots are in use|max_replication_slots",
-     "no free slot: drop abandoned ones with postgres.drop_slot"),
-]
+from .configs import unknown_keys
+from .judging import causes, failed, first_line, ignored, no_literal_secret, plugin_of, refuse, slot_is_free
 
 
 def plugins(world: World) -> list[dict[str, str]]:
@@ -54,38 +28,14 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
         ConnectorError: one, that lists every refused key with its message.
     """
     name = name or config.get("name") or "to-be-validated"
-    wanted = _plugin(world, config, name)
-    literal = literal_secrets(config)
-    if literal:  # before anything is sent: Connect would store and log it
-        raise ConnectorError(
-            f"connector {name!r} is refused: '{literal[0]}' holds a secret as plain text",
-            where=f"{name}: {literal[0]}",
-            expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}")
+    wanted = plugin_of(config, name, plugins(world), world.connect.url)
+    no_literal_secret(world, name, config)
     answer = _call(world, "PUT", f"/connector-plugins/{quote(wanted)}/config/validate", {"name": name, **config})
     known = {c["definition"]["name"] for c in answer["configs"] if c.get("definition")}
     problems = {c["value"]["name"]: c["value"]["errors"] for c in answer["configs"] if c["value"].get("errors")}
     for key, guess in unknown_keys(config, known).items():
-        ignored = f"{wanted.rsplit('.', 1)[-1]} has no such key and would ignore it; {guess}"
-        problems.setdefault(key, [ignored.rstrip("; ")])
-    if problems:
-        lines = "".join(f"\n    {key}: {' '.join(dict.fromkeys(m.strip() for m in errors))}"
-                        for key, errors in problems.items())
-        raise ConnectorError(
-            f"connector {name!r} is refused for {len(problems)} key(s); nothing was deployed{lines}", where=wanted,
-            next_step=_causes(lines) or "correct the keys and apply again")
-
-
-def _plugin(world: World, config: dict[str, str], name: str) -> str:
-    """Return the connector class of `config`, having made sure that this Connect has it."""
-    wanted = config.get("connector.class", "")
-    have = [p["class"] for p in plugins(world)]
-    if wanted in have:
-        return wanted
-    short = wanted.rsplit(".", 1)[-1].lower()
-    known = next((step for start, step in WITHOUT_PLUGIN.items() if short.startswith(start)), "")
-    raise ConnectorError(f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
-                         where=f"connector {name!r} at {world.connect.url}",
-                         expected="" if known else nearest(wanted, have), next_step=known or INSTALL)
+        problems.setdefault(key, [ignored(wanted, guess)])
+    refuse(name, wanted, problems)
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
@@ -97,7 +47,8 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
         ConnectorError: the configuration is not valid (nothing is deployed then), or no plugin for it.
     """
     validate(world, config, name)
-    _slot_is_free(world, name, config)
+    others = _call(world, "GET", "/connectors?expand=info")
+    slot_is_free(name, config, {other: known["info"]["config"] for other, known in others.items()})
     url = _address(name)
     before = _call(world, "GET", f"{url}/config", or_none=True)
     wanted = {**config, "name": name}
@@ -109,17 +60,6 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     if before is not None:
         _call(world, "PUT", f"{url}/resume")
     return wait_until(lambda: _status(world, name), f"connector {name!r} to appear", timeout=30, error=ConnectorError)
-
-
-def _slot_is_free(world: World, name: str, config: dict[str, str]) -> None:
-    """Refuse a replication slot that another connector reads: Debezium would retry for ever, and look RUNNING."""
-    keys = ("slot.name", "database.hostname", "database.port")
-    mine = [config.get(k) for k in keys]
-    for other, known in _call(world, "GET", "/connectors?expand=info").items():
-        if other != name and mine[0] and [known["info"]["config"].get(k) for k in keys] == mine:
-            raise ConnectorError(
-                f"connector {name!r} is refused; nothing was deployed: connector {other!r} reads its replication slot",
-                where=f"slot.name: {mine[0]}", expected="a slot.name of its own for each connector")
 
 
 def _address(name: str) -> str:
@@ -160,19 +100,6 @@ def _states(seen: dict[str, Any]) -> set:
     return {seen["state"], *(t["state"] for t in seen["tasks"] or [{"state": "NO TASK"}])}
 
 
-def first_line(trace: str) -> str:
-    """Return a Java stack trace's first line and, where it has one, its innermost cause."""
-    lines = [line.strip() for line in trace.strip().splitlines()]
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    # a lost offset is told with its whole inner state, a screenful
-    return re.sub(r"\[.{120,}\]", "[…]", " … ".join(lines[:1] + causes[-1:]))
-
-
-def _causes(text: str) -> str:
-    found = [cause for pattern, cause in LIKELY_CAUSES if re.search(pattern, text, re.I)]
-    return "likely: " + "; or ".join(found) if found else ""
-
-
 def failure(world: World, name: str) -> Optional[str]:
     """Return a sentence (first line of the trace, likely causes) when a connector or task is FAILED, else None."""
     seen = _status(world, name)
@@ -180,8 +107,7 @@ def failure(world: World, name: str) -> Optional[str]:
         return f"there is no connector {name!r}"
     for what, part in [("it", seen), *((f"its task {t['id']}", t) for t in seen["tasks"])]:
         if part["state"] == "FAILED":
-            causes = _causes(part["error"])
-            return f"{what} is FAILED: {part['error']}" + (f"\n  {causes}" if causes else "")
+            return failed(what, part["error"])
     return None
 
 
@@ -258,5 +184,5 @@ def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bo
         except ValueError:
             message = answer.text[:300]
         raise (_lost(world) if answer.status_code >= 500 else None) or ConnectorError(
-            f"Connect answers {answer.status_code}: {message}", where=f"{method} {path}", next_step=_causes(message))
+            f"Connect answers {answer.status_code}: {message}", where=f"{method} {path}", next_step=causes(message))
     return answer.json() if answer.content else None

@@ -1,0 +1,104 @@
+"""What both kinds of Connect have to say of a connector: what is refused before it is deployed, why one has failed."""
+from __future__ import annotations
+
+import re
+
+from ..base import ConnectorError, World, nearest
+from .configs import literal_secrets
+
+# What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).
+INSTALL = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
+WITHOUT_PLUGIN = {
+    "s3": "here `workbench.landing` does its work, from the same JSON: landing.run(spark, world, config)",
+    "jdbcsource": "here `workbench.landing` does its work, from the same JSON: landing.poll(spark, world, config)",
+}
+
+LIKELY_CAUSES = [
+    (r"replication slot .* is active",
+     "another connector (or its leftover) reads this slot: each connector needs its own slot.name"),
+    (r"Publication autocreation is disabled|publication .* does not exist",
+     "the publication is missing: create it with postgres.create_publication, then apply again"),
+    (r"no longer available on the server|slot .* does not exist|can no longer (get|access)|has been invalidated",
+     "the replication slot was dropped or its WAL is gone while the connector's offset was kept: "
+     "connect.delete(world, name) forgets the offset, apply then takes a new snapshot"),
+    (r"password authentication failed|no password was provided",
+     "the password is wrong, or its reference names no secret"),
+    (r"wal_level|logical decoding requires", "the server does not write logical WAL: wal_level must be logical"),
+    (r"must be superuser or replication role|permission denied|roles? LOGIN and REPLICATION",
+     "the user lacks the REPLICATION role or SELECT on the table: see postgres.grant_replication"),
+    (r"Connection .*refused|UnknownHost|connection attempt failed|timed out",
+     "the database or Kafka cannot be reached"),
+    (r"all replication slots are in use|max_replication_slots",
+     "no free slot: drop abandoned ones with postgres.drop_slot"),
+]
+
+
+def plugin_of(config: dict[str, str], name: str, have: list[dict[str, str]], where: str) -> str:
+    """Return the connector class of `config`, having made sure that it is among the plugins that a Connect has."""
+    wanted, classes = config.get("connector.class", ""), [plugin["class"] for plugin in have]
+    if wanted in classes:
+        return wanted
+    short = wanted.rsplit(".", 1)[-1].lower()
+    known = next((step for start, step in WITHOUT_PLUGIN.items() if short.startswith(start)), "")
+    raise ConnectorError(f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
+                         where=f"connector {name!r} at {where}",
+                         expected="" if known else nearest(wanted, classes), next_step=known or INSTALL)
+
+
+def no_literal_secret(world: World, name: str, config: dict[str, str]) -> None:
+    """Raise ConnectorError where a secret stands in plain text: before anything is sent, for a Connect stores and logs
+    what it is sent."""
+    literal = literal_secrets(config)
+    if literal:
+        raise ConnectorError(
+            f"connector {name!r} is refused: '{literal[0]}' holds a secret as plain text",
+            where=f"{name}: {literal[0]}",
+            expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}")
+
+
+def slot_is_free(name: str, config: dict[str, str], others: dict[str, dict[str, str]]) -> None:
+    """Refuse a replication slot that another connector reads: Debezium would retry for ever, and look RUNNING.
+
+    others: the configurations of all connectors, by their names."""
+    keys = ("slot.name", "database.hostname", "database.port")
+    mine = [config.get(k) for k in keys]
+    for other, known in others.items():
+        if other != name and mine[0] and [known.get(k) for k in keys] == mine:
+            raise ConnectorError(
+                f"connector {name!r} is refused; nothing was deployed: connector {other!r} reads its replication slot",
+                where=f"slot.name: {mine[0]}", expected="a slot.name of its own for each connector")
+
+
+def ignored(wanted: str, guess: str) -> str:
+    """What is said of a key that a connector class does not know; guess: what is nearest to it."""
+    return f"{wanted.rsplit('.', 1)[-1]} has no such key and would ignore it; {guess}".rstrip("; ")
+
+
+def refuse(name: str, wanted: str, problems: dict[str, list[str]]) -> None:
+    """Raise ConnectorError where there are problems: one, that lists every refused key with its messages."""
+    if problems:
+        lines = "".join(f"\n    {key}: {' '.join(dict.fromkeys(m.strip() for m in errors))}"
+                        for key, errors in problems.items())
+        raise ConnectorError(
+            f"connector {name!r} is refused for {len(problems)} key(s); nothing was deployed{lines}", where=wanted,
+            next_step=causes(lines) or "correct the keys and apply again")
+
+
+def first_line(trace: str) -> str:
+    """Return a Java stack trace's first line and, where it has one, its innermost cause."""
+    lines = [line.strip() for line in trace.strip().splitlines()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    # a lost offset is told with its whole inner state, a screenful
+    return re.sub(r"\[.{120,}\]", "[…]", " … ".join(lines[:1] + causes[-1:]))
+
+
+def causes(text: str) -> str:
+    """What is likely behind a message of Connect or of a plugin; "" where nothing is known of it."""
+    found = [cause for pattern, cause in LIKELY_CAUSES if re.search(pattern, text, re.I)]
+    return "likely: " + "; or ".join(found) if found else ""
+
+
+def failed(what: str, error: str) -> str:
+    """A sentence on a connector, or a task, that is FAILED: its error, and what is likely behind it."""
+    likely = causes(error)
+    return f"{what} is FAILED: {error}" + (f"\n  {likely}" if likely else "")

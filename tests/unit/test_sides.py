@@ -1,0 +1,19 @@
+"""Nouns with two sides have the same public functions on both, with the same parameters."""
+import inspect
+
+import pytest
+from workbench.connect import msk, rest
+from workbench.topic import apicurio, glue_registry
+
+SIDES = {"connect": (rest, msk), "registry": (apicurio, glue_registry)}
+
+
+def functions(module):
+    return {name: inspect.signature(f) for name, f in vars(module).items()
+            if inspect.isfunction(f) and f.__module__ == module.__name__ and not name.startswith("_")}
+
+
+@pytest.mark.parametrize("noun", SIDES)
+def test_both_sides_have_the_same_functions(noun):
+    one, other = map(functions, SIDES[noun])
+    assert one and one == other
