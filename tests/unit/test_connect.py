@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 
+import on_aws
 import pytest
 from workbench import connect
 from workbench.base import http, params, wait
@@ -94,6 +95,31 @@ def test_a_key_given_twice_is_named(folder):
 def test_values_are_filled_in_one_pass(folder):
     (folder / "x.json").write_text(json.dumps({"a": "${bucket}/${file:/f:k}"}))
     assert connect.config(WORLD, "x", bucket="${region}")["a"] == "${region}/${file:/f:k}"
+
+
+GLUE = {"": configs.GLUE_CONVERTER, ".region": "ap-southeast-2", ".registry.name": "workbench",
+        ".schemaAutoRegistrationEnabled": "true", ".compatibility": "NONE", ".avroRecordType": "GENERIC_RECORD"}
+
+
+@pytest.mark.parametrize("name, keys", [("moma_source", {".schemaName": "moma_source-key"}), ("moma_sink", {})])
+def test_avro_goes_to_glue_where_that_is_the_registry(name, keys):
+    here, there = connect.config(WORLD, name), connect.config(on_aws.world(), name)
+    settings = {**{f"key.converter{k}": v for k, v in {**GLUE, **keys}.items()},
+                **{f"value.converter{k}": v for k, v in GLUE.items()}}
+    assert {k: v for k, v in there.items() if ".converter" in k} == settings
+    assert here.keys() - there.keys() == {k for k in here if ".apicurio." in k}
+    assert there.keys() - here.keys() <= settings.keys() and "apicurio" not in str(there)
+    assert configs.literal_secrets(there) == []
+    assert not configs.unknown_keys(settings, ["key.converter", "value.converter"])
+
+
+def test_json_needs_no_registry():
+    """Nothing of it is changed: a JsonConverter has settings of its own."""
+    for file in connect.FOLDER.glob("*.json"):
+        here, there = connect.config(WORLD, file.stem), connect.config(on_aws.world(), file.stem)
+        if "apicurio" not in str(here):
+            assert {k: v for k, v in here.items() if ".converter" in k} == {
+                k: v for k, v in there.items() if ".converter" in k}
 
 
 def _with(**changes):

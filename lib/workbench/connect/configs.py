@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ..base import ROOT, ConnectorError, World, nearest
 from ..source import postgres
-from ..stack.services import REGISTRY_V2
+from ..stack.services import AVRO_CONVERTER, REGISTRY_V2
 
 FOLDER = ROOT / "params" / "connectors"
 # Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and
@@ -23,7 +23,9 @@ DYNAMIC_KEYS = re.compile(
     r"|(key|value)\.converter\.apicurio\.registry\.(url|auto-register(\.if-exists)?|find-latest|use-id|as-confluent"
     r"|id-handler|headers\.enabled|headers\.handler|artifact\.(group-id|artifact-id|version)|artifact-resolver-strategy"
     r"|schema-resolver|check-period-ms|retry-count|retry-backoff-ms|cache-latest|fault-tolerant-refresh)"
+    r"|(key|value)\.converter\.(region|registry\.name|schemaAutoRegistrationEnabled|compatibility|avroRecordType|schemaName)"
 )
+GLUE_CONVERTER = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
 # Keys that older Debezium versions had, and what took their place.
 RENAMED = {
     "database.server.name": "topic.prefix",
@@ -44,6 +46,9 @@ REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key
 
 def config(world: World, name: str, **more: Any) -> dict[str, str]:
     """Return the connector configuration params/connectors/<name>.json with its ${placeholders} filled from `world`.
+
+    The file names Apicurio's converter for Avro. Where the world's registry is Glue's, its converter and settings take
+    the place of Apicurio's, and nothing else differs (deploy/connectors.md shows it).
 
     Args:
         more: values for placeholders that the world does not know, or in place of the world's.
@@ -73,7 +78,29 @@ def config(world: World, name: str, **more: Any) -> dict[str, str]:
     for unused in sorted(more.keys() - used.keys()):
         raise ConnectorError(f"{shown} has no placeholder ${{{unused}}}", where=shown, expected=nearest(unused, used))
     # one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
-    return {key: PLACEHOLDER.sub(lambda m: values[m[1]], value) for key, value in raw.items()}
+    filled = {key: PLACEHOLDER.sub(lambda m: values[m[1]], value) for key, value in raw.items()}
+    return _with_glue(world, name, filled) if world.registry.kind == "glue" else filled
+
+
+def _with_glue(world: World, name: str, config: dict[str, str]) -> dict[str, str]:
+    """Return a configuration with Glue's converter for Avro where it has Apicurio's (the settings are of the README of
+    aws-glue-schema-registry)."""
+    # As with the embedded registry, there is no rule for a new version: a topic may begin anew in another shape.
+    settings = {"": GLUE_CONVERTER, ".region": world.region, ".registry.name": world.stack.deployment,
+                ".schemaAutoRegistrationEnabled": "true", ".compatibility": "NONE",
+                ".avroRecordType": "GENERIC_RECORD"}
+    # A schema is called as the topic, of keys and of values alike (1.1.27 has no other strategy). So that a topic's
+    # versions are those of its values, all keys of a source are versions of one schema with a name of its own.
+    own = {} if {"topics", "topics.regex"} & config.keys() else {".schemaName": f"{name}-key"}
+    changed: dict[str, str] = {}
+    for key, value in config.items():
+        side = next((s for s in ("key.converter", "value.converter") if key == s or key.startswith(s + ".")), "")
+        if config.get(side) != AVRO_CONVERTER:
+            changed[key] = value
+        elif key == side:
+            more = own if side == "key.converter" else {}
+            changed.update({side + setting: told for setting, told in {**settings, **more}.items()})
+    return changed
 
 
 def _once(pairs: list[tuple[str, Any]], shown: str) -> dict[str, Any]:
