@@ -3,15 +3,19 @@ lists), else botocore's Stubber, which judges requests and answers by the servic
 import io
 import json
 import zlib
+from types import SimpleNamespace
 from uuid import UUID
 
 import fastavro
 import on_aws
+import pandas
 import pytest
 from moto import mock_aws
-from workbench.base import aws
-from workbench.base.errors import LakeError, StackError, WorkbenchError
+from workbench import landing
+from workbench.base import aws, params
+from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import decode_avro
+from workbench.landing import job, messages
 from workbench.topic import glue_registry, registry, wire
 
 WORLD = on_aws.world()
@@ -53,8 +57,8 @@ def test_what_is_no_message_of_glue():
 # --- what moto knows -------------------------------------------------------------------------------------------------
 
 @pytest.fixture
-def glue(monkeypatch):
-    """Glue's client, with a registry of the deployment's name; `pages` of what moto cannot list is empty."""
+def glue():
+    """Glue's client, with a registry of the deployment's name."""
     aws.client.cache_clear()
     with mock_aws():
         client = aws.client(WORLD.region, "glue")
@@ -225,13 +229,74 @@ def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     assert asked == [(ID, "globalId")] and known.reader.fieldNames() == ["id", "name"]
 
 
-def test_both_sides_have_the_same_functions():
-    from inspect import getmembers, isfunction, signature
+# --- the landing, whose tasks cannot ask ------------------------------------------------------------------------------
 
-    def public(module):
-        return {name: str(signature(f)) for name, f in getmembers(module, isfunction)
-                if f.__module__ == module.__name__ and not name.startswith("_")}
+CONVERTER = {"value.converter": "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter",
+             "value.converter.region": WORLD.region, "value.converter.registry.name": "workbench",
+             "value.converter.avroRecordType": "GENERIC_RECORD"}
+SINK = {"name": "s", "connector.class": "io.confluent.connect.s3.S3SinkConnector", "topics": "t", "flush.size": "10",
+        "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+        "format.class": "io.confluent.connect.s3.format.avro.AvroFormat", "behavior.on.null.values": "ignore",
+        **CONVERTER, **{k.replace("value", "key"): v for k, v in CONVERTER.items()}}
 
-    from workbench.topic import apicurio
-    assert public(apicurio) == public(glue_registry)
-    assert issubclass(StackError, WorkbenchError) and set(public(apicurio)) <= set(vars(registry))
+
+def test_the_landing_honours_the_converter_of_the_worlds_registry():
+    assert landing.parse(SINK, WORLD).messages == "avro"
+    with pytest.raises(ConnectorError, match="(?s)registry.name is 'other'.*params/aws.yaml: workbench"):
+        landing.parse({**SINK, "value.converter.registry.name": "other"}, WORLD)
+    with pytest.raises(ConnectorError, match="(?s)registry.name is missing.*params/aws.yaml: workbench"):
+        landing.parse({k: v for k, v in SINK.items() if k != "value.converter.registry.name"}, WORLD)
+    with pytest.raises(ConnectorError, match="(?s)value.converter is .*params/local.yaml, apicurio"):
+        landing.parse(SINK, params.load("local"))
+    apicurio = {k: v for k, v in SINK.items() if not k.startswith("value.")}
+    with pytest.raises(ConnectorError, match="(?s)value.converter is .*params/aws.yaml, glue"):
+        landing.parse({**apicurio, "value.converter": "io.apicurio.registry.utils.converter.AvroConverter"}, WORLD)
+    with pytest.raises(ConnectorError, match="(?s)value.converter.compression is not honoured"):
+        landing.parse({**SINK, "value.converter.compression": "ZLIB"}, WORLD)
+
+
+def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given(monkeypatch):
+    monkeypatch.setattr(messages, "fetch", None)  # a task asks nobody
+    body = framed(ID, ROW, {"id": 7})[18:]
+    form = job.form(WORLD, landing.parse(SINK, WORLD), {f"globalId {ID}": json.dumps(ROW), f"globalId {OTHER}": None})
+    assert form.converter.read(b"", f"globalId {ID}", body)[1] == {"id": 7}
+    with pytest.raises(ValueError, match=f"schema globalId {OTHER} is not in the registry .registry.wire is glue"):
+        form.converter.read(b"", f"globalId {OTHER}", body)
+    with pytest.raises(ValueError, match="not Avro as glue has it"):
+        form.converter.read(b"{}", None, None)
+    third = "00000000-0000-0000-0000-000000000003"
+    with pytest.raises(ConnectionError, match=f"not been asked for schema globalId {third}"):
+        form.converter.read(b"", f"globalId {third}", body)
+
+
+def test_the_landing_asks_when_a_task_has_met_a_schema_that_nobody_asked_for(monkeypatch):
+    third = "00000000-0000-0000-0000-000000000003"
+    kept, asked, given = {ID: ROW, OTHER: MORE}, [], []
+    monkeypatch.setattr(glue_registry, "artifacts", lambda _: pandas.DataFrame({"global_id": list(kept)}))
+    monkeypatch.setattr(glue_registry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id))
+    monkeypatch.setattr(job, "_met", {})
+    rounds = [ID, third, None]  # what the task of each round has not been given
+
+    def start(spark, world, sink, batch, schemas):
+        given.append(set(schemas))
+        return SimpleNamespace(recentProgress=[f"done in round {len(given)}"])
+
+    def finish(query, sink, timeout):
+        unmet = rounds.pop(0)
+        if unmet:
+            raise RuntimeError(f"PythonException: …\nConnectionError: {messages.UNMET} globalId {unmet}\n at …")
+        return query.recentProgress
+
+    monkeypatch.setattr(job, "_start", start)
+    monkeypatch.setattr(job, "_finish", finish)
+    done = job._all(None, WORLD, None, 1, 1)
+    assert done == ["done in round 1", "done in round 2", "done in round 3"], "what was landed before is counted, too"
+    names = {id: f"globalId {id}" for id in (ID, OTHER, third)}
+    assert given == [set(), {names[ID], names[OTHER]}, set(names.values())]
+    assert sorted(asked) == sorted([ID, OTHER, third]) and job._met == {
+        names[ID]: json.dumps(ROW), names[OTHER]: json.dumps(MORE)}, "one that is not there may come yet"
+    rounds[:] = [third, third]
+    with pytest.raises(RuntimeError, match=third):
+        job._all(None, WORLD, None, 1, 1)
+    rounds[:] = [None]
+    assert job._all(None, WORLD, None, 1, 1) and given[-1] == {names[ID], names[OTHER]}

@@ -7,22 +7,26 @@ again after a crash (Spark repeats the very same offsets) writes the same names 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from dataclasses import dataclass
-from typing import Any, ContextManager
+from typing import Any, ContextManager, Optional
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..base import LakeError, World, files, nearest
 from ..spark import answered, causes
-from ..topic import apicurio, topics, wire
+from ..topic import apicurio, registry, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
 from .formats import Containers, Form, Lines
-from .messages import Avro, Json
+from .messages import UNMET, Avro, Json
 from .parquet import Parquet
 from .sinks import Sink, parse
 from .writing import COUNTS
+
+_met: dict[str, str] = {}  # schemas of Glue that landings of this process have met: what an id stands for never changes
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +63,7 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
     next_step = "mend the cause and run the landing again; nothing is landed twice"
     with _alone(world, sink), answered(spark, "a batch was not landed", place, next_step, world), causes(spark):
         same_topics(world, sink)
-        reports = _finish(_start(spark, world, sink, batch), sink, timeout)
+        reports = _all(spark, world, sink, timeout, batch)
     return sum((LandingCounts(batches=1, **counts) for counts in map(observed, reports) if counts), LandingCounts())
 
 
@@ -70,7 +74,28 @@ def _alone(world: World, sink: Sink) -> ContextManager[None]:
                        "wait until it is done; what it lands need not be landed again")
 
 
-def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
+def _all(spark: SparkSession, world: World, sink: Sink, timeout: float, batch: int) -> list[dict]:
+    """Land what is there now; return the progress reports. A task cannot ask Glue: where one meets a schema that nobody
+    has asked for, this process asks, for all others with it, and the batch is done again."""
+    reports: list[dict] = []
+    asked: dict[str, Optional[str]] = dict(_met)
+    while True:
+        query = _start(spark, world, sink, batch, asked)
+        try:
+            return reports + _finish(query, sink, timeout)
+        except Exception as e:  # noqa: BLE001 - it has another class in each kind of session
+            new = re.search(f"{UNMET} (\\w+ [0-9a-f-]{{36}})", str(e))
+            if new is None or new[1] in asked:
+                raise
+            reports += query.recentProgress
+        for id in {new[1], *(f"{wire.GLOBAL} {id}" for id in registry.artifacts(world)["global_id"])} - set(asked):
+            found = registry.find(world, id.partition(" ")[2])
+            asked[id] = None if found is None else json.dumps(found)
+        _met.update({id: text for id, text in asked.items() if text})
+
+
+def _start(spark: SparkSession, world: World, sink: Sink, batch: int,
+           schemas: Optional[dict[str, Optional[str]]] = None) -> Any:
     """Start the stream that lands what is there now; return its query."""
     messages = spark.readStream.format("kafka").options(
         **topics.spark_options(world), subscribePattern=sink.pattern, startingOffsets="earliest",
@@ -80,7 +105,8 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
     if sink.messages == "avro":
         messages = wire.framed_in_spark(messages, world)
         columns += ["schema", "body"]
-    write = writing.task(form(world, sink), f"{world.lake.landing}/{sink.folder}", dead_letters_path(world, sink))
+    target = f"{world.lake.landing}/{sink.folder}"
+    write = writing.task(form(world, sink, schemas), target, dead_letters_path(world, sink))
     # each batch's is counted at the end, also in a session that is not ours and has not what ours are given
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
     sums = [F.sum(n).alias(n) for n in COUNTS]
@@ -90,12 +116,13 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int) -> Any:
         checkpointLocation=checkpoint(world, sink))
 
 
-def form(world: World, sink: Sink) -> Form:
-    """What a sink makes of a message."""
+def form(world: World, sink: Sink, schemas: Optional[dict[str, Optional[str]]] = None) -> Form:
+    """What a sink makes of a message. schemas: those of Glue, see messages.Avro."""
     converter: Any = Json(sink.envelope, strict=sink.confluent)
     if sink.messages == "avro":
         urls = {kind: world.registry.url.rstrip("/") + path for kind, path in apicurio.BY_ID.items()}
-        converter = Avro(urls, wire.not_avro(world), wire.unknown(world), connect=sink.format != "avro")
+        converter = Avro(urls, wire.not_avro(world), wire.unknown(world), connect=sink.format != "avro",
+                         texts=schemas if world.registry.kind == "glue" else None)
     return Form(sink, converter, {"json": Lines(), "avro": Containers(), "parquet": Parquet(sink.codec)}[sink.format])
 
 

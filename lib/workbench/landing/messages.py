@@ -21,6 +21,7 @@ from ..topic.connect_schema import from_avro
 from ..topic.wire import CCOMPAT
 
 Found = tuple[Any, Any, Optional[str]]
+UNMET = "the registry has not been asked for schema"  # a task says so, and the landing asks
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,14 @@ def _no_constant(name: str) -> None:
 @dataclass(frozen=True)
 class Avro:
     """urls: {kind of id: address of a schema}. not_avro, unknown: reasons of dead letters. {} stands for the id.
-    connect: give Connect's schema; else the id and the JSON of Avro's."""
+    connect: give Connect's schema; else the id and the JSON of Avro's. texts: in place of `urls`, where a task cannot
+    ask the registry: {schema id: the schema, None for one that is not there}."""
 
     urls: dict[str, str]
     not_avro: str
     unknown: str
     connect: bool
+    texts: Optional[dict[str, Optional[str]]] = None
     known: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # {schema id: what `_known` says}
 
     def read(self, value: bytes, schema: Optional[str], body: Optional[bytes]) -> Found:
@@ -108,16 +111,23 @@ class Avro:
             raise ModuleNotFoundError(
                 f"landing Avro needs fastavro, and {sys.executable} on {platform.node()} has no fastavro: install it "
                 "on every machine that runs executors of Spark, or send it along with spark.archives") from None
-        kind, _, number = schema.partition(" ")
-        found = fetch(self.urls[kind].format(number)) if int(number) <= LARGEST else None
-        if found is None:
-            return self.unknown.format(schema), None
         try:
-            text = json.loads(found)["schema"] if kind == CCOMPAT else found.decode("utf-8")
+            text = self._text(schema)
+            if text is None:
+                return self.unknown.format(schema), None
             read = reader(json.loads(text), plain=True)
             return from_avro(json.loads(text)) if self.connect else (schema, text), read
         except (ValueError, KeyError, TypeError) as e:
             return f"schema {schema} cannot be read: {e}", None
+
+    def _text(self, schema: str) -> Optional[str]:
+        if self.texts is not None:
+            if schema not in self.texts:
+                raise ConnectionError(f"{UNMET} {schema}")
+            return self.texts[schema]
+        kind, _, number = schema.partition(" ")
+        found = fetch(self.urls[kind].format(number)) if int(number) <= LARGEST else None
+        return json.loads(found)["schema"] if found and kind == CCOMPAT else found and found.decode("utf-8")
 
 
 def fetch(url: str) -> Optional[bytes]:

@@ -16,7 +16,8 @@ from . import settings, transforms
 from .places import Times, field_of, folder_of, strftime
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
-REGISTRY_URL, ENVELOPE = "value.converter.apicurio.registry.url", "value.converter.schemas.enable"
+REGISTRY_URL, REGISTRY_NAME = "value.converter.apicurio.registry.url", "value.converter.registry.name"
+ENVELOPE = "value.converter.schemas.enable"
 CLAUSE = re.compile(r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I)
 
 
@@ -99,7 +100,8 @@ def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
 
 def _confluent(said: settings.Settings, world: Optional[World]) -> Sink:
     """Objects `<folder>/<topic>/<partition>/<topic>+<n>+<offset>.avro`, the offset that of their first record."""
-    names, format, messages = said["topics"], said["format.class"], said["value.converter"]
+    names, format, converter = said["topics"], said["format.class"], said["value.converter"]
+    messages = "json" if converter == "json" else "avro"
     if bool(names) == bool(said["topics.regex"]):
         raise said.refused("topics", "either topics or topics.regex")
     said.made("topics.regex", re.compile, "a regular expression")
@@ -108,9 +110,14 @@ def _confluent(said: settings.Settings, world: Optional[World]) -> Sink:
         raise said.refused("format.class", f"one that needs no schema of values, or {needed}")
     if format == "avro" and "transforms" in said.given:
         raise said.refused("transforms", "none with AvroFormat", settings.REMOVE)
-    url, own = said[REGISTRY_URL], world and world.registry.url.rstrip("/")
-    if messages == "avro" and world and url.rstrip("/") not in (own, own + REGISTRY_V2):
-        raise said.refused(REGISTRY_URL, f"the registry of {world.file}: {own}{REGISTRY_V2}")
+    if messages == "avro" and world:
+        if converter != world.registry.kind:
+            raise said.refused("value.converter", f"that of the registry of {world.file}, {world.registry.kind}")
+        own = world.registry.url.rstrip("/")
+        if converter == "apicurio" and said[REGISTRY_URL].rstrip("/") not in (own, own + REGISTRY_V2):
+            raise said.refused(REGISTRY_URL, f"the registry of {world.file}: {own}{REGISTRY_V2}")
+        if converter == "glue" and said[REGISTRY_NAME] != world.stack.deployment:
+            raise said.refused(REGISTRY_NAME, f"the registry of {world.file}: {world.stack.deployment}")
     return Sink(format, said["topics.dir"], said["flush.size"],
                 said["topics.regex"] or "|".join(map(re.escape, names)), tuple(names),
                 tuple(said["partition.field.name"] or ()), said[ENVELOPE], confluent=True, messages=messages,

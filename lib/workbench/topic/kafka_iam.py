@@ -19,7 +19,8 @@ JAVA = {"sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": "software.amazon.ms
 
 
 def settings(world: World) -> dict[str, Any]:
-    """Settings of a confluent_kafka client, which asks for another token before its own ends.
+    """Settings of a confluent_kafka client, which asks for another token before its own ends. (It waits for the first
+    one in steps of a second, so each client takes as long to be made.)
 
     Raises: StackError: there are no credentials, or they have expired. (A client whose first token does not come says
         after ten seconds that there is none, not why.)
