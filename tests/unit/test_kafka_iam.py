@@ -94,6 +94,25 @@ def test_a_profile_that_is_not_there(aws_config, monkeypatch):
         topics.settings(on_aws.world())
 
 
+def test_credentials_that_end_while_a_client_is_at_work(signed_in, monkeypatch):
+    """The client gets no other token and tells nobody: what it is asked for then does not come."""
+    world, real, made = on_aws.world(**{"kafka/bootstrap": "127.0.0.1:1"}), kafka_iam.token, []
+
+    def token(region):
+        made.append(region)
+        if len(made) > 2:
+            raise StackError("the AWS credentials have expired")
+        return real(region)
+
+    monkeypatch.setattr(kafka_iam, "token", token)
+    monkeypatch.setattr(topics, "TIMEOUT", 0.2)
+    with pytest.raises(StackError, match="credentials have expired"):
+        list(topics.messages(world, "t", {0: 0}, {0: 1}))
+    made.clear()
+    with pytest.raises(StackError, match="credentials have expired"):
+        topics.names(world)
+
+
 def test_a_broker_that_takes_no_token_is_told_after_a_while(signed_in, monkeypatch):
     monkeypatch.setattr(topics, "TIMEOUT", 1)
     world = on_aws.world(**{"kafka/bootstrap": "127.0.0.1:1"})

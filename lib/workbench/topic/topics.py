@@ -59,9 +59,16 @@ def _answered(world: World, where: str = "") -> Iterator[None]:
     try:
         yield
     except KafkaException as e:
-        raise stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
-            f"Kafka does not answer: {e.args[0].str()}", where=where or world.kafka.bootstrap,
-            next_step=kafka_iam.NEXT_STEP if _by_iam(world) else "run `workbench status`, then `workbench up`") from e
+        raise _silent(world, f"Kafka does not answer: {e.args[0].str()}", where or world.kafka.bootstrap,
+                      "run `workbench status`, then `workbench up`") from e
+
+
+def _silent(world: World, what: str, where: str, next_step: str) -> StackError:
+    """The error for a Kafka that says nothing; where its service has stopped, or our credentials have ended, that."""
+    if _by_iam(world):
+        kafka_iam.token(world.region)  # a client tells nobody that it got no other one
+        next_step = kafka_iam.NEXT_STEP
+    return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(what, where=where, next_step=next_step)
 
 
 def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
@@ -181,9 +188,8 @@ def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, in
             if batch:
                 heard = time.monotonic()
             elif time.monotonic() > heard + TIMEOUT:
-                raise stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
-                    f"Kafka sent nothing for {TIMEOUT} s", where=f"topic {topic!r}, offsets {at}",
-                    next_step="run `workbench status`; nothing is lost, read it again")
+                raise _silent(world, f"Kafka sent nothing for {TIMEOUT} s", f"topic {topic!r}, offsets {at}",
+                              "run `workbench status`; nothing is lost, read it again")
             else:  # where a transaction ended, no message stands at the last offset, but the client has passed it
                 for place in reader.position([TopicPartition(topic, p) for p in at]):
                     at[place.partition] = max(at[place.partition], place.offset)
