@@ -265,7 +265,7 @@ def emr_serverless(endpoint, release):
         return {"session": {
             "applicationId": given["applicationId"], "sessionId": given["sessionId"], "state": one["state"],
             "arn": "arn:aws:emr-serverless:::/applications/a/sessions/b", "createdBy": "arn:aws:iam::1:user/x",
-            "createdAt": NOW, "updatedAt": NOW, "executionRoleArn": one["executionRoleArn"], "stateDetails": "",
+            "createdAt": NOW, "updatedAt": NOW, "executionRoleArn": one["executionRoleArn"], "stateDetails": "-",
             "releaseLabel": release}}
 
     def where(given):

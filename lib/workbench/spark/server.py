@@ -17,7 +17,7 @@ from ..base import host_port, local_path, secrets, state_dir
 from ..base.params import Spark
 from ..base.paths import plain
 from ..stack import artifacts, services
-from .sessions import of_session
+from .settings import of_session
 
 DEFAULTS = plain(Path(__file__).parent / "conf")  # what is the same in every world; Spark reads it by itself
 # The settings of HDFS, MapReduce and YARN, some 2,000, that nothing on one machine asks for: Hudi sends all of Hadoop's

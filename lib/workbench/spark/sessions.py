@@ -10,33 +10,18 @@ import threading
 from typing import Any, Iterator, Optional
 from weakref import WeakKeyDictionary
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from .. import stack
 from ..base import LakeError, StackError, WorkbenchError, World, host_port
-from ..stack import artifacts
+from .settings import hudi_needs, of_session
 
 METADATA = 256 << 10  # bytes of an answer's: Java's stack trace is among it (conf/spark-defaults.conf)
 TRACE = "JVM stacktrace:"  # stands above it in the text of an error
 _ASKING = threading.Lock()
 _asked: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # how many hold `causes` of a session
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()  # the world that a session was made for
-
-
-def of_session() -> dict[str, str]:
-    """Return what Spark is asked for every session, of whatever server it is."""
-    return {
-        "spark.sql.session.timeZone": "UTC",
-        "hoodie.write.table.version": str(artifacts.versions()["hudi_table_version"]),
-        "hoodie.write.auto.upgrade": "false",
-        "hoodie.enable.data.skipping": "false",
-        "hoodie.metadata.enable": "false",
-        # One calendar for all time. Spark's default refuses days before 1582 (and times before 1900), and Hudi's writer
-        # of rows takes the refusal of a row for a row less: seen with 1.0.2, the commit says totalWriteErrors 1 and is
-        # done.
-        **{f"spark.sql.{kind}RebaseModeIn{way}": "CORRECTED" for way in ("Read", "Write")
-           for kind in ("parquet.datetime", "parquet.int96", "avro.datetime")},
-    }
 
 
 def session(world: World) -> SparkSession:
@@ -52,30 +37,53 @@ def session(world: World) -> SparkSession:
         if found is None:
             raise StackError("there is no Spark session in this kernel", where=f"{world.file}: spark.kind",
                              next_step="open the notebook with the cluster's PySpark kernel")
-        return found
-    stack.need(world, "spark")
+        return _prepared(found, world)
+    if world.spark.kind == "classic":
+        return _prepared(_classic(world), world)
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # what SparkSession.builder.remote(…) does, which takes no options
     from pyspark.sql.connect.client import ChannelBuilder
     from pyspark.sql.connect.session import SparkSession as Remote
 
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # what SparkSession.builder.remote(…) does, which takes no options
-    channel = ChannelBuilder(world.spark.url, channelOptions=[("grpc.max_metadata_size", METADATA)])
+    options = [("grpc.max_metadata_size", METADATA)]
+    if world.spark.kind == "emr_serverless":
+        from . import emr
+
+        channel = emr.channel(world, options)
+    else:
+        stack.need(world, "spark")
+        channel = ChannelBuilder(world.spark.url, channelOptions=options)
     builder = Remote.builder.channelBuilder(channel)
     spark = builder.getOrCreate()
-    if host_port(spark.client._builder.endpoint) == host_port(world.spark.url):  # it gives what session there is
+    if spark.client._builder.endpoint == channel.endpoint:  # it gives what session there is
         try:
             return _prepared(spark, world)
         except Exception as e:  # noqa: BLE001 - pyspark and gRPC raise unrelated classes
             # a server that has just been restarted may not know the old session, and answer UNKNOWN with no word more
-            if not (unreachable(spark) or is_gone(e) or "StatusCode.UNKNOWN" in str(e)):
+            if isinstance(e, WorkbenchError) or not (
+                    unreachable(spark) or is_gone(e) or "StatusCode.UNKNOWN" in str(e)):
                 raise
             with contextlib.suppress(Exception):  # it cannot tell a dead server that it goes
                 spark.stop()  # or getOrCreate gives it back the next time
     return _prepared(builder.create(), world)
 
 
+def _classic(world: World) -> SparkSession:
+    """A session in this process, for the master that the world names; the one that there is already, else."""
+    builder = SparkSession.builder.master(world.spark.master).appName("workbench")
+    for key, value in {**hudi_needs(), **of_session()}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
 def _prepared(spark: Any, world: World) -> SparkSession:
-    """A session, with what every one of this world is given."""
-    spark.client._retry_policy.update(max_retries=6, max_backoff=2000)  # or a server that is gone is tried ten minutes
+    """A session, with what every one of this world is given. Raises: StackError: it is of another Spark."""
+    if hasattr(spark, "client"):  # or a server that is gone is tried ten minutes
+        spark.client._retry_policy.update(max_retries=6, max_backoff=2000)
+        if not world.stack.embedded and spark.version.split(".")[:2] != pyspark.__version__.split(".")[:2]:
+            minor = ".".join(spark.version.split(".")[:2])
+            raise StackError(f"pyspark {pyspark.__version__} cannot speak with Spark {spark.version}",
+                             where=spark.client._builder.endpoint, expected=f"a client of version {minor}",
+                             next_step=f'pip install "pyspark=={minor}.*", or take a server of this version')
     for key, value in of_session().items():
         spark.conf.set(key, value)
     _worlds[spark] = world
@@ -105,7 +113,7 @@ def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: 
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
         why = cause(f"{type(e).__name__}: {e}")
         lost = kafka and stack.lost(kafka, "kafka", kafka.kafka.bootstrap)
-        if not lost and (is_gone(e) or unreachable(spark)):
+        if not lost and (is_gone(e) or unreachable(spark) or _ended(spark)):
             lost = gone(spark, f"{where}: {why}")
         raise lost or LakeError(f"{what}: {why}", where=where, next_step=next_step) from e
 
@@ -156,6 +164,12 @@ def gone(spark: Any, why: str) -> StackError:
     lost = stack.lost(world, "spark", spark.client._builder.endpoint) if world else None
     return lost or StackError("Spark was restarted or is gone", where=why,
                               next_step="run the notebook's set-up cell, then this one again; nothing is lost")
+
+
+def _ended(spark: Any) -> str:
+    """Why a session of EMR Serverless is over; "" of one that is not, and of any other."""
+    ended = getattr(getattr(getattr(spark, "client", None), "_builder", None), "ended", None)
+    return ended() if ended else ""
 
 
 def unreachable(spark: Any) -> str:

@@ -1,0 +1,143 @@
+"""Spark Connect on EMR Serverless (its guide, "Run interactive sessions … through Spark Connect"; from emr-7.13.0).
+
+A session there is a Spark driver with executors: it starts in a minute or two and costs as long as it lives. All
+processes of a person share one, found by its name, as notebooks share the embedded Spark. It ends when the process that
+started it does, when a headless run is over, after IDLE minutes without a question, or with `workbench aws down`.
+"""
+from __future__ import annotations
+
+import atexit
+import datetime as dt
+import getpass
+import threading
+from typing import Any, Callable, Iterable, Optional
+from urllib.parse import urlsplit
+
+from pyspark.sql.connect.client import ChannelBuilder
+
+from ..base import StackError, World, aws, paths, wait_until
+from .settings import hudi_needs
+
+HEADER = "x-aws-proxy-auth"  # in which each call bears the session's token
+EARLY = dt.timedelta(minutes=5)  # before it expires, after an hour, another token is asked for
+IDLE = 15  # minutes
+ALIVE = ("SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY")
+READY = ("STARTED", "IDLE", "BUSY")
+GLUE = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
+_started: dict[str, World] = {}  # sessions that this process has started and has to end
+
+
+def _call(world: World, operation: str, **given: Any) -> dict[str, Any]:
+    return aws.call(world.region, "emr-serverless", operation, applicationId=world.spark.url, **given)
+
+
+def settings(world: World) -> dict[str, str]:
+    """What Spark on EMR is started with: EMR's Hudi, the jars that `workbench aws publish` has put there, and
+    Glue as catalog."""
+    return {
+        "spark.jars": f"/usr/lib/hudi/hudi-spark-bundle.jar,{world.lake.root}/workbench/jars/*.jar",
+        "spark.hadoop.hive.metastore.client.factory.class": GLUE,
+        "spark.driver.memory": world.spark.driver_memory, "spark.executor.memory": world.spark.executor_memory,
+        "spark.sql.shuffle.partitions": str(world.spark.parallelism),
+        **hudi_needs()}
+
+
+def name(world: World) -> str:
+    """What this person's session of this instance is called."""
+    return f"{world.stack.deployment}-{getpass.getuser()}-{paths.instance()}"
+
+
+def channel(world: World, options: list[tuple[str, Any]], say: Callable[[str], None] = print) -> Channel:
+    """Where the session of this person listens; it is started where there is none.
+
+    Raises: StackError: it does not come up, with EMR's reason; AWS refuses something.
+    """
+    there = alive(world)
+    session = there[0]["sessionId"] if there else _start(world, say)
+    return Channel(world, session, options)
+
+
+def alive(world: World) -> list[dict[str, Any]]:
+    """This person's sessions that are there, those that are ready first."""
+    found = aws.pages(world.region, "emr-serverless", "list_sessions", "sessions", applicationId=world.spark.url,
+                      states=list(ALIVE))
+    return sorted((one for one in found if one.get("name") == name(world)), key=lambda one: one["state"] not in READY)
+
+
+def _start(world: World, say: Callable[[str], None]) -> str:
+    say("starting a Spark session on EMR Serverless: a minute or two …")
+    role = aws.parameter(world.region, world.stack.deployment, "spark/role")
+    session = _call(world, "start_session", executionRoleArn=role, name=name(world), idleTimeoutMinutes=IDLE,
+                    tags={"workbench:deployment": world.stack.deployment}, configurationOverrides={
+                        "runtimeConfiguration": [{"classification": "spark-defaults", "properties": settings(world)}]}
+                    )["sessionId"]
+    if not _started:
+        atexit.register(lambda: [terminate(of, one) for one, of in list(_started.items())])
+    _started[session] = world
+    return session
+
+
+def _ready(world: World, session: str) -> None:
+    """Wait until a session can be asked."""
+    def seen() -> dict[str, Any]:
+        return _call(world, "get_session", sessionId=session)["session"]
+
+    def failed() -> Optional[str]:
+        now = seen()
+        return None if now["state"] in ALIVE else f"it is {now['state']}: {now.get('stateDetails') or 'no reason told'}"
+
+    wait_until(lambda: seen()["state"] in READY, f"session {session} on EMR Serverless to start", timeout=600, every=2,
+               failed=failed, error=StackError, next_step="its log: EMR Studio, or the application's log location")
+
+
+def terminate(world: World, session: str) -> None:
+    """End a session; one that is gone is fine."""
+    _started.pop(session, None)
+    try:
+        _call(world, "terminate_session", sessionId=session)
+    except StackError as e:
+        if aws.code(e) not in ("ResourceNotFoundException", "ValidationException"):
+            raise
+
+
+def stop(world: World) -> int:
+    """End all of this person's sessions, and return how many there were."""
+    there = alive(world)
+    for one in there:
+        terminate(world, one["sessionId"])
+    return len(there)
+
+
+class Channel(ChannelBuilder):
+    """The address of a session, and what each call to it bears: a token that is still good. It is in no URL, and is not
+    shown."""
+
+    def __init__(self, world: World, session: str, options: list[tuple[str, Any]]):
+        self.world, self.session, self._lock = world, session, threading.Lock()
+        try:
+            _ready(world, session)
+            told = self._renew()
+        except BaseException:  # Ctrl-C while it starts, too
+            if session in _started:
+                terminate(world, session)
+            raise
+        place = urlsplit(told if "://" in told else f"https://{told}")
+        super().__init__(f"sc://{place.hostname}:{place.port or 443}/;use_ssl=true", options)
+
+    def _renew(self) -> str:
+        """Ask for a token, and return the session's endpoint."""
+        told = _call(self.world, "get_session_endpoint", sessionId=self.session)
+        self._token_now, self._until = told["authToken"], told["authTokenExpiresAt"]
+        return told["endpoint"]
+
+    def ended(self) -> str:
+        """Why the session is over; "" while it is not."""
+        now = _call(self.world, "get_session", sessionId=self.session)["session"]
+        return "" if now["state"] in ALIVE else f"the session is {now['state']}: {now.get('stateDetails') or 'idle?'}"
+
+    def metadata(self) -> Iterable[tuple[str, str]]:
+        """What goes along with a call; pyspark asks before each."""
+        with self._lock:
+            if dt.datetime.now(dt.timezone.utc) > self._until - EARLY:
+                self._renew()
+        return [*super().metadata(), (HEADER, self._token_now)]

@@ -1,0 +1,161 @@
+"""Spark Connect on EMR Serverless: sessions started, shared, ended; tokens renewed; which client speaks with it."""
+import datetime as dt
+from types import SimpleNamespace
+
+import on_aws
+import pytest
+from workbench.base import aws, wait
+from workbench.base.errors import LakeError, StackError
+from workbench.spark import answered, emr, sessions, settings
+
+APPLICATION, NOW = on_aws.PARAMETERS["spark/application"], dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+WORLD = on_aws.world()
+ARN = f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/{APPLICATION}/sessions/s1"
+ROLE = on_aws.PARAMETERS["spark/role"]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(emr, "_started", {})
+
+
+@pytest.fixture
+def stub():
+    with on_aws.stubbed("emr-serverless") as stub:
+        yield stub
+
+
+def of(**more):
+    return {"applicationId": APPLICATION, **more}
+
+
+def has(stub, *found):
+    told = [of(sessionId=number, arn=ARN, state=state, name=name, createdBy=ROLE, createdAt=NOW, updatedAt=NOW,
+               executionRoleArn=ROLE, stateDetails="-", releaseLabel="emr-7.13.0") for number, state, name in found]
+    stub.add_response("list_sessions", {"sessions": told}, of(states=list(emr.ALIVE)))
+
+
+def starts(stub):
+    stub.add_response("start_session", of(sessionId="s1", arn=ARN), of(
+        executionRoleArn=ROLE, name=emr.name(WORLD), idleTimeoutMinutes=emr.IDLE,
+        tags={"workbench:deployment": "workbench"}, configurationOverrides={"runtimeConfiguration": [
+            {"classification": "spark-defaults", "properties": emr.settings(WORLD)}]}))
+
+
+def tells(stub, state, number="s1", details="-"):
+    told = of(sessionId=number, arn=ARN, state=state, createdBy=ROLE, createdAt=NOW, updatedAt=NOW,
+              executionRoleArn=ROLE, stateDetails=details, releaseLabel="emr-7.13.0")
+    stub.add_response("get_session", {"session": told}, of(sessionId=number))
+
+
+def token(stub, text, minutes=60, number="s1"):
+    until = dt.datetime.now(dt.timezone.utc) + dt.timedelta(minutes=minutes)
+    stub.add_response("get_session_endpoint", of(sessionId=number, endpoint="https://s1.example.aws", authToken=text,
+                                                 authTokenExpiresAt=until), of(sessionId=number))
+
+
+def test_a_session_is_started_and_waited_for(stub):
+    said = []
+    has(stub)
+    starts(stub)
+    for state in ("SUBMITTED", "SUBMITTED", "STARTING", "STARTING", "STARTED"):  # asked twice a time: ready? failed?
+        tells(stub, state)
+    token(stub, "t-1")
+    channel = emr.channel(WORLD, [], said.append)
+    assert channel.endpoint == "s1.example.aws:443" and channel.secure and len(said) == 1
+    assert (emr.HEADER, "t-1") in channel.metadata()
+    assert "t-1" not in f"{channel!r} {channel.url} {channel.params}"
+    assert list(emr._started) == ["s1"]
+
+
+def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
+    has(stub, ("s9", "STARTED", "workbench-somebody-main"), ("s7", "STARTING", emr.name(WORLD)),
+        ("s8", "IDLE", emr.name(WORLD)))
+    tells(stub, "IDLE", "s8")
+    token(stub, "t-1", number="s8")
+    assert emr.channel(WORLD, []).session == "s8" and not emr._started, "who did not start it does not end it"
+
+
+def test_a_token_is_renewed_before_its_hour_ends(stub):
+    has(stub, ("s1", "IDLE", emr.name(WORLD)))
+    tells(stub, "IDLE")
+    token(stub, "t-1", minutes=6)
+    channel = emr.channel(WORLD, [])
+    assert dict(channel.metadata())[emr.HEADER] == dict(channel.metadata())[emr.HEADER] == "t-1"
+    channel._until -= dt.timedelta(minutes=2)
+    token(stub, "t-2")
+    assert dict(channel.metadata())[emr.HEADER] == "t-2"
+
+
+def test_one_that_fails_is_told_with_its_reason_and_ended(stub):
+    has(stub)
+    starts(stub)
+    for _ in range(2):
+        tells(stub, "FAILED", details="no capacity in subnet-1")
+    stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
+    with pytest.raises(StackError, match="it is FAILED: no capacity in subnet-1"):
+        emr.channel(WORLD, [], lambda text: None)
+    assert not emr._started
+
+
+def test_stop_ends_all_of_ours_also_where_one_is_gone_meanwhile(stub):
+    has(stub, ("s1", "IDLE", emr.name(WORLD)), ("s2", "BUSY", emr.name(WORLD)), ("s3", "BUSY", "another"))
+    stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
+    stub.add_client_error("terminate_session", "ResourceNotFoundException", "gone", expected_params=of(sessionId="s2"))
+    assert emr.stop(WORLD) == 2
+
+
+def test_a_session_that_is_over_is_told_as_one(stub):
+    tells(stub, "TERMINATED", details="Session idle timeout")
+    builder = SimpleNamespace(endpoint="127.0.0.1:1", ended=lambda: emr.Channel.ended(
+        SimpleNamespace(world=WORLD, session="s1")))
+    spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
+    assert sessions._ended(spark) == "the session is TERMINATED: Session idle timeout"
+    assert sessions._ended(SimpleNamespace()) == ""
+
+
+def test_an_error_of_a_session_that_is_over_says_so(monkeypatch):
+    monkeypatch.setattr(sessions, "unreachable", lambda spark: "")
+    builder = SimpleNamespace(endpoint="e:443", ended=lambda: "the session is TERMINATED: idle")
+    spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
+    for ended, kind in (("the session is TERMINATED: idle", StackError), ("", LakeError)):
+        builder.ended = lambda ended=ended: ended
+        with pytest.raises(kind):
+            with answered_here(spark):
+                raise RuntimeError("HTTP 403")
+
+
+def answered_here(spark):
+    class Hashable:
+        client = spark.client
+
+    return answered(Hashable(), "it failed", "here", "do it again")
+
+
+@pytest.mark.parametrize("version, right", [("3.5.6-amzn-1", True), ("3.5.7", True), ("4.0.1", False)])
+def test_a_client_of_another_version_is_refused(version, right):
+    class Spark:
+        client = SimpleNamespace(_retry_policy={}, _builder=SimpleNamespace(endpoint="e:443"))
+        conf = SimpleNamespace(set=lambda key, value: None)
+
+    Spark.version = version
+    if right:
+        sessions._prepared(Spark(), WORLD)
+    else:
+        with pytest.raises(StackError, match=r'(?s)cannot speak with Spark 4.0.1.*pip install "pyspark==4.0.\*"'):
+            sessions._prepared(Spark(), WORLD)
+
+
+def test_spark_is_started_with_what_hudi_needs():
+    assert {"spark.serializer", "spark.kryo.registrator", "spark.sql.extensions",
+            "spark.sql.catalog.spark_catalog"} <= settings.hudi_needs().keys()
+    assert "spark.driver.host" not in emr.settings(WORLD) and emr.GLUE in emr.settings(WORLD).values()
+
+
+def test_a_missing_permission_names_action_and_resource(stub):
+    stub.add_client_error("list_sessions", "AccessDeniedException", "User: arn:aws:iam::1:role/x is not authorized to "
+                          "perform: emr-serverless:ListSessions on resource: arn:aws:emr-serverless:x:1:/a")
+    with pytest.raises(StackError, match="emr-serverless:ListSessions is not allowed on arn:aws:emr-serverless:x"):
+        emr.channel(WORLD, [])
