@@ -170,7 +170,7 @@ def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make
 
 
 def test_the_services_that_roll_their_log_print_elsewhere():
-    assert {n for n, s in services.SERVICES.items() if not s.logs} == {"postgres"}
+    assert {n for n, s in services.SERVICES.items() if not s.logs} == {"postgres", "s3"}
 
 
 def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
@@ -477,7 +477,7 @@ def variants(value):
 @pytest.mark.parametrize("name", list(services.SERVICES))
 def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
     """`told` is a second hand at `command`: this keeps the two together, for every value of a params file."""
-    service, world = services.SERVICES[name], params.load("cluster")
+    service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "cluster")
     before = written(service, world), process._fingerprint(service, world)
     changed = 0
     for other in variants(world):

@@ -3,6 +3,11 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
+from typing import Optional
+
+_given: dict[str, str] = {}  # what the world that was loaded last has set
+_before: dict[str, Optional[str]] = {}  # and what was there before it
 
 
 def forget_postgres() -> None:
@@ -10,6 +15,43 @@ def forget_postgres() -> None:
     they would change or refuse every connection to the embedded one, and not all of them yield to what a call says."""
     for name in [n for n in os.environ if n.startswith("PG")]:
         os.environ.pop(name, None)
+
+
+def of_s3(endpoint: str, region: str, login: Optional[Path]) -> dict[str, str]:
+    """The variables by which boto3, pyarrow (in Spark's Python workers, too), Java and hudi-rs find a lake in S3; of an
+    empty one: that it must not be there.
+
+    Args:
+        endpoint: of an S3 that is not AWS's own; "" otherwise.
+        login: the file with the key to an endpoint of ours. No other key of the user's goes there.
+    """
+    found = {"AWS_REGION": region or "us-east-1"} if region or endpoint else {}
+    if endpoint:
+        found |= {"AWS_ENDPOINT_URL_S3": endpoint, "AWS_ALLOW_HTTP": str(endpoint.startswith("http:")).lower()}
+    if login:
+        none = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+        files = ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CREDENTIAL_PROFILES_FILE")  # the second for Java's SDK 1
+        found |= {**dict.fromkeys(none, ""), **dict.fromkeys(files, str(login)), "AWS_CONFIG_FILE": str(login),
+                  "AWS_PROFILE": "default", "AWS_DEFAULT_PROFILE": "default"}
+    return found
+
+
+def use_s3(settings: dict[str, str]) -> bool:
+    """Set what `of_s3` gave, and undo what was set for the last world. Returns whether anything is another now."""
+    if settings == _given:
+        return False
+    for name, was in _before.items():
+        os.environ.pop(name, None)
+        if was is not None:
+            os.environ[name] = was
+    _before.clear()
+    _before.update({name: os.environ.get(name) for name in settings})
+    _given.clear()
+    _given.update(settings)
+    os.environ.update(settings)
+    for name in [name for name, value in settings.items() if not value]:
+        del os.environ[name]
+    return True
 
 
 def spare_loopback() -> None:

@@ -19,7 +19,24 @@ def open_address(address: str) -> tuple[Any, str]:
 
     if address.startswith("file:"):
         return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", address)
-    return fs.FileSystem.from_uri(re.sub(r"^s3a:", "s3:", address))
+    path = re.sub(r"^s3a?://", "", address)
+    # where a world is loaded, and in its Spark's workers, these are set (see environment.of_s3)
+    region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(path.partition("/")[0])
+    return fs.S3FileSystem(region=region, endpoint_override=os.environ.get("AWS_ENDPOINT_URL_S3"),
+                           connect_timeout=10, request_timeout=60, allow_delayed_open=True,
+                           retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=10)), path
+
+
+def store_options(address: str) -> dict[str, str]:
+    """The key by which hudi-rs reads an address in S3: it knows no profiles, no files of keys."""
+    if address.startswith("file:"):
+        return {}
+    import boto3
+
+    key = boto3.Session().get_credentials()
+    found = {} if key is None else key.get_frozen_credentials()._asdict()
+    names = {"access_key": "aws_access_key_id", "secret_key": "aws_secret_access_key", "token": "aws_session_token"}
+    return {option: found[name] for name, option in names.items() if found.get(name)}
 
 
 def read_text(address: str) -> Optional[str]:

@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from . import aws, environment, paths, pidfiles
 from .errors import ParamsError, nearest
-from .secrets import Secret
+from .secrets import Secret, s3_login
 
 
 class Part(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -106,6 +106,11 @@ class World(Part):
     query: Query
     file: Path = Path()  # where it was read; no key
 
+    @property
+    def own_s3(self) -> bool:
+        """Whether its lake lies on an S3 endpoint that the embedded stack starts."""
+        return self.stack.embedded and bool(re.match(r"https?://(127\.0\.0\.1|localhost)[:/]", self.lake.endpoint))
+
     def _repr_html_(self) -> str:
         cells = ((key, html.escape(value)) for key, value in flatten(self))
         rows = "".join(f"<tr><td><code>{key}</code></td><td><code>{value}</code></td></tr>" for key, value in cells)
@@ -128,7 +133,8 @@ def worlds() -> list:
 
 
 def load(name: str) -> World:
-    """Load params/<name>.yaml. An embedded world takes the variables PG… out of this process's environment.
+    """Load params/<name>.yaml. An embedded world takes the variables PG… out of this process's environment; the
+    variables AWS_… are set for a lake in S3 until another world is loaded (see environment.of_s3).
 
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not exist.
@@ -163,8 +169,14 @@ def load_file(path: Path) -> World:
                 expected=f"a path of letters, digits and _ . / - only, or {paths.LINKS} yours alone (mode 0700)",
                 next_step="move the checkout to such a path")
         environment.forget_postgres()
+    _reach_s3(environment.of_s3(world.lake.endpoint, world.region, s3_login() if world.own_s3 else None))
     stack = world.stack.model_copy(update={"port_base": base})
     return world.model_copy(update={"file": Path(shown), "stack": stack})
+
+
+def _reach_s3(settings: dict[str, str]) -> None:
+    if environment.use_s3(settings):
+        aws.client.cache_clear()  # they were made for the endpoint, the region and the key of before
 
 
 def _refuse_doubles(node: Optional[yaml.Node], shown: str, path: str = "") -> None:
@@ -200,6 +212,7 @@ class _Known:
 
     @cached_property
     def parameters(self) -> dict[str, str]:
+        _reach_s3({})  # AWS is asked with the user's own key
         return aws.parameters(self.region, self.deployment)
 
     def value(self, reference: str, where: str) -> str:

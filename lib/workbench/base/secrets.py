@@ -111,6 +111,16 @@ def passfile() -> Path:
     return folder() / ".pgpass"
 
 
+def s3_login() -> Path:
+    """Where boto3, pyarrow and Java find the key to an S3 endpoint of ours: AWS's shared credentials file."""
+    return folder() / ".aws"
+
+
+def keep_s3_login(key_id: str, key: str) -> None:
+    """Write that file."""
+    _keep(s3_login().name, f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n")
+
+
 def keep_login(server: Any) -> None:
     """Write the passfile: who reads this server (params.Postgres) for connectors may log in to any of its databases."""
     user, password = server.replication_user, server.replication_password.reveal()

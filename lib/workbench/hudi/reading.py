@@ -10,7 +10,7 @@ from typing import Any, Mapping, Optional
 import pandas as pd
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from ..base import LakeError, World
+from ..base import LakeError, World, files
 from .keeping import resolve
 from .tables import Table
 from .timeline import archived, check_active, check_readable, completed, pending_compactions
@@ -96,7 +96,8 @@ def read_independent(table: Table, *, as_of: Optional[tuple[World, str]] = None,
     if instant:
         options = options.with_as_of_timestamp(instant)
     try:
-        batches = HudiTableBuilder.from_base_uri(table.base.replace("s3a:", "s3:")).build().read(options)
+        builder = HudiTableBuilder.from_base_uri(table.base.replace("s3a:", "s3:"))
+        batches = builder.with_storage_options(files.store_options(table.base)).build().read(options)
     except Exception as e:
         raise LakeError(f"hudi-rs cannot read {table.name}: {e}", where=table.base,
                         next_step="Spark reads it: hudi.read(spark, table)") from e

@@ -30,15 +30,16 @@ NO_CLUSTER_SETTINGS = plain(Path(__file__).parent / "hadoop")
 NO_STORE_SETTINGS = NO_CLUSTER_SETTINGS / "files"
 
 
-def of_server(spark: Spark, tables: str, java_compiler: str) -> dict[str, str]:
+def of_server(spark: Spark, tables: str, java_compiler: str, endpoint: str = "", region: str = "") -> dict[str, str]:
     """Return what the embedded Spark Connect server is given beside its defaults, sized for a laptop.
 
     Args:
         spark: that part of the world.
         tables: the address below which its tables lie.
         java_compiler: how Java compiles (see services.java_options).
+        endpoint, region: of an S3 that is not AWS's own, where the lake lies in one.
     """
-    jars = [str(jar) for jar in artifacts.jars("spark")]
+    jars = [str(jar) for kind in ("spark", *["s3"] * bool(endpoint)) for jar in artifacts.jars(kind)]
     local, own_workers = spark.master.startswith("local"), spark.workers > 0
     blank = [NO_STORE_SETTINGS, NO_CLUSTER_SETTINGS] if local_path(tables) else [NO_CLUSTER_SETTINGS]
     class_path = ":".join([*map(str, blank), *jars] if local or own_workers else jars)
@@ -59,8 +60,24 @@ def of_server(spark: Spark, tables: str, java_compiler: str) -> dict[str, str]:
         "spark.executor.memory": spark.executor_memory,
         "spark.executor.extraJavaOptions": " ".join(options),
         **({} if local else of_executors),
+        **(of_s3a(endpoint, region) if endpoint else {}),
         **of_session(),
     }
+
+
+def of_s3a(endpoint: str, region: str) -> dict[str, str]:
+    """Return how Hadoop's s3a: reaches an endpoint that is not AWS's own (Hadoop's guide to S3A). One that stands still
+    or refuses for half a minute is waited for: the SDK's own tries, each later than the last, outlast a minute."""
+    asked = {
+        "endpoint": endpoint, "endpoint.region": region or "us-east-1", "path.style.access": "true",
+        "connection.ssl.enabled": str(endpoint.startswith("https:")).lower(),
+        # the key comes by the environment or a file that it names (environment.of_s3), never by the configuration
+        "aws.credentials.provider": "com.amazonaws.auth.DefaultAWSCredentialsProviderChain",
+        "connection.establish.timeout": "5000", "connection.timeout": "60000", "attempts.maximum": "20",
+        "retry.limit": "10", "retry.interval": "500ms",
+        "buffer.dir": "${java.io.tmpdir}/s3a",  # what is uploaded waits there: it goes with the service
+    }
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in asked.items()}
 
 
 def clear_half_made(metastore: Path) -> None:
@@ -79,7 +96,8 @@ def main(told: dict[str, Any]) -> None:
     port = host_port(asked.url)[1]
     os.environ["SPARK_CONF_DIR"] = str(DEFAULTS)
     clear_half_made(state_dir() / "data" / "metastore")
-    conf = SparkConf().setAll(of_server(asked, told["tables"], told["java_compiler"]).items())
+    given = (told[name] for name in ("tables", "java_compiler", "endpoint", "region"))
+    conf = SparkConf().setAll(of_server(asked, *given).items())
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm = session._jvm
     netty = jvm.org.sparkproject.connect.grpc.netty.NettyServerBuilder

@@ -31,6 +31,7 @@ LOCK = ROOT / "params" / "jars.lock"
 LIB = VAR / "lib"
 CACHE = VAR / "cache"
 CONF = plain(Path(__file__).parent / "conf")  # configurations of the services and of Ivy, and templates of them
+ON_DEMAND = ("s3",)  # services whose files are fetched when a world asks for them
 FETCHERS = 4  # Ivy fetches one file after another; this many side by side keep the line busy
 
 
@@ -76,6 +77,11 @@ def locked() -> list[Artifact]:
     return found
 
 
+def needed(*more: str) -> list[Artifact]:
+    """Return the artifacts that every world needs, and those of `more`."""
+    return [a for a in locked() if a.service not in ON_DEMAND or a.service in more]
+
+
 def jars(service: str) -> list[Path]:
     """Return the jars of one service's class path."""
     return [a.path for a in locked() if a.service == service and a.ext == "jar"]
@@ -116,27 +122,30 @@ def java_home() -> Path:
     return bundled
 
 
-def install(say: Callable[[str], None] = print) -> int:
+def install(say: Callable[[str], None] = print, *more: str) -> int:
     """Fetch what is missing or damaged, unpack the archives, and return how many files were fetched.
+
+    Args:
+        more: services of ON_DEMAND whose files are fetched as well.
 
     Raises:
         StackError: a file cannot be fetched, or what came has another checksum than the lock (it is removed).
         OSError: one cannot be stored.
     """
     with alone(closed(VAR) / "install.lock"):  # two `make` at once: the second finds the files of the first
-        wanted = [a for a in locked() if not a.intact()]
-        for a in wanted:
+        missing = [a for a in needed(*more) if not a.intact()]
+        for a in missing:
             a.path.unlink(missing_ok=True)  # Ivy leaves a file alone that is newer than its own
-        if wanted:
-            say(f"fetching {len(wanted)} of {len(locked())} files from Maven Central …")
+        if missing:
+            say(f"fetching {len(missing)} of {len(needed(*more))} files from Maven Central …")
             # the largest first, dealt like cards, so that the fetchers end at about the same time
-            order = sorted(wanted, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
+            order = sorted(missing, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
             with ThreadPoolExecutor(FETCHERS) as pool:
                 hands = [order[i::FETCHERS] for i in range(min(FETCHERS, len(order)))]
                 for done in accumulate(pool.map(_fetch, hands)):
-                    say(f"  {done} of {len(wanted)}")
+                    say(f"  {done} of {len(missing)}")
             shutil.rmtree(CACHE, ignore_errors=True)  # Ivy would serve a wrong one from there for ever
-            damaged = [a for a in wanted if not a.intact()]
+            damaged = [a for a in missing if not a.intact()]
             for a in damaged:
                 a.path.unlink(missing_ok=True)
             if damaged:
@@ -144,12 +153,12 @@ def install(say: Callable[[str], None] = print) -> int:
                                  where=str(damaged[0].path), expected=f"SHA-256 {damaged[0].sha256}",
                                  next_step="run `make install` again; if it stays so, the mirror serves another file")
         _unpack([a for a in locked() if a.ext == "tar.gz"])
-        return len(wanted)
+        return len(missing)
 
 
-def verify() -> list[str]:
-    """Return one sentence for each file that is missing or damaged; an empty list when all is well."""
-    sick = (a for a in locked() if not a.intact())
+def verify(*more: str) -> list[str]:
+    """Return one sentence for each file (see `needed`) that is missing or damaged; an empty list when all is well."""
+    sick = (a for a in needed(*more) if not a.intact())
     return [f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}" for a in sick]
 
 

@@ -44,6 +44,7 @@ class Service:
     # What else of a world goes into its command and configuration. Told apart from `command`, which writes files: a
     # notebook's first cell compares it with what the running process was started with.
     told: Callable[[World], object] = lambda world: ()
+    note: str = ""  # what a person is told when it was started
     logs: bool = False  # it writes its log file itself, and rolls it; what it prints goes into a file beside it
 
     def ports(self, world: World) -> tuple[int, ...]:

@@ -15,10 +15,11 @@ from pathlib import Path
 from string import Template
 from typing import Any, Sequence
 
-from ..base import StackError, World, host_port, paths, secrets
+from ..base import StackError, World, environment, host_port, paths, secrets
 from . import artifacts
 from .process import Service, log_file
 
+S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"  # of the key to our S3 endpoint: its id, the name of the secret
 SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
 LOG_SIZE = 10 << 20  # bytes, of a Java's log. PostgreSQL's holds warnings and errors only, and has no cap
 # How Java compiles. Over notebooks 11 to 13 its full compiler takes nearly half of all the processor's time and pays
@@ -208,6 +209,29 @@ def _apicurio_command(world: World) -> list[str]:
     return java_command(world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"])
 
 
+# --- An S3 endpoint --------------------------------------------------------------------------------------------------
+
+def _s3_env(world: World) -> dict[str, str]:
+    """What reaches the lake in S3 (see environment.of_s3). Where the endpoint is ours, its key is made and kept."""
+    if world.own_s3:
+        secrets.ensure([S3_KEY])
+        secrets.keep_s3_login(S3_KEY_ID, secrets.read()[S3_KEY])
+    found = environment.of_s3(world.lake.endpoint, world.region, secrets.s3_login() if world.own_s3 else None)
+    return {name: value for name, value in found.items() if value}
+
+
+def _lake(world: World) -> tuple[str, str]:
+    return world.lake.endpoint, world.region
+
+
+def _bucket(world: World) -> str:
+    return world.lake.root.split("/")[2]
+
+
+def _s3_command(world: World) -> list[str]:
+    return [sys.executable, "-m", "workbench.stack.s3", world.lake.endpoint, _bucket(world)]
+
+
 # --- Spark -----------------------------------------------------------------------------------------------------------
 
 def _spark_env(world: World) -> dict[str, str]:
@@ -216,13 +240,24 @@ def _spark_env(world: World) -> dict[str, str]:
             "PYSPARK_PYTHON": str(paths.plain(Path(sys.executable))),
             # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that tells it
             "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
-            "SPARK_WORKER_DIR": str(_data("spark_work"))}
+            "SPARK_WORKER_DIR": str(_data("spark_work")), **_s3_env(world)}
+
+
+def on_demand(world: World) -> list[str]:
+    """What of artifacts.ON_DEMAND this world's services need."""
+    return ["s3"] if world.stack.embedded and world.lake.endpoint else []
+
+
+def _spark_fresh(world: World) -> None:
+    missing = [name for name in on_demand(world) if not all(jar.exists() for jar in artifacts.jars(name))]
+    if missing:
+        artifacts.install(print, *missing)
 
 
 def _spark_told(world: World) -> dict[str, object]:
     """What of a world the server makes its configuration of (see spark.server), and the versions that it runs with."""
     return {"spark": world.spark.model_dump(), "tables": world.lake.tables, "java_compiler": world.stack.java_compiler,
-            "versions": artifacts.versions()}
+            "endpoint": world.lake.endpoint, "region": world.region, "versions": artifacts.versions()}
 
 
 def _spark_command(world: World) -> list[str]:
@@ -267,7 +302,8 @@ def _worker(number: int) -> Service:
         return _page(world, number)["id"] in alive
 
     return Service(name, lambda w: f"127.0.0.1:{_ui(w, number)}", command, ready, logs=True, needs=("spark_master",),
-                   env=_spark_env, told=lambda w: (w.spark.master, w.spark.executor_memory, w.stack.java_compiler))
+                   env=_spark_env,
+                   told=lambda w: (w.spark.master, w.spark.executor_memory, w.stack.java_compiler, *_lake(w)))
 
 
 SERVICES: dict[str, Service] = {s.name: s for s in (
@@ -282,19 +318,24 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
     Service("apicurio", lambda w: w.registry.url, _apicurio_command,
             lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok, logs=True,
             told=lambda w: (w.registry.url, w.stack.java_compiler)),
+    # only what bears a signature is answered: a refusal says that it is there
+    Service("s3", lambda w: w.lake.endpoint, _s3_command, lambda w: _get(w.lake.endpoint).status_code == 403,
+            fresh=_s3_env, told=lambda w: (w.lake.endpoint, _bucket(w)),
+            note="it holds the lake in memory: the lake is empty now"),
     Service("spark_master", lambda w: w.spark.master,
             lambda w: _standalone(w, "spark_master", "master.Master", "--port", host_port(w.spark.master)[1],
                                   "--webui-port", _ui(w)),
             lambda w: _page(w)["status"] == "ALIVE", logs=True, env=_spark_env, also=lambda w: (_ui(w),),
-            told=lambda w: w.stack.java_compiler),
+            told=lambda w: (w.stack.java_compiler, *_lake(w))),
     _worker(1),
     _worker(2),
     Service("spark", lambda w: w.spark.url, _spark_command, _spark_ready, logs=True, env=_spark_env, told=_spark_told,
-            needs=("spark_master", "spark_worker_1", "spark_worker_2")),
+            fresh=_spark_fresh, needs=("s3", "spark_master", "spark_worker_1", "spark_worker_2")),
 )}
 
 
 def wanted(world: World) -> list[str]:
     """Names of the services that this world's stack starts; Apicurio only when a notebook asks for it."""
     cluster = [f"spark_worker_{n + 1}" for n in range(world.spark.workers)]
-    return ["postgres", "kafka", "connect", *(["spark_master", *cluster] if cluster else []), "spark"]
+    own_s3 = ["s3"] if world.own_s3 else []
+    return ["postgres", "kafka", "connect", *own_s3, *(["spark_master", *cluster] if cluster else []), "spark"]

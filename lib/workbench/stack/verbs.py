@@ -50,7 +50,8 @@ def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda 
 
     def bring(name: str) -> None:
         how = process.start(SERVICES[name], world)
-        say(f"{name:<15} {'restarted' if name in old else how:<9} {time.monotonic() - begun:5.1f} s")
+        say(f"{name:<15} {'restarted' if name in old else how:<9} {time.monotonic() - begun:5.1f} s"
+            + (f"  {SERVICES[name].note}" if how == "started" and SERVICES[name].note else ""))
 
     # needs are for need(): everything starts at once, as Connect retries until Kafka is there and loads meanwhile
     _side_by_side(bring, chosen)

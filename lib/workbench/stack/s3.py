@@ -1,0 +1,59 @@
+"""The S3 endpoint of an embedded world: moto's server, of S3 alone, on loopback, asking for the instance's key.
+
+It holds all in memory: when it ends, the lake is gone. moto itself judges the signatures of the requests (its option
+INITIAL_NO_AUTH_ACTION_COUNT); a user with a key and a policy is made before the first of them.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import threading
+
+from ..base import host_port, secrets
+from .services import S3_KEY, S3_KEY_ID
+
+
+def main(address: str, name: str) -> None:
+    """Serve a new bucket of this name until TERM."""
+    os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "0"  # before moto is imported
+    from botocore import auth
+    from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.iam.models import iam_backends
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+    from moto.s3.models import s3_backends
+    from werkzeug.serving import make_server
+
+    # moto signs a request again as boto3 would have, and Java's SDK signs `User-Agent` as well
+    auth.SIGNED_HEADERS_BLACKLIST[:] = []
+    iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
+    iam.create_user("us-east-1", "lake")
+    key = iam.create_access_key("lake")
+    key.access_key_id, key.secret_access_key = S3_KEY_ID, secrets.read()[S3_KEY]
+    iam.put_user_policy("lake", "lake", json.dumps({"Version": "2012-10-17", "Statement": [
+        {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}))
+    s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
+    moto, one = create_backend_app("s3"), threading.Lock()
+
+    def app(asked, answer):  # type: ignore[no-untyped-def]
+        if "HTTP_AUTHORIZATION" not in asked:
+            answer("403 Forbidden", [])
+            return []
+        # as it is signed; Java's SDK sends a blank, and two more, as forms do
+        asked["QUERY_STRING"] = asked["QUERY_STRING"].replace("+", "%20").replace("*", "%2A").replace("%7E", "~")
+        # moto looks first and writes then: of two conditional writes at once both would win
+        conditional = {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"} & asked.keys()
+        with one if conditional else contextlib.nullcontext():
+            return moto(asked, answer)
+
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # else a line for each request
+    host, port = host_port(address)
+    server = make_server(host, port, app, threaded=True, request_handler=MotoRequestHandler)
+    print(f"S3 on {address}, bucket {name}: new and empty", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
