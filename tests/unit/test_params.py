@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 
+import on_aws
 import pytest
 import yaml
 from workbench.base import params, paths, secrets
@@ -35,15 +36,15 @@ def leaves(value, path=""):
 
 @pytest.mark.parametrize("name", params.worlds())
 def test_every_world_loads_and_has_the_same_keys(name):
-    world = params.load(name)
+    world = on_aws.world() if name == "aws" else params.load(name)
     raw = yaml.safe_load((paths.ROOT / world.file).read_text(encoding="utf-8"))
     assert world.name == name
     assert leaves(raw) == leaves(yaml.safe_load(LOCAL))
     assert {key for key, _ in params.flatten(world)} == leaves(raw) | {"file"}
 
 
-def test_the_three_worlds_are_there():
-    assert {"local", "cluster", "aws"} <= set(params.worlds()) and "versions" not in params.worlds()
+def test_the_worlds_are_there():
+    assert {"local", "cluster", "s3", "aws"} <= set(params.worlds()) and "versions" not in params.worlds()
 
 
 def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
@@ -54,7 +55,7 @@ def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
     assert "mine.yaml: " in error.value.where and "byte 0xe9" in error.value.where
 
 
-STACK = "stack:\n  embedded: true\n  port_base: 21400\n  java_compiler: quick\n"
+STACK = "stack:\n  embedded: true\n  deployment: \"\"\n  port_base: 21400\n  java_compiler: quick\n"
 
 
 @pytest.mark.parametrize(("old", "new", "says"), [
@@ -76,8 +77,8 @@ STACK = "stack:\n  embedded: true\n  port_base: 21400\n  java_compiler: quick\n"
     ("database: devdb", "database: a\n  database: b", ["key 'postgres.database' is given twice", "mine.yaml: line"]),
     ("region: \"\"", "region: \"\"\nregion: eu", ["key 'region' is given twice"]),
     ("port_base: 21400", "port_base: ²", ["stack.port_base is '²' (str)"]),
-    (STACK, "stack: 5\n", ["stack is 5 (int)", "embedded, java_compiler, port_base"]),
-    (STACK, "", ["missing key 'stack'", "a mapping with embedded, java_compiler, port_base"]),
+    (STACK, "stack: 5\n", ["stack is 5 (int)", "deployment, embedded, java_compiler, port_base"]),
+    (STACK, "", ["missing key 'stack'", "a mapping with deployment, embedded, java_compiler, port_base"]),
     ("java_compiler: quick", "java_compiler: fast", ["stack.java_compiler is 'fast'", "full, quick"]),
     ("wire: apicurio_legacy8", "wire: apicurio_legacy", [
         "registry.wire is 'apicurio_legacy'", "did you mean 'apicurio_legacy8'?", "apicurio, apicurio_legacy8, conf"]),
@@ -134,7 +135,7 @@ def test_secrets_never_show(monkeypatch):
 
 
 def test_a_world_is_shown_as_html_text_not_markup():
-    shown = params.load("aws")._repr_html_()
+    shown = on_aws.world(**{"kafka/bootstrap": "<broker>:9098"})._repr_html_()
     assert "&lt;broker&gt;:9098" in shown and "<broker>" not in shown
 
 
@@ -171,7 +172,7 @@ def test_no_proxy_leads_to_loopback(stated, plain, grpc):
 def test_the_variables_of_libpq_are_left_to_worlds_of_others_services(monkeypatch):
     monkeypatch.setenv("PGSERVICE", "cloud")
     monkeypatch.setenv("PGSSLMODE", "require")
-    params.load("aws")
+    on_aws.world()
     assert os.environ["PGSERVICE"] == "cloud"
     params.load("local")
     assert [n for n in os.environ if n.startswith("PG")] == []
@@ -217,7 +218,7 @@ def test_a_folder_that_services_cannot_take_is_told(monkeypatch, spaced):
     monkeypatch.setattr(paths, "LINK", spaced)
     with pytest.raises(ParamsError, match="cannot work in this folder") as error:
         params.load("local")
-    assert "move the checkout" in error.value.next_step and params.load("aws").name == "aws"
+    assert "move the checkout" in error.value.next_step and on_aws.world().name == "aws"
 
 
 def test_services_get_paths_without_the_space(monkeypatch, spaced):

@@ -34,8 +34,6 @@ def test_tree_lists_files_with_sizes(tmp_path):
     assert show.tree(str(tmp_path), limit=2, last=2).data == shown
     with pytest.raises(LakeError, match="no such folder"):
         show.tree(f"file:{tmp_path}/absent")
-    with pytest.raises(LakeError, match="file: address"):
-        show.tree("s3a://bucket/lake")
 
 
 def cells(shown):

@@ -13,7 +13,7 @@ from IPython import get_ipython
 from IPython.display import HTML
 from rich.filesize import decimal as size
 
-from ..base import LakeError, nearest, paths
+from ..base import LakeError, files, nearest, paths
 from ..hudi import Table
 from ..hudi.timeline import written
 
@@ -122,39 +122,40 @@ def avro(name: str) -> HTML:
 
 
 def tree(address: str, limit: int = 20, last: int = 0) -> HTML:
-    """Show the files below a `file:` address (or a path), with sizes; hidden files and checksums are left out.
+    """Show the files below an address (or a path), with sizes; hidden files and checksums are left out.
 
     Args:
         limit: how many files are shown from the beginning. last: and how many from the end.
 
     Raises:
-        LakeError: the address is of another file system, or there is no such folder.
+        LakeError: there is no such folder.
     """
-    text = str(address)
-    folder = paths.local_path(text if ":" in text else f"file:{text}")
-    if folder is None:
-        raise LakeError("only the files of a file: address can be listed", where=text)
-    if not folder.is_dir():
+    from pyarrow.fs import FileType
+
+    text = str(address).rstrip("/")
+    text = text if ":" in text else f"file:{text}"
+    system, place = files.open_address(text)
+    if system.get_file_info(place).type != FileType.Directory:
         raise LakeError("there is no such folder", where=text, next_step="run the cells above: they write it")
-    files = [p.relative_to(folder) for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.startswith("_")]
-    files = [p for p in files if not any(part.startswith(".") for part in p.parts)]
-    more = len(files) - limit - last
-    lines = [f"{folder.name}/", *_listed(folder, files[:limit] if more > 0 else files)]
+    sizes = {Path(path): info.size for path, info in files.below(text).items()}
+    found = sorted(p for p in sizes if p.name[0] != "_" and not any(part.startswith(".") for part in p.parts))
+    more = len(found) - limit - last
+    lines = [f"{Path(place).name}/", *_listed(sizes, found[:limit] if more > 0 else found)]
     if more > 0:
-        lines += [f"  … and {more:,} more", *_listed(folder, files[len(files) - last:])]
-    total = sum((folder / p).stat().st_size for p in files)
-    lines.append(f"{len(files):,} file{'s'[len(files) == 1:]}, {size(total)}")
+        lines += [f"  … and {more:,} more", *_listed(sizes, found[len(found) - last:])]
+    total = sum(sizes[p] for p in found)
+    lines.append(f"{len(found):,} file{'s'[len(found) == 1:]}, {size(total)}")
     return HTML(f"<pre style='line-height:1.35;font-family:monospace'>{html.escape(chr(10).join(lines))}</pre>")
 
 
-def _listed(folder: Path, files: list[Path]) -> list[str]:
+def _listed(sizes: dict[Path, int], found: list[Path]) -> list[str]:
     """A line for each file, with its size, and for each folder before the first file in it."""
     lines: dict[Path, str] = {}
-    for file in files:
+    for file in found:
         for path in (*reversed(file.parents), file):
-            end = f"  ({size((folder / path).stat().st_size)})" if path == file else "/"
+            end = f"  ({size(sizes[path])})" if path == file else "/"
             lines.setdefault(path, "  " * len(path.parts) + path.name + end)
-    return list(lines.values())[1:]  # the first one is `folder` itself
+    return list(lines.values())[1:]  # the first one is the folder itself
 
 
 def short_names(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
