@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import instance
+import on_aws
 import psutil
 import pytest
 from workbench import stack
@@ -530,26 +531,11 @@ def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
 
 # ---- worlds whose services are not ours
 
-@pytest.mark.parametrize("names", [
-    None, ["postgres", "kafka", "connect", "spark"], ["postgres", "kafka", "connect"], ["spark"], ["apicurio"]])
-def test_a_world_without_back_ends_says_what_is_not_there_before_any_socket(monkeypatch, names):
-    monkeypatch.setattr(socket, "create_connection", lambda *a, **k: pytest.fail("a socket was opened"))
-    aws = params.load("aws")
-    for call in [lambda: stack.up(aws, names)] + ([lambda: stack.need(aws, *names)] if names else []):
-        with pytest.raises(StackError, match="world 'aws' is not there yet") as error:
-            call()
-        said = str(error.value)
-        for missing in ("connect.kind = msk", "registry.kind = glue", "query.kind = athena", "params/aws.yaml",
-                        "kafka.security_protocol = SASL_SSL"):
-            assert missing in said
-        assert "network path" not in said
-
-
 def test_the_source_database_of_such_a_world_can_be_reached(monkeypatch):
     with socket.socket() as there:
         there.bind(("127.0.0.1", 0))
         there.listen()
-        aws = params.load("aws")
+        aws = on_aws.world()
         near = varied(aws, postgres={"host": "127.0.0.1", "port": there.getsockname()[1]})
         stack.need(near, "postgres")
     with pytest.raises(StackError, match="(?s)postgres cannot be reached.*network path"):
@@ -577,7 +563,7 @@ def test_a_service_gets_no_secret_of_ours_and_its_mark(make, monkeypatch):
 def test_a_service_that_is_lost_is_told_with_its_state(make):
     web = make()
     address = f"http://127.0.0.1:{port_of(web)}"
-    local, aws = params.load("local"), params.load("aws")
+    local, aws = params.load("local"), on_aws.world()
     assert stack.lost(local, "web", "10.0.0.1:80") is None, "none of ours"
     assert stack.lost(aws, "web", address) is None, "nor what a tunnel leads to"
     assert "the service web is stopped" in str(stack.lost(local, "web", address))
