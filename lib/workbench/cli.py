@@ -77,7 +77,8 @@ def run(targets: Optional[list[str]] = typer.Argument(None, help="Tracks or note
         world: str = WORLD,
         param: Optional[list[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
         resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
-        timeout: float = typer.Option(600, min=1, help="Seconds for one notebook.")) -> None:
+        timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
+        on: str = typer.Option("here", help="Where: here, or emr-notebook, on the deployment's cluster.")) -> None:
     """Run notebooks headless and write a report. Exits non-zero when anything failed."""
     values = {}
     for text in param or []:
@@ -85,7 +86,7 @@ def run(targets: Optional[list[str]] = typer.Argument(None, help="Tracks or note
         if not (equals and name.isidentifier()):
             raise typer.BadParameter(f"{text!r} is not name=value", param_hint="--param")
         values[name] = value
-    raise typer.Exit(_run(targets or [], world, values, resume, timeout))
+    raise typer.Exit(_run(targets or [], world, values, resume, timeout, on))
 
 
 @app.command()
@@ -199,10 +200,10 @@ def _ask_under_a_run(pids: list[str], yes: bool) -> None:
         typer.confirm("End it?", default=False, abort=True)
 
 
-def _run(targets: list[str], world: str, values: dict, resume: bool, timeout: float) -> int:
+def _run(targets: list[str], world: str, values: dict, resume: bool, timeout: float, on: str = "here") -> int:
     from .run import runner
 
-    result = runner.run(targets, world, values, resume=resume, timeout=timeout)
+    result = runner.run(targets, world, values, resume=resume, timeout=timeout, on=on)
     _say(str(result), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")
     return result.exit_code

@@ -171,7 +171,11 @@ def load_file(path: Path) -> World:
         environment.forget_postgres()
     _reach_s3(environment.of_s3(world.lake.endpoint, world.region, s3_login() if world.own_s3 else None))
     stack = world.stack.model_copy(update={"port_base": base})
-    return world.model_copy(update={"file": Path(shown), "stack": stack})
+    spark, own = world.spark, os.environ.get("WORKBENCH_SPARK")
+    if own and not world.stack.embedded:  # in a job on EMR, and on the nodes of its cluster: the Spark that is there
+        choice("WORKBENCH_SPARK", own, "classic", "existing")
+        spark = spark.model_copy(update={"kind": own, "master": ""})
+    return world.model_copy(update={"file": Path(shown), "stack": stack, "spark": spark})
 
 
 def _reach_s3(settings: dict[str, str]) -> None:

@@ -15,8 +15,9 @@ import re
 import signal
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ContextManager, Iterator, Sequence
+from typing import Any, Callable, ContextManager, Iterator, Sequence
 
 import nbformat
 from rich.console import Console
@@ -24,7 +25,7 @@ from rich.console import Console
 from ..base import errors, params, wait
 from ..results.check import MIME
 from ..stack import process
-from . import execute, notebooks, run_record
+from . import emr_notebook, execute, notebooks, run_record
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class RunResult:
 
 
 def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str, Any] | None = None, *,
-        resume: bool = False, timeout: float = 600, progress: bool = True) -> RunResult:
+        resume: bool = False, timeout: float = 600, progress: bool = True, on: str = "here") -> RunResult:
     """Run notebooks and write the report. Ctrl-C or TERM ends the kernel and leaves the rest out.
 
     Args:
@@ -62,11 +63,13 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
         resume: go on with the newest run of the same world and notebooks that did not pass, at the first notebook
             that did not; where there is no such run, say so and run everything.
         timeout: seconds for one notebook.
+        on: where notebooks are executed: "here", or "emr-notebook", on the cluster of the world's deployment.
 
     Raises:
         ParamsError: unknown world, target or parameter; a notebook without a parameters cell that holds only literals.
         WorkbenchError: another run of this instance is going on, or there is no room for one.
     """
+    params.choice("on", on, "here", "emr-notebook")
     loaded = params.load(world)
     books = {p: nbformat.read(p, as_version=4) for p in notebooks.find(targets)}
     given = notebooks.as_declared(books, dict(parameters or {}))
@@ -77,7 +80,11 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
     with _lock(), _stoppable():
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
-        _run_all(folder, record, books, given, timeout, lines)
+        executed = execute.notebook if on == "here" else partial(emr_notebook.notebook, loaded)
+        if loaded.spark.kind == "emr_serverless":
+            executed = partial(_once_more, executed, lines)
+        with _ended(loaded):
+            _run_all(folder, record, books, given, timeout, lines, executed)
         return RunResult(folder, run_record.report(folder), record["status"], record["seconds"], record["notebooks"])
 
 
@@ -97,7 +104,31 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: float, lines: _Lines) -> None:
+@contextlib.contextmanager
+def _ended(world: params.World) -> Iterator[None]:
+    """End the session of Spark that the notebooks share, where it costs something: their kernels are killed, so none of
+    them does."""
+    try:
+        yield
+    finally:
+        if world.spark.kind == "emr_serverless":
+            from ..spark import emr
+
+            emr.stop(world)
+
+
+def _once_more(executed: Callable[..., execute.Executed], lines: _Lines, *given: Any) -> execute.Executed:
+    """Execute a notebook, and once more where its session of Spark was lost, to idleness or a lack of capacity say: a
+    notebook makes what it needs anew."""
+    done = executed(*given)
+    if "Spark was restarted or is gone" in ((_outcome(done)["error"] or {}).get("message") or ""):
+        lines.say("    Spark's session was lost: the notebook is run once more")
+        return executed(*given)
+    return done
+
+
+def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: float, lines: _Lines,
+             executed: Callable[..., execute.Executed]) -> None:
     began = time.monotonic() - record["seconds"]
     entries, broken = record["notebooks"], set()
     record["status"] = "running"
@@ -115,7 +146,7 @@ def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: floa
             record["seconds"] = round(time.monotonic() - began, 2)
             run_record.save(folder, record)
             own = {k: v for k, v in given.items() if k in notebooks.declared(book, entry["path"])}
-            _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, lines)
+            _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, lines, executed)
             if entry["status"] == "stopped":
                 raise KeyboardInterrupt
             if entry["status"] == "failed":
@@ -131,11 +162,12 @@ def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: floa
     run_record.save(folder, record)
 
 
-def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float, lines: _Lines) -> None:
+def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float, lines: _Lines,
+             executed: Callable[..., execute.Executed]) -> None:
     """Execute one notebook and put what came out into its entry; the copy is written masked."""
     lines.start(entry["path"])
     began = time.monotonic()
-    done = execute.notebook(path, values, timeout, lines.cell)
+    done = executed(path, values, timeout, lines.cell)
     entry.update(_outcome(done), seconds=round(time.monotonic() - began, 2))
     if entry["error"] and process.full_disk():  # who waits for a service in vain gets a time-out to read
         entry["error"]["message"] += f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
@@ -154,7 +186,7 @@ def _outcome(done: execute.Executed) -> dict:
         if cell.cell_type != "code":
             continue
         place = {"cell": i, "section": section, "source": cell.source}
-        seconds = cell.metadata.papermill.get("duration") or 0
+        seconds = cell.metadata.get("papermill", {}).get("duration") or 0
         cells.append({"section": section, "seconds": round(seconds, 3)})
         if done.why and i == done.at:
             errors.insert(0, {**place, "name": "", "message": done.why})

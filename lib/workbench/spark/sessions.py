@@ -69,7 +69,9 @@ def session(world: World) -> SparkSession:
 
 def _classic(world: World) -> SparkSession:
     """A session in this process, for the master that the world names; the one that there is already, else."""
-    builder = SparkSession.builder.master(world.spark.master).appName("workbench")
+    builder = SparkSession.builder.appName("workbench")
+    if world.spark.master:  # else the one that Spark's own configuration names, on EMR, or spark-submit
+        builder = builder.master(world.spark.master)
     for key, value in {**hudi_needs(), **of_session()}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

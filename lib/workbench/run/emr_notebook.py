@@ -1,0 +1,62 @@
+"""One notebook, executed on an EMR cluster without anybody's Studio open (EMR's StartNotebookExecution)."""
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+import nbformat
+
+from ..base import StackError, World, aws, files, wait_until
+from . import notebooks
+from .execute import Executed
+
+OVER = {"FINISHED", "FAILED", "STOPPED"}
+
+
+def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 600,
+             on_cell: Callable[[int, list], None] = lambda at, cells: None) -> Executed:
+    """Execute a notebook that `workbench aws publish` has put into the bucket; as `execute.notebook`, but that nothing
+    is told of its cells meanwhile.
+
+    Raises: StackError: AWS refuses to start it, or there is no cluster.
+    """
+    told = aws.parameters(world.region, world.stack.deployment)
+    lacking = [name for name in ("emr/cluster", "emr/notebook_role") if name not in told]
+    if lacking:
+        raise StackError(f"there is no cluster for notebooks: no parameter {lacking[0]}",
+                         where=f"SSM /{world.stack.deployment}/", next_step="`workbench aws up emr studio` makes one")
+    bucket, name = world.lake.root.partition("://")[2].split("/")[0], notebooks.name(path)
+    output = f"runs/{int(time.time())}/{name}"
+    started = aws.call(
+        world.region, "emr", "start_notebook_execution", NotebookExecutionName=f"{world.stack.deployment} {name}",
+        NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
+        OutputNotebookS3Location={"Bucket": bucket, "Key": output}, NotebookParams=json.dumps(values),
+        ExecutionEngine={"Id": told["emr/cluster"], "Type": "EMR"}, ServiceRole=told["emr/notebook_role"],
+        Tags=[{"Key": "workbench:deployment", "Value": world.stack.deployment}])["NotebookExecutionId"]
+    done = Executed(nbformat.read(path, as_version=4))
+    try:
+        last = wait_until(lambda: _over(world, started), f"{name} on the cluster", timeout=timeout, every=5)
+        if last["Status"] != "FINISHED":
+            done.why = f"EMR says {last['Status']}: {last.get('LastStateChangeReason') or 'no reason'}"
+    except KeyboardInterrupt:
+        done.stopped, done.why = True, "stopped by the user"
+    except Exception as e:
+        if _over(world, started):
+            raise
+        done.why = f"the notebook took longer than {timeout:g} s and was ended: {e}"
+    if done.why and not _over(world, started):
+        aws.call(world.region, "emr", "stop_notebook_execution", NotebookExecutionId=started)
+    text = files.read_text(f"s3://{bucket}/{output}")
+    if text:
+        done.book = nbformat.reads(text, as_version=4)
+    elif not done.why:
+        done.why = f"EMR has left no notebook at s3://{bucket}/{output}"
+    return done
+
+
+def _over(world: World, execution: str) -> dict[str, Any]:
+    """What EMR says of an execution that is over, {} of one that is not."""
+    found = aws.call(world.region, "emr", "describe_notebook_execution", NotebookExecutionId=execution)
+    return found["NotebookExecution"] if found["NotebookExecution"]["Status"] in OVER else {}

@@ -1,0 +1,107 @@
+"""What a deployment's Sparks and notebooks need of this checkout, put into its bucket: library, worlds, notebooks,
+data, jars, and the plugins of connectors."""
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import nbformat
+
+from ..base import StackError, World, aws, paths
+from ..spark.settings import hudi_needs
+from ..stack import artifacts
+from . import notebooks
+
+FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; bootstrap.sh puts them on the cluster
+OWN_JARS = paths.VAR / "jars"  # a person's: what Spark needs there beside ours (aws-msk-iam-auth: deploy/README.md)
+# Spark's jars of the embedded stack that EMR has itself, or that are for one machine
+NOT_ON_EMR = ("hudi-", "spark-connect_", "spark-avro_", "hadoop-")
+DEBEZIUM = "debezium-postgres"
+
+
+def publish(world: World, say: Callable[[str], None] = print) -> int:
+    """Upload what is new or has changed; return how many objects that are.
+
+    workbench/<wheel>, workbench/{params,notebooks,data,jobs}/…, workbench/notebooks-pyspark/…: the notebooks for the
+    PySpark kernel; workbench/jars/…; plugins/<name>.zip: Debezium's, and each folder of var/plugins under its name,
+    with the jars at the root of the archive, as MSK Connect wants it.
+
+    Raises: StackError: AWS refuses it; the jars are not there; the wheel cannot be built.
+    """
+    bucket = world.lake.root.partition("://")[2].split("/")[0]
+    have = {one["Key"]: one["ETag"].strip('"') for prefix in ("workbench/", "plugins/")
+            for one in aws.pages(world.region, "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)}
+    count = 0
+    for key, data in _objects():
+        if have.get(key) != hashlib.md5(data).hexdigest():  # noqa: S324 - what S3 calls an object put in one piece
+            aws.call(world.region, "s3", "put_object", Bucket=bucket, Key=key, Body=data)
+            say(f"s3://{bucket}/{key}")
+            count += 1
+    return count
+
+
+def _objects() -> Iterator[tuple[str, bytes]]:
+    """Key and content of each object."""
+    yield _wheel()
+    for folder in (paths.ROOT / name for name in FOLDERS):
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and ".ipynb_checkpoints" not in file.parts:
+                yield f"workbench/{folder.name}/{file.relative_to(folder)}", file.read_bytes()
+    yield "workbench/bootstrap.sh", (paths.ROOT / "deploy" / "bootstrap.sh").read_bytes()
+    for path in notebooks.find():
+        book = pyspark_variant(nbformat.read(path, as_version=4))
+        yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", nbformat.writes(book).encode("utf-8")
+    ours = [jar for jar in artifacts.jars("spark") if not jar.name.startswith(NOT_ON_EMR)]
+    for jar in [*ours, *sorted(OWN_JARS.glob("*.jar"))]:
+        yield f"workbench/jars/{jar.name}", _there(jar).read_bytes()
+    own = {folder.name: sorted(folder.rglob("*.jar")) for folder in sorted((paths.VAR / "plugins").glob("*"))}
+    own[DEBEZIUM] = [*artifacts.jars("debezium"), *artifacts.jars("converter"), *own.get(DEBEZIUM, [])]
+    for name, jars in own.items():
+        yield f"plugins/{name}.zip", _zipped(jars)
+
+
+def _there(jar: Path) -> Path:
+    if not jar.is_file():
+        raise StackError(f"{jar.name} is not there", where=str(jar), next_step="run `make install`")
+    return jar
+
+
+def _zipped(jars: list[Path]) -> bytes:
+    """An archive with these files at its root: the same files give the same bytes."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for jar in sorted(set(jars), key=lambda jar: jar.name):
+            archive.writestr(zipfile.ZipInfo(jar.name), _there(jar).read_bytes())
+    return data.getvalue()
+
+
+def _wheel() -> tuple[str, bytes]:
+    """Key and content of the library's wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+                               "--wheel-dir", folder, str(paths.ROOT)], capture_output=True, text=True,
+                              env={**os.environ, "SOURCE_DATE_EPOCH": "1735689600"})  # else no two are the same
+        if done.returncode:
+            raise StackError("the wheel was not built", where=(done.stdout + done.stderr).strip()[-500:])
+        (file,) = Path(folder).glob("*.whl")
+        return f"workbench/{file.name}", file.read_bytes()
+
+
+def pyspark_variant(book: Any) -> Any:
+    """A copy of a notebook for sparkmagic's PySpark kernel, whose cells run in a session that Livy keeps on the
+    cluster: its first cell says what that Spark needs, and the library takes that session (WORKBENCH_SPARK)."""
+    made = nbformat.from_dict(json.loads(json.dumps(book)))
+    made.metadata["kernelspec"] = {"name": "pysparkkernel", "display_name": "PySpark", "language": "python"}
+    made.metadata["language_info"] = {"name": "python"}
+    needed = {"conf": {**hudi_needs(), "spark.jars": "/usr/lib/hudi/hudi-spark-bundle.jar"}}
+    cells = f"%%configure -f\n{json.dumps(needed, indent=1)}", 'import os\n\nos.environ["WORKBENCH_SPARK"] = "existing"'
+    made.cells[1:1] = [nbformat.v4.new_code_cell(text, id=f"pyspark-{n}") for n, text in enumerate(cells)]
+    return made

@@ -1,0 +1,132 @@
+"""Notebooks executed on an EMR cluster: started, waited for, fetched, stopped."""
+import datetime as dt
+import json
+
+import nbformat
+import on_aws
+import pytest
+from workbench.base import aws, files, params, wait
+from workbench.base.errors import ParamsError, StackError
+from workbench.run import emr_notebook, execute, notebooks, runner
+
+WORLD = on_aws.world()
+(PATH,) = notebooks.find(["13_hudi_ingest"])
+NAME = "10_outbox/13_hudi_ingest.ipynb"
+CELL = nbformat.v4.new_code_cell("1 + 1", execution_count=1, outputs=[nbformat.v4.new_output(
+    "execute_result", {"text/plain": "2"}, execution_count=1)])
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(emr_notebook.time, "time", lambda: 1767225600.5)
+
+
+@pytest.fixture
+def emr():
+    with on_aws.stubbed("emr") as stub:
+        yield stub
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """What EMR leaves in the bucket: {address: text}."""
+    there = {}
+    monkeypatch.setattr(files, "read_text", there.get)
+    there[f"s3://workbench-lake/runs/1767225600/{NAME}"] = nbformat.writes(nbformat.v4.new_notebook(cells=[CELL]))
+    return there
+
+
+def starts(emr):
+    emr.add_response("start_notebook_execution", {"NotebookExecutionId": "ex-1"}, {
+        "NotebookExecutionName": f"workbench {NAME}", "NotebookParams": json.dumps({"world": "aws"}),
+        "NotebookS3Location": {"Bucket": "workbench-lake", "Key": f"workbench/notebooks/{NAME}"},
+        "OutputNotebookS3Location": {"Bucket": "workbench-lake", "Key": f"runs/1767225600/{NAME}"},
+        "ExecutionEngine": {"Id": on_aws.PARAMETERS["emr/cluster"], "Type": "EMR"},
+        "ServiceRole": on_aws.PARAMETERS["emr/notebook_role"],
+        "Tags": [{"Key": "workbench:deployment", "Value": "workbench"}]})
+
+
+def tells(emr, *states, reason=""):
+    for state in states:
+        emr.add_response("describe_notebook_execution", {"NotebookExecution": {
+            "NotebookExecutionId": "ex-1", "Status": state, "LastStateChangeReason": reason,
+            "StartTime": dt.datetime(2026, 1, 1)}}, {"NotebookExecutionId": "ex-1"})
+
+
+def test_it_is_waited_for_and_fetched(emr, left):
+    starts(emr)
+    tells(emr, "START_PENDING", "RUNNING", "FINISHED")
+    done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
+    assert not done.why and done.book.cells[0].outputs[0].data["text/plain"] == "2"
+
+
+def test_what_fails_is_told_with_emrs_reason_and_the_cells_that_ran(emr, left):
+    starts(emr)
+    tells(emr, "FAILED", "FAILED", reason="Kernel died")
+    done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
+    assert done.why == "EMR says FAILED: Kernel died" and len(done.book.cells) == 1
+
+
+def test_after_its_time_it_is_stopped(emr, left):
+    left.clear()
+    starts(emr)
+    tells(emr, "RUNNING", "RUNNING", "RUNNING")
+    emr.add_response("stop_notebook_execution", {}, {"NotebookExecutionId": "ex-1"})
+    done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"}, timeout=0)
+    assert "longer than 0 s" in done.why
+
+
+def test_where_emr_leaves_nothing_it_is_said(emr, left):
+    left.clear()
+    starts(emr)
+    tells(emr, "FINISHED")
+    done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
+    assert done.why == f"EMR has left no notebook at s3://workbench-lake/runs/1767225600/{NAME}"
+
+
+def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
+    monkeypatch.setattr(aws, "parameters", lambda *_: {"lake/bucket": "b"})
+    with pytest.raises(StackError, match="workbench aws up emr studio"):
+        emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
+
+
+def test_a_missing_permission_names_action_and_resource(emr):
+    emr.add_client_error("start_notebook_execution", "AccessDeniedException", "User: arn:aws:iam::1:role/x is not "
+                         "authorized to perform: elasticmapreduce:StartNotebookExecution on resource: arn:aws:x:j-1")
+    with pytest.raises(StackError, match="elasticmapreduce:StartNotebookExecution is not allowed on arn:aws:x:j-1"):
+        emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
+
+
+def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
+    monkeypatch.setattr(params, "load", lambda name: WORLD.model_copy(update={"spark": WORLD.spark.model_copy(
+        update={"kind": "classic"})}))
+    asked = []
+
+    def notebook(world, path, values, timeout, on_cell):
+        asked.append((path.stem, values))
+        book = nbformat.v4.new_notebook(cells=[CELL])
+        return execute.Executed(book, why="EMR says FAILED: x" if "12" in path.stem else "")
+
+    monkeypatch.setattr(emr_notebook, "notebook", notebook)
+    result = runner.run(["11_source_database", "12_connectors", "13_hudi_ingest"], "aws", {"scale": 1},
+                        progress=False, on="emr-notebook")
+    assert [n["status"] for n in result.notebooks] == ["passed", "failed", "skipped"] and result.exit_code == 1
+    assert asked[0] == ("11_source_database", {"world": "aws", "scale": 1}) and result.report.exists()
+    with pytest.raises(ParamsError, match="did you mean 'emr-notebook'"):
+        runner.run([], "aws", on="emr_notebook")
+
+
+@pytest.mark.parametrize("error, times", [("Spark was restarted or is gone", 2), ("the query failed", 1)])
+def test_a_notebook_that_lost_its_session_is_run_once_more(error, times):
+    ran = []
+
+    def executed(*given):
+        ran.append(given)
+        output = nbformat.v4.new_output("error", ename="StackError", evalue=f"{error}\n  where: x", traceback=[])
+        return execute.Executed(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])]))
+
+    runner._once_more(executed, runner._Lines(False), "path", {}, 600, None)
+    assert ran == [("path", {}, 600, None)] * times

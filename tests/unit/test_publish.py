@@ -1,0 +1,91 @@
+"""What `workbench aws publish` puts into a deployment's bucket."""
+import io
+import zipfile
+
+import boto3
+import moto
+import nbformat
+import on_aws
+import pytest
+from papermill.translators import papermill_translators
+from workbench.base import aws, paths
+from workbench.base.errors import StackError
+from workbench.run import notebooks, publish
+
+WORLD = on_aws.world()
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    aws.client.cache_clear()
+    with moto.mock_aws():
+        s3 = boto3.client("s3", region_name=on_aws.REGION)
+        s3.create_bucket(Bucket="workbench-lake", CreateBucketConfiguration={"LocationConstraint": on_aws.REGION})
+        yield s3
+    aws.client.cache_clear()
+
+
+@pytest.fixture
+def few(monkeypatch, tmp_path):
+    """Jars of a few bytes, a plugin of somebody's own, and no wheel: that is built in one test."""
+    lib = tmp_path / "lib"
+    jars = {"spark": ["hudi-spark3.jar", "kafka-clients-3.jar"], "debezium": ["debezium-core.jar"],
+            "converter": ["apicurio.jar", "debezium-core.jar"]}
+    (tmp_path / "plugins" / "lenses-s3" / "lib").mkdir(parents=True)
+    (tmp_path / "plugins" / "lenses-s3" / "lib" / "sink.jar").write_bytes(b"sink")
+    lib.mkdir()
+    for name in sum(jars.values(), []):
+        (lib / name).write_bytes(name.encode())
+    monkeypatch.setattr(publish.artifacts, "jars", lambda service: [lib / name for name in jars[service]])
+    monkeypatch.setattr(paths, "VAR", tmp_path)
+    monkeypatch.setattr(publish, "_wheel", lambda: ("workbench/lakehouse_workbench-0-py3-none-any.whl", b"wheel"))
+    return lib
+
+
+def keys(s3):
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket="workbench-lake")
+    return {one["Key"] for page in pages for one in page.get("Contents", [])}
+
+
+def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
+    said = []
+    assert publish.publish(WORLD, said.append) == len(said) == len(keys(bucket))
+    assert {"workbench/bootstrap.sh", "workbench/params/aws.yaml", "workbench/notebooks/99_teardown.ipynb",
+            "workbench/notebooks-pyspark/10_outbox/13_hudi_ingest.ipynb", "workbench/jars/kafka-clients-3.jar",
+            "workbench/lakehouse_workbench-0-py3-none-any.whl", "plugins/lenses-s3.zip"} <= keys(bucket)
+    assert "workbench/jars/hudi-spark3.jar" not in keys(bucket), "EMR has its own"
+    assert publish.publish(WORLD, said.append) == 0
+    (few / "apicurio.jar").write_bytes(b"another")
+    assert publish.publish(WORLD, said.append) == 1 and said[-1].endswith("plugins/debezium-postgres.zip")
+
+
+def test_jars_lie_at_the_root_of_an_archive(bucket, few):
+    publish.publish(WORLD, lambda text: None)
+    for name, inside in (("lenses-s3", ["sink.jar"]), ("debezium-postgres", ["apicurio.jar", "debezium-core.jar"])):
+        body = bucket.get_object(Bucket="workbench-lake", Key=f"plugins/{name}.zip")["Body"].read()
+        assert zipfile.ZipFile(io.BytesIO(body)).namelist() == inside
+
+
+def test_a_jar_that_was_not_fetched_is_named(bucket, few):
+    (few / "debezium-core.jar").unlink()
+    with pytest.raises(StackError, match="(?s)debezium-core.jar is not there.*make install"):
+        publish.publish(WORLD, lambda text: None)
+
+
+@pytest.mark.parametrize("path", notebooks.find(), ids=lambda path: path.stem)
+def test_a_variant_for_the_pyspark_kernel_takes_parameters_and_compiles(path):
+    book = publish.pyspark_variant(nbformat.read(path, as_version=4))
+    nbformat.validate(book)
+    kernel, language = (book.metadata["kernelspec"][key] for key in ("name", "language"))
+    values = notebooks.declared(book, path.stem)
+    translated = papermill_translators.find_translator(kernel, language).codify(values, "Parameters")
+    told = {}
+    exec(translated, told)  # noqa: S102 - it is the translation that is looked at
+    assert {name: told[name] for name in values} == values
+    cells = [cell.source for cell in book.cells if cell.cell_type == "code"]
+    assert cells[0].startswith("%%configure -f\n") and "HoodieSparkSessionExtension" in cells[0]
+    for source in cells[1:]:
+        assert not source.startswith("%"), "a magic would go to the cluster as Python"
+        compile(source, path.stem, "exec")
