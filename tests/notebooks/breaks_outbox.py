@@ -111,7 +111,7 @@ topics.wait_count(world, outbox.flow.topic(world), len(messages) + 3)""",
           {"every value in the topic": "order_id=10251, ship_city: topic 'Porto', source 'Atlantis'"}),
     Break("fields of an envelope: messages are flat", """
 rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/pause")
-rest.wait_until(lambda: rest._states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
+rest.wait_until(lambda: rest.states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
 """, {"states of connector and task": "'PAUSED', 'PAUSED'"}, back="""
 rest._call(world, "PUT", f"/connectors/{outbox.CONNECTOR}/resume")
 connect.wait_running(world, outbox.CONNECTOR)"""),

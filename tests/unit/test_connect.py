@@ -146,7 +146,7 @@ def test_running_once_is_not_yet_running(monkeypatch):
 
     monkeypatch.setattr(rest, "status", status)
     monkeypatch.setattr(rest, "failure", lambda world, name: None)
-    monkeypatch.setattr(rest.time, "monotonic", lambda: next(clock) / 2)  # half a second each time that it is asked
+    monkeypatch.setattr(judging.time, "monotonic", lambda: next(clock) / 2)  # half a second each time that it is asked
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
     assert rest.wait_running(WORLD, "x", steady=1)["state"] == "RUNNING"
     assert seen[:4] == ["RUNNING", None, "UNASSIGNED", "RUNNING"] and len(seen) > 4

@@ -1,4 +1,6 @@
 """Connectors on MSK Connect, its answers by botocore's Stubber: requests and answers are judged by the API's model."""
+import contextlib
+import datetime as dt
 import time
 
 import on_aws
@@ -7,17 +9,24 @@ from on_aws import ANY
 from workbench import connect
 from workbench.base import aws, wait
 from workbench.base.errors import ConnectorError, StackError
+from workbench.connect import msk as side
+from workbench.landing import sinks, sources
+from worlds import varied
 
 ARN = f"arn:aws:kafkaconnect:{on_aws.REGION}:{on_aws.ACCOUNT}"
 ROLE = f"arn:aws:iam::{on_aws.ACCOUNT}:role/workbench-connect-outbox_source"
+NAME, GROUP = "outbox_source", "/workbench/connect"
 WORLD = on_aws.world()
-CONFIG = connect.config(WORLD, "outbox_source")
+CONFIG = connect.config(WORLD, NAME)
+OTHER = {**CONFIG, "poll.interval.ms": "60"}
 
 
 @pytest.fixture(autouse=True)
 def deployed(monkeypatch):
-    monkeypatch.setattr(aws, "parameters", lambda *_: {**on_aws.PARAMETERS, "connect/role/outbox_source": ROLE})
+    monkeypatch.setattr(aws, "parameters", lambda *_: {**on_aws.PARAMETERS, f"connect/role/{NAME}": ROLE})
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(side, "errored", lambda *_: 0)
+    monkeypatch.setattr(side, "_well", {})
 
 
 @pytest.fixture
@@ -40,22 +49,59 @@ def has_plugins(msk, *plugins):
     msk.add_response("list_custom_plugins", custom, {"namePrefix": "workbench-"})
 
 
-def has(msk, *names):
+def has(msk, *names, asked=""):
     connectors = [{"connectorName": f"workbench-{name}", "connectorArn": arn(name)} for name in names]
-    msk.add_response("list_connectors", {"connectors": connectors}, {"connectorNamePrefix": "workbench-"})
+    msk.add_response("list_connectors", {"connectors": connectors}, {"connectorNamePrefix": f"workbench-{asked}"})
 
 
-def tells(msk, name, state, **more):
-    """One look at a connector: which there are, and this one's description."""
-    has(msk, name)
-    said = {"connectorArn": arn(name), "connectorName": f"workbench-{name}", "connectorState": state,
-            "currentVersion": "K1", "connectorConfiguration": CONFIG, **more}
-    msk.add_response("describe_connector", said, {"connectorArn": arn(name)})
+def tagged(msk, name=NAME, deployment="workbench"):
+    msk.add_response("list_tags_for_resource", {"tags": {side.TAG: deployment}}, {"resourceArn": arn(name)})
 
 
-def tagged(msk, name, deployment="workbench"):
-    msk.add_response("list_tags_for_resource", {"tags": {"workbench:deployment": deployment}},
-                     {"resourceArn": arn(name)})
+def lists(msk, *names):
+    """Which connectors there are, and that they are ours."""
+    has(msk, *names)
+    for name in names:
+        tagged(msk, name)
+
+
+def tells(msk, *states, name=NAME, **more):
+    """Looks at a connector: that it is there, that it is ours, what it is."""
+    for state in states:
+        has(msk, *([name] if state else []), asked=name)
+        if state:
+            tagged(msk, name)
+            log = {"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": GROUP}}}
+            msk.add_response("describe_connector", {
+                "connectorArn": arn(name), "connectorName": f"workbench-{name}", "connectorState": state,
+                "currentVersion": "K1", "connectorConfiguration": CONFIG, "logDelivery": log, **more},
+                {"connectorArn": arn(name)})
+
+
+def done(msk, operation, *states, asked=None, **error):
+    """Something that is done to the connector, and how it goes on."""
+    number = f"{ARN}:connector-operation/1"
+    msk.add_response(operation, {"connectorOperationArn": number}, {"connectorArn": arn(NAME), **(asked or {})})
+    for state in states:
+        msk.add_response("describe_connector_operation", {"connectorOperationState": state, **error},
+                         {"connectorOperationArn": number})
+
+
+@contextlib.contextmanager
+def logs(*lines, stream="workbench-outbox_source-0a1b", times=1):
+    """CloudWatch's answer to who asks for the errors in the connectors' log: of these lines, the newest first."""
+    events = [{"message": line, "logStreamName": of} for of, line in
+              [one if isinstance(one, tuple) else (stream, one) for one in reversed(lines)]]
+    with on_aws.stubbed("logs") as told:
+        for _ in range(times):
+            told.add_response("filter_log_events", {"events": events}, {
+                "logGroupName": GROUP, "startFromHead": False, "startTime": ANY, "filterPattern": ANY})
+        yield
+
+
+def test_the_classes_are_those_that_landing_knows_and_our_configurations_have():
+    assert {cls for cls, _ in side.PLUGINS.values()} == {
+        sinks.LENSES, sources.JDBC, *(connect.config(WORLD, n)["connector.class"] for n in (NAME, "moma_sink"))}
 
 
 def test_plugins_are_those_that_are_active_and_of_use(msk):
@@ -64,182 +110,303 @@ def test_plugins_are_those_that_are_active_and_of_use(msk):
         ("PostgresConnector", "source", "3"), ("S3SinkConnector", "sink", "3")]
 
 
-def created(msk, **changed):
+def test_names_are_those_of_this_deployment(msk):
+    """`workbench-b-x` is x of a deployment workbench-b, for all that this one knows."""
+    has(msk, "b-x", NAME)
+    tagged(msk, "b-x", "workbench-b")
+    tagged(msk)
+    assert connect.names(WORLD) == [NAME]
+
+
+# --- apply -----------------------------------------------------------------------------------------------------------
+
+def judged(msk, *there):
+    """What apply asks before it does anything: the plugins, and what there is."""
+    has_plugins(msk)
+    lists(msk, *there)
+    for name in there:
+        tells(msk, "RUNNING", name=name)
+
+
+def prepared(msk):
     worker = on_aws.PARAMETERS["connect/worker_configuration"]
+    has_plugins(msk)
     msk.add_response("describe_worker_configuration", {"workerConfigurationArn": worker, "latestRevision": {
         "revision": 2}}, {"workerConfigurationArn": worker})
-    has_plugins(msk)
-    msk.add_response("create_connector", {"connectorArn": arn("outbox_source")}, {
-        "connectorName": "workbench-outbox_source", "connectorConfiguration": CONFIG, "kafkaConnectVersion": "3.7.x",
+
+
+def created(msk, config=CONFIG, authentication="IAM", encryption="TLS"):
+    msk.add_response("create_connector", {"connectorArn": arn(NAME)}, {
+        "connectorName": "workbench-outbox_source", "connectorConfiguration": config, "kafkaConnectVersion": "3.7.x",
         "capacity": {"provisionedCapacity": {"mcuCount": 1, "workerCount": 1}},
         "kafkaCluster": {"apacheKafkaCluster": {
             "bootstrapServers": "b-1.example:9098,b-2.example:9098",
             "vpc": {"subnets": ["subnet-1", "subnet-2"], "securityGroups": ["sg-1"]}}},
-        "kafkaClusterClientAuthentication": {"authenticationType": "IAM"},
-        "kafkaClusterEncryptionInTransit": {"encryptionType": "TLS"},
-        "logDelivery": {"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": "/workbench/connect"}}},
+        "kafkaClusterClientAuthentication": {"authenticationType": authentication},
+        "kafkaClusterEncryptionInTransit": {"encryptionType": encryption},
+        "logDelivery": {"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": GROUP}}},
         "plugins": [{"customPlugin": {"customPluginArn": plugin()["customPluginArn"], "revision": 3}}],
         "serviceExecutionRoleArn": ROLE, "tags": {"workbench:deployment": "workbench"},
-        "workerConfiguration": {"workerConfigurationArn": worker, "revision": 2}, **changed})
+        "workerConfiguration": {"workerConfigurationArn": on_aws.PARAMETERS["connect/worker_configuration"],
+                                "revision": 2}})
 
 
-def reordered(msk, *names):
-    """Of the responses queued, in which order they are asked for. (Stubber hands them out as they were added.)"""
-    queue = list(msk._queue)
-    msk._queue.clear()
-    for name in names:
-        found = next(one for one in queue if one["operation_name"] == name)
-        queue.remove(found)
-        msk._queue.append(found)
-    assert not queue
+@pytest.mark.parametrize("protocol, said", [("SASL_SSL", ("IAM", "TLS")), ("SSL", ("NONE", "TLS"))])
+def test_apply_creates_what_is_not_there(msk, protocol, said):
+    judged(msk)
+    tells(msk, None)
+    prepared(msk)
+    tells(msk, None)
+    created(msk, CONFIG, *said)
+    lists(msk, NAME)
+    tells(msk, "CREATING")
+    made = connect.apply(varied(WORLD, kafka={"security_protocol": protocol}), NAME, {**CONFIG, "name": NAME})
+    assert (made["name"], made["type"], made["state"], made["tasks"]) == (NAME, "source", "UNASSIGNED", [])
 
 
-def test_apply_creates_what_is_not_there(msk):
-    has_plugins(msk)
-    has(msk)
+def test_tasks_max_is_said_aloud_where_it_is_not_given(msk):
+    """As the published JDBC sources have it: MSK Connect takes no connector without it."""
+    judged(msk)
+    tells(msk, None)
+    prepared(msk)
+    tells(msk, None)
     created(msk)
-    reordered(msk, "ListCustomPlugins", "ListConnectors", "ListCustomPlugins", "DescribeWorkerConfiguration",
-              "CreateConnector")
-    tells(msk, "outbox_source", "CREATING")
-    made = connect.apply(WORLD, "outbox_source", CONFIG)
-    assert (made["name"], made["type"], made["state"], made["tasks"]) == ("outbox_source", "source", "UNASSIGNED", [])
+    lists(msk, NAME)
+    tells(msk, "CREATING")
+    connect.apply(WORLD, NAME, {k: v for k, v in CONFIG.items() if k != "tasks.max"})
 
 
 def test_the_same_again_changes_nothing(msk):
-    has_plugins(msk)
-    has(msk, "outbox_source")
-    tells(msk, "outbox_source", "RUNNING")
-    tagged(msk, "outbox_source")
-    tells(msk, "outbox_source", "RUNNING")
-    states = connect.apply(WORLD, "outbox_source", CONFIG)
+    judged(msk, NAME)
+    tells(msk, "RUNNING", "RUNNING", "RUNNING")
+    states = connect.apply(WORLD, NAME, CONFIG)
     assert [states["state"], *(t["state"] for t in states["tasks"])] == ["RUNNING", "RUNNING"]
 
 
 def test_another_configuration_updates_what_is_there_once_it_is_at_rest(msk):
-    has_plugins(msk)
-    has(msk, "outbox_source")
-    tells(msk, "outbox_source", "RUNNING", connectorConfiguration={**CONFIG, "tasks.max": "2"})
-    tagged(msk, "outbox_source")
-    tells(msk, "outbox_source", "UPDATING")
-    tells(msk, "outbox_source", "RUNNING")
-    tells(msk, "outbox_source", "RUNNING", currentVersion="K2")
-    msk.add_response("update_connector", {}, {"connectorArn": arn("outbox_source"), "currentVersion": "K2",
-                                              "connectorConfiguration": CONFIG})
-    tells(msk, "outbox_source", "UPDATING")
-    assert connect.apply(WORLD, "outbox_source", CONFIG)["state"] == "UNASSIGNED"
+    judged(msk, NAME)
+    tells(msk, "UPDATING", "UPDATING", "RUNNING", "RUNNING")
+    tells(msk, "RUNNING")
+    done(msk, "update_connector", "UPDATE_IN_PROGRESS", "UPDATE_COMPLETE",
+         asked={"currentVersion": "K1", "connectorConfiguration": OTHER})
+    tells(msk, "RUNNING", connectorConfiguration=OTHER)
+    assert connect.apply(WORLD, NAME, OTHER)["state"] == "RUNNING"
 
 
-def test_somebody_elses_of_the_same_name_is_left_alone(msk):
-    has_plugins(msk)
-    has(msk, "outbox_source")
-    tells(msk, "outbox_source", "RUNNING")
-    tagged(msk, "outbox_source", "another")
+def test_an_update_that_aws_undoes_is_told_with_the_reason(msk):
+    """MSK Connect goes back to the former configuration, and the connector is RUNNING as if nothing had been."""
+    judged(msk, NAME)
+    tells(msk, "RUNNING", "RUNNING")
+    done(msk, "update_connector", "ROLLBACK_IN_PROGRESS", "ROLLBACK_COMPLETE", asked={
+        "currentVersion": "K1", "connectorConfiguration": OTHER}, errorInfo={"code": "X", "message": "not well"})
+    with logs('[Worker-1] [2026-11-23 08:00:00,1] ERROR publication "p" does not exist (x:1)'), pytest.raises(
+            ConnectorError, match='(?s)as it was before: X not well … ERROR publication "p".*ROLLBACK_COMP'
+                                  ".*postgres.create_publication"):
+        connect.apply(WORLD, NAME, OTHER)
+
+
+def test_a_paused_one_runs_again(msk):
+    judged(msk, NAME)
+    tells(msk, "PAUSED", "PAUSED")
+    done(msk, "resume_connector", "RESUME_COMPLETE")
+    tells(msk, "RUNNING", "RUNNING")
+    assert connect.apply(WORLD, NAME, CONFIG)["state"] == "RUNNING"
+
+
+def test_a_failed_one_is_made_anew(msk):
+    judged(msk, NAME)
+    tells(msk, "FAILED")
+    prepared(msk)
+    tells(msk, "FAILED")
+    msk.add_response("delete_connector", {}, {"connectorArn": arn(NAME)})
+    tells(msk, "DELETING", None)
+    created(msk)
+    lists(msk, NAME)
+    tells(msk, "CREATING")
+    assert connect.apply(WORLD, NAME, CONFIG)["state"] == "UNASSIGNED"
+
+
+def test_nothing_is_deleted_for_one_that_cannot_be_created(msk, monkeypatch):
+    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
+    judged(msk, NAME)
+    tells(msk, "FAILED")
+    with pytest.raises(ConnectorError, match="(?s)nothing was deployed.*/workbench/connect/role/outbox_source"):
+        connect.apply(WORLD, NAME, CONFIG)
+
+
+@pytest.mark.parametrize("verb", [
+    lambda: connect.apply(WORLD, NAME, connect.config(WORLD, "moma_source", slot_prefix="x")),
+    lambda: connect.status(WORLD, NAME), lambda: connect.failure(WORLD, NAME), lambda: connect.restart(WORLD, NAME),
+    lambda: connect.wait_running(WORLD, NAME), lambda: connect.delete(WORLD, NAME)])
+def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for(msk, verb, monkeypatch):
+    monkeypatch.setattr(side, "validate", lambda *_: None)
+    monkeypatch.setattr(side, "names", lambda world: [])
+    for _ in range(2):  # wait_running looks twice
+        has(msk, NAME, asked=NAME)
+        tagged(msk, NAME, "another")
     with pytest.raises(ConnectorError, match="(?s)not of this deployment; nothing was changed.*stack.deployment"):
-        connect.apply(WORLD, "outbox_source", CONFIG)
+        verb()
+    msk._queue.clear()
 
 
 @pytest.mark.parametrize("change, says", [
     ({"schema.include": "datalake"}, "did you mean 'schema.include.list'"),
     ({"transforms.unwrap.drop.tombstones": "false"}, "delete.tombstone.handling.mode"),
     ({"tasks.max": ""}, "MSK Connect demands"),
+    ({"topic.prefix": "${topic_prefix}"}, r"topic.prefix: nobody has filled \$\{topic_prefix\}"),
     ({"database.password": "geheim"}, "secret as plain text"),
-    ({"connector.class": "io.debezium.connector.mysql.MySqlConnector"}, "no plugin"),
+    ({"connector.class": "io.debezium.connector.mysql.MySqlConnector"}, "(?s)no plugin.*plugins/<plugin>.zip"),
+    ({"connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector"}, "(?s)no plugin.*landing.poll"),
 ])
 def test_what_can_be_judged_is_judged_before_anything_is_created(msk, change, says):
     has_plugins(msk)
     with pytest.raises(ConnectorError, match=says) as e:
-        connect.apply(WORLD, "outbox_source", {**CONFIG, **change})
+        connect.apply(WORLD, NAME, {**CONFIG, **change})
     assert "geheim" not in str(e.value)
 
 
-def test_every_connector_of_ours_passes(msk):
-    for name in ("outbox_source", "outbox_source_envelope", "moma_source", "moma_source_envelope", "pagila_source",
-                 "pagila_source_envelope", "pagila_polled_log"):
-        has_plugins(msk)
-        connect.validate(WORLD, connect.config(WORLD, name), name)
+@pytest.mark.parametrize("file", sorted(connect.FOLDER.glob("*.json")), ids=lambda file: file.stem)
+def test_every_connector_of_ours_passes(msk, file):
+    has_plugins(msk, *map(plugin, side.PLUGINS))
+    connect.validate(WORLD, connect.config(WORLD, file.stem), file.stem)
 
 
 def test_a_slot_that_another_connector_reads_is_refused(msk):
-    has_plugins(msk)
-    has(msk, "other")
-    tells(msk, "other", "RUNNING")
+    judged(msk, "other")
     with pytest.raises(ConnectorError, match="connector 'other' reads its replication slot"):
-        connect.apply(WORLD, "outbox_source", CONFIG)
+        connect.apply(WORLD, NAME, CONFIG)
 
 
-def test_a_connector_without_a_role_is_not_created(msk, monkeypatch):
-    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
-    has_plugins(msk)
-    has(msk)
-    with pytest.raises(ConnectorError, match="(?s)nothing was deployed.*/workbench/connect/role/outbox_source"):
-        connect.apply(WORLD, "outbox_source", CONFIG)
+# --- what is seen ----------------------------------------------------------------------------------------------------
+
+TRACE = ("[Worker-05e6] [2026-11-23 08:00:00,150] INFO Exception is a word (x:1)",
+         "[Worker-05e6] [2026-11-23 08:00:01,150] ERROR [workbench-outbox_source|task-0] Task threw an exception",
+         "[Worker-05e6] org.apache.kafka.connect.errors.ConnectException: Could not start",
+         '[Worker-05e6] Caused by: org.postgresql.util.PSQLException: ERROR: publication "p" does not exist')
 
 
-TRACE = """[worker] ERROR Task threw an uncaught exception (org.apache.kafka.connect.runtime.WorkerTask)
-org.apache.kafka.connect.errors.ConnectException: Could not start
-Caused by: org.postgresql.util.PSQLException: ERROR: publication "cdc_publication" does not exist"""
-
-
-def logged(*messages):
-    """CloudWatch's answer to who asks for the errors of a connector."""
-    logs = on_aws.stubbed("logs")
-    stub = logs.__enter__()
-    stub.add_response("filter_log_events", {"events": [{"message": m, "timestamp": 1} for m in messages]},
-                      {"logGroupName": "/workbench/connect", "logStreamNamePrefix": "workbench-outbox_source",
-                       "startTime": ANY, "filterPattern": ANY})
-    return logs
-
-
-def test_a_failed_one_is_told_with_the_reason_from_its_log(msk):
-    tells(msk, "outbox_source", "FAILED", stateDescription={"code": "UnknownError", "message": "see the log"})
-    logs = logged("INFO all is well", TRACE)
-    said = connect.failure(WORLD, "outbox_source")
-    assert 'publication "cdc_publication" does not exist' in said and "postgres.create_publication" in said
-    logs.__exit__(None, None, None)
+@pytest.mark.parametrize("lines", [
+    TRACE, [line for line in TRACE[:1] + ("\n".join(TRACE[1:]).replace("[Worker-05e6] ", ""),)],
+    [*TRACE, ("workbench-outbox_source_envelope-1", "[Worker-7] ERROR of the other one")],
+    [("a", line) for line in TRACE] + [("b", "ERROR [workbench-moma_source|task-0] of another one")],
+], ids=["a line each", "one event", "another stream", "streams named otherwise"])
+def test_a_failed_one_is_told_with_the_reason_from_its_log(msk, lines):
+    tells(msk, "FAILED", stateDescription={"code": "UnknownError", "message": "see the log"})
+    with logs(*lines):
+        said = connect.failure(WORLD, NAME)
+    assert "it is FAILED: ERROR" in said and 'publication "p" does not exist' in said
+    assert "postgres.create_publication" in said and "other one" not in said and "another one" not in said
 
 
 def test_where_the_log_is_silent_mskconnect_has_the_word(msk):
-    tells(msk, "outbox_source", "FAILED", stateDescription={"code": "InvalidInput.X", "message": "no such subnet"})
-    logs = logged()
-    assert "InvalidInput.X: no such subnet" in connect.failure(WORLD, "outbox_source")
-    logs.__exit__(None, None, None)
+    tells(msk, "FAILED", stateDescription={"code": "InvalidInput.X", "message": "no such subnet"})
+    with logs(("of-another", "ERROR x")):
+        assert "InvalidInput.X: no such subnet" in connect.failure(WORLD, NAME)
+
+
+def test_a_log_that_must_not_be_read_is_no_end_of_the_status(msk):
+    tells(msk, "FAILED")
+    with on_aws.stubbed("logs") as log:
+        log.add_client_error("filter_log_events", "AccessDeniedException", "User: x is not authorized to perform: "
+                             "logs:FilterLogEvents on resource: arn:aws:logs:y")
+        assert connect.status(WORLD, NAME)["error"] == (
+            "its log cannot be read: logs:FilterLogEvents is not allowed on arn:aws:logs:y")
+
+
+@pytest.mark.parametrize("heard, states", [([], ["RUNNING"]), ([(1, 1.0), (2, 0.0)], ["RUNNING"]),
+                                           ([(2, 1.0), (1, 0.0)], ["FAILED"])])
+def test_a_task_that_failed_in_a_connector_that_runs_is_told_by_the_metric(msk, monkeypatch, heard, states):
+    monkeypatch.undo()
+    made = dt.datetime.now(dt.timezone.utc) - dt.timedelta(days=1)
+    tells(msk, "RUNNING", creationTime=made)
+    failed = "FAILED" in states
+    with on_aws.stubbed("cloudwatch") as cloudwatch, logs(*TRACE, times=int(failed)):
+        points = [{"Timestamp": made + dt.timedelta(minutes=m), "Maximum": v} for m, v in heard]
+        cloudwatch.add_response("get_metric_statistics", {"Datapoints": points}, {
+            "Namespace": "AWS/KafkaConnect", "MetricName": "ErroredTaskCount", "Period": 60, "Statistics": ["Maximum"],
+            "Dimensions": [{"Name": "ConnectorName", "Value": "workbench-outbox_source"}], "StartTime": ANY,
+            "EndTime": ANY})
+        seen = connect.status(WORLD, NAME)
+    assert (seen["state"], [t["state"] for t in seen["tasks"]]) == ("RUNNING", states)
+    assert ("does not exist" in seen["tasks"][0]["error"]) == failed and not seen["error"]
+
+
+def test_who_asks_in_a_loop_asks_aws_now_and_then(msk, monkeypatch):
+    """topics.wait_count asks five times in a second; MSK Connect would throttle that."""
+    clock = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    tells(msk, "RUNNING", "RUNNING")
+    for _ in range(50):
+        assert connect.failure(WORLD, NAME) is None
+        clock[0] += 0.2
+    assert not msk._queue
+    clock[0] += 60
+    tells(msk, "FAILED", "RUNNING")  # what is wrong is asked again
+    with logs():
+        assert connect.failure(WORLD, NAME)
+    assert connect.failure(WORLD, NAME) is None
 
 
 def test_wait_running_waits_for_creation_and_steadiness(msk, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    for state in ("CREATING", "RUNNING"):
-        tells(msk, "outbox_source", state)
-        tells(msk, "outbox_source", state)  # asked a second time, whether it has failed
-    tells(msk, "outbox_source", "RUNNING")
-    assert connect.wait_running(WORLD, "outbox_source")["state"] == "RUNNING"
+    tells(msk, "CREATING", "CREATING")  # asked a second time, whether it has failed
+    tells(msk, "RUNNING", "RUNNING", "RUNNING")
+    assert connect.wait_running(WORLD, NAME)["state"] == "RUNNING"
+
+
+def test_wait_running_ends_at_once_with_the_reason(msk):
+    tells(msk, "FAILED", "FAILED")
+    with logs(*TRACE, times=2), pytest.raises(
+            ConnectorError, match='(?s)gave up waiting.*FAILED: ERROR.*publication "p" does not exist'):
+        connect.wait_running(WORLD, NAME)
 
 
 def test_delete_waits_until_it_is_gone_and_one_that_is_not_there_is_fine(msk):
-    tells(msk, "outbox_source", "RUNNING")
-    tagged(msk, "outbox_source")
-    tells(msk, "outbox_source", "RUNNING")
-    msk.add_response("delete_connector", {}, {"connectorArn": arn("outbox_source")})
-    has(msk, "outbox_source")
-    has(msk)
-    connect.delete(WORLD, "outbox_source")
-    has(msk)
-    connect.delete(WORLD, "outbox_source")
+    tells(msk, "CREATING", "RUNNING", "RUNNING")
+    msk.add_response("delete_connector", {}, {"connectorArn": arn(NAME)})
+    tells(msk, "DELETING", None)
+    connect.delete(WORLD, NAME)
+    tells(msk, None)
+    connect.delete(WORLD, NAME)
 
 
-def test_restart_starts_what_has_failed(msk):
-    tells(msk, "outbox_source", "RUNNING")
-    has(msk, "outbox_source")
-    msk.add_response("restart_connector", {}, {"connectorArn": arn("outbox_source"), "onlyFailedTasks": True})
-    connect.restart(WORLD, "outbox_source")
+def test_restart_starts_what_has_failed_and_old_news_of_it_is_not_believed(msk):
+    tells(msk, "RUNNING", "RUNNING")
+    done(msk, "restart_connector", "RESTART_IN_PROGRESS", "RESTART_COMPLETE", asked={"onlyFailedTasks": True})
+    connect.restart(WORLD, NAME)
+    assert connect.failure(WORLD, NAME) is None  # without a look
+
+
+def test_apply_starts_a_failed_task_again(msk, monkeypatch):
+    """As the likely causes of a failure say: mend it, then apply again."""
+    monkeypatch.setattr(side, "errored", lambda *_, told=[1, 1]: told.pop() if told else 0)
+    monkeypatch.setattr(side, "why", lambda *_: "the publication is missing")
+    judged(msk, NAME)
+    tells(msk, "RUNNING", "RUNNING", "RUNNING", "RUNNING")
+    done(msk, "restart_connector", "RESTART_COMPLETE", asked={"onlyFailedTasks": True})
+    tells(msk, "RUNNING")
+    assert connect.apply(WORLD, NAME, CONFIG)["tasks"][0]["state"] == "RUNNING"
+
+
+def test_one_that_failed_as_a_whole_is_not_restarted_and_what_to_do_is_said(msk):
+    tells(msk, "FAILED", stateDescription={"code": "X", "message": "no"})
+    with logs(), pytest.raises(ConnectorError, match="(?s)restarts none that is: X: no.*connect.apply"):
+        connect.restart(WORLD, NAME)
 
 
 def test_there_is_no_such_connector(msk):
-    has(msk, "outbox_source")
-    has(msk, "outbox_source")
+    has(msk, asked="outbox_sorce")
+    lists(msk, NAME)
     with pytest.raises(ConnectorError, match="(?s)no connector 'outbox_sorce'.*did you mean 'outbox_source'"):
         connect.status(WORLD, "outbox_sorce")
+
+
+def test_one_that_goes_while_it_is_asked_for_is_not_there(msk):
+    has(msk, NAME, asked=NAME)
+    msk.add_client_error("list_tags_for_resource", "NotFoundException", "gone")
+    assert connect.failure(WORLD, NAME) == "there is no connector 'outbox_source'"
 
 
 def test_a_missing_permission_names_action_and_resource(msk):
@@ -247,3 +414,10 @@ def test_a_missing_permission_names_action_and_resource(msk):
                          "perform: kafkaconnect:ListConnectors on resource: arn:aws:kafkaconnect:x:1:/v1/connectors")
     with pytest.raises(StackError, match="kafkaconnect:ListConnectors is not allowed on arn:aws:kafkaconnect:x"):
         connect.names(WORLD)
+
+
+def test_throttling_ends_after_some_tries_and_is_told(msk):
+    msk.add_client_error("list_connectors", "TooManyRequestsException", "Rate exceeded", http_status_code=429)
+    with pytest.raises(StackError, match=f"(?s)answered {aws.TRIES} times that it is asked too often.*wait some"):
+        connect.status(WORLD, NAME)
+    assert aws.client(on_aws.REGION, "kafkaconnect").meta.config.retries["total_max_attempts"] == aws.TRIES

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import re
+import time
+from typing import Any, Callable, Optional
 
 from ..base import ConnectorError, World, nearest
 from .configs import literal_secrets
 
 # What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).
-INSTALL = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
 WITHOUT_PLUGIN = {
     "s3": "here `workbench.landing` does its work, from the same JSON: landing.run(spark, world, config)",
     "jdbcsource": "here `workbench.landing` does its work, from the same JSON: landing.poll(spark, world, config)",
@@ -33,8 +34,10 @@ LIKELY_CAUSES = [
 ]
 
 
-def plugin_of(config: dict[str, str], name: str, have: list[dict[str, str]], where: str) -> str:
-    """Return the connector class of `config`, having made sure that it is among the plugins that a Connect has."""
+def plugin_of(config: dict[str, str], name: str, have: list[dict[str, str]], where: str, install: str) -> str:
+    """Return the connector class of `config`, having made sure that it is among the plugins that a Connect has.
+
+    install: what to do about it where it is not, and where no job of ours does its work."""
     wanted, classes = config.get("connector.class", ""), [plugin["class"] for plugin in have]
     if wanted in classes:
         return wanted
@@ -42,7 +45,7 @@ def plugin_of(config: dict[str, str], name: str, have: list[dict[str, str]], whe
     known = next((step for start, step in WITHOUT_PLUGIN.items() if short.startswith(start)), "")
     raise ConnectorError(f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
                          where=f"connector {name!r} at {where}",
-                         expected="" if known else nearest(wanted, classes), next_step=known or INSTALL)
+                         expected="" if known else nearest(wanted, classes), next_step=known or install)
 
 
 def no_literal_secret(world: World, name: str, config: dict[str, str]) -> None:
@@ -98,7 +101,33 @@ def causes(text: str) -> str:
     return "likely: " + "; or ".join(found) if found else ""
 
 
-def failed(what: str, error: str) -> str:
-    """A sentence on a connector, or a task, that is FAILED: its error, and what is likely behind it."""
-    likely = causes(error)
-    return f"{what} is FAILED: {error}" + (f"\n  {likely}" if likely else "")
+def states(seen: dict[str, Any]) -> set[str]:
+    """The states of a connector and of its tasks, of what `status` returns."""
+    return {seen["state"], *(t["state"] for t in seen["tasks"] or [{"state": "NO TASK"}])}
+
+
+def failure(name: str, seen: Optional[dict[str, Any]]) -> Optional[str]:
+    """What connect.failure tells of a connector: of what `status` returns, None where there is no such connector."""
+    if seen is None:
+        return f"there is no connector {name!r}"
+    for what, part in [("it", seen), *((f"its task {t['id']}", t) for t in seen["tasks"])]:
+        if part["state"] == "FAILED":
+            likely = causes(part["error"])
+            return f"{what} is FAILED: {part['error']}" + (f"\n  {likely}" if likely else "")
+    return None
+
+
+def steadily(status: Callable[[], dict[str, Any]], steady: float) -> Callable[[], Optional[dict[str, Any]]]:
+    """A condition to wait for: what `status` returns, once a connector and its tasks were RUNNING for `steady`
+    seconds."""
+    since: Optional[float] = None  # when it was first seen so, without a look between that saw otherwise or nothing
+
+    def running() -> Optional[dict[str, Any]]:
+        nonlocal since
+        first, since = since, None
+        seen = status()
+        if states(seen) == {"RUNNING"}:
+            since = time.monotonic() if first is None else first
+        return seen if since is not None and time.monotonic() - since >= steady else None
+
+    return running

@@ -2,18 +2,17 @@
 
 A connector is called `<deployment>-<name>` there, and tagged. What it runs on is told by the deployment: a role for
 each connector, subnets, security groups, log group, worker configuration. MSK Connect starts workers for each
-connector: what takes seconds in a Kafka Connect takes minutes here.
+connector: what takes seconds in a Kafka Connect takes minutes here. docs/limits.md says what it does not do.
 """
 from __future__ import annotations
 
-import datetime as dt
 import time
 from typing import Any, Optional
 
 from ..base import ConnectorError, World, aws, nearest, wait_until
-from ..base.errors import StackError
-from .configs import known_keys, unknown_keys
-from .judging import causes, failed, first_line, ignored, no_literal_secret, plugin_of, refuse, slot_is_free
+from . import judging, msk_api
+from .configs import PLACEHOLDER, known_keys, unknown_keys
+from .msk_api import EVERY, METRICS, PATIENCE, TAG, call, describe, errored, full, operate, settled, there, why
 
 # The connector class of each custom plugin, by its name without the deployment's (deploy/5-connect.yaml), and its type.
 PLUGINS = {
@@ -22,20 +21,14 @@ PLUGINS = {
     "confluent-s3": ("io.confluent.connect.s3.S3SinkConnector", "sink"),
     "confluent-jdbc": ("io.confluent.connect.jdbc.JdbcSourceConnector", "source"),
 }
+INSTALL = "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` (deploy/README.md)"
 VERSION = "3.7.x"  # of Kafka Connect: the newest that MSK Connect has; the other one is 2.7.1 (docs/limits.md)
 CAPACITY = {"provisionedCapacity": {"mcuCount": 1, "workerCount": 1}}  # 1 vCPU and 4 GiB: each of ours has one task
-MINUTES = 15  # that a connector may take to run, or to be gone
-TAG = "workbench:deployment"
+# Kafka's security.protocol in MSK Connect's words: how a worker shows who it is, and encryption
+SECURITY = {"SASL_SSL": ("IAM", "TLS"), "SSL": ("NONE", "TLS"), "PLAINTEXT": ("NONE", "PLAINTEXT")}
 # As a Kafka Connect calls them. All else, while MSK Connect is at it, is told as it is.
 STATES = {"CREATING": "UNASSIGNED", "UPDATING": "UNASSIGNED"}
-
-
-def _call(world: World, operation: str, **given: Any) -> dict[str, Any]:
-    return aws.call(world.region, "kafkaconnect", operation, **given)
-
-
-def _full(world: World, name: str) -> str:
-    return f"{world.stack.deployment}-{name}"
+_well: dict[tuple[str, str], float] = {}  # {(deployment, connector): until when it is taken for well}
 
 
 def plugins(world: World) -> list[dict[str, str]]:
@@ -47,7 +40,7 @@ def plugins(world: World) -> list[dict[str, str]]:
 
 def _custom_plugins(world: World) -> dict[str, Any]:
     """The deployment's custom plugins that are of use, by their names without the deployment's."""
-    prefix = _full(world, "")
+    prefix = full(world, "")
     found = aws.pages(world.region, "kafkaconnect", "list_custom_plugins", "customPlugins", namePrefix=prefix)
     named = {plugin["name"][len(prefix):]: plugin for plugin in found if plugin["customPluginState"] == "ACTIVE"}
     return {name: named[name] for name in PLUGINS if name in named}
@@ -57,53 +50,63 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
     """Judge a configuration, without deploying it, as far as that can be done here: MSK Connect asks no plugin for its
     opinion before a connector runs.
 
-    Refused are a class without a plugin, a secret written out, keys that the plugin does not know where its keys are
-    known (params/connectors/keys), and what CreateConnector demands. Values, and whether the database answers, are
-    judged by the plugin when it starts: see `wait_running`.
+    Refused are a class without a plugin, a secret written out, a ${placeholder} that nobody has filled, keys that the
+    plugin does not know where its keys are known (params/connectors/keys), and what CreateConnector demands. Values,
+    and whether the database answers, are judged by the plugin when it starts: see `wait_running`.
 
     Raises:
         ConnectorError: one, that lists every refused key with its message.
     """
     name = name or config.get("name") or "to-be-validated"
-    wanted = plugin_of(config, name, plugins(world), f"MSK Connect, {world.region}")
-    no_literal_secret(world, name, config)
+    wanted = judging.plugin_of(config, name, plugins(world), f"MSK Connect, {world.region}", INSTALL)
+    judging.no_literal_secret(world, name, config)
     known = known_keys(config)
     guesses = unknown_keys(config, known) if known else {}
-    problems = {key: [ignored(wanted, guess)] for key, guess in guesses.items()}
-    if not config.get("tasks.max", "").isdecimal():
+    problems = {key: [judging.ignored(wanted, guess)] for key, guess in guesses.items()}
+    problems.update({key: [f"nobody has filled {value}"] for key, value in config.items() if PLACEHOLDER.search(value)})
+    if not _sent(config)["tasks.max"].isdecimal():
         problems["tasks.max"] = ["MSK Connect demands a whole number, such as 1"]
-    refuse(name, wanted, problems)
+    judging.refuse(name, wanted, problems)
+
+
+def _sent(config: dict[str, str]) -> dict[str, str]:
+    """A configuration as MSK Connect is sent it: it demands tasks.max, which is 1 in Kafka Connect where it is not
+    given, and has the name apart."""
+    return {"tasks.max": "1", **{key: value for key, value in config.items() if key != "name"}}
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     """Deploy a connector, or bring it to this configuration; the same again changes nothing. Returns its `status`.
 
-    A failed one is deleted and created again: as every new connector of MSK Connect it begins with a snapshot.
+    A changed one goes on where it was: its update is waited for, for AWS undoes one with which the connector does not
+    get well. A failed one is deleted and created again: as every new connector of MSK Connect it begins with a
+    snapshot. Where a task of it has failed, that is started again.
 
     Raises:
-        ConnectorError: the configuration is not valid (nothing is deployed then), or no plugin for it; or a connector
-            of this name is somebody else's. StackError: AWS refuses something.
+        ConnectorError: the configuration is not valid, or there is no plugin or no role for it, or a connector of this
+            name is somebody else's: nothing is deployed then. An update was undone. StackError: AWS refuses something.
     """
     validate(world, config, name)
-    there = {other: _describe(world, other) or {} for other in names(world)}
-    slot_is_free(name, config, {other: one.get("connectorConfiguration", {}) for other, one in there.items()})
-    before = there.get(name)
-    if before:
-        _ours(world, name, before)
-        if before["connectorState"] == "FAILED":
-            delete(world, name)
-            before = None
-    if not before:
-        _create(world, name, config)
-    elif before["connectorConfiguration"] != config:
-        _settled(world, name)  # one that is at something else takes no update
-        now = _describe(world, name) or before
-        _call(world, "update_connector", connectorArn=now["connectorArn"], currentVersion=now["currentVersion"],
-              connectorConfiguration=config)
+    judging.slot_is_free(name, config, {} if "slot.name" not in config else {
+        other: (describe(world, other) or {}).get("connectorConfiguration", {}) for other in names(world)})
+    before, wanted = settled(world, name), _sent(config)
+    if not before or before["connectorState"] == "FAILED":
+        new = _new(world, name, wanted)  # what is missing for it is missed before anything is deleted
+        delete(world, name)
+        call(world, "create_connector", **new)
+        wait_until(lambda: name in names(world), f"connector {name!r} to appear", timeout=60, error=ConnectorError)
+        return status(world, name)
+    if before["connectorState"] == "PAUSED":
+        operate(world, name, "resume_connector")
+    if before["connectorConfiguration"] != wanted:
+        operate(world, name, "update_connector", connectorConfiguration=wanted)
+    elif "FAILED" in judging.states(status(world, name)):
+        restart(world, name)
     return status(world, name)
 
 
-def _create(world: World, name: str, config: dict[str, str]) -> None:
+def _new(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
+    """What CreateConnector is given."""
     told = aws.parameters(world.region, world.stack.deployment)
     needed = (f"connect/role/{name}", "connect/subnets", "connect/security_groups", "connect/log_group",
               "connect/worker_configuration")
@@ -115,93 +118,68 @@ def _create(world: World, name: str, config: dict[str, str]) -> None:
             next_step="a connector of your own needs a role (deploy/5-connect.yaml has one for each of ours), its ARN "
                       "in that parameter; all else comes with `workbench aws up`")
     role, subnets, groups, log, worker = (told[parameter] for parameter in needed)
+    authentication, encryption = SECURITY[world.kafka.security_protocol]
     plugin = next(plugin for of, plugin in _custom_plugins(world).items()
                   if PLUGINS[of][0] == config["connector.class"])
-    worker_now = _call(world, "describe_worker_configuration", workerConfigurationArn=worker)["latestRevision"]
-    _call(world, "create_connector", connectorName=_full(world, name), connectorConfiguration=config, capacity=CAPACITY,
-          kafkaCluster={"apacheKafkaCluster": {
-              "bootstrapServers": world.kafka.bootstrap,
-              "vpc": {"subnets": subnets.split(","), "securityGroups": groups.split(",")}}},
-          kafkaClusterClientAuthentication={"authenticationType": "IAM"},
-          kafkaClusterEncryptionInTransit={"encryptionType": "TLS"}, kafkaConnectVersion=VERSION,
-          logDelivery={"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": log}}},
-          plugins=[{"customPlugin": {"customPluginArn": plugin["customPluginArn"],
-                                     "revision": plugin["latestRevision"]["revision"]}}],
-          serviceExecutionRoleArn=role, tags={TAG: world.stack.deployment},
-          workerConfiguration={"workerConfigurationArn": worker, "revision": worker_now["revision"]})
-
-
-def _ours(world: World, name: str, found: dict[str, Any]) -> None:
-    """Raise ConnectorError where a connector does not bear this deployment's tag: another user's, of the same name."""
-    tags = _call(world, "list_tags_for_resource", resourceArn=found["connectorArn"])["tags"]
-    if tags.get(TAG) != world.stack.deployment:
-        raise ConnectorError(f"connector {_full(world, name)!r} is not of this deployment; nothing was changed",
-                             where=found["connectorArn"], expected=f"the tag {TAG} = {world.stack.deployment}",
-                             next_step="two users of one account take two names: stack.deployment in the params file")
+    worker_now = call(world, "describe_worker_configuration", workerConfigurationArn=worker)["latestRevision"]
+    return dict(
+        connectorName=full(world, name), connectorConfiguration=config, capacity=CAPACITY,
+        kafkaCluster={"apacheKafkaCluster": {
+            "bootstrapServers": world.kafka.bootstrap,
+            "vpc": {"subnets": subnets.split(","), "securityGroups": groups.split(",")}}},
+        kafkaClusterClientAuthentication={"authenticationType": authentication},
+        kafkaClusterEncryptionInTransit={"encryptionType": encryption}, kafkaConnectVersion=VERSION,
+        logDelivery={"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": log}}},
+        plugins=[{"customPlugin": {"customPluginArn": plugin["customPluginArn"],
+                                   "revision": plugin["latestRevision"]["revision"]}}],
+        serviceExecutionRoleArn=role, tags={TAG: world.stack.deployment},
+        workerConfiguration={"workerConfigurationArn": worker, "revision": worker_now["revision"]})
 
 
 def names(world: World) -> list[str]:
     """Return the names of the connectors deployed now."""
-    return sorted(_arns(world))
-
-
-def _arns(world: World) -> dict[str, str]:
-    prefix = _full(world, "")
-    found = aws.pages(world.region, "kafkaconnect", "list_connectors", "connectors", connectorNamePrefix=prefix)
-    return {one["connectorName"][len(prefix):]: one["connectorArn"] for one in found}
-
-
-def _describe(world: World, name: str) -> Optional[dict[str, Any]]:
-    """What MSK Connect says of a connector; None where there is none, or it went while it was asked for."""
-    arn = _arns(world).get(name)
-    try:
-        return arn and _call(world, "describe_connector", connectorArn=arn)
-    except StackError as e:
-        if aws.code(e) != "NotFoundException":
-            raise
-        return None
+    return msk_api.names(world)
 
 
 def status(world: World, name: str) -> dict[str, Any]:
     """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}, states as a Kafka Connect's.
 
-    MSK Connect tells of no task: one is made up of the connector's state, where it has come to run or to fail.
+    MSK Connect tells of no task. Where a connector has come to run or to fail, there are as many as `tasks.max`, each
+    in its state, but of one that runs as many FAILED as the metric ErroredTaskCount said last (developer guide,
+    "Monitoring Amazon MSK Connect"), which is a minute or two behind.
 
     Raises:
-        ConnectorError: there is no such connector.
+        ConnectorError: there is no such connector, or it is somebody else's.
     """
-    found = _describe(world, name)
-    if not found:
-        raise ConnectorError(f"there is no connector {name!r}", where=f"MSK Connect, {world.region}",
-                             expected=nearest(name, names(world)), next_step="deploy it with connect.apply")
-    state = STATES.get(found["connectorState"], found["connectorState"])
-    now = {"state": state, "worker": "MSK Connect", "error": _why(world, name, found) if state == "FAILED" else ""}
-    wanted = found["connectorConfiguration"].get("connector.class")
-    tasks = [{"id": 0, **now}] if state in ("RUNNING", "FAILED") else []
-    return {"name": name, "type": dict(PLUGINS.values()).get(wanted, ""), **now, "tasks": tasks}
+    return _status(world, name, there(world, name))
 
 
-def _why(world: World, name: str, found: dict[str, Any]) -> str:
-    """Why a connector has failed: the last error in its log, else what MSK Connect says of it, which is seldom more
-    than that the log has the reason."""
-    said = found.get("stateDescription", {})
-    group = (found.get("logDelivery", {}).get("workerLogDelivery", {}).get("cloudWatchLogs", {}).get("logGroup")
-             or aws.parameters(world.region, world.stack.deployment).get("connect/log_group"))
-    since = dt.datetime.now(dt.timezone.utc) - dt.timedelta(hours=6)
-    events = aws.pages(world.region, "logs", "filter_log_events", "events", logGroupName=group,
-                       logStreamNamePrefix=_full(world, name), startTime=int(since.timestamp() * 1000),
-                       filterPattern='?ERROR ?Exception ?"Caused by"') if group else []
-    errors = [event["message"] for event in events]
-    trace = next((text for text in reversed(errors) if causes(text)), errors[-1] if errors else "")
-    return first_line(trace) or f"{said.get('code', 'no reason given')}: {said.get('message', '')}"
+def _status(world: World, name: str, found: dict[str, Any]) -> dict[str, Any]:
+    config, state = found["connectorConfiguration"], STATES.get(found["connectorState"], found["connectorState"])
+    wrong = errored(world, name, found) if state == "RUNNING" else 0
+    error = why(world, name, found) if state == "FAILED" or wrong else ""
+
+    def part(state: str) -> dict[str, str]:
+        return {"state": state, "worker": "MSK Connect", "error": error if state == "FAILED" else ""}
+
+    tasks = [{"id": i, **part("FAILED" if i < wrong else state)} for i in range(int(config.get("tasks.max", 1)))]
+    return {"name": name, "type": dict(PLUGINS.values()).get(config["connector.class"], ""), **part(state),
+            "tasks": tasks if state in ("RUNNING", "FAILED") else []}
 
 
 def failure(world: World, name: str) -> Optional[str]:
-    """Return a sentence (the last error of its log, likely causes) when a connector is FAILED, else None."""
-    found = _describe(world, name)
-    if not found:
-        return f"there is no connector {name!r}"
-    return failed("it", _why(world, name, found)) if found["connectorState"] == "FAILED" else None
+    """Return a sentence (the last error of its log, likely causes) when a connector or task is FAILED, else None.
+
+    Loops ask several times in a second, which AWS does not bear: that a connector is well is believed for some seconds.
+    """
+    key = world.stack.deployment, name
+    if time.monotonic() < _well.get(key, 0):
+        return None
+    found = describe(world, name)
+    told = judging.failure(name, found and _status(world, name, found))
+    if not told:
+        _well[key] = time.monotonic() + EVERY
+    return told
 
 
 def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, Any]:
@@ -210,46 +188,36 @@ def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, A
     Raises:
         ConnectorError: at once when it is FAILED, with the reason from its log and likely causes.
     """
-    since: Optional[float] = None
-
-    def running() -> Optional[dict[str, Any]]:
-        nonlocal since
-        seen = status(world, name)
-        since = (since or time.monotonic()) if seen["state"] == "RUNNING" else None
-        return seen if since is not None and time.monotonic() - since >= steady else None
-
-    return wait_until(running, f"connector {name!r} to be RUNNING", timeout=60 * MINUTES, every=max(steady, 1.0),
-                      error=ConnectorError, failed=lambda: failure(world, name),
-                      next_step=f"its log in CloudWatch begins with {_full(world, name)}")
+    return wait_until(judging.steadily(lambda: status(world, name), steady), f"connector {name!r} to be RUNNING",
+                      timeout=PATIENCE, every=EVERY, error=ConnectorError, failed=lambda: failure(world, name),
+                      next_step=f"read the lines of {full(world, name)} in its log group in CloudWatch")
 
 
 def restart(world: World, name: str) -> None:
-    """Start again what has FAILED of a connector; what runs is left alone. It goes on where it was. See `wait_running`.
+    """Start again the tasks of a connector that have FAILED, and wait until that is done; what runs is left alone. They
+    go on where they were. See `wait_running`.
 
-    Raises: ConnectorError: there is no such connector.
+    Raises: ConnectorError: there is no such connector, or it is itself FAILED: AWS restarts none but one that is
+        RUNNING (developer guide, "Restart a connector").
     """
-    status(world, name)
-    _call(world, "restart_connector", connectorArn=_arns(world)[name], onlyFailedTasks=True)
+    seen = status(world, name)
+    if seen["state"] == "FAILED":
+        raise ConnectorError(f"connector {name!r} is FAILED, and MSK Connect restarts none that is: {seen['error']}",
+                             where=full(world, name),
+                             next_step="connect.apply(world, name, config) deletes it and creates it again")
+    operate(world, name, "restart_connector", onlyFailedTasks=True)
+    _well[world.stack.deployment, name] = time.monotonic() + METRICS  # till then CloudWatch may tell of what was before
 
 
 def delete(world: World, name: str) -> None:
     """Delete a connector and wait until it is gone; one that is not there is fine.
 
-    How far it had read is forgotten, too: the next one of its name is a new connector, and takes a new snapshot. The
-    replication slot stays: see postgres.drop_slot. Raises: ConnectorError: it is somebody else's.
+    How far a source had read is forgotten, too: the next one of its name is a new connector, and takes a new snapshot.
+    How far a sink had read stays in its consumer group. The replication slot stays: see postgres.drop_slot.
+    Raises: ConnectorError: it is somebody else's.
     """
-    found = _describe(world, name)
-    if not found:
-        return
-    _ours(world, name, found)
-    if found["connectorState"] != "DELETING":
-        _settled(world, name)
-        _call(world, "delete_connector", connectorArn=found["connectorArn"])
-    wait_until(lambda: name not in names(world), f"connector {name!r} to be gone", timeout=60 * MINUTES, every=2,
-               error=ConnectorError)
-
-
-def _settled(world: World, name: str) -> None:
-    """Wait until a connector is at rest: one that is being made or changed can be neither updated nor deleted."""
-    wait_until(lambda: (_describe(world, name) or {}).get("connectorState") in (None, "RUNNING", "FAILED", "PAUSED"),
-               f"connector {name!r} to come to rest", timeout=60 * MINUTES, every=2, error=ConnectorError)
+    found = settled(world, name)
+    if found:
+        call(world, "delete_connector", connectorArn=found["connectorArn"])
+        wait_until(lambda: not describe(world, name), f"connector {name!r} to be gone", timeout=PATIENCE, every=EVERY,
+                   error=ConnectorError)

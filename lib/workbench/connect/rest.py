@@ -3,14 +3,16 @@ restart, delete. Use them through `connect`."""
 
 from __future__ import annotations
 
-import time
 from typing import Any, Optional
 from urllib.parse import quote
 
 from .. import stack
 from ..base import ConnectorError, StackError, World, http, nearest, wait_until
+from . import judging
 from .configs import unknown_keys
-from .judging import causes, failed, first_line, ignored, no_literal_secret, plugin_of, refuse, slot_is_free
+from .judging import causes, first_line, ignored, no_literal_secret, plugin_of, refuse, slot_is_free, states
+
+INSTALL = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
 
 
 def plugins(world: World) -> list[dict[str, str]]:
@@ -28,7 +30,7 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
         ConnectorError: one, that lists every refused key with its message.
     """
     name = name or config.get("name") or "to-be-validated"
-    wanted = plugin_of(config, name, plugins(world), world.connect.url)
+    wanted = plugin_of(config, name, plugins(world), world.connect.url, INSTALL)
     no_literal_secret(world, name, config)
     answer = _call(world, "PUT", f"/connector-plugins/{quote(wanted)}/config/validate", {"name": name, **config})
     known = {c["definition"]["name"] for c in answer["configs"] if c.get("definition")}
@@ -53,7 +55,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     before = _call(world, "GET", f"{url}/config", or_none=True)
     wanted = {**config, "name": name}
     if before is not None:
-        if before == wanted and _states(status(world, name)) == {"RUNNING"}:
+        if before == wanted and states(status(world, name)) == {"RUNNING"}:
             return status(world, name)
         _stop(world, name)
     _call(world, "PUT", f"{url}/config", wanted)
@@ -96,19 +98,9 @@ def _status(world: World, name: str) -> Optional[dict[str, Any]]:
             "tasks": [{"id": t["id"], **part(t)} for t in answer["tasks"]]}
 
 
-def _states(seen: dict[str, Any]) -> set:
-    return {seen["state"], *(t["state"] for t in seen["tasks"] or [{"state": "NO TASK"}])}
-
-
 def failure(world: World, name: str) -> Optional[str]:
     """Return a sentence (first line of the trace, likely causes) when a connector or task is FAILED, else None."""
-    seen = _status(world, name)
-    if seen is None:
-        return f"there is no connector {name!r}"
-    for what, part in [("it", seen), *((f"its task {t['id']}", t) for t in seen["tasks"])]:
-        if part["state"] == "FAILED":
-            return failed(what, part["error"])
-    return None
+    return judging.failure(name, _status(world, name))
 
 
 def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, Any]:
@@ -122,17 +114,8 @@ def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, A
     Raises:
         ConnectorError: at once when one of them is FAILED, with the first line of the trace and likely causes.
     """
-    since: Optional[float] = None  # when it was first seen so, without a look between that saw otherwise or nothing
-
-    def running() -> Optional[dict[str, Any]]:
-        nonlocal since
-        first, since = since, None
-        seen = status(world, name)
-        if _states(seen) == {"RUNNING"}:
-            since = time.monotonic() if first is None else first
-        return seen if since is not None and time.monotonic() - since >= steady else None
-
-    return wait_until(running, f"connector {name!r} and its tasks to be RUNNING", every=0.2, error=ConnectorError,
+    return wait_until(judging.steadily(lambda: status(world, name), steady),
+                      f"connector {name!r} and its tasks to be RUNNING", every=0.2, error=ConnectorError,
                       failed=lambda: failure(world, name), next_step="read Connect's log: `workbench status` names it")
 
 
@@ -161,7 +144,7 @@ def delete(world: World, name: str) -> None:
 def _stop(world: World, name: str) -> None:
     """Stop a connector (its offsets stay) and wait until its tasks are gone."""
     _call(world, "PUT", f"{_address(name)}/stop")
-    wait_until(lambda: _states(status(world, name)) == {"STOPPED", "NO TASK"}, f"connector {name!r} to stop",
+    wait_until(lambda: states(status(world, name)) == {"STOPPED", "NO TASK"}, f"connector {name!r} to stop",
                timeout=60, error=ConnectorError)
 
 
