@@ -20,7 +20,8 @@ import botocore.session
 from botocore.validate import ParamValidator
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc).isoformat()
-ALIASES = {"elasticmapreduce": "emr", "tagging": "resourcegroupstaggingapi"}  # names that requests are signed with
+# names that requests are signed with
+ALIASES = {"elasticmapreduce": "emr", "tagging": "resourcegroupstaggingapi", "monitoring": "cloudwatch"}
 _session = botocore.session.get_session()
 
 
@@ -142,12 +143,13 @@ def told(calls):
     for service, operation, given in calls:
         line = f"{service}.{operation}" + "".join(f"\n    {k}: {_shown(v)}" for k, v in sorted(given.items())
                                                    if k not in UNTOLD)
-        if line not in lines[-3:]:  # of a poll that asks two or three things in turn, too
+        if line not in lines[-4:]:  # of a poll that asks several things in turn, too
             lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-UNTOLD = {"clientToken", "ClientRequestToken", "nextToken", "NextToken", "currentVersion"}
+UNTOLD = {"clientToken", "ClientRequestToken", "nextToken", "NextToken", "currentVersion", "StartTime", "EndTime",
+          "startTime"}
 
 
 def _shown(value):
@@ -214,7 +216,14 @@ def msk_connect(rest, region, account, secret_reference, plugins):
         name = name_of(given)
         made[name].update(connectorConfiguration=given["connectorConfiguration"], version=made[name]["version"] + 1)
         put(name, given["connectorConfiguration"])
-        return {"connectorArn": given["connectorArn"], "connectorState": "UPDATING"}
+        return {**operated(given), "connectorState": "UPDATING"}
+
+    def operated(given):
+        return {"connectorArn": given["connectorArn"], "connectorOperationArn": f"{arn}:connector-operation/x/1-2"}
+
+    def restart(given):
+        rest("POST", f"/connectors/{name_of(given)}/restart?includeTasks=true&onlyFailed=true", None)
+        return operated(given)
 
     def delete(given):
         name = name_of(given)
@@ -244,7 +253,9 @@ def msk_connect(rest, region, account, secret_reference, plugins):
         "ListCustomPlugins": lambda given: {"customPlugins": [custom(n) for n in plugins]},
         "DescribeCustomPlugin": lambda given: custom(given["customPluginArn"].split("/")[1]),
         "DescribeWorkerConfiguration": worker, "CreateConnector": create, "DescribeConnector": describe,
-        "UpdateConnector": update, "DeleteConnector": delete, "ListConnectors": listed, "ListTagsForResource": tags,
+        "DescribeConnectorOperation": lambda given: {**given, "connectorOperationState": "UPDATE_COMPLETE"},
+        "RestartConnector": restart, "UpdateConnector": update, "DeleteConnector": delete, "ListConnectors": listed,
+        "ListTagsForResource": tags,
     }.items()}
 
 
