@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any, ContextManager, Optional
 
-from . import wait
+from . import lease, wait
 from .errors import LakeError
 from .paths import local_path
 
@@ -100,14 +100,13 @@ def write_bytes(system: Any, path: str, data: bytes) -> None:
 
 
 def alone(address: str, what: str = "", next_step: str = "") -> ContextManager[None]:
-    """Hold `<address>.lock`, which keeps two jobs that write to one place apart. A lake in S3 has no such file: there
-    it takes one scheduled job for a place. Without `what` whoever comes second waits.
+    """Hold `<address>.lock`, which keeps two jobs that write to one place apart: a file that the kernel locks, or an
+    object in S3 (see lease). Without `what` whoever comes second waits.
 
-    Raises (when it is entered): LakeError: another `what` is going on; names its process.
+    Raises (when it is entered): LakeError: another `what` is going on; names its process. StackError: S3 says no.
     """
     place = local_path(address)
-    if place is None:
-        return contextlib.nullcontext()
-    lock = Path(f"{place}.lock")
-    return wait.alone(lock, (lambda pid: LakeError(f"another {what} is going on", next_step=next_step,
-                                                   where=f"process {pid} holds {lock}")) if what else None)
+    lock = f"{place or address}.lock"
+    busy = (lambda pid: LakeError(f"another {what} is going on", next_step=next_step,
+                                  where=f"process {pid} holds {lock}")) if what else None
+    return wait.alone(Path(lock), busy) if place else lease.hold(lock, busy)

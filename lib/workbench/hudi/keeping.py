@@ -45,8 +45,9 @@ def label(world: World, table: Table, name: str, position: str = "") -> Label:
         raise LakeError(f"table {table.name} has no completed commit to label", where=table.base,
                         next_step="ingest something into it first")
     new = Label(name, done[-1].instant, position, dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
-    kept = (each for each in _all(world, table) if each.label != name)
-    files.write_text(_place(world, table), json.dumps([asdict(each) for each in (*kept, new)], indent=1))
+    with files.alone(_place(world, table)):  # another may give one at the same time
+        kept = (each for each in _all(world, table) if each.label != name)
+        files.write_text(_place(world, table), json.dumps([asdict(each) for each in (*kept, new)], indent=1))
     return new
 
 

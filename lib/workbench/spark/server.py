@@ -75,6 +75,7 @@ def of_s3a(endpoint: str, region: str) -> dict[str, str]:
         "aws.credentials.provider": "com.amazonaws.auth.DefaultAWSCredentialsProviderChain",
         "connection.establish.timeout": "5000", "connection.timeout": "60000", "attempts.maximum": "20",
         "retry.limit": "10", "retry.interval": "500ms",
+        "directory.marker.retention": "keep",  # else each new file is followed by a request that removes those above it
         "buffer.dir": "${java.io.tmpdir}/s3a",  # what is uploaded waits there: it goes with the service
     }
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in asked.items()}
