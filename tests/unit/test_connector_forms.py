@@ -4,7 +4,7 @@ import json
 import re
 
 import on_aws
-from workbench import connect
+from workbench import connect, landing
 from workbench.base import params, paths
 from workbench.connect import configs
 
@@ -47,6 +47,11 @@ def groups():
 def test_the_page_shows_what_differs_and_of_which():
     shown = "\n\n".join(f"{', '.join(names)}:\n\n{differs}" for differs, names in groups().items())
     assert section("What differs") == shown, f"deploy/connectors.md, What differs: it has to be\n\n{shown}"
+
+
+def test_what_the_sinks_are_told_of_glue_is_what_the_landing_honours():
+    for name in ("moma_sink", "pagila_sink"):
+        assert landing.parse(connect.config(AWS, name), AWS).messages == "avro"
 
 
 def test_the_page_knows_all_placeholders_and_no_others():
