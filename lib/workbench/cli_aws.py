@@ -1,17 +1,94 @@
 """`workbench aws …`: what is only there on AWS. Modules that take long to import are imported when their verb runs."""
 from __future__ import annotations
 
+from typing import Optional
+
 import typer
 
-from .base import params
+from .base import WorkbenchError, aws, params
+from .stack import cloud
 
-WORLD = typer.Option("aws", help="Which params/<world>.yaml.")
 app = typer.Typer(no_args_is_help=True, help="Make, price and remove a deployment on AWS (deploy/README.md).")
+WORLD = typer.Option("aws", help="Which params/<world>.yaml: it says the region, and what the deployment is called.")
+STACKS = typer.Argument(None, help="Templates, such as network; all of deploy/ by default.")
+PARAMETER = typer.Option(None, "--parameter", "-p", help="name=value, of the templates.")
+YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
 
 
-@app.callback()
-def aws() -> None:
-    """Make, price and remove a deployment on AWS (deploy/README.md)."""
+def _on(world: str) -> cloud.Deployment:
+    return cloud.Deployment(*params.deployment(world))
+
+
+def _given(parameters: Optional[list[str]]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in parameters or []]
+    for name, equals, _ in pairs:
+        if not (equals and name):
+            raise typer.BadParameter(f"{name!r} is not name=value", param_hint="--parameter")
+    return {name: value for name, _, value in pairs}
+
+
+def _bill(given: dict[str, str], only: Optional[list[str]]) -> None:
+    rows, day = cloud.cost(given, only or ())
+    for stack, name, usd in rows:
+        print(f"{stack:<10} {name:<20} {usd:>8.4f}")
+    print(f"{sum(usd for *_, usd in rows):>40.4f} USD an hour, by the prices of {day} (deploy/prices.yaml)\n"
+          "What is paid by use comes on top: connectors, EMR Serverless, Athena, storage. See there.")
+
+
+@app.command()
+def cost(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PARAMETER) -> None:
+    """Reckon what a deployment costs per hour. Asks nobody, needs no account."""
+    _bill(_given(parameter), stacks)
+
+
+@app.command()
+def up(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PARAMETER, world: str = WORLD,
+       mine: bool = typer.Option(False, help="Take over stacks that you made by another name."),
+       yes: bool = YES) -> None:
+    """Show what it costs per hour, ask, then make or update the stacks in their order; the lake's is filled at once."""
+    on, given = _on(world), _given(parameter)
+    _bill(given, stacks)
+    if not yes:
+        typer.confirm(f"Make this as deployment {on.name!r} in {on.region}?", default=False, abort=True)
+    cloud.up(on, given, stacks or (), mine=mine, after={"lake": lambda: publish(world)})
+    print(f"it costs from now on: `workbench aws down --world {world}` ends it")
+
+
+@app.command()
+def status(world: str = WORLD) -> None:
+    """Show the stacks of a deployment, and what bears its tag."""
+    on = _on(world)
+    for stack, state in cloud.status(on):
+        print(f"{stack:<24} {state}")
+    for arn in cloud.left(on):
+        print(f"  {arn}")
+
+
+@app.command()
+def down(world: str = WORLD, yes: bool = YES) -> None:
+    """Remove a deployment with all that is in it, and look that nothing is left."""
+    on = _on(world)
+    if not yes:
+        typer.confirm(f"Remove deployment {on.name!r} in {on.region}, its lake and its databases?", default=False,
+                      abort=True)
+    cloud.down(on, lambda: _release(world))
+    print("nothing is left that bears the deployment's tag")
+
+
+def _release(world: str) -> None:
+    """Drop this world's replication slots and publications, where its databases can be reached."""
+    from . import walkthroughs
+    from .source import postgres
+
+    try:
+        loaded = params.load(world)
+        for flow in walkthroughs.ALL:
+            for slot in postgres.own_slots(loaded, flow.database):
+                postgres.drop_slot(loaded, slot, flow.database)
+            if flow.publication:
+                postgres.drop_publication(loaded, flow.publication, flow.database)
+    except WorkbenchError as e:  # an own database keeps them then: its log grows
+        print(f"slots and publications were not looked for: {e.what} ({e.where})")
 
 
 @app.command()
@@ -19,4 +96,6 @@ def publish(world: str = WORLD) -> None:
     """Put library, worlds, notebooks, data, jars and connector plugins into the deployment's bucket."""
     from .run import publish as publishing
 
-    print(f"{publishing.publish(params.load(world))} objects were new or had changed")
+    on = _on(world)
+    count = publishing.publish(on.region, aws.parameter(on.region, on.name, "lake/bucket"))
+    print(f"{count} objects were new or had changed")

@@ -12,8 +12,6 @@ from workbench.base import aws, paths
 from workbench.base.errors import StackError
 from workbench.run import notebooks, publish
 
-WORLD = on_aws.world()
-
 
 @pytest.fixture
 def bucket(monkeypatch):
@@ -51,18 +49,19 @@ def keys(s3):
 
 def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
     said = []
-    assert publish.publish(WORLD, said.append) == len(said) == len(keys(bucket))
+    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == len(said) == len(keys(bucket))
     assert {"workbench/bootstrap.sh", "workbench/params/aws.yaml", "workbench/notebooks/99_teardown.ipynb",
             "workbench/notebooks-pyspark/10_outbox/13_hudi_ingest.ipynb", "workbench/jars/kafka-clients-3.jar",
             "workbench/lakehouse_workbench-0-py3-none-any.whl", "plugins/lenses-s3.zip"} <= keys(bucket)
     assert "workbench/jars/hudi-spark3.jar" not in keys(bucket), "EMR has its own"
-    assert publish.publish(WORLD, said.append) == 0
+    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 0
     (few / "apicurio.jar").write_bytes(b"another")
-    assert publish.publish(WORLD, said.append) == 1 and said[-1].endswith("plugins/debezium-postgres.zip")
+    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 1
+    assert said[-1].endswith("plugins/debezium-postgres.zip")
 
 
 def test_jars_lie_at_the_root_of_an_archive(bucket, few):
-    publish.publish(WORLD, lambda text: None)
+    publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
     for name, inside in (("lenses-s3", ["sink.jar"]), ("debezium-postgres", ["apicurio.jar", "debezium-core.jar"])):
         body = bucket.get_object(Bucket="workbench-lake", Key=f"plugins/{name}.zip")["Body"].read()
         assert zipfile.ZipFile(io.BytesIO(body)).namelist() == inside
@@ -71,7 +70,7 @@ def test_jars_lie_at_the_root_of_an_archive(bucket, few):
 def test_a_jar_that_was_not_fetched_is_named(bucket, few):
     (few / "debezium-core.jar").unlink()
     with pytest.raises(StackError, match="(?s)debezium-core.jar is not there.*make install"):
-        publish.publish(WORLD, lambda text: None)
+        publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
 
 
 @pytest.mark.parametrize("path", notebooks.find(), ids=lambda path: path.stem)

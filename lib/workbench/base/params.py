@@ -146,6 +146,20 @@ def load(name: str) -> World:
     return load_file(paths.ROOT / "params" / f"{name}.yaml")
 
 
+def deployment(name: str) -> tuple[str, str]:
+    """(region, name) of a world's deployment on AWS: what is known of it before it is made.
+
+    Raises: ParamsError: no such world, or it is none of AWS."""
+    if name not in worlds():
+        raise ParamsError(f"there is no world {name!r}", where=f"params/{name}.yaml", expected=nearest(name, worlds()))
+    raw = yaml.safe_load((paths.ROOT / "params" / f"{name}.yaml").read_text(encoding="utf-8"))
+    found = str(raw.get("region") or ""), str((raw.get("stack") or {}).get("deployment") or "")
+    if not all(found):
+        raise ParamsError(f"world {name!r} is none of AWS", where=f"params/{name}.yaml",
+                          expected="a region, and a name in stack.deployment")
+    return found
+
+
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
     shown = paths.shown(path)

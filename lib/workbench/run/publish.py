@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator
 
 import nbformat
 
-from ..base import StackError, World, aws, paths
+from ..base import StackError, aws, paths
 from ..spark.settings import hudi_needs
 from ..stack import artifacts
 from . import notebooks
@@ -27,7 +27,7 @@ NOT_ON_EMR = ("hudi-", "spark-connect_", "spark-avro_", "hadoop-")
 DEBEZIUM = "debezium-postgres"
 
 
-def publish(world: World, say: Callable[[str], None] = print) -> int:
+def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int:
     """Upload what is new or has changed; return how many objects that are.
 
     workbench/<wheel>, workbench/{params,notebooks,data,jobs}/…, workbench/notebooks-pyspark/…: the notebooks for the
@@ -36,13 +36,12 @@ def publish(world: World, say: Callable[[str], None] = print) -> int:
 
     Raises: StackError: AWS refuses it; the jars are not there; the wheel cannot be built.
     """
-    bucket = world.lake.root.partition("://")[2].split("/")[0]
     have = {one["Key"]: one["ETag"].strip('"') for prefix in ("workbench/", "plugins/")
-            for one in aws.pages(world.region, "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)}
+            for one in aws.pages(region, "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)}
     count = 0
     for key, data in _objects():
         if have.get(key) != hashlib.md5(data).hexdigest():  # noqa: S324 - what S3 calls an object put in one piece
-            aws.call(world.region, "s3", "put_object", Bucket=bucket, Key=key, Body=data)
+            aws.call(region, "s3", "put_object", Bucket=bucket, Key=key, Body=data)
             say(f"s3://{bucket}/{key}")
             count += 1
     return count

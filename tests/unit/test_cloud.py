@@ -1,0 +1,279 @@
+"""A deployment's stacks: priced, made, updated, removed. CloudFormation, S3 and SSM are moto's; what moto has not is
+answered by botocore's Stubber."""
+import contextlib
+import json
+
+import boto3
+import moto
+import on_aws
+import pytest
+from typer.testing import CliRunner
+from workbench import cli_aws
+from workbench.base import aws, wait
+from workbench.base.errors import StackError
+from workbench.stack import cloud
+
+ON = cloud.Deployment(on_aws.REGION, "workbench")
+NETWORK = """
+Parameters:
+  Deployment: {Type: String, Default: workbench}
+  Size: {Type: String, Default: small}
+Conditions:
+  Large: !Equals [!Ref Size, large]
+Resources:
+  Box: {Type: "AWS::SSM::Parameter", Properties: {Type: String, Name: !Sub "/${Deployment}/size", Value: !Ref Size}}
+  Second: {Type: "AWS::SQS::Queue", Condition: Large, Properties: {QueueName: !Sub "${Deployment}-q"}}
+Outputs:
+  Size: {Value: !Ref Size, Export: {Name: !Sub "${Deployment}-Size"}}
+"""
+LAKE = """
+Parameters:
+  Deployment: {Type: String, Default: workbench}
+  Named: {Type: String, Description: a name for the bucket}
+Resources:
+  Bucket: {Type: "AWS::S3::Bucket", Properties: {BucketName: !Ref Named}}
+  Note:
+    Type: AWS::SSM::Parameter
+    Properties:
+      {Type: String, Name: !Sub "/${Deployment}/lake/bucket", Value: small,
+       Description: {"Fn::ImportValue": !Sub "${Deployment}-Size"}}
+"""
+PRICES = """
+date: 2026-11-23
+region: ap-southeast-2
+prices:
+  AWS::SSM::Parameter:
+    - {by: Value, prices: {small: 0.5, large: 2}, times: 2}
+  AWS::SQS::Queue: 0.25
+  AWS::S3::Bucket: 0
+"""
+GIVEN = {"Named": "workbench-lake"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    for name, text in (("1-network", NETWORK), ("2-lake", LAKE), ("prices", PRICES)):
+        (tmp_path / f"{name}.yaml").write_text(text)
+    monkeypatch.setattr(cloud, "FOLDER", tmp_path)
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+    return tmp_path
+
+
+@pytest.fixture
+def account(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    aws.client.cache_clear()
+    with moto.mock_aws():
+        yield
+    aws.client.cache_clear()
+
+
+def has(service):
+    return boto3.client(service, region_name=on_aws.REGION)
+
+
+def stacks():
+    return {one["StackName"]: one["StackStatus"] for one in has("cloudformation").describe_stacks()["Stacks"]}
+
+
+@contextlib.contextmanager
+def nothing_runs(connectors=(), sessions=()):
+    """MSK Connect and EMR Serverless, asked by `down`: what they have, and that it is ended."""
+    arn = f"arn:aws:kafkaconnect:{ON.region}:1:connector/"
+    there = [{"connectorName": name, "connectorArn": arn + name, "connectorState": "RUNNING"} for name in connectors]
+    with on_aws.stubbed("kafkaconnect") as connect, on_aws.stubbed("emr-serverless") as emr:
+        asked = {"connectorNamePrefix": "workbench-"}
+        connect.add_response("list_connectors", {"connectors": there}, asked)
+        for name in connectors:
+            connect.add_response("delete_connector", {}, {"connectorArn": arn + name})
+        connect.add_response("list_connectors", {"connectors": []}, asked)
+        of = {"applicationId": "00f1r4c2hs0mq01p"}
+        application = {"id": of["applicationId"], "name": "workbench", "state": "STARTED", "type": "Spark",
+                       "arn": f"arn:aws:emr-serverless:{ON.region}:1:/applications/00f1r4c2hs0mq01p",
+                       "releaseLabel": "emr-7.13.0", "createdAt": 0, "updatedAt": 0}
+        emr.add_response("list_applications", {"applications": [application] if sessions else []}, {})
+        if sessions:
+            role = "arn:aws:iam::123456789012:role/x"
+            told = [{**of, "sessionId": number, "state": "IDLE", "createdAt": 0, "updatedAt": 0, "stateDetails": "-",
+                     "arn": application["arn"] + f"/sessions/{number}", "executionRoleArn": role, "createdBy": role,
+                     "releaseLabel": "emr-7.13.0"} for number in sessions]
+            emr.add_response("list_sessions", {"sessions": told}, {**of, "states": on_aws.ANY})
+            for number in sessions:
+                emr.add_response("terminate_session", {**of, "sessionId": number}, {**of, "sessionId": number})
+            emr.add_response("list_job_runs", {"jobRuns": []}, {**of, "states": on_aws.ANY})
+            emr.add_response("stop_application", {}, of)
+        yield
+
+
+def test_what_it_costs_follows_the_parameters():
+    rows, day = cloud.cost()
+    assert rows == [("network", "Box", 1.0), ("lake", "Note", 1.0)] and day == "2026-11-23, ap-southeast-2"
+    assert cloud.cost({"Size": "large"}, ["network"])[0] == [("network", "Box", 4.0), ("network", "Second", 0.25)]
+
+
+def test_a_price_that_is_not_listed_is_an_error(folder):
+    with pytest.raises(StackError, match="(?s)no price of 'huge'.*network: Box"):
+        cloud.cost({"Size": "huge"})
+    (folder / "prices.yaml").write_text(PRICES.replace("AWS::S3::Bucket", "AWS::S3::Other"))
+    with pytest.raises(StackError, match="(?s)no price of AWS::S3::Bucket.*lake: Bucket"):
+        cloud.cost()
+
+
+def test_nothing_is_made_where_the_person_says_no(account):
+    done = CliRunner().invoke(cli_aws.app, ["up", "-p", "Named=workbench-lake"], input="n\n")
+    assert done.exit_code == 1 and "2.0000 USD an hour" in done.output and not stacks()
+
+
+def test_stacks_are_made_in_order_and_a_second_time_left_alone(account):
+    said, done = [], []
+    cloud.up(ON, GIVEN, say=said.append, after={"lake": lambda: done.append("published")})
+    assert stacks() == {"workbench-network": "CREATE_COMPLETE", "workbench-lake": "CREATE_COMPLETE"}
+    assert [line.split()[0] for line in said] == ["workbench-network", "workbench-lake"] and done == ["published"]
+    assert aws.parameters(ON.region, ON.name) == {"size": "small", "lake/bucket": "small"}
+    cloud.up(ON, {"Size": "large"}, ["network"], say=said.append)
+    assert "was updated" in said[-1] and aws.parameter(ON.region, ON.name, "size") == "large"
+
+
+def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
+    cloud.up(ON, GIVEN, say=lambda text: None)
+    with on_aws.stubbed("cloudformation") as stub:
+        tags = [{"Key": "workbench:deployment", "Value": "workbench"}]
+        owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
+        told = {"Stacks": [{"StackName": "workbench-network", "StackStatus": "CREATE_COMPLETE", "CreationTime": 0,
+                            "Tags": [*tags, {"Key": "workbench:owner", "Value": owner}]}]}
+        for _ in range(2):
+            stub.add_response("describe_stacks", told)
+        stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
+        said = []
+        cloud.up(ON, {}, ["network"], say=said.append)
+    assert said[-1].endswith("is as it should be")
+
+
+@pytest.mark.parametrize("given, only, says", [
+    ({}, (), "Named"), ({"Naned": "x"}, (), "did you mean 'Named'"), (GIVEN, ["netwrk"], "did you mean 'network'")])
+def test_parameters_and_names_are_judged_before_anything_is_made(account, given, only, says):
+    with pytest.raises(StackError, match=says):
+        cloud.up(ON, given, only)
+    assert not stacks()
+
+
+def test_anothers_stack_of_the_same_name_is_left_alone(account):
+    has("cloudformation").create_stack(StackName="workbench-lake", TemplateBody=NETWORK, Tags=[
+        {"Key": "workbench:deployment", "Value": "workbench"}, {"Key": "workbench:owner", "Value": "somebody"}])
+    with pytest.raises(StackError, match="(?s)'workbench-lake' is not yours; nothing was changed.*made by somebody"):
+        cloud.up(ON, GIVEN)
+    assert list(stacks()) == ["workbench-lake"]
+
+
+def test_a_stack_that_fails_is_told_with_the_first_reason_and_its_husk_removed(account):
+    calls = []
+    with on_aws.stubbed("cloudformation") as stub:
+        def tells(status):
+            stub.add_response("describe_stacks", {"Stacks": [{"StackName": "workbench-network", "StackStatus": status,
+                                                              "CreationTime": 0, "Tags": calls}]})
+        owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
+        calls += [{"Key": "workbench:deployment", "Value": "workbench"}, {"Key": "workbench:owner", "Value": owner}]
+        tells("ROLLBACK_COMPLETE")  # looked at for its owner
+        tells("ROLLBACK_COMPLETE")  # a husk
+        stub.add_response("delete_stack", {}, {"StackName": "workbench-network"})
+        stub.add_client_error("describe_stacks", "ValidationError", "Stack with id workbench-network does not exist")
+        stub.add_response("create_stack", {"StackId": "x"})
+        tells("CREATE_IN_PROGRESS")
+        tells("ROLLBACK_COMPLETE")
+        event = {"StackId": "x", "EventId": "1", "StackName": "n", "Timestamp": 0}
+        stub.add_response("describe_stack_events", {"StackEvents": [
+            {**event, "LogicalResourceId": "Other", "ResourceStatus": "CREATE_FAILED",
+             "ResourceStatusReason": "Resource creation cancelled"},
+            {**event, "LogicalResourceId": "Box", "ResourceStatus": "CREATE_FAILED",
+             "ResourceStatusReason": "limit of parameters exceeded"}]})
+        with pytest.raises(StackError, match="was not made: Box: limit of parameters exceeded"):
+            cloud.up(ON, {}, ["network"])
+
+
+def test_after_msk_the_brokers_are_among_the_parameters(account, folder):
+    (folder / "4-msk.yaml").write_text(NETWORK.replace("-Size", "-Other").replace("/size", "/kafka/cluster"))
+    with on_aws.stubbed("kafka") as kafka:
+        told = {"BootstrapBrokerStringSaslIam": "b-1:9098"}
+        kafka.add_response("get_bootstrap_brokers", told, {"ClusterArn": "small"})
+        cloud.up(ON, {}, ["msk"], say=lambda text: None)
+    assert aws.parameter(ON.region, ON.name, "kafka/bootstrap") == "b-1:9098"
+
+
+def filled():
+    cloud.up(ON, GIVEN, say=lambda text: None)
+    s3 = has("s3")
+    s3.put_bucket_versioning(Bucket="workbench-lake", VersioningConfiguration={"Status": "Enabled"})
+    for n in range(3):
+        s3.put_object(Bucket="workbench-lake", Key="a", Body=b"x" * n)
+    s3.delete_object(Bucket="workbench-lake", Key="a")
+    has("ssm").put_parameter(Name="/workbench/kafka/bootstrap", Value="b", Type="String")
+
+
+def test_down_removes_all_of_it_in_reverse_order(account):
+    filled()
+    said, released = [], []
+    with nothing_runs(["workbench-outbox_source"], ["s1"]):
+        cloud.down(ON, lambda: released.append(list(stacks())), said.append)
+    assert not stacks() and not aws.parameters(ON.region, ON.name) and not has("s3").list_buckets()["Buckets"]
+    assert released == [["workbench-network", "workbench-lake"]], "while the databases are there"
+    assert said == ["connectors: 1 ended", "sessions and jobs of Spark: 1 ended",
+                    "bucket workbench-lake: 4 objects removed", "workbench-lake           was removed",
+                    "workbench-network        was removed"]
+    with nothing_runs():
+        cloud.down(ON, say=said.append)  # there is nothing, and that is fine
+
+
+def test_down_that_was_interrupted_goes_on(account, monkeypatch):
+    filled()
+    delete, once = cloud._delete, []
+
+    def interrupted(on, name):
+        if not once:
+            once.append(name)
+            raise KeyboardInterrupt
+        delete(on, name)
+
+    monkeypatch.setattr(cloud, "_delete", interrupted)
+    with nothing_runs(), pytest.raises(KeyboardInterrupt):
+        cloud.down(ON, say=lambda text: None)
+    assert len(stacks()) == 2
+    with nothing_runs():
+        cloud.down(ON, say=lambda text: None)
+    assert not stacks()
+
+
+def test_what_is_left_makes_down_fail_with_its_name(account, monkeypatch):
+    filled()
+    has("s3").create_bucket(Bucket="forgotten", CreateBucketConfiguration={"LocationConstraint": ON.region})
+    has("s3").put_bucket_tagging(Bucket="forgotten", Tagging={"TagSet": [
+        {"Key": "workbench:deployment", "Value": "workbench"}]})
+    clock = iter(range(0, 10**6, 100))
+    monkeypatch.setattr(wait.time, "monotonic", lambda: next(clock))
+    with nothing_runs(), pytest.raises(StackError, match="(?s)1 are left: arn:aws:s3:::forgotten"):
+        cloud.down(ON, say=lambda text: None)
+
+
+def test_status_tells_each_stack(account):
+    assert cloud.status(ON) == [("workbench-network", "not there"), ("workbench-lake", "not there")]
+    cloud.up(ON, {}, ["network"], say=lambda text: None)
+    assert cloud.status(ON)[0] == ("workbench-network", "CREATE_COMPLETE")
+
+
+def test_the_verbs_of_the_command_line(account, monkeypatch):
+    run = CliRunner().invoke
+    done = run(cli_aws.app, ["up", "network", "--yes", "-p", "Size=large"])
+    assert done.exit_code == 0 and "4.2500 USD an hour" in done.output and "workbench-network" in stacks()
+    assert "CREATE_COMPLETE" in run(cli_aws.app, ["status"]).output
+    with nothing_runs():
+        done = run(cli_aws.app, ["down", "--yes"])
+    assert done.exit_code == 0 and "nothing is left" in done.output, done.output + str(done.exception)
+    assert "slots and publications were not looked for" in done.output
+    assert run(cli_aws.app, ["cost"]).exit_code == 0
+    assert run(cli_aws.app, ["cost", "-p", "Size"]).exit_code == 2
+    assert "is none of AWS" in str(run(cli_aws.app, ["status", "--world", "local"]).exception)
+
+
+def test_json_and_short_forms_are_the_same(folder):
+    (folder / "1-network.yaml").write_text(json.dumps({"Resources": {"A": {"Fn::GetAtt": ["B", "Arn"]}}}))
+    assert cloud.templates(["network"])["network"]["Resources"]["A"] == {"Fn::GetAtt": ["B", "Arn"]}
