@@ -2,10 +2,11 @@
 import gc
 from types import SimpleNamespace
 
+import on_aws
 import pytest
 from workbench.base import params, paths
 from workbench.base.errors import LakeError, StackError
-from workbench.results import dialect, query
+from workbench.results import dialect, query, spark_sql
 from workbench.spark import causes, is_gone, unreachable
 from workbench.spark import sessions as spark_module
 
@@ -118,7 +119,7 @@ class Rows:
 ])
 def test_where_the_rows_of_a_query_go(text, said):
     rows = Rows()
-    query._keep(rows, dialect.read(text)[1])
+    spark_sql._keep(rows, dialect.read(text)[1])
     assert rows.said == said
 
 
@@ -132,7 +133,7 @@ def test_where_the_rows_of_a_query_go(text, said):
 ])
 def test_settings_that_are_refused(text, says):
     with pytest.raises(LakeError, match=f"(?s)(?=.*not honoured).*{says}"):
-        query._keep(Rows(), dialect.read(text)[1])
+        spark_sql._keep(Rows(), dialect.read(text)[1])
 
 
 def test_statements():
@@ -148,11 +149,6 @@ def test_values_are_neither_missing_nor_left_over():
     for text, values in (("SELECT :a", {}), ("SELECT 1", {"a": 1}), ("SELECT :a", {"b": 1})):
         with pytest.raises(LakeError):
             query.sql(object(), text, **values)
-
-
-def test_athena_is_not_there_yet():
-    with pytest.raises(StackError, match="not there yet: no back end for query.kind = athena"):
-        query.sql(params.load("aws"), "SELECT 1")
 
 
 class Remote:
@@ -239,5 +235,5 @@ def test_only_a_session_of_an_embedded_world_is_told_as_our_service(tmp_path, mo
     assert "Spark was restarted or is gone" in str(spark_module.gone(theirs, "why"))
     spark_module._worlds[ours] = params.load("local")
     assert "the service spark is stopped" in str(spark_module.gone(ours, "why"))
-    spark_module._worlds[ours] = params.load("aws")
+    spark_module._worlds[ours] = on_aws.world()
     assert "Spark was restarted or is gone" in str(spark_module.gone(ours, "why"))

@@ -18,7 +18,7 @@ def chooser(kind: Callable[[World], str], /, **sides: ModuleType) -> Callable[[s
     """
     def choose(name: str) -> Callable:
         @functools.wraps(getattr(next(iter(sides.values())), name))
-        def chosen(world: World, *given: Any, **named: Any) -> Any:
+        def chosen(world: World, /, *given: Any, **named: Any) -> Any:
             return getattr(sides[kind(world)], name)(world, *given, **named)
         return chosen
     return choose

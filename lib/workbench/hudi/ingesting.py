@@ -24,7 +24,7 @@ from ..base import ROOT, LakeError, World, files
 from ..landing.batch import Counts
 from ..spark import answered, causes
 from ..topic import avro
-from . import changes, decode, decode_avro
+from . import catalog, changes, decode, decode_avro
 from .loading import load
 from .tables import BUCKETS, Table, alone, dead_letters_path, writing
 from .timeline import Done, archived, check_clock, check_version, completed, write_stats
@@ -167,6 +167,7 @@ class Job:
                     for n, letters in self._lettered().items():
                         if not last.get("since", 0) <= n < number:  # before the replay, or of a batch never committed
                             files.remove(letters)
+                    catalog.committed(self.spark, self.table)  # also where that failed after an earlier commit
                     self._tidied = True
                 return False
             check_clock(self.table)
@@ -183,6 +184,7 @@ class Job:
         self._complete(commit)
         self.replay = False
         self.done += Ingested(messages=sum(counts.values()), batches=1, **counts)
+        catalog.committed(self.spark, self.table)
         return True
 
     def _lettered(self) -> dict[int, str]:

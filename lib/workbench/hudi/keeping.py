@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..base import LakeError, World, files, nearest
 from ..landing.batch import read_dead_letters
-from .catalog import all_entries, unregister
-from .tables import Table, alone, dead_letters_path, state
+from .catalog import unregister
+from .tables import Table, all_entries, alone, dead_letters_path, state
 from .timeline import archived, completed
 
 INSTANT = re.compile(r"\d{14}(\d{3})?")  # yyyyMMddHHmmss, with milliseconds since Hudi 0.9

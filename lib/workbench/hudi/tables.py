@@ -133,6 +133,21 @@ def table(world: World, name: str, **fields: Any) -> Table:
     return Table(**{"name": name, "base": base, "parallelism": world.spark.parallelism, **fields})
 
 
+def entries(table: Table) -> dict[str, str]:
+    """The table's names in the catalog and what each shows: `snapshot`, and of a Merge-on-Read table two views.
+
+    `…_ro` is read-optimised (base files only: fast, and as old as the last compaction), `…_rt` real-time (base files
+    and logs). The names are those that Hudi's Hive sync gives."""
+    name = f"{table.database}.{table.catalog or table.name}"
+    return {f"{name}_ro": "read_optimized", f"{name}_rt": "snapshot"} if table.type == "mor" else {name: "snapshot"}
+
+
+def all_entries(table: Table) -> list[str]:
+    """Every name that the catalog may have for the table: its entries, and those that Hudi's own sync adds after
+    UPDATE, DELETE, MERGE or INSERT in SQL, under the name that stands in the table's properties (Hudi 1.0.2)."""
+    return sorted({*entries(table), *(f"{table.database}.{table.name}{view}" for view in ("", "_ro", "_rt"))})
+
+
 def state(world: World, table: Table) -> str:
     """Folder of what the workbench keeps of a table: labels, lists of landed files. It goes with hudi.drop."""
     return f"{world.lake.checkpoints}/{_place(world, table)}"

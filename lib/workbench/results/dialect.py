@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional
 
 from sqlglot import ErrorLevel, exp, parse
 from sqlglot.dialects.spark import Spark
@@ -93,6 +93,12 @@ def _external(text: str) -> Any:
     using = exp.FileFormatProperty(this=exp.var(USING[stored.pop().name.lower()]))
     tree.args["properties"].set("expressions", [using, *tree.args["properties"].expressions])
     return tree
+
+
+def check_values(named: set[str], values: Mapping[str, Any]) -> None:
+    """Raise LakeError where a query names other values than it is given."""
+    if named != set(values):
+        raise LakeError(f"the query names the values {sorted(named)}", where=f"{sorted(values)} are given")
 
 
 def write(tree: Any, ask: Callable[[str], Any]) -> str:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from ..base import LakeError, files
 from ..hudi import Table, timeline
-from . import query
+from . import spark_sql
 
 # a base file is <group>_<write token>_<instant>.parquet, a log .<group>_<instant>.log.<number>_<write token>
 NAME = re.compile(r"\.?(?P<group>.+?)_(?:[^_]+_)?(?P<instant>\d+)\.(?:parquet$|log\.(?P<number>\d+)_(?!.*\.crc$))")
@@ -26,7 +26,7 @@ def measure(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
     """
     if not hasattr(spark, "client"):
         raise LakeError("only a Spark Connect session tells what a query has read", expected="spark.kind: connect")
-    statement, best, counts = query.translate(text, spark), float("inf"), {}
+    statement, best, counts = spark_sql.translate(text, spark), float("inf"), {}
     for _ in range(runs):
         began = time.perf_counter()
         rows = spark.sql(statement).toPandas()

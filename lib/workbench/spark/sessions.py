@@ -92,6 +92,11 @@ def _prepared(spark: Any, world: World) -> SparkSession:
     return spark
 
 
+def world_of(spark: SparkSession) -> Optional[World]:
+    """The world that `session` made a session for; None of a session of your own."""
+    return next((world for known, world in _worlds.items() if known is spark), None)
+
+
 @contextlib.contextmanager
 def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: Optional[World] = None
              ) -> Iterator[None]:

@@ -9,8 +9,8 @@ from typing import Any, Mapping, Optional
 
 from .. import hudi
 from ..base import LakeError, World, files
-from ..hudi.catalog import identifier, literal
 from ..hudi.changes import Topic, landed_list
+from ..hudi.ddl import identifier, literal
 from ..hudi.ingesting import progress_in
 from ..hudi.timeline import Done, check_readable, write_stats
 from ..spark import session

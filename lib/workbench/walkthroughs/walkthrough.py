@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing
 from ..base import WorkbenchError, World, files, nearest, wait_until
-from ..hudi import catalog
+from ..hudi import ddl
 from ..landing.sources import JDBC, topic_of
 from ..run import execute
 from ..source import postgres
@@ -148,7 +148,7 @@ class Walkthrough(Flow):
         for left in self.tables_left(world):
             hudi.drop(session(world), world, left)
         for database in self.databases_left(world):
-            session(world).sql(f"DROP DATABASE {catalog.identifier(database)} CASCADE")
+            session(world).sql(f"DROP DATABASE {ddl.identifier(database)} CASCADE")
         for folder in self._folders(world):
             files.remove(folder)
         if changed or CONNECTORS in later:

@@ -1,0 +1,73 @@
+"""A table's entries in the catalog of Spark itself, by its SQL."""
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from ..base import LakeError, files
+from .tables import Table, entries
+
+
+def make_database(spark: SparkSession, name: str) -> None:
+    """Make a database of the catalog where it is missing."""
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {identifier(name)}")
+
+
+def register(spark: SparkSession, table: Table) -> str:
+    """Make the table's catalog entries, and return the name of the one that shows it as it is; one of another place is
+    replaced."""
+    make_database(spark, table.database)
+    for entry, kind in entries(table).items():
+        if spark.catalog.tableExists(entry):
+            rows = spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()
+            place = [r[1] for r in rows if r[0] == "Location"]
+            if not place or files.open_address(place[0])[1] != files.open_address(table.base)[1]:
+                unregister(spark, entry)
+        as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {as_ro if table.type == 'mor' else ''} "
+                  f"LOCATION {literal(table.base)}")
+    refresh(spark, table)
+    return next(entry for entry, kind in entries(table).items() if kind == "snapshot")
+
+
+def registered(spark: SparkSession, table: Table) -> bool:
+    """Whether the catalog has the table's entries (the last that `register` makes)."""
+    return bool(spark.catalog.tableExists(list(entries(table))[-1]))
+
+
+def unregister(spark: SparkSession, entry: str) -> None:
+    """Remove an entry from the catalog, also where somebody has put a view there; an absent one is fine."""
+    try:
+        spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
+    except AnalysisException as e:
+        if "DROP VIEW" not in str(e):
+            raise
+        spark.sql(f"DROP VIEW {identifier(entry)}")
+
+
+def committed(spark: SparkSession, table: Table) -> None:
+    """Tell the entries that are there of new commits, where they do not see all of them by themselves. Spark's do."""
+
+
+def refresh(spark: SparkSession, table: Table) -> None:
+    """Let Spark forget which files the table's entries had."""
+    for entry in entries(table):
+        spark.sql(f"REFRESH TABLE {identifier(entry)}")
+
+
+def identifier(name: str) -> str:
+    """`table` or `database.table`, each part quoted."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+
+
+def literal(value: str | bool | int) -> str:
+    """A value as a constant of Spark's SQL. A quote gets a backslash: one that is doubled gets lost, for to Spark 3.5
+    'it''s' are two constants side by side, and those are one text (SqlBaseParser.g4, `constant`).
+
+    Raises: LakeError: another type.
+    """
+    if isinstance(value, (bool, int)):
+        return str(value).lower()
+    if not isinstance(value, str):
+        raise LakeError(f"{value!r} is of type {type(value).__name__}", expected="text, whole number, True or False")
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

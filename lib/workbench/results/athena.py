@@ -1,0 +1,147 @@
+"""Queries asked of Amazon Athena itself, by PyAthena; the text is its own dialect. What a query scanned, for which AWS
+charges, is shown below it, and the workgroup's limit of that ends a query (BytesScannedCutoffPerQuery; Athena's guide,
+"Configure per-query and workgroup-wide data usage controls").
+"""
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import math
+import numbers
+import re
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pandas
+from pyspark.sql import SparkSession
+from rich.filesize import decimal as size
+from sqlglot.dialects.trino import Trino
+from sqlglot.errors import SqlglotError
+
+from ..base import LakeError, StackError, World, aws, first_line
+from ..spark import world_of
+from . import dialect
+
+CLOCK = "%Y-%m-%d %H:%M:%S.%f"
+POLL = 0.5  # seconds between two looks at a query that runs
+# Athena's types as Spark gives them to pandas; all others stay objects of Python, and nested ones text (docs/limits.md)
+TYPES = {"tinyint": "int8", "smallint": "int16", "integer": "int32", "int": "int32", "bigint": "int64",
+         "real": "float32", "float": "float32", "double": "float64", "boolean": "bool", "timestamp": "datetime64[ns]",
+         "timestamp with time zone": "datetime64[ns]"}
+AS_TEXT = ("array", "map", "row", "json", "time", "time with time zone")  # PyAthena would guess at what they hold
+HIVES = re.compile(rf"{dialect.PLAIN.pattern}|{dialect.EXTERNAL.pattern}|ALTER\b", re.I)  # statements without values
+
+
+def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.DataFrame:
+    """The rows of a statement; `attrs["bytes_scanned"]` says what it took. Arguments and errors: see query.sql."""
+    from pyathena import connect, error
+    from pyathena.converter import DefaultTypeConverter
+    from pyathena.util import RetryConfig
+
+    world = where if isinstance(where, World) else world_of(where)
+    asked, given = bound(text, values)
+    logging.getLogger("pyathena").setLevel(logging.CRITICAL)  # it logs with a traceback what it raises
+    converter = DefaultTypeConverter()
+    for kind in AS_TEXT:
+        converter.remove(kind)
+    cursor = connect(
+        work_group=world.stack.deployment, region_name=world.region, s3_staging_dir="", poll_interval=POLL,
+        converter=converter, retry_config=RetryConfig(attempt=1),  # the client itself tries again, for some 20 s
+        session=SimpleNamespace(client=lambda service, **_: aws.client(world.region, service))).cursor()
+    try:
+        rows = cursor.execute(asked, given or None, paramstyle="qmark" if given else None).fetchall()
+    except error.Error as e:
+        with aws.answered(f"Athena, workgroup {world.stack.deployment} in {world.region}"):
+            raise _why(world, asked, cursor.query_id, e) from None
+    found = _frame([column[:2] for column in cursor.description or ()], rows)
+    found.attrs["bytes_scanned"] = cursor.data_scanned_in_bytes or 0
+    print(f"scanned {size(found.attrs['bytes_scanned'])}, {(cursor.total_execution_time_in_millis or 0) / 1000:.1f} s")
+    return found
+
+
+def bound(text: str, values: dict[str, Any]) -> tuple[str, list[str]]:
+    """A statement with ? for each `:name`, and what Athena is given for them, literals of its SQL.
+
+    Raises: LakeError: a value is missing, left over, or of a type that has no literal.
+    """
+    try:
+        tokens = [] if HIVES.match(dialect.ABOVE.sub("", text)) else Trino().tokenize(text)
+    except SqlglotError as e:
+        raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text[:200]) from None
+    names = [b for a, b in zip(tokens, tokens[1:]) if a.text == ":" and a.start == a.end == b.start - 1]
+    dialect.check_values({name.text for name in names}, values)
+    made = [_literal(name.text, values[name.text]) for name in names]
+    for name, (mark, _) in reversed(list(zip(names, made))):
+        text = text[:name.start - 1] + mark + text[name.end + 1:]
+    return text, [given for _, given in made]
+
+
+def _literal(name: str, value: Any) -> tuple[str, str]:
+    """What stands in the query for a value, and what Athena is given: text in quotes, or a plain number."""
+    if value is None or isinstance(value, bool):
+        return "?", {None: "NULL", True: "true", False: "false"}[value]
+    if isinstance(value, (numbers.Integral, Decimal)):
+        return "?", f"{value:f}" if isinstance(value, Decimal) else str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return "CAST(? AS DOUBLE)", f"'{float(value)!r}'"
+    if isinstance(value, dt.datetime):
+        if value.tzinfo:
+            return "CAST(? AS TIMESTAMP(6) WITH TIME ZONE)", f"'{value.astimezone(dt.timezone.utc):{CLOCK} UTC}'"
+        return "CAST(? AS TIMESTAMP(6))", f"'{value:{CLOCK}}'"
+    if isinstance(value, dt.date):
+        return "CAST(? AS DATE)", f"'{value}'"
+    if isinstance(value, str):
+        return "?", "'" + value.replace("'", "''") + "'"
+    raise LakeError(f"value {name} is of type {type(value).__name__}", where=repr(value)[:200],
+                    expected="text, a number, True or False, a date, a timestamp, None")
+
+
+def _frame(columns: list[tuple[str, str]], rows: list[tuple]) -> pandas.DataFrame:
+    """The rows as Spark gives them to pandas. What DESCRIBE says comes as one text, its columns apart by tabs."""
+    if rows and len(rows[0]) < len(columns):
+        rows = [tuple(part.strip() for part in row[0].split("\t")) for row in rows]
+    found = [_column(kind, [row[n] for row in rows]) for n, (_, kind) in enumerate(columns)]
+    return pandas.concat(found, axis=1, keys=[name for name, _ in columns]) if found else pandas.DataFrame()
+
+
+def _column(kind: str, values: list[Any]) -> pandas.Series:
+    if kind == "timestamp with time zone":  # its instant, in UTC
+        values = [v and v.astimezone(dt.timezone.utc).replace(tzinfo=None) for v in values]
+    form = TYPES.get(kind, "object")
+    if None in values and form[:3] in ("int", "boo"):
+        form = "float64" if form[:3] == "int" else "object"
+    try:
+        return pandas.Series(values, dtype=form)
+    except pandas.errors.OutOfBoundsDatetime:  # before 1678, or after 2262
+        return pandas.Series(values, dtype=object)
+
+
+def _why(world: World, text: str, query: str | None, error: Exception) -> Exception:
+    """What is raised for an error of PyAthena's: AWS's own that is behind it, or how the query ended."""
+    refused, said = error.__cause__, first_line(error)
+    name = str(getattr(refused, "response", {}).get("Error", {}).get("Code", ""))
+    if refused and name != "InvalidRequestException":  # it says so of a text that it cannot parse
+        return refused
+    where, stopped = text.strip()[:1000], None
+    if query and not refused:
+        seen = aws.call(world.region, "athena", "get_query_execution", QueryExecutionId=query)["QueryExecution"]
+        stopped = seen["Status"]["State"]
+        said = seen["Status"].get("StateChangeReason") or said
+    if stopped == "CANCELLED" and re.search("bytes scanned", said, re.I):
+        return LakeError(f"the query was cancelled: it would scan more than {_limit(world)}", where=f"{where}\n{said}",
+                         next_step="name the columns that you need, and a partition; the limit is that of workgroup "
+                                   f"{world.stack.deployment} (deploy/2-lake.yaml)")
+    if stopped == "CANCELLED":
+        return LakeError("somebody cancelled the query", where=f"{where}\n{said}", next_step="run it again")
+    return LakeError(f"the query failed: {said}", where=where,
+                     next_step="see whether the table is registered (hudi.register) and the column exists")
+
+
+def _limit(world: World) -> str:
+    """What a query of the workgroup may scan, as far as we may know."""
+    with contextlib.suppress(StackError):
+        found = aws.call(world.region, "athena", "get_work_group", WorkGroup=world.stack.deployment)["WorkGroup"]
+        return size(found["Configuration"]["BytesScannedCutoffPerQuery"])
+    return "its workgroup lets it"

@@ -1,0 +1,183 @@
+"""Queries asked of Athena: what is sent, what comes back, and how a query that ended otherwise is told."""
+import datetime as dt
+import decimal
+
+import numpy as np
+import on_aws
+import pandas as pd
+import pytest
+from workbench.base import wait
+from workbench.base.errors import LakeError, StackError
+from workbench.results import athena, query
+from workbench.spark import sessions
+
+ID = "0a1b2c3d-0000-0000-0000-000000000001"
+WORLD = on_aws.world()
+
+
+def status(state="SUCCEEDED", reason="", scanned=1_234_567):
+    said = {"State": state, **({"StateChangeReason": reason} if reason else {})}
+    return {"QueryExecution": {
+        "QueryExecutionId": ID, "Query": "SELECT", "Status": said, "StatementType": "DML",
+        "ResultConfiguration": {"OutputLocation": f"s3://workbench-lake/athena/{ID}.csv"},
+        "Statistics": {"DataScannedInBytes": scanned, "TotalExecutionTimeInMillis": 640}}}
+
+
+def results(columns, *rows, labels=True):
+    """The answer of GetQueryResults; columns: (name, type)."""
+    rows = [[name for name, _ in columns], *rows] if labels else rows
+    return {"ResultSet": {
+        "Rows": [{"Data": [{} if value is None else {"VarCharValue": value} for value in row]} for row in rows],
+        "ResultSetMetadata": {"ColumnInfo": [
+            {"CatalogName": "hive", "SchemaName": "", "TableName": "", "Name": name, "Label": name, "Type": kind,
+             "Precision": 0, "Scale": 0, "Nullable": "UNKNOWN", "CaseSensitive": False} for name, kind in columns]}}}
+
+
+def asked(stub, text, given=None, *ends):
+    """The query is sent so, and answered: each end is (operation, answer)."""
+    stub.add_response("start_query_execution", {"QueryExecutionId": ID}, {
+        "QueryString": text, "WorkGroup": "workbench",
+        "QueryExecutionContext": {"Database": "default", "Catalog": "awsdatacatalog"},
+        **({"ExecutionParameters": given} if given else {})})
+    for operation, answer in ends:
+        stub.add_response(operation, answer)
+
+
+def test_a_query_its_values_its_rows_and_what_it_scanned(capsys):
+    with on_aws.stubbed("athena") as stub:
+        asked(stub, "SELECT a, b FROM t WHERE a = ? AND b <> ':a' AND a >= ? -- :no", ["11077", "11077"],
+              ("get_query_execution", status("RUNNING")), ("get_query_execution", status()),
+              ("get_query_results", results([("a", "integer"), ("b", "varchar")], ["1", "x"], ["2", None])))
+        rows = query.sql(WORLD, "SELECT a, b FROM t WHERE a = :a AND b <> ':a' AND a >= :a -- :no", a=11077)
+    pd.testing.assert_frame_equal(rows, pd.DataFrame({"a": np.array([1, 2], "int32"), "b": ["x", None]}))
+    assert rows.attrs == {"bytes_scanned": 1_234_567}
+    assert capsys.readouterr().out == "scanned 1.2 MB, 0.6 s\n"
+
+
+@pytest.mark.parametrize("kind, text, value, dtype", [
+    ("bigint", "9007199254740993", 9007199254740993, "int64"), ("smallint", "7", 7, "int16"),
+    ("tinyint", "7", 7, "int8"),
+    ("real", "0.5", 0.5, "float32"), ("double", "Infinity", float("inf"), "float64"), ("boolean", "true", True, "bool"),
+    ("decimal", "10.50", decimal.Decimal("10.50"), "object"), ("date", "1867-01-02", dt.date(1867, 1, 2), "object"),
+    ("timestamp", "2026-11-22 19:17:04.939123", pd.Timestamp("2026-11-22 19:17:04.939123"), "datetime64[ns]"),
+    ("timestamp with time zone", "2026-11-22 19:17:04.939 Australia/Sydney", pd.Timestamp("2026-11-22 08:17:04.939"),
+     "datetime64[ns]"),
+    ("timestamp", "0001-01-01 00:00:00.000", dt.datetime(1, 1, 1), "object"),
+    ("varbinary", "68 69", b"hi", "object"), ("varchar", "", "", "object"), ("varchar", "[1, 2]", "[1, 2]", "object"),
+    ("array", "[a, b=1, 2]", "[a, b=1, 2]", "object"), ("row", "{a=1, b=x}", "{a=1, b=x}", "object"),
+    ("map", "{k=v}", "{k=v}", "object"), ("json", '{"a": 1}', '{"a": 1}', "object"),
+    ("time", "01:02:03", "01:02:03", "object"),
+])
+def test_types_are_those_that_spark_gives(kind, text, value, dtype):
+    with on_aws.stubbed("athena") as stub:
+        asked(stub, "SELECT a FROM t", None, ("get_query_execution", status()),
+              ("get_query_results", results([("a", kind)], [text])))
+        rows = query.sql(WORLD, "SELECT a FROM t")
+        asked(stub, "SELECT b FROM t", None, ("get_query_execution", status()),
+              ("get_query_results", results([("a", kind)], [text], [None])))
+        nulls = query.sql(WORLD, "SELECT b FROM t")
+    assert rows["a"].tolist() == [value] and str(rows["a"].dtype) == dtype
+    assert nulls["a"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("value, mark, given", [
+    ("it's", "?", "'it''s'"), ("'; DROP TABLE t --", "?", "'''; DROP TABLE t --'"), ("\\", "?", "'\\'"),
+    ("", "?", "''"),
+    (7, "?", "7"), (np.int64(7), "?", "7"), (True, "?", "true"), (None, "?", "NULL"),
+    (decimal.Decimal("1E+2"), "?", "100"), (decimal.Decimal("1.50"), "?", "1.50"),
+    (1.5, "CAST(? AS DOUBLE)", "'1.5'"), (np.float64(1e300), "CAST(? AS DOUBLE)", "'1e+300'"),
+    (dt.date(2026, 1, 2), "CAST(? AS DATE)", "'2026-01-02'"),
+    (pd.Timestamp("2026-01-02 03:04:05.000006"), "CAST(? AS TIMESTAMP(6))", "'2026-01-02 03:04:05.000006'"),
+    (pd.Timestamp("2026-01-02 03:04:05+10:00"), "CAST(? AS TIMESTAMP(6) WITH TIME ZONE)",
+     "'2026-01-01 17:04:05.000000 UTC'"),
+])
+def test_values_are_literals(value, mark, given):
+    assert athena.bound("SELECT 1 WHERE a = :a", {"a": value}) == (f"SELECT 1 WHERE a = {mark}", [given])
+
+
+def test_values_that_are_refused():
+    for text, values in (("SELECT :a", {}), ("SELECT 1", {"a": 1}), ("SELECT :a", {"b": 1}), ("SELECT ':a'", {"a": 1}),
+                         ("DROP TABLE t", {"a": 1})):
+        with pytest.raises(LakeError, match="(?s)names the values.*are given"):
+            query.sql(WORLD, text, **values)
+    for value in (["a"], b"x", float("nan"), object()):
+        with pytest.raises(LakeError, match="value a is of type"):
+            query.sql(WORLD, "SELECT :a", a=value)
+    with pytest.raises(LakeError, match="not Athena SQL"):
+        query.sql(WORLD, "SELECT 'x")
+
+
+@pytest.mark.parametrize("text", [
+    "CREATE EXTERNAL TABLE a.b (id int, c struct<d:int>) STORED AS PARQUET LOCATION 's3://b/it\\'s/'",
+    "MSCK REPAIR TABLE a.b", "-- it\nDROP TABLE IF EXISTS `a`.`b`", "ALTER TABLE t ADD COLUMNS (s struct<a:int>)",
+    "CREATE TABLE a.b WITH (format = 'PARQUET') AS SELECT 100 % 7 AS a",
+    "UNLOAD (SELECT 1) TO 's3://b/' WITH (format = 'JSON')",
+])
+def test_statements_go_as_they_are(text):
+    with on_aws.stubbed("athena") as stub:
+        asked(stub, text, None, ("get_query_execution", status(scanned=0)), ("get_query_results", results([])))
+        assert query.sql(WORLD, text).empty
+
+
+def test_describe_is_one_text_apart_by_tabs():
+    columns = [("col_name", "string"), ("data_type", "string"), ("comment", "string")]
+    with on_aws.stubbed("athena") as stub:
+        asked(stub, "DESCRIBE a.b", None, ("get_query_execution", status()),
+              ("get_query_results", results(columns, ["order_id            \tint         \t   "], labels=False)))
+        rows = query.sql(WORLD, "DESCRIBE a.b")
+    assert rows.to_dict("records") == [{"col_name": "order_id", "data_type": "int", "comment": ""}]
+
+
+GROUP = {"WorkGroup": {"Name": "workbench", "Configuration": {"BytesScannedCutoffPerQuery": 10_000_000_000}}}
+
+
+@pytest.mark.parametrize("state, reason, more, says", [
+    ("CANCELLED", "Query cancelled! : Bytes scanned limit was exceeded", [("get_work_group", GROUP)],
+     "cancelled: it would scan more than 10.0 GB.*SELECT a FROM t.*workgroup workbench"),
+    ("CANCELLED", "Query cancelled by user", [], "somebody cancelled the query"),
+    ("CANCELLED", "", [], "somebody cancelled the query"),
+    ("FAILED", "TABLE_NOT_FOUND: line 1:15: Table 'awsdatacatalog.default.t' does not exist", [],
+     "the query failed: TABLE_NOT_FOUND.*hudi.register"),
+])
+def test_a_query_that_ends_otherwise(state, reason, more, says, capsys):
+    with on_aws.stubbed("athena") as stub:
+        asked(stub, "SELECT a FROM t", None, *[("get_query_execution", status(state, reason))] * 2, *more)
+        with pytest.raises(LakeError, match=f"(?s){says}"):
+            query.sql(WORLD, "SELECT a FROM t")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_limit_that_we_may_not_look_up():
+    with on_aws.stubbed("athena") as stub:
+        asked(stub, "SELECT 1", None, *[("get_query_execution", status("CANCELLED", "Bytes scanned limit"))] * 2)
+        stub.add_client_error("get_work_group", "AccessDeniedException")
+        with pytest.raises(LakeError, match="it would scan more than its workgroup lets it"):
+            query.sql(WORLD, "SELECT 1")
+
+
+@pytest.mark.parametrize("code, message, error, says", [
+    ("AccessDeniedException", "User: arn:a is not authorized to perform: athena:StartQueryExecution on resource: arn:b",
+     StackError, "athena:StartQueryExecution is not allowed on arn:b"),
+    ("TooManyRequestsException", "Rate exceeded", StackError, "answered 6 times that it is asked too often"),
+    ("ExpiredTokenException", "expired", StackError, "credentials have expired"),
+    ("InvalidRequestException", "line 1:1: mismatched input 'SELEC'", LakeError, "the query failed.*mismatched"),
+])
+def test_what_athena_refuses(code, message, error, says, capsys, monkeypatch):
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+    with on_aws.stubbed("athena") as stub:
+        stub.add_client_error("start_query_execution", code, message)
+        with pytest.raises(error, match=f"(?s){says}"):
+            query.sql(WORLD, "SELECT 1")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_session_of_world_aws_asks_athena_and_one_of_another_does_not(monkeypatch):
+    class Session:
+        pass
+
+    ours, theirs = Session(), Session()
+    sessions._worlds[ours] = WORLD
+    monkeypatch.setattr(athena, "sql", lambda where, text, **values: (where, text, values))
+    monkeypatch.setattr(query.spark_sql, "sql", lambda where, text, **values: "spark")
+    assert query.sql(ours, "SELECT :world", world=1) == (ours, "SELECT :world", {"world": 1})
+    assert query.sql(theirs, "SELECT 1") == "spark"
