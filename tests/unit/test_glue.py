@@ -1,5 +1,5 @@
-"""A Hudi table's entries in the Glue catalog, as Hudi's own sync makes them; moto answers for Glue. The commits are those
-of real tables, without what nobody here reads."""
+"""A Hudi table's entries in the Glue catalog, as Hudi's own sync makes them; moto answers for Glue. The commits are of
+the form of real ones, without what nobody here reads."""
 import json
 from types import SimpleNamespace
 from unittest import mock
@@ -78,10 +78,8 @@ class Lake:
 def spark():
     found = Spark()
     sessions._worlds[found] = on_aws.world()
-    aws.client.cache_clear()
     with moto.mock_aws():
         yield found
-    aws.client.cache_clear()
 
 
 @pytest.fixture
@@ -267,7 +265,6 @@ def test_a_database_is_made_with_its_tag_and_asks_for_rights_that_are_missing(sp
         catalog.make_database(spark, "one")
     made = [c.kwargs for c in call.call_args_list if c.args[2] == "create_database"]
     assert made == [{"DatabaseInput": {"Name": "one"}, "Tags": {"workbench:deployment": "workbench"}}]
-    aws.client.cache_clear()
     with on_aws.stubbed("glue") as stub:
         stub.add_client_error("get_database", "AccessDeniedException",
                               "User: arn:a is not authorized to perform: glue:GetDatabase on resource: arn:b")
