@@ -19,7 +19,7 @@ import pytest
 import requests
 from workbench import stack
 from workbench.base import params, paths, secrets
-from workbench.results import dialect, query
+from workbench.results import dialect, spark_sql
 from workbench.source import postgres
 from workbench.spark import session
 
@@ -94,9 +94,9 @@ def deployed(near, at):
 def asked(near, text):
     """A query of Athena's, asked of Spark."""
     tree, create = dialect.read(text)
-    own = query._session(session(near))
-    rows = own.sql(query._written(own, tree, {}))
-    return query._keep(rows, create) and None if create else rows
+    own = spark_sql._session(session(near))
+    rows = own.sql(spark_sql._written(own, tree, {}))
+    return spark_sql._keep(rows, create) and None if create else rows
 
 
 @pytest.fixture
