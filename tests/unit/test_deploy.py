@@ -1,0 +1,506 @@
+"""The files of deploy/, judged without an account: each line that a deployment of the walkthroughs must show, by its number
+(the policies, line 7, are in test_deploy_policies.py)."""
+import ast
+import json
+import re
+from string import Template
+
+import cloudformation
+import kubernetes_validate
+import on_aws
+import pytest
+import sqlglot
+import yaml
+from cfnlint.api import ManualArgs, lint_file
+from sqlglot import exp
+from workbench import connect, walkthroughs
+from workbench.base import ROOT, params
+from workbench.topic import kafka_iam, topics
+
+DEPLOY, REGION = ROOT / "deploy", on_aws.REGION
+EKS = DEPLOY / "eks" / "connect.yaml"
+WORLD = yaml.safe_load((ROOT / "params/aws.yaml").read_text(encoding="utf-8"))
+VERSIONS = yaml.safe_load((ROOT / "params/versions.yaml").read_text(encoding="utf-8"))
+NOTEBOOKS = {path.stem: [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+             for path in (ROOT / "notebooks").rglob("*.ipynb")}
+
+
+def parameters():
+    """{name: value} of the SSM parameters that the templates write, without the deployment's own."""
+    return {one["Name"].split("/", 2)[2]: one["Value"] for one in cloudformation.of_type("AWS::SSM::Parameter")}
+
+
+def one(kind, **given):
+    found, = cloudformation.of_type(kind, **given)
+    return found
+
+
+# -- 1. every template parses and names no literal password, account or bucket -------------------------------------------
+
+@pytest.mark.parametrize("name", cloudformation.FILES)
+def test_1_a_template_is_clean(name):
+    assert lint_file(cloudformation.FILES[name], ManualArgs(regions=[REGION])) == []
+
+
+@pytest.mark.parametrize("name", cloudformation.FILES)
+def test_1_a_template_is_small_enough_to_be_sent(name):
+    assert cloudformation.FILES[name].stat().st_size < 51200, "CloudFormation takes larger ones from S3 only"
+
+
+def test_1_no_account_no_bucket():
+    for path in DEPLOY.rglob("*"):
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(r"(?<!\d)\d{12}(?!\d)", text), f"{path.name}: an account"
+            # all that follows is put in: ${…} in a template, a name that a shell or a reader fills in
+            assert not re.search(r"s3a?://(?![$<{])[\w-]", text), f"{path.name}: a bucket"
+
+
+def secrets(part, path=()):
+    """(path, value) of what is called a password, a secret or a key, in any template."""
+    for key, value in (part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()):
+        if isinstance(key, str) and re.search(r"password|passphrase|secret|token", key, re.I) and isinstance(value, str):
+            yield (*path, key), value
+        yield from secrets(value, (*path, key))
+
+
+def test_1_no_password():
+    """A password is made by AWS, and read from there: no template has one, and none is a stack's parameter."""
+    for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
+        for path, value in secrets(resource["Properties"]):
+            allowed = {"HttpTokens": "required", "GenerateStringKey": "password", "PasswordLength": 40}
+            reference = re.match(r"\{\{resolve:secretsmanager:", value) or re.fullmatch(r'\{"username": "\w+"\}', value)
+            assert reference or allowed.get(path[-1]) == value, f"{name} {key} {path}: {value}"
+    assert [key for name in cloudformation.FILES for key in cloudformation.template(name)["Parameters"]
+            if re.search("password|secret", key, re.I)] == []
+
+
+def test_every_stack_has_its_deployment_as_parameter_and_in_every_name():
+    for name in cloudformation.FILES:
+        given = cloudformation.template(name)["Parameters"]["Deployment"]
+        assert given["Default"] == WORLD["stack"]["deployment"] and given["AllowedPattern"] == "[a-z][a-z0-9-]{1,19}"
+    free = {"Database", "DatabaseName", "MetricName", "Namespace"}
+    for (name, key), resource in cloudformation.resources(WithMySql="yes", Mail="a@b.example").items():
+        for called, value in resource["Properties"].items():
+            if called.endswith("Name") and called not in free and not str(value).startswith(("<", "com.amazonaws.")):
+                assert "workbench" in value, f"{name} {key}: two people in one account would both make {value!r}"
+
+
+# -- 2. the broker type is not T3; the configuration makes topics ---------------------------------------------------------
+
+def test_2_no_broker_is_a_t3_and_topics_make_themselves():
+    offered = cloudformation.template("msk")["Parameters"]["BrokerType"]
+    assert offered["Default"] in offered["AllowedValues"]
+    assert not [name for name in offered["AllowedValues"] if ".t" in name]
+    lines = one("AWS::MSK::Configuration")["ServerProperties"].split()
+    assert {"auto.create.topics.enable=true", "delete.topic.enable=true"} <= set(lines)
+    cluster = one("AWS::MSK::Cluster")
+    assert cluster["ConfigurationInfo"] == {"Arn": "<Settings>", "Revision": "<Settings.LatestRevision.Revision>"}
+    assert cluster["NumberOfBrokerNodes"] == 2
+    assert cluster["ClientAuthentication"] == {"Sasl": {"Iam": {"Enabled": True}}, "Unauthenticated": {"Enabled": False}}
+    assert cluster["EncryptionInfo"]["EncryptionInTransit"] == {"ClientBroker": "TLS", "InCluster": True}
+
+
+# -- 3. security groups ---------------------------------------------------------------------------------------------------
+
+def ingress(**given):
+    """{(group, port, from where)}: all that may come in anywhere."""
+    found = set()
+    for (_, key), resource in cloudformation.resources(**given).items():
+        kind, properties = resource["Type"].rpartition("::")[2], resource["Properties"]
+        rules = properties.get("SecurityGroupIngress", []) if kind == "SecurityGroup" else [properties]
+        for rule in rules if kind in ("SecurityGroup", "SecurityGroupIngress") else ():
+            ports = {rule.get("FromPort"), rule.get("ToPort")}
+            port, = ports if rule["IpProtocol"] != "-1" else ["all"]
+            found.add((rule.get("GroupId", f"<{key}>"), port, rule.get("SourceSecurityGroupId") or rule["CidrIp"]))
+    return found
+
+
+EVER = {
+    ("<KafkaGroup>", "all", "<KafkaGroup>"), ("<KafkaGroup>", 9098, "<BastionGroup>"),
+    ("<KafkaGroup>", 9098, "<ConnectGroup>"), ("<KafkaGroup>", 9098, "<SparkGroup>"),
+    ("<DatabaseGroup>", 5432, "<BastionGroup>"), ("<DatabaseGroup>", 5432, "<ConnectGroup>"),
+    ("<DatabaseGroup>", 5432, "<SparkGroup>"),
+    ("<EndpointGroup>", 443, "10.20.0.0/16"),
+    ("<SparkGroup>", "all", "<SparkGroup>"), ("<SparkGroup>", 8443, "<ServiceGroup>"),
+    ("<ServiceGroup>", 9443, "<SparkGroup>"), ("<SparkGroup>", 18888, "<WorkspaceGroup>"),
+}
+
+
+def test_3_who_may_come_in_where():
+    assert ingress() == EVER
+    mysql = {("<MySqlGroup>", 3306, group) for group in ("<BastionGroup>", "<ConnectGroup>", "<SparkGroup>")}
+    ssh = {("<BastionGroup>", 22, "203.0.113.9/32")}
+    assert ingress(WithMySql="yes", BastionCidr="203.0.113.9/32") == EVER | mysql | ssh
+
+
+@pytest.mark.parametrize("cidr, good", [("", True), ("203.0.113.9/32", True), ("0.0.0.0/0", False), ("203.0.113.0/24", False)])
+def test_3_the_bastion_is_open_to_one_address_or_to_none(cidr, good):
+    pattern = cloudformation.template("network")["Parameters"]["BastionCidr"]["AllowedPattern"]
+    assert bool(re.fullmatch(pattern, cidr)) == good
+
+
+def test_3_only_the_public_subnets_have_a_route_out_and_only_the_bastion_is_there():
+    routes = cloudformation.of_type("AWS::EC2::Route")
+    assert [(r["RouteTableId"], r["GatewayId"]) for r in routes] == [("<PublicRoutes>", "<Gateway>")]
+    assert not [r for r in cloudformation.resources().values() if "NatGateway" in r["Type"]]
+    private = {a["SubnetId"] for a in cloudformation.of_type("AWS::EC2::SubnetRouteTableAssociation")
+               if a["RouteTableId"] == "<PrivateRoutes>"}
+    assert private == {"<PrivateSubnetA>", "<PrivateSubnetB>"}
+    inside = json.dumps([r for r in cloudformation.resources(WithMySql="yes").values() if r["Type"].rpartition("::")[2] in (
+        "DBSubnetGroup", "Cluster", "Application", "Studio", "VPCEndpoint")])
+    assert "<PrivateSubnetA>" in inside and "<PublicSubnet" not in inside
+
+
+def test_3_what_the_private_subnets_call_has_an_endpoint():
+    """There is no other way out of them."""
+    called = {"s3", "secretsmanager", "ssm", "glue", "sts", "logs", "athena", "kafkaconnect", "emr-serverless"}
+    endpoints = {e["ServiceName"].split(".", 3)[3]: e for e in cloudformation.of_type("AWS::EC2::VPCEndpoint")}
+    assert endpoints.keys() == called
+    assert {e["VpcEndpointType"] for name, e in endpoints.items() if name != "s3"} == {"Interface"}
+    assert all(e["PrivateDnsEnabled"] for name, e in endpoints.items() if name != "s3")
+
+
+# -- 4. parameter groups of the databases ---------------------------------------------------------------------------------
+
+def test_4_the_logs_of_both_databases_can_be_read():
+    settings = {g["Family"]: g["Parameters"] for g in cloudformation.of_type(
+        "AWS::RDS::DBClusterParameterGroup", WithMySql="yes")}
+    assert settings["aurora-postgresql16"]["rds.logical_replication"] == "1"
+    assert settings["aurora-mysql8.0"]["binlog_format"] == "ROW" and settings["aurora-mysql8.0"]["binlog_row_image"] == "FULL"
+    used = {c["Engine"]: c["DBClusterParameterGroupName"] for c in cloudformation.of_type("AWS::RDS::DBCluster", WithMySql="yes")}
+    assert used == {"aurora-postgresql": "<PostgresSettings>", "aurora-mysql": "<MySqlSettings>"}
+    assert one("AWS::RDS::DBCluster")["Engine"] == "aurora-postgresql"  # MySQL only for who asks for it
+
+
+def test_4_users_and_database_are_those_of_the_world():
+    cluster, world = one("AWS::RDS::DBCluster"), WORLD["postgres"]
+    assert (cluster["DatabaseName"], cluster["MasterUsername"]) == (world["database"], world["admin_user"])
+    made = {s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
+            for s in cloudformation.of_type("AWS::SecretsManager::Secret")}
+    assert made == {"workbench/postgres.admin": world["admin_user"],
+                    "workbench/postgres.replication": world["replication_user"]}
+    for name in made:
+        assert f"${{secret:{name.partition('/')[2]}}}" in world.values()
+
+
+# -- 5. the five keys of IAM, three times -----------------------------------------------------------------------------------
+
+IAM = {"security.protocol": "SASL_SSL", **kafka_iam.JAVA, "ssl.truststore.location": "/tmp/kafka.client.truststore.jks"}
+
+
+def manifests():
+    values = {"ROLE_ARN": "arn:aws:iam::<account>:role/r", "BOOTSTRAP": "b-1.example:9098", "REGION": REGION,
+              "DATABASE_HOST": "db.example", "CONNECT_IMAGE": "registry.example/connect:1"}
+    return {m["kind"]: m for m in yaml.safe_load_all(Template(EKS.read_text(encoding="utf-8")).safe_substitute(values))}
+
+
+def properties(text):
+    pairs = [line.split("=", 1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    assert len(dict(pairs)) == len(pairs), "a key is there twice"
+    return dict(pairs)
+
+
+def test_5_the_worker_on_eks_logs_in_by_iam_as_itself_as_producer_and_as_consumer():
+    worker = properties(manifests()["ConfigMap"]["data"]["connect-distributed.properties"])
+    for prefix in ("", "producer.", "consumer."):
+        assert {key: worker.get(prefix + key) for key in IAM} == IAM, prefix
+    assert worker["group.id"] == "connect-cluster" and worker["plugin.path"] == "/usr/local/share/kafka/plugins"
+    for what in ("offset", "config", "status"):
+        assert worker[f"{what}.storage.topic"] == f"connect-{what}{'' if what == 'status' else 's'}"
+        assert worker[f"{what}.storage.replication.factor"] == "2"
+
+
+def test_5_spark_logs_in_by_iam():
+    """Four of the five: Spark takes Java's own trust store, in which Amazon's certificates are."""
+    told = topics.spark_options(on_aws.world())
+    wanted = {f"kafka.{key}": value for key, value in IAM.items() if key != "ssl.truststore.location"}
+    assert {key: told.get(key) for key in wanted} == wanted
+
+
+def test_5_a_worker_of_msk_connect_names_no_login_and_reads_passwords_itself():
+    """MSK Connect logs in by the connector's role, and refuses a worker configuration that says otherwise."""
+    worker = properties(one("AWS::KafkaConnect::WorkerConfiguration")["PropertiesFileContent"])
+    assert not [key for key in worker if "sasl" in key or "security" in key]
+    provider, = re.findall(r"^\$\$\{(\w+):", WORLD["connect"]["password_reference"])
+    assert worker["config.providers"] == provider and worker[f"config.providers.{provider}.param.region"] == REGION
+    assert {worker["key.converter"], worker["value.converter"]} == {"org.apache.kafka.connect.json.JsonConverter"}
+
+
+# -- 6. connector files (their keys, against the published ones, are in test_published.py) ---------------------------------
+
+def test_6_placeholders_stand_only_for_what_a_world_knows():
+    known = connect.placeholders(on_aws.world())
+    for path in (ROOT / "params/connectors").glob("*.json"):
+        used = set(re.findall(r"\$\{(\w+)\}", path.read_text(encoding="utf-8")))
+        assert used <= known.keys(), path.name
+
+
+def test_6_every_connector_has_a_plugin_that_5_connect_makes():
+    from workbench.connect import msk
+    made = {p["Name"]: p["Location"]["S3Location"]["FileKey"] for p in cloudformation.of_type("AWS::KafkaConnect::CustomPlugin")}
+    assert made == {f"workbench-{name}": f"plugins/{name}.zip" for name in msk.PLUGINS}
+    used = {json.loads(path.read_text(encoding="utf-8"))["connector.class"]
+            for path in (ROOT / "params/connectors").glob("*.json")}
+    assert used == {plugin for plugin, _ in msk.PLUGINS.values()}
+
+
+# -- 8. Connect and the registry on EKS --------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("version", ["1.32", "1.34"])
+def test_8_the_manifests_are_kubernetes(version):
+    for manifest in manifests().values():
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_8_account_database_probes_limits_and_the_password_from_a_secret():
+    found = manifests()
+    account = found["ServiceAccount"]["metadata"]
+    assert account["annotations"] == {"eks.amazonaws.com/role-arn": "arn:aws:iam::<account>:role/r"}
+    deployment = found["Deployment"]["spec"]
+    pod = deployment["template"]["spec"]
+    assert deployment["strategy"] == {"type": "Recreate"} and deployment["replicas"] == 1
+    assert pod["serviceAccountName"] == account["name"] == "kafka-connect-msk-iam-serviceaccount"
+    containers = {c["name"]: c for c in pod["containers"]}
+    assert containers.keys() == {"kafka-connect", "apicurio-registry-sql"}
+    for container in (*containers.values(), *pod["initContainers"]):
+        for kind in ("requests", "limits"):
+            assert container["resources"][kind].keys() == {"cpu", "memory"}
+    for container in containers.values():
+        assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+    registry = containers["apicurio-registry-sql"]
+    assert registry["image"].rpartition(":")[2] == VERSIONS["apicurio"]
+    told = {e["name"]: e for e in registry["env"]}
+    assert told["REGISTRY_DATASOURCE_URL"]["value"] == "jdbc:postgresql://db.example:5432/apicurio-registry"
+    for name, key in (("USERNAME", "username"), ("PASSWORD", "password")):
+        assert told[f"REGISTRY_DATASOURCE_{name}"]["valueFrom"] == {"secretKeyRef": {"name": "apicurio-registry", "key": key}}
+    assert [e for c in containers.values() for e in c["env"] if "value" in e and re.search("PASSW|SECRET", e["name"])] == []
+    assert "Secret" not in found
+    service = found["Service"]["spec"]
+    assert service["type"] == "NodePort" and [p["port"] for p in service["ports"]] == [8080]
+    assert service["selector"].items() <= deployment["template"]["metadata"]["labels"].items()
+
+
+def test_8_what_the_command_fills_in_is_all_that_is_left_open():
+    text = EKS.read_text(encoding="utf-8")
+    named, = re.findall(r"envsubst '(.*)'", text)
+    assert set(re.findall(r"\$\{(\w+)\}", text)) == set(re.findall(r"\$(\w+)", named)) == set(
+        re.findall(r"(\w+)=…", text))
+
+
+# -- 9. EMR ----------------------------------------------------------------------------------------------------------------
+
+# What the release has ("Spark release history", "Hudi release history" of Amazon's EMR Release Guide)
+RELEASES = {"emr-7.12.0": {"spark": "3.5.6-amzn-1", "hudi": "1.0.2-amzn-1"},
+            "emr-7.13.0": {"spark": "3.5.6-amzn-2", "hudi": "1.0.2-amzn-2"}}
+
+
+def test_9_release_applications_metastore_and_bootstrap():
+    cluster, application = one("AWS::EMR::Cluster"), one("AWS::EMRServerless::Application")
+    assert cluster["ReleaseLabel"] == application["ReleaseLabel"]
+    assert {a["Name"] for a in cluster["Applications"]} == {"Hadoop", "Spark", "Hive", "Livy", "JupyterEnterpriseGateway"}
+    glue = {"hive.metastore.client.factory.class":
+            "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"}
+    assert {c["Classification"]: c["ConfigurationProperties"] for c in cluster["Configurations"]} == {
+        "spark-hive-site": glue, "hive-site": glue}
+    bucket = one("AWS::S3::Bucket")["BucketName"]
+    script, = [b["ScriptBootstrapAction"] for b in cluster["BootstrapActions"]]
+    assert script["Path"] == f"s3://{bucket}/workbench/bootstrap.sh" and script["Args"][0] == bucket
+    assert cluster["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
+    assert application["AutoStopConfiguration"]["Enabled"] and application["InteractiveConfiguration"] == {"SessionEnabled": True}
+
+
+def test_9_its_spark_and_hudi_are_those_that_the_tests_run_with():
+    """Hudi to the last digit. Of Spark the release has the patch before: there is none with 3.5.7."""
+    has = RELEASES[one("AWS::EMR::Cluster")["ReleaseLabel"]]
+    assert has["hudi"].partition("-")[0] == VERSIONS["hudi"]
+    assert has["spark"].rpartition(".")[0] == VERSIONS["spark"].rpartition(".")[0] == "3.5"
+
+
+# -- 10. names written are names read ----------------------------------------------------------------------------------------
+
+BY_UP = {"kafka/bootstrap"}  # CloudFormation cannot ask for it
+
+
+def read():
+    """The parameters that somebody reads: params/aws.yaml by reference, the library by name."""
+    names = set(re.findall(r"\$\{ssm:([\w/]+)\}", (ROOT / "params/aws.yaml").read_text(encoding="utf-8")))
+    for path in (ROOT / "lib/workbench").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"\baws\.parameters?\(|\bparameters\(\)", text):
+            names |= {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+                      and re.fullmatch(r"(postgres|kafka|connect|lake|query|spark|emr|studio)/[\w/]+", n.value)}
+    names.discard("connect/role/")
+    return names
+
+
+def test_10_names_written_are_names_read():
+    written = {name for name in parameters() if not name.startswith("connect/role/")} | BY_UP
+    assert read() - written == set(), "read, and written by nobody"
+    assert written - read() - {"studio/id"} == set(), "written, and read by nobody"
+
+
+def test_10_the_made_up_world_of_the_tests_has_the_same_names():
+    assert {name for name in on_aws.PARAMETERS if not name.startswith("connect/role/")} == {
+        name for name in parameters() if not name.startswith("connect/role/")} | BY_UP
+
+
+def test_10_the_world_can_be_loaded_from_what_the_templates_write():
+    world = on_aws.world()
+    assert params.load("local").name == "local" and world.lake.root == "s3://workbench-lake"
+    assert parameters()["lake/bucket"] == one("AWS::S3::Bucket")["BucketName"]
+    assert parameters()["connect/subnets"] == "<PrivateSubnetA>,<PrivateSubnetB>"
+
+
+# -- 11. databases before the jobs that use them ---------------------------------------------------------------------------
+
+def test_11_the_catalogs_databases_are_made_with_the_lake():
+    made = {d["DatabaseInput"]["Name"]: d["DatabaseInput"]["LocationUri"] for d in cloudformation.of_type("AWS::Glue::Database")}
+    assert {"datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"} <= made.keys()
+    used = {name for walkthrough in walkthroughs.ALL for name in walkthrough.databases}
+    used |= {table.database for w in walkthroughs.ALL for c in w.captures for table in c.tables(on_aws.world())}
+    assert used <= made.keys()
+    assert cloudformation.ORDER.index("lake") < cloudformation.ORDER.index("emr")
+    root = f"s3://{one('AWS::S3::Bucket')['BucketName']}/"
+    assert all(place.startswith(root) and place.endswith("/") for place in made.values())
+
+
+# -- 12. no column is data and partition at once ---------------------------------------------------------------------------
+
+def created():
+    """(notebook, statement) of the tables that notebooks make with SQL."""
+    for name, cells in NOTEBOOKS.items():
+        for cell in cells:
+            for text in re.findall(r'"""(\s*CREATE (?:EXTERNAL )?TABLE.*?)"""', "".join(cell["source"]), re.S):
+                yield name, text
+
+
+def twice(text):
+    """The columns that a statement has as data and as partition."""
+    if "EXTERNAL" in text:
+        columns, by = re.search(r"\((.*)\)\s*PARTITIONED BY \((.*?)\)", text, re.S).groups()
+        names = [[c.split()[0].strip("`").lower() for c in part.split(",")] for part in (columns, by)]
+        return set(names[0]) & set(names[1])
+    by = [c.strip("' ") for c in re.search(r"partitioned_by = ARRAY\[(.*?)\]", text)[1].split(",")]
+    asked = sqlglot.parse_one(re.sub(r".*?\)\s+AS\b", "", text, count=1, flags=re.S), read="athena")
+    names = [column.alias_or_name for column in asked.find(exp.Select).expressions]
+    # CTAS: the partition columns are the last of the query, each once
+    return {n for n in by if names.count(n) > 1} | (set(by) if names[-len(by):] != by else set())
+
+
+def test_12_no_table_has_a_column_that_is_data_and_partition():
+    found = list(created())
+    assert {name for name, _ in found} == {"23_changes", "24_silver", "35_refined"}
+    for name, text in found:
+        assert twice(text) == set(), name
+
+
+@pytest.mark.parametrize("text, column", [
+    ("CREATE EXTERNAL TABLE t (a int, Country string) PARTITIONED BY (country string)", "country"),
+    ("CREATE TABLE t WITH (partitioned_by = ARRAY['c']) AS SELECT a, c, a AS c FROM t", "c"),
+    ("CREATE TABLE t WITH (partitioned_by = ARRAY['c']) AS SELECT c, a FROM t", "c")])
+def test_12_one_that_has_is_seen(text, column):
+    assert twice(text) == {column}
+
+
+# -- 13. what one stack gives is what a later one takes ----------------------------------------------------------------------
+
+def test_13_a_stack_takes_what_earlier_ones_give():
+    assert cloudformation.ORDER == ["network", "lake", "sources", "msk", "connect", "emr", "studio", "schedule"]
+    given = {name: stack for name, (stack, _) in cloudformation.exports().items()}
+    taken = set()
+    for name in cloudformation.FILES:
+        wanted = {one.replace("${Deployment}", "workbench") for one in cloudformation.imports(cloudformation.template(name))}
+        before = cloudformation.ORDER[:cloudformation.ORDER.index(name)] if name in cloudformation.ORDER else cloudformation.ORDER
+        assert {given.get(one) for one in wanted} <= set(before), name
+        taken |= wanted
+    assert given.keys() - taken == {"workbench-Application", "workbench-SparkRole"}, "given, and taken by nobody"
+
+
+def test_13_bastion_database_kafka_connect_emr():
+    takes = {name: {cloudformation.exports()[one.replace("${Deployment}", "workbench")][0]
+                    for one in cloudformation.imports(cloudformation.template(name))} for name in cloudformation.ORDER}
+    assert takes == {"network": set(), "lake": set(), "sources": {"network"}, "msk": {"network"},
+                     "connect": {"lake", "sources", "msk"}, "emr": {"network", "lake", "sources", "msk", "connect"},
+                     "studio": {"network", "lake", "emr"}, "schedule": {"lake", "emr", "studio"}}
+
+
+# -- 14. a teardown --------------------------------------------------------------------------------------------------------
+
+def test_14_nothing_refuses_to_go():
+    """What keeps data is deleted with its stack, by a decision that stands in the template; nothing is protected."""
+    keeps = ("AWS::S3::Bucket", "AWS::RDS::DBCluster", "AWS::RDS::DBInstance", "AWS::MSK::Cluster", "AWS::Logs::LogGroup",
+             "AWS::SQS::Queue")
+    for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
+        if resource["Type"] in keeps:
+            assert resource.get("DeletionPolicy") == "Delete", f"{name} {key}"
+        assert not resource["Properties"].get("DeletionProtection") and not resource["Properties"].get("TerminationProtected")
+    assert one("AWS::Athena::WorkGroup")["RecursiveDeleteOption"] is True
+
+
+# -- prices ------------------------------------------------------------------------------------------------------------------
+
+PRICES = yaml.safe_load((DEPLOY / "prices.yaml").read_text(encoding="utf-8"))
+
+
+def test_every_type_has_a_price_and_no_price_is_for_nothing():
+    made = {r["Type"] for r in cloudformation.resources(WithMySql="yes", Mail="a@b.example", BastionCidr="203.0.113.9/32").values()}
+    assert PRICES["prices"].keys() == made
+    assert PRICES["region"] == REGION and PRICES["date"] and PRICES["source"] and PRICES["per_use"]
+
+
+def inside(properties, path):
+    for part in path.split("."):
+        properties = properties.get(part) if isinstance(properties, dict) else None
+    return properties
+
+
+def test_every_choice_has_a_price():
+    for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
+        price = PRICES["prices"][resource["Type"]]
+        for part in price if isinstance(price, list) else ():
+            assert inside(resource["Properties"], part["by"]) in part["prices"], f"{name} {key}: {part['by']}"
+            times = inside(resource["Properties"], part["times"]) if "times" in part else 1
+            assert times is None or isinstance(times, (int, list)), f"{name} {key}"
+    sizes = {size for price in PRICES["prices"].values() if isinstance(price, list) for part in price for size in part["prices"]}
+    offered = {value for name in cloudformation.ORDER for given in cloudformation.template(name)["Parameters"].values()
+               for value in given.get("AllowedValues", ()) if re.search(r"\d\w?\.\w", value) and ".x" not in value}
+    assert offered <= sizes
+
+
+# -- the lake's bucket -------------------------------------------------------------------------------------------------------
+
+def test_the_bucket_is_private_encrypted_and_answers_over_tls_only():
+    bucket, policy = one("AWS::S3::Bucket"), one("AWS::S3::BucketPolicy")
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    assert bucket["BucketEncryption"] and bucket["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
+    deny, = policy["PolicyDocument"]["Statement"]
+    assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", "*", "s3:*")
+    assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    arn = f"arn:aws:s3:::{bucket['BucketName']}"
+    assert deny["Resource"] == [arn, f"{arn}/*"]
+    rules = {rule.get("Prefix", "all"): rule for rule in bucket["LifecycleConfiguration"]["Rules"]}
+    assert rules["athena/"]["ExpirationInDays"] and rules["all"]["AbortIncompleteMultipartUpload"]
+
+
+def test_athena_has_an_enforced_place_and_a_limit():
+    settings = one("AWS::Athena::WorkGroup")["WorkGroupConfiguration"]
+    assert settings["EnforceWorkGroupConfiguration"] and settings["BytesScannedCutoffPerQuery"] == 1 << 30
+    assert settings["ResultConfiguration"]["OutputLocation"] == f"s3://{one('AWS::S3::Bucket')['BucketName']}/athena/"
+    assert settings["EngineVersion"]["SelectedEngineVersion"] == "Athena engine version 3"
+
+
+# -- the schedule ------------------------------------------------------------------------------------------------------------
+
+def test_the_schedules_request_is_one_that_emr_takes():
+    import botocore.session
+    from botocore.validate import ParamValidator
+    target = one("AWS::Scheduler::Schedule")["Target"]
+    request = json.loads(target["Input"])
+    assert json.loads(request["NotebookParams"]) == {"world": "aws"}
+    assert (ROOT / "notebooks" / request["NotebookS3Location"]["Key"].partition("notebooks/")[2]).is_file()
+    service, operation = target["Arn"].rsplit(":", 2)[1:]
+    shape = botocore.session.get_session().get_service_model(service).operation_model(
+        operation[0].upper() + operation[1:]).input_shape
+    assert not ParamValidator().validate(request, shape).has_errors()
+    assert target["DeadLetterConfig"]["Arn"].endswith(":workbench-unstarted")

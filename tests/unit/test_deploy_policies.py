@@ -1,0 +1,234 @@
+"""Who may do what on AWS: each action of the templates' policies against each resource, as a list that was read by people
+(policies.txt), and rules that hold for all of them. No account is needed."""
+import fnmatch
+import itertools
+import json
+import re
+from pathlib import Path
+
+import botocore.session
+import cfnlint
+import cloudformation
+import pytest
+from botocore import xform_name
+from on_aws import ACCOUNT, REGION
+from workbench.base import ROOT
+
+LIST = Path(__file__).parent / "policies.txt"
+# AWS's own table of actions and the resources that each knows (Service Authorization Reference), as cfn-lint brings it
+KNOWN = json.loads((Path(cfnlint.__file__).parent / "data/AdditionalSpecs/Policies.json").read_text(encoding="utf-8"))
+KNOWN["kafkaconnect"]["Actions"].setdefault("restartconnector", {"Resources": ["connector"]})  # newer than the table
+# Actions that are allowed on "*" although they know resources, and why
+ON_ALL = {
+    "glue:GetSchemaVersion": "asked by the id that stands in a message, which names no registry",
+    "glue:PutSchemaVersionMetadata": "the same",
+}
+
+
+def holders():
+    """{name: (statements, managed policies)} of all roles and managed policies."""
+    found = {}
+    for (template, key), one in cloudformation.resources().items():
+        given = one["Properties"]
+        if one["Type"] == "AWS::IAM::ManagedPolicy":
+            found[f"{template}: policy {given['ManagedPolicyName']}"] = (given["PolicyDocument"]["Statement"], [])
+        elif one["Type"] == "AWS::IAM::Role":
+            attached = [f"policy {arn.rsplit('/', 1)[1]}" for arn in given.get("ManagedPolicyArns", [])]
+            attached += [f"policy {other['Properties']['ManagedPolicyName']}" for other in cloudformation.resources().values()
+                         if given["RoleName"] in other["Properties"].get("Roles", [])
+                         and other["Type"] == "AWS::IAM::ManagedPolicy"]
+            own = [one for policy in given.get("Policies", []) for one in policy["PolicyDocument"]["Statement"]]
+            found[f"{template}: role {given['RoleName']}"] = (own, sorted(attached))
+    return found
+
+
+def listed(of):
+    return of if isinstance(of, list) else [of]
+
+
+def text():
+    """All of it as text: who, and for each resource the actions."""
+    lines = []
+    for who, (statements, attached) in holders().items():
+        lines += ["", who, *(f"    as {one}" for one in attached)]
+        for one in statements:
+            condition = f"  if {json.dumps(one['Condition'])}" if "Condition" in one else ""
+            lines += [f"    {resource}{condition}\n        {' '.join(listed(one['Action']))}"
+                      for resource in listed(one["Resource"])]
+    return "\n".join(lines).strip() + "\n"
+
+
+def rights():
+    """(who, action, resource) of all."""
+    return [(who, action, resource) for who, (statements, _) in holders().items() for one in statements
+            for action, resource in itertools.product(listed(one["Action"]), listed(one["Resource"]))]
+
+
+def knows(action):
+    """The patterns of the ARNs that an action takes; none for one that knows no resource."""
+    service, name = action.split(":")
+    of = {kind.lower(): one for kind, one in KNOWN[service]["Resources"].items()}
+    return [re.sub(r"\$\{\w+\}", "[^:]*", pattern)
+            for kind in KNOWN[service]["Actions"][name.lower()].get("Resources", [])
+            for pattern in of[kind.lower()]["ARNFormats"]]
+
+
+def test_the_policies_are_those_that_were_read():
+    assert text() == LIST.read_text(encoding="utf-8"), (
+        "the policies have changed: .venv/bin/python tests/unit/test_deploy_policies.py writes the new list; read its diff")
+
+
+def test_every_statement_allows_and_says_what_on_what():
+    for who, (statements, _) in holders().items():
+        for one in statements:
+            assert one["Effect"] == "Allow" and {"Action", "Resource"} <= one.keys() <= {
+                "Effect", "Action", "Resource", "Condition"}, who
+
+
+def test_no_action_is_a_pattern():
+    assert [right for right in rights() if "*" in right[1]] == []
+
+
+def test_all_resources_at_once_only_for_actions_that_know_none():
+    assert {action for _, action, resource in rights() if resource == "*" and knows(action)} == set(ON_ALL)
+
+
+def test_an_action_that_knows_no_resource_is_not_given_one():
+    """It would be denied: IAM takes no resource for it but `*`."""
+    assert [right for right in rights() if right[2] != "*" and not knows(right[1])] == []
+
+
+def test_each_action_takes_one_of_its_resources_and_each_resource_has_an_action():
+    for who, (statements, _) in holders().items():
+        for one in statements:
+            actions, on = listed(one["Action"]), [arn for arn in listed(one["Resource"]) if arn != "*"]
+            for action in actions if on else []:
+                assert any(re.match(p, arn) for p in knows(action) for arn in on), f"{who}: {action} on none of {on}"
+            for arn in on:
+                assert any(re.match(p, arn) for a in actions for p in knows(a)), f"{who}: none of {actions} on {arn}"
+
+
+def test_7_kafka_rights_are_on_the_named_cluster_its_topics_and_groups():
+    kafka = [(who, action, resource) for who, action, resource in rights() if action.startswith("kafka-cluster:")]
+    arn = re.compile(rf"arn:aws:kafka:{REGION}:{ACCOUNT}:(cluster/workbench/[\w-]+|(topic|group)/workbench/\*/[\w.*-]+)")
+    assert kafka and [right for right in kafka if not arn.fullmatch(right[2])] == []
+    # a topic or a group is named; a pattern has a beginning
+    assert [right for right in kafka if re.search(r"\*/[^/]{0,2}\*$", right[2])] == []
+    assert not any(re.match(r"kafka-cluster:\*", action) for _, action, _ in kafka)
+
+
+def test_7_s3_resources_have_the_form_of_s3_names():
+    """Without region and account (a sample policy has both, and allows nothing so)."""
+    s3 = [right for right in rights() if right[1].startswith("s3:")]
+    of_bucket = ("s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:GetEncryptionConfiguration")
+    for right in s3:
+        found = re.fullmatch(rf"arn:aws:s3:::workbench-lake-{ACCOUNT}-{REGION}(/[\w.*/-]+)?", right[2])
+        assert found and bool(found[1]) == (right[1] not in of_bucket), right
+
+
+def test_a_role_is_passed_on_to_one_service_only():
+    for who, (statements, _) in holders().items():
+        for one in statements:
+            if "iam:PassRole" in listed(one["Action"]):
+                assert listed(one["Action"]) == ["iam:PassRole"], who
+                assert one["Condition"]["StringEquals"]["iam:PassedToService"].endswith(".amazonaws.com"), who
+
+
+def test_a_role_is_taken_on_by_services_of_this_account_only():
+    for one in cloudformation.of_type("AWS::IAM::Role"):
+        if isinstance(one["AssumeRolePolicyDocument"], str):  # a pod's
+            trust, = json.loads(one["AssumeRolePolicyDocument"])["Statement"]
+            who = "system:serviceaccount:kafka:kafka-connect-msk-iam-serviceaccount"
+            assert trust["Condition"]["StringEquals"]["<OidcProvider>:sub"] == who
+            continue
+        trust, = one["AssumeRolePolicyDocument"]["Statement"]
+        assert trust["Principal"].keys() == {"Service"} and trust["Action"] == "sts:AssumeRole"
+        # a service that anybody's account may send here must come from ours; EC2 only starts what is ours
+        if trust["Principal"]["Service"] != "ec2.amazonaws.com":
+            assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}, one["RoleName"]
+
+
+# -- connectors: what each file in params/connectors asks for is what its role allows, and no more ----------------------
+
+FILES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "params/connectors").glob("*.json")}
+AS_ANOTHER = {"pagila_source_envelope": "pagila_source"}  # deployed by the other's name, with its topics
+
+
+def tables(config):
+    return [name.strip() for name in config.get("table.include.list", config.get("table.whitelist", "")).split(",") if name]
+
+
+def topics(config):
+    """The topics that a connector writes or reads, by its JSON."""
+    if "topics" in config:
+        return {name.strip() for name in config["topics"].split(",")}
+    if "topics.regex" in config:
+        start, several = re.fullmatch(r"(.*)\((.*)\)", config["topics.regex"]).groups()
+        names = several.split("|") if several != ".*" else ["artists", "artworks"]
+        return {start.replace("\\", "") + name for name in names}
+    prefix = config["topic.prefix"]
+    if "JdbcSource" in config["connector.class"]:
+        return {prefix + name for name in tables(config)} or {prefix}
+    beat = {f"__debezium-heartbeat.{prefix}"} if "heartbeat.interval.ms" in config else set()
+    return {f"{prefix}.{name}" for name in tables(config)} | beat
+
+
+@pytest.mark.parametrize("name", sorted(FILES.keys() - AS_ANOTHER.keys()))
+def test_a_connector_may_what_its_file_says_and_no_more(name):
+    config = {key: value.replace("${topic_prefix}", "msk") for key, value in FILES[name].items()}
+    (own, attached), = [found for who, found in holders().items() if who == f"connect: role workbench-connect-{name}"]
+    mine = {(action, re.sub(r"^arn:aws:[\w-]+:[\w-]*:\d*:+", "", resource)) for one in own
+            for action, resource in itertools.product(listed(one["Action"]), listed(one["Resource"]))}
+    sink = "SinkConnector" in config["connector.class"]
+    do = ("DescribeTopic", "ReadData") if sink else ("CreateTopic", "DescribeTopic", "WriteData")
+    wanted = {(f"kafka-cluster:{verb}", f"topic/workbench/*/{topic}") for verb in do for topic in topics(config)}
+    if sink:
+        wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/connect-workbench-{name}")
+                   for verb in ("Alter", "Describe")}
+        lenses = "lenses" in config["connector.class"]
+        folders = ["cdc-events", ".indexes", ".temp-upload"] if lenses else [f"topics/{topic}" for topic in topics(config)]
+        do = ["PutObject", "GetObject", "AbortMultipartUpload", "ListMultipartUploadParts"] + ["DeleteObject"] * lenses
+        wanted |= {(f"s3:{verb}", f"workbench-lake-{ACCOUNT}-{REGION}/{folder}/*") for verb in do for folder in folders}
+    assert {(a, r.replace("arn:aws:s3:::", "")) for a, r in mine} == wanted
+    avro = {"policy workbench-connect-reads-schemas" if sink else "policy workbench-connect-writes-schemas"}
+    assert set(attached) == {"policy workbench-connect-workers",
+                             "policy workbench-connect-finds-bucket" if sink else "policy workbench-connect-reads-password",
+                             *(avro if "Avro" in config.get("value.converter", "") else ())}
+
+
+def test_every_connector_has_a_role_and_no_role_is_for_none():
+    there = {who.rsplit("-connect-", 1)[1] for who in holders() if who.startswith("connect: role")}
+    assert there == FILES.keys() - AS_ANOTHER.keys()
+    for name, other in AS_ANOTHER.items():
+        assert topics(FILES[name]) == topics(FILES[other])
+
+
+# -- the library: what it asks of AWS in a notebook is allowed to the role of a notebook ---------------------------------
+
+SERVICES = {"kafkaconnect": "kafkaconnect", "logs": "logs", "glue": "glue", "athena": "athena", "ssm": "ssm",
+            "secretsmanager": "secretsmanager", "emr-serverless": "emr-serverless", "emr": "elasticmapreduce"}
+ASKED_BY_PEOPLE = {"cloud", "publishing"}  # what `workbench aws …` asks, with the rights of who deploys
+
+
+def asked():
+    """The AWS calls in lib, by the names that stand in it: each a set, for a name may be that of several services."""
+    session = botocore.session.get_session()
+    services = {name: {xform_name(one): f"{prefix}:{one}" for one in session.get_service_model(name).operation_names}
+                for name, prefix in SERVICES.items()}
+    found = set()
+    for path in (ROOT / "lib/workbench").rglob("*.py"):
+        words = set(re.findall(r'"([\w-]+)"', path.read_text(encoding="utf-8")))
+        if path.stem not in ASKED_BY_PEOPLE:
+            here = {word: {operations[word] for service, operations in services.items()
+                           if service in words and word in operations} for word in words}
+            found |= {frozenset(actions) for actions in here.values() if actions}
+    return found
+
+
+def test_a_notebook_may_ask_what_the_library_asks():
+    may = {action for who, action, _ in rights() if who in ("emr: policy workbench-lake", "emr: policy workbench-notebooks")}
+    assert asked() and [sorted(actions) for actions in asked() if not actions & may] == []
+
+
+if __name__ == "__main__":
+    LIST.write_text(text(), encoding="utf-8")
