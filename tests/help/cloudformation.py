@@ -1,5 +1,5 @@
-"""The templates of deploy/, as CloudFormation would understand them: intrinsic functions are worked out, with the ids of
-what does not exist made up; what one stack exports, the next imports."""
+"""The templates of deploy/, as CloudFormation would understand them: intrinsic functions are worked out, with the ids
+of what does not exist made up; what one stack exports, the next imports."""
 from __future__ import annotations
 
 import functools
@@ -25,7 +25,7 @@ ARNS = {  # an ARN of a type, {} its name: by Ref or by GetAtt
     "AWS::Logs::LogGroup": "arn:aws:logs:{region}:{account}:log-group:{LogGroupName}:*",
     "AWS::SQS::Queue": "arn:aws:sqs:{region}:{account}:{QueueName}",
     "AWS::SecretsManager::Secret": "arn:aws:secretsmanager:{region}:{account}:secret:{Name}-AbCdEf",
-    "AWS::MSK::Cluster": "arn:aws:kafka:{region}:{account}:cluster/{ClusterName}/1b2c3d4e-5f60-7081-92a3-b4c5d6e7f809-2",
+    "AWS::MSK::Cluster": "arn:aws:kafka:{region}:{account}:cluster/{ClusterName}/1b2c3d4e-5f60-7081-92a3-b4c5d6e7f8-2",
     "AWS::EMRServerless::Application": "arn:aws:emr-serverless:{region}:{account}:/applications/00f1r4c2hs0mq01p"}
 BY_REF = ("AWS::IAM::ManagedPolicy", "AWS::SecretsManager::Secret", "AWS::MSK::Cluster")  # whose Ref is their ARN
 
@@ -72,7 +72,7 @@ def _teller(name: str, **given: str) -> Any:
     def sub(of: Any) -> str:
         text, more = of if isinstance(of, list) else (of, {})
         more = {key: told(value) for key, value in more.items()}
-        return re.sub(r"\$\{([^!}]+)\}", lambda found: str(more[found[1]] if found[1] in more else named(found[1])), text)
+        return re.sub(r"\$\{([^!}]+)\}", lambda m: str(more[m[1]] if m[1] in more else named(m[1])), text)
 
     def told(part: Any) -> Any:
         if isinstance(part, list):

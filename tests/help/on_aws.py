@@ -14,9 +14,9 @@ PARAMETERS = {
     "connect/log_group": "/workbench/connect",
     "connect/worker_configuration":
         f"arn:aws:kafkaconnect:{REGION}:{ACCOUNT}:worker-configuration/workbench/0a1b2c3d-4e5f-6071-8293-a4b5c6d7-2",
-    "lake/bucket": "workbench-lake", "query/workgroup": "workbench", "spark/application": "00f1r4c2hs0mq01p",
+    "lake/bucket": "workbench-lake", "spark/application": "00f1r4c2hs0mq01p",
     "spark/role": f"arn:aws:iam::{ACCOUNT}:role/workbench-spark", "emr/cluster": "j-1ABCDEFGHIJKL",
-    "emr/notebook_role": f"arn:aws:iam::{ACCOUNT}:role/workbench-notebook", "studio/id": "es-1ABCDEFGHIJKLMNOPQRSTUVWX",
+    "emr/notebook_role": f"arn:aws:iam::{ACCOUNT}:role/workbench-notebook",
 }
 
 

@@ -1,5 +1,5 @@
-"""The files of deploy/, judged without an account: each line that a deployment of the walkthroughs must show, by its number
-(the policies, line 7, are in test_deploy_policies.py)."""
+"""The files of deploy/, judged without an account: each of the 14 lines that a deployment of the walkthroughs must
+show, by its number (the policies, line 7, are in test_deploy_policies.py)."""
 import ast
 import json
 import re
@@ -13,7 +13,7 @@ import sqlglot
 import yaml
 from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
-from workbench import connect, walkthroughs
+from workbench import connect, hudi, walkthroughs
 from workbench.base import ROOT, params
 from workbench.topic import kafka_iam, topics
 
@@ -21,7 +21,9 @@ DEPLOY, REGION = ROOT / "deploy", on_aws.REGION
 EKS = DEPLOY / "eks" / "connect.yaml"
 WORLD = yaml.safe_load((ROOT / "params/aws.yaml").read_text(encoding="utf-8"))
 VERSIONS = yaml.safe_load((ROOT / "params/versions.yaml").read_text(encoding="utf-8"))
-NOTEBOOKS = {path.stem: [cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+WITH = dict(WithMySql="yes", WithNat="yes", WithLensesS3="yes", WithConfluentS3="yes", WithConfluentJdbc="yes",
+            Mail="a@b.example", BastionCidr="203.0.113.9/32")  # all that a condition leaves out by default
+NOTEBOOKS = {path.stem: json.loads(path.read_text(encoding="utf-8"))["cells"]
              for path in (ROOT / "notebooks").rglob("*.ipynb")}
 
 
@@ -35,7 +37,7 @@ def one(kind, **given):
     return found
 
 
-# -- 1. every template parses and names no literal password, account or bucket -------------------------------------------
+# -- 1. every template parses and names no literal password, account or bucket -----------------------------------------
 
 @pytest.mark.parametrize("name", cloudformation.FILES)
 def test_1_a_template_is_clean(name):
@@ -57,9 +59,10 @@ def test_1_no_account_no_bucket():
 
 
 def secrets(part, path=()):
-    """(path, value) of what is called a password, a secret or a key, in any template."""
-    for key, value in (part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()):
-        if isinstance(key, str) and re.search(r"password|passphrase|secret|token", key, re.I) and isinstance(value, str):
+    """(path, value) of what is called a password or a secret, in any template."""
+    pairs = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    for key, value in pairs:
+        if isinstance(value, str) and re.search(r"password|passphrase|secret|token", str(key), re.I):
             yield (*path, key), value
         yield from secrets(value, (*path, key))
 
@@ -80,13 +83,13 @@ def test_every_stack_has_its_deployment_as_parameter_and_in_every_name():
         given = cloudformation.template(name)["Parameters"]["Deployment"]
         assert given["Default"] == WORLD["stack"]["deployment"] and given["AllowedPattern"] == "[a-z][a-z0-9-]{1,19}"
     free = {"Database", "DatabaseName", "MetricName", "Namespace"}
-    for (name, key), resource in cloudformation.resources(WithMySql="yes", Mail="a@b.example").items():
+    for (name, key), resource in cloudformation.resources(**WITH).items():
         for called, value in resource["Properties"].items():
             if called.endswith("Name") and called not in free and not str(value).startswith(("<", "com.amazonaws.")):
                 assert "workbench" in value, f"{name} {key}: two people in one account would both make {value!r}"
 
 
-# -- 2. the broker type is not T3; the configuration makes topics ---------------------------------------------------------
+# -- 2. the broker type is not T3; the configuration makes topics ------------------------------------------------------
 
 def test_2_no_broker_is_a_t3_and_topics_make_themselves():
     offered = cloudformation.template("msk")["Parameters"]["BrokerType"]
@@ -97,11 +100,12 @@ def test_2_no_broker_is_a_t3_and_topics_make_themselves():
     cluster = one("AWS::MSK::Cluster")
     assert cluster["ConfigurationInfo"] == {"Arn": "<Settings>", "Revision": "<Settings.LatestRevision.Revision>"}
     assert cluster["NumberOfBrokerNodes"] == 2
-    assert cluster["ClientAuthentication"] == {"Sasl": {"Iam": {"Enabled": True}}, "Unauthenticated": {"Enabled": False}}
+    assert cluster["ClientAuthentication"] == {
+        "Sasl": {"Iam": {"Enabled": True}}, "Unauthenticated": {"Enabled": False}}
     assert cluster["EncryptionInfo"]["EncryptionInTransit"] == {"ClientBroker": "TLS", "InCluster": True}
 
 
-# -- 3. security groups ---------------------------------------------------------------------------------------------------
+# -- 3. security groups ------------------------------------------------------------------------------------------------
 
 def ingress(**given):
     """{(group, port, from where)}: all that may come in anywhere."""
@@ -134,7 +138,8 @@ def test_3_who_may_come_in_where():
     assert ingress(WithMySql="yes", BastionCidr="203.0.113.9/32") == EVER | mysql | ssh
 
 
-@pytest.mark.parametrize("cidr, good", [("", True), ("203.0.113.9/32", True), ("0.0.0.0/0", False), ("203.0.113.0/24", False)])
+@pytest.mark.parametrize("cidr, good", [
+    ("", True), ("203.0.113.9/32", True), ("0.0.0.0/0", False), ("203.0.113.0/24", False)])
 def test_3_the_bastion_is_open_to_one_address_or_to_none(cidr, good):
     pattern = cloudformation.template("network")["Parameters"]["BastionCidr"]["AllowedPattern"]
     assert bool(re.fullmatch(pattern, cidr)) == good
@@ -143,32 +148,36 @@ def test_3_the_bastion_is_open_to_one_address_or_to_none(cidr, good):
 def test_3_only_the_public_subnets_have_a_route_out_and_only_the_bastion_is_there():
     routes = cloudformation.of_type("AWS::EC2::Route")
     assert [(r["RouteTableId"], r["GatewayId"]) for r in routes] == [("<PublicRoutes>", "<Gateway>")]
-    assert not [r for r in cloudformation.resources().values() if "NatGateway" in r["Type"]]
+    assert {(r["RouteTableId"], r.get("NatGatewayId", r.get("GatewayId"))) for r in cloudformation.of_type(
+        "AWS::EC2::Route", WithNat="yes")} == {("<PublicRoutes>", "<Gateway>"), ("<PrivateRoutes>", "<Nat>")}
     private = {a["SubnetId"] for a in cloudformation.of_type("AWS::EC2::SubnetRouteTableAssociation")
                if a["RouteTableId"] == "<PrivateRoutes>"}
     assert private == {"<PrivateSubnetA>", "<PrivateSubnetB>"}
-    inside = json.dumps([r for r in cloudformation.resources(WithMySql="yes").values() if r["Type"].rpartition("::")[2] in (
-        "DBSubnetGroup", "Cluster", "Application", "Studio", "VPCEndpoint")])
-    assert "<PrivateSubnetA>" in inside and "<PublicSubnet" not in inside
+    kinds = ("::DBSubnetGroup", "::Cluster", "::Application", "::Studio", "::VPCEndpoint")
+    placed = json.dumps([one for one in cloudformation.resources(**WITH).values() if one["Type"].endswith(kinds)])
+    assert "<PrivateSubnetA>" in placed and "<PublicSubnet" not in placed
 
 
 def test_3_what_the_private_subnets_call_has_an_endpoint():
     """There is no other way out of them."""
-    called = {"s3", "secretsmanager", "ssm", "glue", "sts", "logs", "athena", "kafkaconnect", "emr-serverless"}
+    called = {"s3", "secretsmanager", "ssm", "glue", "sts", "logs", "monitoring", "athena", "kafkaconnect",
+              "emr-serverless"}
     endpoints = {e["ServiceName"].split(".", 3)[3]: e for e in cloudformation.of_type("AWS::EC2::VPCEndpoint")}
     assert endpoints.keys() == called
     assert {e["VpcEndpointType"] for name, e in endpoints.items() if name != "s3"} == {"Interface"}
     assert all(e["PrivateDnsEnabled"] for name, e in endpoints.items() if name != "s3")
 
 
-# -- 4. parameter groups of the databases ---------------------------------------------------------------------------------
+# -- 4. parameter groups of the databases ------------------------------------------------------------------------------
 
 def test_4_the_logs_of_both_databases_can_be_read():
     settings = {g["Family"]: g["Parameters"] for g in cloudformation.of_type(
         "AWS::RDS::DBClusterParameterGroup", WithMySql="yes")}
     assert settings["aurora-postgresql16"]["rds.logical_replication"] == "1"
-    assert settings["aurora-mysql8.0"]["binlog_format"] == "ROW" and settings["aurora-mysql8.0"]["binlog_row_image"] == "FULL"
-    used = {c["Engine"]: c["DBClusterParameterGroupName"] for c in cloudformation.of_type("AWS::RDS::DBCluster", WithMySql="yes")}
+    assert settings["aurora-mysql8.0"]["binlog_format"] == "ROW"
+    assert settings["aurora-mysql8.0"]["binlog_row_image"] == "FULL"
+    clusters = cloudformation.of_type("AWS::RDS::DBCluster", WithMySql="yes")
+    used = {cluster["Engine"]: cluster["DBClusterParameterGroupName"] for cluster in clusters}
     assert used == {"aurora-postgresql": "<PostgresSettings>", "aurora-mysql": "<MySqlSettings>"}
     assert one("AWS::RDS::DBCluster")["Engine"] == "aurora-postgresql"  # MySQL only for who asks for it
 
@@ -184,7 +193,7 @@ def test_4_users_and_database_are_those_of_the_world():
         assert f"${{secret:{name.partition('/')[2]}}}" in world.values()
 
 
-# -- 5. the five keys of IAM, three times -----------------------------------------------------------------------------------
+# -- 5. the five keys of IAM, three times ------------------------------------------------------------------------------
 
 IAM = {"security.protocol": "SASL_SSL", **kafka_iam.JAVA, "ssl.truststore.location": "/tmp/kafka.client.truststore.jks"}
 
@@ -227,7 +236,7 @@ def test_5_a_worker_of_msk_connect_names_no_login_and_reads_passwords_itself():
     assert {worker["key.converter"], worker["value.converter"]} == {"org.apache.kafka.connect.json.JsonConverter"}
 
 
-# -- 6. connector files (their keys, against the published ones, are in test_published.py) ---------------------------------
+# -- 6. connector files (their keys, against the published ones, are in test_published.py) -----------------------------
 
 def test_6_placeholders_stand_only_for_what_a_world_knows():
     known = connect.placeholders(on_aws.world())
@@ -238,14 +247,15 @@ def test_6_placeholders_stand_only_for_what_a_world_knows():
 
 def test_6_every_connector_has_a_plugin_that_5_connect_makes():
     from workbench.connect import msk
-    made = {p["Name"]: p["Location"]["S3Location"]["FileKey"] for p in cloudformation.of_type("AWS::KafkaConnect::CustomPlugin")}
+    made = {p["Name"]: p["Location"]["S3Location"]["FileKey"] for p in cloudformation.of_type(
+        "AWS::KafkaConnect::CustomPlugin", **WITH)}
     assert made == {f"workbench-{name}": f"plugins/{name}.zip" for name in msk.PLUGINS}
     used = {json.loads(path.read_text(encoding="utf-8"))["connector.class"]
             for path in (ROOT / "params/connectors").glob("*.json")}
     assert used == {plugin for plugin, _ in msk.PLUGINS.values()}
 
 
-# -- 8. Connect and the registry on EKS --------------------------------------------------------------------------------------
+# -- 8. Connect and the registry on EKS --------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("version", ["1.32", "1.34"])
 def test_8_the_manifests_are_kubernetes(version):
@@ -273,8 +283,10 @@ def test_8_account_database_probes_limits_and_the_password_from_a_secret():
     told = {e["name"]: e for e in registry["env"]}
     assert told["REGISTRY_DATASOURCE_URL"]["value"] == "jdbc:postgresql://db.example:5432/apicurio-registry"
     for name, key in (("USERNAME", "username"), ("PASSWORD", "password")):
-        assert told[f"REGISTRY_DATASOURCE_{name}"]["valueFrom"] == {"secretKeyRef": {"name": "apicurio-registry", "key": key}}
-    assert [e for c in containers.values() for e in c["env"] if "value" in e and re.search("PASSW|SECRET", e["name"])] == []
+        secret = {"name": "apicurio-registry", "key": key}
+        assert told[f"REGISTRY_DATASOURCE_{name}"]["valueFrom"] == {"secretKeyRef": secret}
+    plain = {e["name"] for c in containers.values() for e in c["env"] if "value" in e}
+    assert not [name for name in plain if re.search("PASSW|SECRET", name)]
     assert "Secret" not in found
     service = found["Service"]["spec"]
     assert service["type"] == "NodePort" and [p["port"] for p in service["ports"]] == [8080]
@@ -288,7 +300,7 @@ def test_8_what_the_command_fills_in_is_all_that_is_left_open():
         re.findall(r"(\w+)=…", text))
 
 
-# -- 9. EMR ----------------------------------------------------------------------------------------------------------------
+# -- 9. EMR ------------------------------------------------------------------------------------------------------------
 
 # What the release has ("Spark release history", "Hudi release history" of Amazon's EMR Release Guide)
 RELEASES = {"emr-7.12.0": {"spark": "3.5.6-amzn-1", "hudi": "1.0.2-amzn-1"},
@@ -298,7 +310,8 @@ RELEASES = {"emr-7.12.0": {"spark": "3.5.6-amzn-1", "hudi": "1.0.2-amzn-1"},
 def test_9_release_applications_metastore_and_bootstrap():
     cluster, application = one("AWS::EMR::Cluster"), one("AWS::EMRServerless::Application")
     assert cluster["ReleaseLabel"] == application["ReleaseLabel"]
-    assert {a["Name"] for a in cluster["Applications"]} == {"Hadoop", "Spark", "Hive", "Livy", "JupyterEnterpriseGateway"}
+    assert {a["Name"] for a in cluster["Applications"]} == {
+        "Hadoop", "Spark", "Hive", "Livy", "JupyterEnterpriseGateway"}
     glue = {"hive.metastore.client.factory.class":
             "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"}
     assert {c["Classification"]: c["ConfigurationProperties"] for c in cluster["Configurations"]} == {
@@ -307,7 +320,8 @@ def test_9_release_applications_metastore_and_bootstrap():
     script, = [b["ScriptBootstrapAction"] for b in cluster["BootstrapActions"]]
     assert script["Path"] == f"s3://{bucket}/workbench/bootstrap.sh" and script["Args"][0] == bucket
     assert cluster["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
-    assert application["AutoStopConfiguration"]["Enabled"] and application["InteractiveConfiguration"] == {"SessionEnabled": True}
+    assert application["AutoStopConfiguration"]["Enabled"]
+    assert application["InteractiveConfiguration"] == {"SessionEnabled": True}
 
 
 def test_9_its_spark_and_hudi_are_those_that_the_tests_run_with():
@@ -317,19 +331,28 @@ def test_9_its_spark_and_hudi_are_those_that_the_tests_run_with():
     assert has["spark"].rpartition(".")[0] == VERSIONS["spark"].rpartition(".")[0] == "3.5"
 
 
-# -- 10. names written are names read ----------------------------------------------------------------------------------------
+# -- 10. names written are names read ----------------------------------------------------------------------------------
 
-BY_UP = {"kafka/bootstrap"}  # CloudFormation cannot ask for it
+BY_UP = {"kafka/bootstrap"}  # `workbench aws up` writes it: CloudFormation cannot ask for it
+FOR_UP = {"kafka/cluster"}  # and reads this one to that end
+
+
+def texts(part):
+    """All texts in a params file, its comments left out."""
+    if isinstance(part, dict):
+        return [text for value in part.values() for text in texts(value)]
+    return [part] if isinstance(part, str) else []
 
 
 def read():
     """The parameters that somebody reads: params/aws.yaml by reference, the library by name."""
-    names = set(re.findall(r"\$\{ssm:([\w/]+)\}", (ROOT / "params/aws.yaml").read_text(encoding="utf-8")))
+    names = {name for value in texts(WORLD) for name in re.findall(r"\$\{ssm:([\w/]+)\}", value)}
     for path in (ROOT / "lib/workbench").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         if re.search(r"\baws\.parameters?\(|\bparameters\(\)", text):
-            names |= {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant) and isinstance(n.value, str)
-                      and re.fullmatch(r"(postgres|kafka|connect|lake|query|spark|emr|studio)/[\w/]+", n.value)}
+            words = {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)}
+            names |= {word for word in words if isinstance(word, str) and re.fullmatch(
+                r"(?:postgres|kafka|connect|lake|query|spark|emr|studio)/[\w/]+", word)}
     names.discard("connect/role/")
     return names
 
@@ -337,7 +360,7 @@ def read():
 def test_10_names_written_are_names_read():
     written = {name for name in parameters() if not name.startswith("connect/role/")} | BY_UP
     assert read() - written == set(), "read, and written by nobody"
-    assert written - read() - {"studio/id"} == set(), "written, and read by nobody"
+    assert written - read() - FOR_UP == set(), "written, and read by nobody"
 
 
 def test_10_the_made_up_world_of_the_tests_has_the_same_names():
@@ -352,20 +375,24 @@ def test_10_the_world_can_be_loaded_from_what_the_templates_write():
     assert parameters()["connect/subnets"] == "<PrivateSubnetA>,<PrivateSubnetB>"
 
 
-# -- 11. databases before the jobs that use them ---------------------------------------------------------------------------
+# -- 11. databases before the jobs that use them -----------------------------------------------------------------------
 
 def test_11_the_catalogs_databases_are_made_with_the_lake():
-    made = {d["DatabaseInput"]["Name"]: d["DatabaseInput"]["LocationUri"] for d in cloudformation.of_type("AWS::Glue::Database")}
+    databases = [one["DatabaseInput"] for one in cloudformation.of_type("AWS::Glue::Database")]
+    made = {database["Name"]: database["LocationUri"] for database in databases}
     assert {"datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"} <= made.keys()
     used = {name for walkthrough in walkthroughs.ALL for name in walkthrough.databases}
-    used |= {table.database for w in walkthroughs.ALL for c in w.captures for table in c.tables(on_aws.world())}
+    captures = [capture for walkthrough in walkthroughs.ALL for capture in walkthrough.captures]
+    used |= {table.get("database", hudi.Table.database) for capture in captures for table in capture.lake}
+    world = on_aws.world()
+    used |= {table.database for walkthrough in walkthroughs.ALL for table in walkthrough.experiments(world)}
     assert used <= made.keys()
     assert cloudformation.ORDER.index("lake") < cloudformation.ORDER.index("emr")
     root = f"s3://{one('AWS::S3::Bucket')['BucketName']}/"
     assert all(place.startswith(root) and place.endswith("/") for place in made.values())
 
 
-# -- 12. no column is data and partition at once ---------------------------------------------------------------------------
+# -- 12. no column is data and partition at once -----------------------------------------------------------------------
 
 def created():
     """(notebook, statement) of the tables that notebooks make with SQL."""
@@ -403,48 +430,52 @@ def test_12_one_that_has_is_seen(text, column):
     assert twice(text) == {column}
 
 
-# -- 13. what one stack gives is what a later one takes ----------------------------------------------------------------------
+# -- 13. what one stack gives is what a later one takes ----------------------------------------------------------------
+
+def imported(name):
+    """The exports that a template takes."""
+    return {one.replace("${Deployment}", "workbench") for one in cloudformation.imports(cloudformation.template(name))}
+
 
 def test_13_a_stack_takes_what_earlier_ones_give():
     assert cloudformation.ORDER == ["network", "lake", "sources", "msk", "connect", "emr", "studio", "schedule"]
     given = {name: stack for name, (stack, _) in cloudformation.exports().items()}
     taken = set()
     for name in cloudformation.FILES:
-        wanted = {one.replace("${Deployment}", "workbench") for one in cloudformation.imports(cloudformation.template(name))}
-        before = cloudformation.ORDER[:cloudformation.ORDER.index(name)] if name in cloudformation.ORDER else cloudformation.ORDER
-        assert {given.get(one) for one in wanted} <= set(before), name
+        wanted = imported(name)
+        at = cloudformation.ORDER.index(name) if name in cloudformation.ORDER else None  # that of EKS: after all
+        assert {given.get(one) for one in wanted} <= set(cloudformation.ORDER[:at]), name
         taken |= wanted
     assert given.keys() - taken == {"workbench-Application", "workbench-SparkRole"}, "given, and taken by nobody"
 
 
 def test_13_bastion_database_kafka_connect_emr():
-    takes = {name: {cloudformation.exports()[one.replace("${Deployment}", "workbench")][0]
-                    for one in cloudformation.imports(cloudformation.template(name))} for name in cloudformation.ORDER}
+    takes = {name: {cloudformation.exports()[one][0] for one in imported(name)} for name in cloudformation.ORDER}
     assert takes == {"network": set(), "lake": set(), "sources": {"network"}, "msk": {"network"},
                      "connect": {"lake", "sources", "msk"}, "emr": {"network", "lake", "sources", "msk", "connect"},
                      "studio": {"network", "lake", "emr"}, "schedule": {"lake", "emr", "studio"}}
 
 
-# -- 14. a teardown --------------------------------------------------------------------------------------------------------
+# -- 14. a teardown ----------------------------------------------------------------------------------------------------
 
 def test_14_nothing_refuses_to_go():
     """What keeps data is deleted with its stack, by a decision that stands in the template; nothing is protected."""
-    keeps = ("AWS::S3::Bucket", "AWS::RDS::DBCluster", "AWS::RDS::DBInstance", "AWS::MSK::Cluster", "AWS::Logs::LogGroup",
-             "AWS::SQS::Queue")
+    keeps = ("AWS::S3::Bucket", "AWS::RDS::DBCluster", "AWS::RDS::DBInstance", "AWS::MSK::Cluster",
+             "AWS::Logs::LogGroup", "AWS::SQS::Queue")
     for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
         if resource["Type"] in keeps:
             assert resource.get("DeletionPolicy") == "Delete", f"{name} {key}"
-        assert not resource["Properties"].get("DeletionProtection") and not resource["Properties"].get("TerminationProtected")
+        assert not {"DeletionProtection", "TerminationProtected"} & resource["Properties"].keys(), f"{name} {key}"
     assert one("AWS::Athena::WorkGroup")["RecursiveDeleteOption"] is True
 
 
-# -- prices ------------------------------------------------------------------------------------------------------------------
+# -- prices ------------------------------------------------------------------------------------------------------------
 
 PRICES = yaml.safe_load((DEPLOY / "prices.yaml").read_text(encoding="utf-8"))
 
 
 def test_every_type_has_a_price_and_no_price_is_for_nothing():
-    made = {r["Type"] for r in cloudformation.resources(WithMySql="yes", Mail="a@b.example", BastionCidr="203.0.113.9/32").values()}
+    made = {r["Type"] for r in cloudformation.resources(**WITH).values()}
     assert PRICES["prices"].keys() == made
     assert PRICES["region"] == REGION and PRICES["date"] and PRICES["source"] and PRICES["per_use"]
 
@@ -462,18 +493,21 @@ def test_every_choice_has_a_price():
             assert inside(resource["Properties"], part["by"]) in part["prices"], f"{name} {key}: {part['by']}"
             times = inside(resource["Properties"], part["times"]) if "times" in part else 1
             assert times is None or isinstance(times, (int, list)), f"{name} {key}"
-    sizes = {size for price in PRICES["prices"].values() if isinstance(price, list) for part in price for size in part["prices"]}
-    offered = {value for name in cloudformation.ORDER for given in cloudformation.template(name)["Parameters"].values()
-               for value in given.get("AllowedValues", ()) if re.search(r"\d\w?\.\w", value) and ".x" not in value}
+    parts = [part for price in PRICES["prices"].values() if isinstance(price, list) for part in price]
+    sizes = {size for part in parts for size in part["prices"]}
+    choices = [one for name in cloudformation.ORDER for one in cloudformation.template(name)["Parameters"].values()]
+    offered = {value for one in choices for value in one.get("AllowedValues", ())
+               if re.search(r"\d\w?\.\w", value) and not value.endswith(".x")}
     assert offered <= sizes
 
 
-# -- the lake's bucket -------------------------------------------------------------------------------------------------------
+# -- the lake's bucket -------------------------------------------------------------------------------------------------
 
 def test_the_bucket_is_private_encrypted_and_answers_over_tls_only():
     bucket, policy = one("AWS::S3::Bucket"), one("AWS::S3::BucketPolicy")
     assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
-    assert bucket["BucketEncryption"] and bucket["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
+    assert bucket["BucketEncryption"]
+    assert bucket["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
     deny, = policy["PolicyDocument"]["Statement"]
     assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", "*", "s3:*")
     assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
@@ -490,7 +524,7 @@ def test_athena_has_an_enforced_place_and_a_limit():
     assert settings["EngineVersion"]["SelectedEngineVersion"] == "Athena engine version 3"
 
 
-# -- the schedule ------------------------------------------------------------------------------------------------------------
+# -- the schedule ------------------------------------------------------------------------------------------------------
 
 def test_the_schedules_request_is_one_that_emr_takes():
     import botocore.session

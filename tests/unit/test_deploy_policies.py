@@ -1,6 +1,5 @@
-"""Who may do what on AWS: each action of the templates' policies against each resource, as a list that was read by people
-(policies.txt), and rules that hold for all of them. No account is needed."""
-import fnmatch
+"""Who may do what on AWS: each action of the templates' policies against each resource, as a list that was read by
+people (policies.txt), and rules that hold for all of them. No account is needed."""
 import itertools
 import json
 import re
@@ -17,7 +16,8 @@ from workbench.base import ROOT
 LIST = Path(__file__).parent / "policies.txt"
 # AWS's own table of actions and the resources that each knows (Service Authorization Reference), as cfn-lint brings it
 KNOWN = json.loads((Path(cfnlint.__file__).parent / "data/AdditionalSpecs/Policies.json").read_text(encoding="utf-8"))
-KNOWN["kafkaconnect"]["Actions"].setdefault("restartconnector", {"Resources": ["connector"]})  # newer than the table
+for newer in ("restartconnector", "resumeconnector"):
+    KNOWN["kafkaconnect"]["Actions"].setdefault(newer, {"Resources": ["connector"]})
 # Actions that are allowed on "*" although they know resources, and why
 ON_ALL = {
     "glue:GetSchemaVersion": "asked by the id that stands in a message, which names no registry",
@@ -28,15 +28,14 @@ ON_ALL = {
 def holders():
     """{name: (statements, managed policies)} of all roles and managed policies."""
     found = {}
-    for (template, key), one in cloudformation.resources().items():
+    for (template, _), one in cloudformation.resources().items():
         given = one["Properties"]
         if one["Type"] == "AWS::IAM::ManagedPolicy":
             found[f"{template}: policy {given['ManagedPolicyName']}"] = (given["PolicyDocument"]["Statement"], [])
         elif one["Type"] == "AWS::IAM::Role":
             attached = [f"policy {arn.rsplit('/', 1)[1]}" for arn in given.get("ManagedPolicyArns", [])]
-            attached += [f"policy {other['Properties']['ManagedPolicyName']}" for other in cloudformation.resources().values()
-                         if given["RoleName"] in other["Properties"].get("Roles", [])
-                         and other["Type"] == "AWS::IAM::ManagedPolicy"]
+            attached += [f"policy {other['ManagedPolicyName']}" for other in cloudformation.of_type(
+                "AWS::IAM::ManagedPolicy") if given["RoleName"] in other.get("Roles", [])]
             own = [one for policy in given.get("Policies", []) for one in policy["PolicyDocument"]["Statement"]]
             found[f"{template}: role {given['RoleName']}"] = (own, sorted(attached))
     return found
@@ -75,7 +74,8 @@ def knows(action):
 
 def test_the_policies_are_those_that_were_read():
     assert text() == LIST.read_text(encoding="utf-8"), (
-        "the policies have changed: .venv/bin/python tests/unit/test_deploy_policies.py writes the new list; read its diff")
+        "the policies have changed. Write the list anew, and read what has changed: "
+        "PYTHONPATH=tests/help .venv/bin/python tests/unit/test_deploy_policies.py")
 
 
 def test_every_statement_allows_and_says_what_on_what():
@@ -110,8 +110,9 @@ def test_each_action_takes_one_of_its_resources_and_each_resource_has_an_action(
 
 def test_7_kafka_rights_are_on_the_named_cluster_its_topics_and_groups():
     kafka = [(who, action, resource) for who, action, resource in rights() if action.startswith("kafka-cluster:")]
-    arn = re.compile(rf"arn:aws:kafka:{REGION}:{ACCOUNT}:(cluster/workbench/[\w-]+|(topic|group)/workbench/\*/[\w.*-]+)")
-    assert kafka and [right for right in kafka if not arn.fullmatch(right[2])] == []
+    pattern = re.compile(rf"arn:aws:kafka:{REGION}:{ACCOUNT}:"
+                         r"(cluster/workbench/[\w-]+|(topic|group)/workbench/\*/[\w.*-]+)")
+    assert kafka and [right for right in kafka if not pattern.fullmatch(right[2])] == []
     # a topic or a group is named; a pattern has a beginning
     assert [right for right in kafka if re.search(r"\*/[^/]{0,2}\*$", right[2])] == []
     assert not any(re.match(r"kafka-cluster:\*", action) for _, action, _ in kafka)
@@ -120,7 +121,8 @@ def test_7_kafka_rights_are_on_the_named_cluster_its_topics_and_groups():
 def test_7_s3_resources_have_the_form_of_s3_names():
     """Without region and account (a sample policy has both, and allows nothing so)."""
     s3 = [right for right in rights() if right[1].startswith("s3:")]
-    of_bucket = ("s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:GetEncryptionConfiguration")
+    of_bucket = ("s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads",
+                 "s3:GetEncryptionConfiguration")
     for right in s3:
         found = re.fullmatch(rf"arn:aws:s3:::workbench-lake-{ACCOUNT}-{REGION}(/[\w.*/-]+)?", right[2])
         assert found and bool(found[1]) == (right[1] not in of_bucket), right
@@ -148,14 +150,16 @@ def test_a_role_is_taken_on_by_services_of_this_account_only():
             assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}, one["RoleName"]
 
 
-# -- connectors: what each file in params/connectors asks for is what its role allows, and no more ----------------------
+# -- connectors: what each file in params/connectors asks for is what its role allows, and no more ---------------------
 
-FILES = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (ROOT / "params/connectors").glob("*.json")}
+FILES = {path.stem: json.loads(path.read_text(encoding="utf-8"))
+         for path in (ROOT / "params/connectors").glob("*.json")}
 AS_ANOTHER = {"pagila_source_envelope": "pagila_source"}  # deployed by the other's name, with its topics
 
 
 def tables(config):
-    return [name.strip() for name in config.get("table.include.list", config.get("table.whitelist", "")).split(",") if name]
+    named = config.get("table.include.list", config.get("table.whitelist", ""))
+    return [name.strip() for name in named.split(",") if name]
 
 
 def topics(config):
@@ -186,13 +190,13 @@ def test_a_connector_may_what_its_file_says_and_no_more(name):
         wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/connect-workbench-{name}")
                    for verb in ("Alter", "Describe")}
         lenses = "lenses" in config["connector.class"]
-        folders = ["cdc-events", ".indexes", ".temp-upload"] if lenses else [f"topics/{topic}" for topic in topics(config)]
+        folders = ["cdc-events", ".indexes", ".temp-upload"] if lenses else [f"topics/{one}" for one in topics(config)]
         do = ["PutObject", "GetObject", "AbortMultipartUpload", "ListMultipartUploadParts"] + ["DeleteObject"] * lenses
         wanted |= {(f"s3:{verb}", f"workbench-lake-{ACCOUNT}-{REGION}/{folder}/*") for verb in do for folder in folders}
     assert {(a, r.replace("arn:aws:s3:::", "")) for a, r in mine} == wanted
     avro = {"policy workbench-connect-reads-schemas" if sink else "policy workbench-connect-writes-schemas"}
-    assert set(attached) == {"policy workbench-connect-workers",
-                             "policy workbench-connect-finds-bucket" if sink else "policy workbench-connect-reads-password",
+    needed = "policy workbench-connect-finds-bucket" if sink else "policy workbench-connect-reads-password"
+    assert set(attached) == {"policy workbench-connect-workers", needed,
                              *(avro if "Avro" in config.get("value.converter", "") else ())}
 
 
@@ -203,11 +207,15 @@ def test_every_connector_has_a_role_and_no_role_is_for_none():
         assert topics(FILES[name]) == topics(FILES[other])
 
 
-# -- the library: what it asks of AWS in a notebook is allowed to the role of a notebook ---------------------------------
+# -- the library: what it asks of AWS in a notebook is allowed to the role of a notebook -------------------------------
 
-SERVICES = {"kafkaconnect": "kafkaconnect", "logs": "logs", "glue": "glue", "athena": "athena", "ssm": "ssm",
-            "secretsmanager": "secretsmanager", "emr-serverless": "emr-serverless", "emr": "elasticmapreduce"}
+SERVICES = {"kafkaconnect": "kafkaconnect", "logs": "logs", "cloudwatch": "cloudwatch", "glue": "glue",
+            "athena": "athena", "ssm": "ssm", "secretsmanager": "secretsmanager", "emr-serverless": "emr-serverless",
+            "emr": "elasticmapreduce"}
 ASKED_BY_PEOPLE = {"cloud", "publishing"}  # what `workbench aws …` asks, with the rights of who deploys
+
+
+THEIRS = ("emr: policy workbench-lake", "emr: policy workbench-notebooks", "studio: policy workbench-runs")
 
 
 def asked():
@@ -226,7 +234,7 @@ def asked():
 
 
 def test_a_notebook_may_ask_what_the_library_asks():
-    may = {action for who, action, _ in rights() if who in ("emr: policy workbench-lake", "emr: policy workbench-notebooks")}
+    may = {action for who, action, _ in rights() if who in THEIRS}
     assert asked() and [sorted(actions) for actions in asked() if not actions & may] == []
 
 
