@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 from packaging.requirements import Requirement
 
-from ..base import ROOT, WorkbenchError, World
+from ..base import ROOT, WorkbenchError, World, aws
 from . import artifacts, process, services
 
 MEMORY_GIB = 6  # what the whole stack may take (its parts add up to less)
@@ -39,7 +39,14 @@ def examine(world: World) -> list[Finding]:
     found = [_python(), _packages(), _platform(), _memory(), _disk(ROOT / "var")]
     if world.stack.embedded:
         found += [_java(), _files(), *_ports(world), _root()]
-    return found
+    return found + ([_account(world)] if world.stack.deployment else [])
+
+
+def _account(world: World) -> Finding:
+    try:
+        return Finding("AWS", f"{aws.call(world.region, 'sts', 'get_caller_identity')['Arn']} in {world.region}")
+    except WorkbenchError as e:
+        return Finding("AWS", f"{e.what}: {e.where}", e.next_step or f"look at {world.file}")
 
 
 def problems(findings: list[Finding]) -> list[Finding]:

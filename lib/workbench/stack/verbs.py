@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Optional, Sequence
 
-from ..base import StackError, World, host_port, nearest, paths, pidfiles, secrets
+from ..base import StackError, World, aws, host_port, nearest, paths, pidfiles, secrets
 from ..base.wait import alone
 from . import process, services
 from .process import Status
@@ -33,7 +33,7 @@ def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], Non
         StackError: the first service that failed, after the others had their chance.
     """
     if not world.stack.embedded:
-        return _reach(world, names or REACHED)
+        return _reach(world, names or _reached(world))
     chosen = _closure(world, names or services.wanted(world))
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)  # only now: another that was first may have started it
@@ -116,7 +116,7 @@ def restart(world: World, name: str) -> None:
 def status(world: World) -> list[Status]:
     """Return the status of every service of the world, Apicurio included, changing nothing."""
     if not world.stack.embedded:
-        return [_look(world, n) for n in REACHED]
+        return [_look(world, n) for n in _reached(world)]
     _refuse_other_ports(world)
     return _side_by_side(lambda n: process.status(SERVICES[n], world), [*services.wanted(world), "apicurio"])
 
@@ -163,15 +163,49 @@ def _reach(world: World, names: Sequence[str]) -> list[Status]:
 
 
 def _look(world: World, name: str) -> Status:
-    address = known(name).address(world)
-    if name == "spark" and world.spark.kind == "existing":
-        return Status(name, "up", 0, detail="the session of the notebook")
+    """Whether a service of somebody else's answers: asked over AWS's API, else at its address."""
+    kind, master = world.spark.kind, world.spark.master
+    if name == "spark" and (kind == "existing" or kind == "classic" and not master.startswith("spark:")):
+        return Status(name, "up", 0, detail="in the notebook's own process")
+    asked = _by_api(world, name)
+    if asked:
+        service, operation, given = asked
+        try:
+            answer = aws.call(world.region, service, operation, **given)
+        except StackError as e:
+            return Status(name, "unreachable", 0, detail=f"{e.what} ({e.where})")
+        at = answer.get("BucketRegion", world.region)
+        if at != world.region:
+            return Status(name, "unreachable", 0, detail=f"the bucket lies in {at}, {world.file} says {world.region}")
+        return Status(name, "up", 0, detail=f"{service}, {world.region}")
+    address = master if name == "spark" and kind == "classic" else known(name).address(world)
     try:
-        host, port = host_port(address)
+        host, port = host_port(address.split(",")[0])
         socket.create_connection((host, port), timeout=3).close()
         return Status(name, "up", port, detail=address)
     except (OSError, ValueError) as e:
         return Status(name, "unreachable", 0, detail=f"{address or 'no address'}: {e}")
+
+
+def _by_api(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]]:
+    """What is asked of AWS about a service: AWS's name of it, operation, parameters. None where it has an address."""
+    of, lake = world.stack.deployment, world.lake
+    if name == "lake":
+        bucket = lake.root.partition("://")[2].split("/")[0]
+        return ("s3", "head_bucket", {"Bucket": bucket})
+    kinds = {"connect": world.connect.kind, "apicurio": world.registry.kind, "spark": world.spark.kind,
+             "query": world.query.kind}
+    return {
+        "msk": ("kafkaconnect", "list_connectors", {"maxResults": 1}),
+        "glue": ("glue", "get_registry", {"RegistryId": {"RegistryName": of}}),
+        "emr_serverless": ("emr-serverless", "get_application", {"applicationId": world.spark.url}),
+        "athena": ("athena", "get_work_group", {"WorkGroup": of}),
+    }.get(kinds.get(name, ""))
+
+
+def _reached(world: World) -> tuple[str, ...]:
+    """The services that a world has, whoever runs them; of a deployment on AWS registry, lake and engine, too."""
+    return REACHED + (("apicurio", "lake", "query") if world.stack.deployment else ())
 
 
 def _refuse_other_ports(world: World) -> None:

@@ -1,0 +1,130 @@
+"""AWS's answers as people are told them: each error with what failed, where, and what to do."""
+import json
+
+import boto3
+import moto
+import on_aws
+import pytest
+from botocore.exceptions import EndpointConnectionError
+from workbench.base import aws, params, secrets
+from workbench.base.errors import ParamsError, StackError
+
+REGION = on_aws.REGION
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    aws.client.cache_clear()
+    yield
+    aws.client.cache_clear()
+
+
+@pytest.fixture
+def account():
+    with moto.mock_aws():
+        yield lambda service: boto3.client(service, region_name=REGION)
+
+
+@pytest.mark.parametrize("code, said, what, step", [
+    ("ExpiredTokenException", "The security token is expired", "have expired", "aws sso login"),
+    ("UnrecognizedClientException", "The token is invalid", "does not know these credentials", "aws configure"),
+    ("AccessDeniedException", "User: arn:aws:iam::1:user/x is not authorized to perform: athena:GetWorkGroup on "
+     "resource: arn:aws:athena:x:1:workgroup/w because no policy allows it", "athena:GetWorkGroup is not allowed on "
+     "arn:aws:athena:x:1:workgroup/w", "arn:aws:iam::1:user/x"),
+    ("PermanentRedirect", "must be addressed using the specified endpoint", "another region", "region"),
+    ("InvalidRequestException", "WorkGroup x is not found", "WorkGroup x is not found", ""),
+])
+def test_a_refusal_is_told(code, said, what, step):
+    with on_aws.stubbed("athena") as stub:
+        stub.add_client_error("get_work_group", code, said)
+        with pytest.raises(StackError) as e:
+            aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
+    assert what in e.value.what and step in e.value.next_step and "athena.get_work_group" in e.value.where
+    assert aws.code(e.value) == code
+
+
+def test_without_credentials_it_says_how_to_sign_in(monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    with pytest.raises(StackError, match="(?s)no AWS credentials.*aws sso login"):
+        aws.call(REGION, "sts", "get_caller_identity")
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(StackError, match="(?s)no AWS credentials.*nobody"):
+        aws.call(REGION, "sqs", "list_queues")
+
+
+def test_a_region_that_is_none_is_told():
+    with pytest.raises(StackError, match="(?s)no such region.*ap-southeast-2"):
+        aws.call("ap southeast 2", "ssm", "get_parameter", Name="x")
+
+
+def test_what_cannot_be_reached_names_region_and_network(monkeypatch):
+    def nowhere(*args, **kwargs):
+        raise EndpointConnectionError(endpoint_url="https://ssm.ap-southeast-9.x/")
+
+    monkeypatch.setattr(aws.client("ap-southeast-9", "ssm"), "get_parameter", nowhere, raising=False)
+    with pytest.raises(StackError, match="(?s)cannot be reached.*ap-southeast-9.*region"):
+        aws.call("ap-southeast-9", "ssm", "get_parameter", Name="x")
+
+
+def test_throttling_is_tried_again_with_a_bound(monkeypatch, answering):
+    """A real client against a server that throttles for ever, its back-off not waited out."""
+    waited, refusal = [], (429, json.dumps({"__type": "TooManyRequestsException", "message": "slow down"}))
+    server = answering({"/v1/connectors": refusal})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    monkeypatch.setattr("time.sleep", waited.append)
+    with pytest.raises(StackError, match=f"answered {aws.TRIES} times that it is asked too often"):
+        aws.call(REGION, "kafkaconnect", "list_connectors")
+    assert len(server.asked) == aws.TRIES and len(waited) == aws.TRIES - 1
+
+
+def test_parameters_are_those_of_the_deployment(account):
+    for name in ("/workbench/lake/bucket", "/workbench/a", "/workbench2/lake/bucket"):
+        account("ssm").put_parameter(Name=name, Value=f"value of {name}", Type="String")
+    assert aws.parameters(REGION, "workbench") == {"lake/bucket": "value of /workbench/lake/bucket",
+                                                   "a": "value of /workbench/a"}
+    assert aws.parameter(REGION, "workbench", "a") == "value of /workbench/a"
+    with pytest.raises(StackError, match="(?s)no parameter 'lake/buket'.*did you mean 'lake/bucket'.*workbench aws up"):
+        aws.parameter(REGION, "workbench", "lake/buket")
+
+
+def test_more_parameters_than_a_page_holds(account):
+    for n in range(23):
+        account("ssm").put_parameter(Name=f"/workbench/p{n}", Value=str(n), Type="String")
+    assert len(aws.parameters(REGION, "workbench")) == 23
+
+
+def test_a_secret_is_read_when_it_is_needed_and_never_shown(account, monkeypatch):
+    account("secretsmanager").create_secret(Name="workbench/postgres.admin", SecretString=json.dumps(
+        {"username": "x", "password": "geheim"}))
+    secret = secrets.Secret("postgres.admin", REGION, "workbench")
+    assert secret.reveal() == "geheim" and "geheim" not in f"{secret!r} {secret}"
+    monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "mine")
+    assert secret.reveal() == "mine", "what the environment says goes before it"
+    account("secretsmanager").create_secret(Name="workbench/odd", SecretString="no json")
+    with pytest.raises(StackError, match="not as expected") as e:
+        secrets.Secret("odd", REGION, "workbench").reveal()
+    assert "no json" not in str(e.value)
+
+
+def test_a_world_takes_its_values_from_the_deployment(monkeypatch):
+    monkeypatch.setattr(aws, "parameters", lambda region, deployment: {
+        k: v for k, v in on_aws.PARAMETERS.items() if k != "lake/bucket"})
+    with pytest.raises(ParamsError, match="(?s)'workbench' has no parameter 'lake/bucket'.*workbench aws up"):
+        params.load("aws")
+    assert on_aws.world().lake.tables == "s3://workbench-lake/hudi"
+    assert on_aws.world().postgres.port == 5432
+
+
+def test_a_job_on_emr_takes_the_spark_that_is_there(monkeypatch):
+    monkeypatch.setenv("WORKBENCH_SPARK", "classic")
+    assert (on_aws.world().spark.kind, on_aws.world().spark.master) == ("classic", "")
+    assert params.load("local").spark.kind == "connect", "an embedded world has its own"
+    monkeypatch.setenv("WORKBENCH_SPARK", "clasic")
+    with pytest.raises(ParamsError, match="did you mean 'classic'"):
+        on_aws.world()

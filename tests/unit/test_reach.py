@@ -1,0 +1,81 @@
+"""The verbs of the stack in a world on AWS: they look whether all can be reached, and start nothing."""
+import contextlib
+import datetime as dt
+import socket
+
+import on_aws
+import pytest
+from workbench import stack
+from workbench.base import aws
+from workbench.base.errors import StackError
+from workbench.stack import verbs
+from worlds import varied
+
+NOW = dt.datetime(2026, 1, 1)
+ANSWERS = {
+    "kafkaconnect": ("list_connectors", {"connectors": []}, {"maxResults": 1}),
+    "glue": ("get_registry", {"RegistryName": "workbench"}, {"RegistryId": {"RegistryName": "workbench"}}),
+    "emr-serverless": ("get_application", {"application": {
+        "applicationId": on_aws.PARAMETERS["spark/application"], "name": "workbench", "state": "STARTED",
+        "arn": f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/00f1r4c2hs0mq01p",
+        "type": "Spark", "releaseLabel": "emr-7.13.0", "createdAt": NOW, "updatedAt": NOW}},
+        {"applicationId": on_aws.PARAMETERS["spark/application"]}),
+    "s3": ("head_bucket", {"BucketRegion": on_aws.REGION}, {"Bucket": "workbench-lake"}),
+    "athena": ("get_work_group", {"WorkGroup": {"Name": "workbench"}}, {"WorkGroup": "workbench"}),
+}
+
+
+@pytest.fixture
+def near():
+    """World aws, whose database and brokers are sockets of this test."""
+    with socket.socket() as there:
+        there.bind(("127.0.0.1", 0))
+        there.listen()
+        port = there.getsockname()[1]
+        yield varied(on_aws.world(), postgres={"host": "127.0.0.1", "port": port},
+                     kafka={"bootstrap": f"127.0.0.1:{port},b-2.example:9098"})
+
+
+@pytest.fixture
+def answering(monkeypatch):
+    """AWS's services, each of which answers once."""
+    aws.client.cache_clear()
+    with contextlib.ExitStack() as held:
+        stubs = {service: held.enter_context(on_aws.stubbed(service)) for service in ANSWERS}
+        for service, (operation, answer, given) in ANSWERS.items():
+            stubs[service].add_response(operation, answer, given)
+        yield stubs
+
+
+def test_all_of_a_deployment_is_looked_at(near, answering):
+    found = stack.up(near)
+    assert {s.name: s.state for s in found} == dict.fromkeys(
+        ("postgres", "kafka", "connect", "spark", "apicurio", "lake", "query"), "up")
+
+
+def test_what_cannot_be_reached_is_named_with_the_reason(near):
+    with on_aws.stubbed("kafkaconnect") as stub:
+        stub.add_client_error("list_connectors", "AccessDeniedException", "User: arn:aws:iam::1:user/x is not "
+                              "authorized to perform: kafkaconnect:ListConnectors on resource: *")
+        with pytest.raises(StackError, match="(?s)connect cannot be reached.*ListConnectors is not allowed"):
+            stack.need(near, "postgres", "connect")
+
+
+def test_a_bucket_of_another_region_is_told(near):
+    with on_aws.stubbed("s3") as stub:
+        stub.add_response("head_bucket", {"BucketRegion": "us-east-1"}, {"Bucket": "workbench-lake"})
+        seen = verbs._look(near, "lake")
+    assert seen.state == "unreachable" and "lies in us-east-1" in seen.detail
+
+
+def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
+    far = varied(near, postgres={"port": 1})
+    with pytest.raises(StackError, match="(?s)postgres cannot be reached.*network path"):
+        stack.need(far, "postgres")
+
+
+@pytest.mark.parametrize("kind, master, state", [
+    ("existing", "", "up"), ("classic", "yarn", "up"), ("classic", "", "up"),
+    ("classic", "spark://127.0.0.1:1", "unreachable")])
+def test_a_spark_of_this_process_needs_no_address(near, kind, master, state):
+    assert verbs._look(varied(near, spark={"kind": kind, "master": master}), "spark").state == state
