@@ -6,6 +6,8 @@ import numpy as np
 import on_aws
 import pandas as pd
 import pytest
+import sqlglot
+from sqlglot import exp
 from workbench.base import wait
 from workbench.base.errors import LakeError, StackError
 from workbench.results import athena, query
@@ -33,19 +35,18 @@ def results(columns, *rows, labels=True):
              "Precision": 0, "Scale": 0, "Nullable": "UNKNOWN", "CaseSensitive": False} for name, kind in columns]}}}
 
 
-def asked(stub, text, given=None, *ends):
+def asked(stub, text, *ends):
     """The query is sent so, and answered: each end is (operation, answer)."""
     stub.add_response("start_query_execution", {"QueryExecutionId": ID}, {
         "QueryString": text, "WorkGroup": "workbench",
-        "QueryExecutionContext": {"Database": "default", "Catalog": "awsdatacatalog"},
-        **({"ExecutionParameters": given} if given else {})})
+        "QueryExecutionContext": {"Database": "default", "Catalog": "awsdatacatalog"}})
     for operation, answer in ends:
         stub.add_response(operation, answer)
 
 
 def test_a_query_its_values_its_rows_and_what_it_scanned(capsys):
     with on_aws.stubbed("athena") as stub:
-        asked(stub, "SELECT a, b FROM t WHERE a = ? AND b <> ':a' AND a >= ? -- :no", ["11077", "11077"],
+        asked(stub, "SELECT a, b FROM t WHERE a = 11077 AND b <> ':a' AND a >= 11077 -- :no",
               ("get_query_execution", status("RUNNING")), ("get_query_execution", status()),
               ("get_query_results", results([("a", "integer"), ("b", "varchar")], ["1", "x"], ["2", None])))
         rows = query.sql(WORLD, "SELECT a, b FROM t WHERE a = :a AND b <> ':a' AND a >= :a -- :no", a=11077)
@@ -70,29 +71,29 @@ def test_a_query_its_values_its_rows_and_what_it_scanned(capsys):
 ])
 def test_types_are_those_that_spark_gives(kind, text, value, dtype):
     with on_aws.stubbed("athena") as stub:
-        asked(stub, "SELECT a FROM t", None, ("get_query_execution", status()),
+        asked(stub, "SELECT a FROM t", ("get_query_execution", status()),
               ("get_query_results", results([("a", kind)], [text])))
         rows = query.sql(WORLD, "SELECT a FROM t")
-        asked(stub, "SELECT b FROM t", None, ("get_query_execution", status()),
+        asked(stub, "SELECT b FROM t", ("get_query_execution", status()),
               ("get_query_results", results([("a", kind)], [text], [None])))
         nulls = query.sql(WORLD, "SELECT b FROM t")
     assert rows["a"].tolist() == [value] and str(rows["a"].dtype) == dtype
     assert nulls["a"].isna().tolist() == [False, True]
 
 
-@pytest.mark.parametrize("value, mark, given", [
-    ("it's", "?", "'it''s'"), ("'; DROP TABLE t --", "?", "'''; DROP TABLE t --'"), ("\\", "?", "'\\'"),
-    ("", "?", "''"),
-    (7, "?", "7"), (np.int64(7), "?", "7"), (True, "?", "true"), (None, "?", "NULL"),
-    (decimal.Decimal("1E+2"), "?", "100"), (decimal.Decimal("1.50"), "?", "1.50"),
-    (1.5, "CAST(? AS DOUBLE)", "'1.5'"), (np.float64(1e300), "CAST(? AS DOUBLE)", "'1e+300'"),
-    (dt.date(2026, 1, 2), "CAST(? AS DATE)", "'2026-01-02'"),
-    (pd.Timestamp("2026-01-02 03:04:05.000006"), "CAST(? AS TIMESTAMP(6))", "'2026-01-02 03:04:05.000006'"),
-    (pd.Timestamp("2026-01-02 03:04:05+10:00"), "CAST(? AS TIMESTAMP(6) WITH TIME ZONE)",
-     "'2026-01-01 17:04:05.000000 UTC'"),
+@pytest.mark.parametrize("value, literal", [
+    ("it's", "'it''s'"), ("'; DROP TABLE t --", "'''; DROP TABLE t --'"), ("\\", "'\\'"), ("", "''"), (":b", "':b'"),
+    (7, "7"), (np.int64(-7), "-7"), (True, "true"), (None, "NULL"), (decimal.Decimal("1E+2"), "DECIMAL '100'"),
+    (decimal.Decimal("1.50"), "DECIMAL '1.50'"), (1.5, "DOUBLE '1.5'"), (np.float64(1e300), "DOUBLE '1e+300'"),
+    (dt.date(2026, 1, 2), "DATE '2026-01-02'"),
+    (pd.Timestamp("2026-01-02 03:04:05.000006"), "TIMESTAMP '2026-01-02 03:04:05.000006'"),
+    (pd.Timestamp("2026-01-02 03:04:05+10:00"), "TIMESTAMP '2026-01-01 17:04:05.000000 UTC'"),
 ])
-def test_values_are_literals(value, mark, given):
-    assert athena.bound("SELECT 1 WHERE a = :a", {"a": value}) == (f"SELECT 1 WHERE a = {mark}", [given])
+def test_values_are_literals(value, literal):
+    text = athena.bound("SELECT :a, x FROM t WHERE a = :a AND b = :b", {"a": value, "b": "it"})
+    assert text == f"SELECT {literal}, x FROM t WHERE a = {literal} AND b = 'it'"
+    read = sqlglot.parse_one(text, read="athena")
+    assert len(read.expressions) == 2 and read.find(exp.EQ).expression == read.expressions[0], "it stays one value"
 
 
 def test_values_that_are_refused():
@@ -115,17 +116,19 @@ def test_values_that_are_refused():
 ])
 def test_statements_go_as_they_are(text):
     with on_aws.stubbed("athena") as stub:
-        asked(stub, text, None, ("get_query_execution", status(scanned=0)), ("get_query_results", results([])))
+        asked(stub, text, ("get_query_execution", status(scanned=0)), ("get_query_results", results([])))
         assert query.sql(WORLD, text).empty
 
 
 def test_describe_is_one_text_apart_by_tabs():
     columns = [("col_name", "string"), ("data_type", "string"), ("comment", "string")]
     with on_aws.stubbed("athena") as stub:
-        asked(stub, "DESCRIBE a.b", None, ("get_query_execution", status()),
-              ("get_query_results", results(columns, ["order_id            \tint         \t   "], labels=False)))
+        asked(stub, "DESCRIBE a.b", ("get_query_execution", status()),
+              ("get_query_results", results(columns, *[[line] for line in (
+                  "order_id            \tint         \t   ", "\t \t ", "# Partition Information\t\t", "", "year")],
+                  labels=False)))
         rows = query.sql(WORLD, "DESCRIBE a.b")
-    assert rows.to_dict("records") == [{"col_name": "order_id", "data_type": "int", "comment": ""}]
+    assert rows.values.tolist() == [["order_id", "int", ""], ["# Partition Information", "", ""], ["year", "", ""]]
 
 
 GROUP = {"WorkGroup": {"Name": "workbench", "Configuration": {"BytesScannedCutoffPerQuery": 10_000_000_000}}}
@@ -141,7 +144,7 @@ GROUP = {"WorkGroup": {"Name": "workbench", "Configuration": {"BytesScannedCutof
 ])
 def test_a_query_that_ends_otherwise(state, reason, more, says, capsys):
     with on_aws.stubbed("athena") as stub:
-        asked(stub, "SELECT a FROM t", None, *[("get_query_execution", status(state, reason))] * 2, *more)
+        asked(stub, "SELECT a FROM t", *[("get_query_execution", status(state, reason))] * 2, *more)
         with pytest.raises(LakeError, match=f"(?s){says}"):
             query.sql(WORLD, "SELECT a FROM t")
     assert capsys.readouterr() == ("", "")
@@ -149,7 +152,7 @@ def test_a_query_that_ends_otherwise(state, reason, more, says, capsys):
 
 def test_a_limit_that_we_may_not_look_up():
     with on_aws.stubbed("athena") as stub:
-        asked(stub, "SELECT 1", None, *[("get_query_execution", status("CANCELLED", "Bytes scanned limit"))] * 2)
+        asked(stub, "SELECT 1", *[("get_query_execution", status("CANCELLED", "Bytes scanned limit"))] * 2)
         stub.add_client_error("get_work_group", "AccessDeniedException")
         with pytest.raises(LakeError, match="it would scan more than its workgroup lets it"):
             query.sql(WORLD, "SELECT 1")

@@ -41,7 +41,7 @@ def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.Data
     from pyathena.util import RetryConfig
 
     world = where if isinstance(where, World) else world_of(where)
-    asked, given = bound(text, values)
+    asked = bound(text, values)
     logging.getLogger("pyathena").setLevel(logging.CRITICAL)  # it logs with a traceback what it raises
     converter = DefaultTypeConverter()
     for kind in AS_TEXT:
@@ -51,7 +51,7 @@ def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.Data
         converter=converter, retry_config=RetryConfig(attempt=1),  # the client itself tries again, for some 20 s
         session=SimpleNamespace(client=lambda service, **_: aws.client(world.region, service))).cursor()
     try:
-        rows = cursor.execute(asked, given or None, paramstyle="qmark" if given else None).fetchall()
+        rows = cursor.execute(asked).fetchall()
     except error.Error as e:
         with aws.answered(f"Athena, workgroup {world.stack.deployment} in {world.region}"):
             raise _why(world, asked, cursor.query_id, e) from None
@@ -61,8 +61,9 @@ def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.Data
     return found
 
 
-def bound(text: str, values: dict[str, Any]) -> tuple[str, list[str]]:
-    """A statement with ? for each `:name`, and what Athena is given for them, literals of its SQL.
+def bound(text: str, values: dict[str, Any]) -> str:
+    """A statement with a literal of Athena's SQL for each `:name`, wherever that stands outside quotes and comments.
+    (Athena's own parameters stand in WHERE only; its guide, "Use parameterized queries".)
 
     Raises: LakeError: a value is missing, left over, or of a type that has no literal.
     """
@@ -72,36 +73,34 @@ def bound(text: str, values: dict[str, Any]) -> tuple[str, list[str]]:
         raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text[:200]) from None
     names = [b for a, b in zip(tokens, tokens[1:]) if a.text == ":" and a.start == a.end == b.start - 1]
     dialect.check_values({name.text for name in names}, values)
-    made = [_literal(name.text, values[name.text]) for name in names]
-    for name, (mark, _) in reversed(list(zip(names, made))):
-        text = text[:name.start - 1] + mark + text[name.end + 1:]
-    return text, [given for _, given in made]
+    for name in reversed(names):
+        text = text[:name.start - 1] + _literal(name.text, values[name.text]) + text[name.end + 1:]
+    return text
 
 
-def _literal(name: str, value: Any) -> tuple[str, str]:
-    """What stands in the query for a value, and what Athena is given: text in quotes, or a plain number."""
+def _literal(name: str, value: Any) -> str:
     if value is None or isinstance(value, bool):
-        return "?", {None: "NULL", True: "true", False: "false"}[value]
+        return {None: "NULL", True: "true", False: "false"}[value]
     if isinstance(value, (numbers.Integral, Decimal)):
-        return "?", f"{value:f}" if isinstance(value, Decimal) else str(value)
+        return f"DECIMAL '{value:f}'" if isinstance(value, Decimal) else str(value)
     if isinstance(value, float) and math.isfinite(value):
-        return "CAST(? AS DOUBLE)", f"'{float(value)!r}'"
+        return f"DOUBLE '{float(value)!r}'"
     if isinstance(value, dt.datetime):
-        if value.tzinfo:
-            return "CAST(? AS TIMESTAMP(6) WITH TIME ZONE)", f"'{value.astimezone(dt.timezone.utc):{CLOCK} UTC}'"
-        return "CAST(? AS TIMESTAMP(6))", f"'{value:{CLOCK}}'"
+        utc = f"{value.astimezone(dt.timezone.utc):{CLOCK}} UTC" if value.tzinfo else f"{value:{CLOCK}}"
+        return f"TIMESTAMP '{utc}'"
     if isinstance(value, dt.date):
-        return "CAST(? AS DATE)", f"'{value}'"
+        return f"DATE '{value}'"
     if isinstance(value, str):
-        return "?", "'" + value.replace("'", "''") + "'"
+        return "'" + value.replace("'", "''") + "'"  # nothing else is special in there
     raise LakeError(f"value {name} is of type {type(value).__name__}", where=repr(value)[:200],
                     expected="text, a number, True or False, a date, a timestamp, None")
 
 
 def _frame(columns: list[tuple[str, str]], rows: list[tuple]) -> pandas.DataFrame:
-    """The rows as Spark gives them to pandas. What DESCRIBE says comes as one text, its columns apart by tabs."""
+    """The rows as Spark gives them to pandas. What DESCRIBE says comes as lines, their columns apart by tabs."""
     if rows and len(rows[0]) < len(columns):
-        rows = [tuple(part.strip() for part in row[0].split("\t")) for row in rows]
+        lines = ([part.strip() for part in (row[0] or "").split("\t")] for row in rows)
+        rows = [tuple(parts + [""] * (len(columns) - len(parts))) for parts in lines if any(parts)]
     found = [_column(kind, [row[n] for row in rows]) for n, (_, kind) in enumerate(columns)]
     return pandas.concat(found, axis=1, keys=[name for name, _ in columns]) if found else pandas.DataFrame()
 

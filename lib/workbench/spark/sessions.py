@@ -94,7 +94,9 @@ def _prepared(spark: Any, world: World) -> SparkSession:
 
 def world_of(spark: SparkSession) -> Optional[World]:
     """The world that `session` made a session for; None of a session of your own."""
-    return next((world for known, world in _worlds.items() if known is spark), None)
+    with contextlib.suppress(TypeError):  # what no weak reference is made to is no session
+        return _worlds.get(spark)
+    return None
 
 
 @contextlib.contextmanager
