@@ -90,7 +90,7 @@ def test_types_are_those_that_spark_gives(kind, text, value, dtype):
     (pd.Timestamp("2026-01-02 03:04:05+10:00"), "TIMESTAMP '2026-01-01 17:04:05.000000 UTC'"),
 ])
 def test_values_are_literals(value, literal):
-    text = athena.bound("SELECT :a, x FROM t WHERE a = :a AND b = :b", {"a": value, "b": "it"})
+    text = athena._bound("SELECT :a, x FROM t WHERE a = :a AND b = :b", {"a": value, "b": "it"})
     assert text == f"SELECT {literal}, x FROM t WHERE a = {literal} AND b = 'it'"
     read = sqlglot.parse_one(text, read="athena")
     assert len(read.expressions) == 2 and read.find(exp.EQ).expression == read.expressions[0], "it stays one value"

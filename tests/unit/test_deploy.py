@@ -517,9 +517,9 @@ def test_the_bucket_is_private_encrypted_and_answers_over_tls_only():
     assert rules["athena/"]["ExpirationInDays"] and rules["all"]["AbortIncompleteMultipartUpload"]
 
 
-def test_athena_has_an_enforced_place_and_a_limit():
+def test_athena_has_a_place_and_a_limit_and_lets_a_table_say_its_own_place():
     settings = one("AWS::Athena::WorkGroup")["WorkGroupConfiguration"]
-    assert settings["EnforceWorkGroupConfiguration"] and settings["BytesScannedCutoffPerQuery"] == 1 << 30
+    assert settings["EnforceWorkGroupConfiguration"] is False and settings["BytesScannedCutoffPerQuery"] == 1 << 30
     assert settings["ResultConfiguration"]["OutputLocation"] == f"s3://{one('AWS::S3::Bucket')['BucketName']}/athena/"
     assert settings["EngineVersion"]["SelectedEngineVersion"] == "Athena engine version 3"
 

@@ -102,7 +102,7 @@ def _table(table: Table, name: str, place: str, view: str) -> dict[str, Any]:
     """What an entry is. A column by which the table is partitioned is a partition key only, though the files have it,
     too: as both it would be HIVE_INVALID_METADATA to Athena. Spark's own properties have all columns, those last."""
     by_name = {**{name: T.StructField(name, T.StringType()) for name in META},
-               **{field.name: field for field in schema(table).fields}}
+               **{field.name: field for field in _schema(table).fields}}
     keys = [by_name.pop(key, T.StructField(key, T.StringType())) for key in table.partition]
     spark_schema = T.StructType([*by_name.values(), *keys]).json()
     parts = [spark_schema[at:at + PART] for at in range(0, len(spark_schema), PART)]
@@ -134,7 +134,7 @@ def _columns(fields: Iterable[T.StructField]) -> list[dict[str, str]]:
     return [{"Name": field.name.lower(), "Type": field.dataType.simpleString().lower()} for field in fields]
 
 
-def schema(table: Table) -> T.StructType:
+def _schema(table: Table) -> T.StructType:
     """The columns of a table, as its last commit says them. Raises: LakeError: no commit has said any yet."""
     said = (done.body.get("extraMetadata", {}).get("schema") for done in reversed(completed(table)))
     text = next(filter(None, said), None)

@@ -41,7 +41,7 @@ def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.Data
     from pyathena.util import RetryConfig
 
     world = where if isinstance(where, World) else world_of(where)
-    asked = bound(text, values)
+    asked = _bound(text, values)
     logging.getLogger("pyathena").setLevel(logging.CRITICAL)  # it logs with a traceback what it raises
     converter = DefaultTypeConverter()
     for kind in AS_TEXT:
@@ -61,7 +61,7 @@ def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.Data
     return found
 
 
-def bound(text: str, values: dict[str, Any]) -> str:
+def _bound(text: str, values: dict[str, Any]) -> str:
     """A statement with a literal of Athena's SQL for each `:name`, wherever that stands outside quotes and comments.
     (Athena's own parameters stand in WHERE only; its guide, "Use parameterized queries".)
 
