@@ -168,6 +168,30 @@ def load(name: str = typer.Argument(..., help="Whose data."), world: str = WORLD
 
 
 @app.command()
+def ingest(name: str = typer.Argument(..., help="A captured table, such as cdc_events, or a walkthrough: 10_outbox."),
+           world: str = WORLD,
+           source: str = typer.Option("", help="topic, or landed: its files. By default as last time, else topic."),
+           continuous: bool = typer.Option(False, "--continuous", help="Go on with what comes later, until Ctrl-C."),
+           on: str = typer.Option("here", help="Where: here, or as a job of emr-serverless, or an emr-step."),
+           wait: bool = typer.Option(True, help="For the end of a job on EMR, and stop it on Ctrl-C.")) -> None:
+    """Bring the changes of captured tables from their topics into the lake. Asks the source nothing."""
+    from . import walkthroughs
+    from .run import emr_jobs
+    from .walkthroughs import flow
+    from .walkthroughs import ingest as here
+
+    params.choice("--on", on, "here", *emr_jobs.PLACES)
+    params.choice("--source", source, "", *flow.KINDS)
+    walkthroughs.captured(name)  # a misspelt one is told before anything is started
+    loaded = params.load(world)
+    if on == "here":
+        raise typer.Exit(here.ingest(loaded, name, source, continuous, _say))
+    more = [*(["--source", source] if source else []), *(["--continuous"] if continuous else [])]
+    raise typer.Exit(emr_jobs.run(loaded, on, ["ingest", name, "--world", world, *more], continuous=continuous,
+                                  wait=wait, say=_say))
+
+
+@app.command()
 def trace(table: str = typer.Argument(..., help="A captured table, such as artists."),
           key: str = typer.Argument(..., help="The row's key."), world: str = WORLD) -> None:
     """Follow one row: log position, topic, schema, landed file, Hudi commit and file, what each view shows."""

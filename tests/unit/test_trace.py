@@ -48,7 +48,7 @@ def test_an_instant_is_a_time_in_utc():
 
 
 def test_unknown_tables_and_keys():
-    with pytest.raises(LakeError, match="(?s)no table 'artist' to trace.*did you mean 'artists'"):
+    with pytest.raises(LakeError, match="(?s)no captured table 'artist'.*did you mean 'artists'"):
         walkthroughs.traced(params.load("local"), "artist")
 
 

@@ -56,7 +56,7 @@ def test_two_walkthroughs_with_a_table_of_one_name_are_told_apart(world, monkeyp
         walkthroughs.traced(world, "artists")
     assert [walkthroughs.traced(world, f"{folder}/artists").key for folder in ("50_time_travel", "60_other")] == [
         "artist_id", "id"]
-    with pytest.raises(LakeError, match="no table '50_time_travels/artists'"):
+    with pytest.raises(LakeError, match="no captured table '50_time_travels/artists'"):
         walkthroughs.traced(world, "50_time_travels/artists")
 
 
@@ -246,7 +246,7 @@ def followed(monkeypatch, tmp_path):
         monkeypatch.setattr(flows.landing, "run", lambda *_: seen.append("landed"))
         monkeypatch.setattr(flows.hudi, "registered", lambda *_: True)
 
-        def ingest(spark, world, source, table):
+        def ingest(spark, world, source, table, stop):
             seen.append(source.id)
             return hudi.Ingested()  # a later try: the letters lie there since an earlier one
 

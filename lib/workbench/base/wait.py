@@ -4,6 +4,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
+import threading
 import time
 from pathlib import Path
 from typing import Callable, Iterator, Optional, TypeVar
@@ -47,6 +49,23 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
             seen = f"{type(last).__name__}: {last}" if last else "condition still false"
             raise error(f"waited {timeout:g} s for {what}", where=f"last answer: {seen}", next_step=next_step)
         time.sleep(every)
+
+
+@contextlib.contextmanager
+def told_to_stop() -> Iterator[threading.Event]:
+    """In this block the first TERM or Ctrl-C sets the event that it gives; a second one does what it did before."""
+    told = threading.Event()
+
+    def tell(number: int, frame: object) -> None:
+        told.set()
+        signal.signal(number, before[number])
+
+    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,8 @@ class Ingested(Counts):
 
 
 def ingest(spark: SparkSession, world: World, source: changes.Source, table: Table, *,
-           schema: T.StructType | None = None, replay: bool = False, batch: int = 200_000) -> Ingested:
+           schema: T.StructType | None = None, replay: bool = False, batch: int = 200_000,
+           stop: Callable[[], bool] = lambda: False) -> Ingested:
     """Bring the changes of `source` into `table`, until all that is there has been written.
 
     Args:
@@ -56,6 +57,7 @@ def ingest(spark: SparkSession, world: World, source: changes.Source, table: Tab
             registry has of the topic.
         replay: read the source from its beginning once more (rows change only where the ordering field says so).
         batch: most messages or files of one commit.
+        stop: asked after each batch whether to leave it at that; the next run goes on from there.
 
     Raises:
         LakeError: a batch failed (nothing of it is visible; the next run does it again), how far the source was read is
@@ -63,7 +65,7 @@ def ingest(spark: SparkSession, world: World, source: changes.Source, table: Tab
         StackError: the registry does not answer, or Spark or Kafka is gone. Nothing of the batch shows then.
     """
     job = Job(spark, world, source, table, schema, batch, replay)
-    job.run(lambda more: not more)
+    job.run(lambda more: not more or stop())
     return job.done
 
 

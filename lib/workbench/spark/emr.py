@@ -36,7 +36,7 @@ def settings(world: World) -> dict[str, str]:
     Glue as catalog."""
     return {
         "spark.jars": f"/usr/lib/hudi/hudi-spark-bundle.jar,{world.lake.root}/workbench/jars/*.jar",
-        "spark.hadoop.hive.metastore.client.factory.class": GLUE,
+        "spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.client.factory.class": GLUE,
         "spark.driver.memory": world.spark.driver_memory, "spark.executor.memory": world.spark.executor_memory,
         "spark.sql.shuffle.partitions": str(world.spark.parallelism),
         **hudi_needs()}

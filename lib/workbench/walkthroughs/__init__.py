@@ -7,20 +7,30 @@ from __future__ import annotations
 from ..base import LakeError, World, nearest
 from ..trace import Traced
 from . import log_based, museum, outbox, query_based
+from .walkthrough import Walkthrough
 
 ALL = (outbox.flow, query_based.flow, log_based.flow, museum.flow)
 LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
 
 
 def traced(world: World, name: str) -> Traced:
-    """What trace.row takes, of a captured table of any walkthrough: `artists`, or `50_time_travel/artists` where more
-    than one has a table of that name. Raises: LakeError: there is no such table, or there are several."""
+    """What trace.row takes, of a captured table of any walkthrough. Raises: as `captured`."""
+    flow, table = captured(name)
+    return flow.traced(world, table)
+
+
+def captured(name: str) -> tuple[Walkthrough, str]:
+    """The walkthrough and the captured table of a name: `artists`, or `50_time_travel/artists` where more than one has
+    a table of that name; of `50_time_travel` alone the table is "". Raises: LakeError: there is no such table, or there
+    are several."""
     folder, _, table = name.rpartition("/")
-    found = [flow for flow in ALL if folder in ("", flow.folder.name) and table in flow.names]
+    if table in (flow.folder.name for flow in ALL):
+        folder, table = table, ""
+    found = [flow for flow in ALL if folder in ("", flow.folder.name) and table in ("", *flow.names)]
     if not found:
-        raise LakeError(f"there is no table {name!r} to trace", next_step="workbench trace artists 299",
+        raise LakeError(f"there is no captured table {name!r}", next_step="name one as in: workbench trace artists 299",
                         expected=nearest(table, [known for flow in ALL for known in flow.names]))
     if len(found) > 1:
         raise LakeError(f"{len(found)} walkthroughs have a table {name!r}", expected="one of " + ", ".join(
             f"{flow.folder.name}/{table}" for flow in found))
-    return found[0].traced(world, table)
+    return found[0], table

@@ -224,19 +224,29 @@ class Flow:
         """
         self.settle(world)
         position = postgres.wal_position(world, self.database)
+        done = self.ingest(spark, world, *into, kind=kind)
+        for table in (into or self.tables(world)) if label else ():
+            hudi.label(world, table, label, position)
+        return done
+
+    def ingest(self, spark: SparkSession, world: World, *into: hudi.Table, kind: str = "",
+               stop: Callable[[], bool] = lambda: False) -> dict[str, hudi.Ingested]:
+        """The same with what is in the topics by now: nothing is asked of the source.
+
+        stop: asked between two batches whether to leave it at that.
+        """
         into = into or tuple(self.tables(world))
         kinds = {t.name: kind or self.kind_of(world, t) for t in into}
         if "landed" in kinds.values():
             self.land(spark, world)
 
         def one(table: hudi.Table) -> hudi.Ingested:
-            done = hudi.ingest(spark, world, self.source(world, self._of(world, table).name, kinds[table.name]), table)
+            source = self.source(world, self._of(world, table).name, kinds[table.name])
+            done = hudi.ingest(spark, world, source, table, stop=stop)
             _none_dead(hudi.dead_letters_path(world, table), "decoded", "hudi.dead_letters(spark, world, table)",
                        "hudi.ingest(…, replay=True)")  # also where they are of an ingest before this one
-            if not hudi.registered(spark, table):  # also where an earlier try wrote it and got no further
+            if not hudi.registered(spark, table) and hudi.exists(table):  # also where an earlier try got no further
                 hudi.register(spark, table)
-            if label:
-                hudi.label(world, table, label, position)
             return done
 
         with ThreadPoolExecutor(2) as pool:  # as many as the embedded Spark has cores

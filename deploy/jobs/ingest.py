@@ -1,0 +1,29 @@
+"""What a job on EMR begins with (`workbench ingest … --on emr-serverless` or `emr-step`, or a scheduler of your own).
+
+Arguments: the address below which `workbench aws publish` has put everything, then what `workbench` is given:
+
+    s3://<bucket>/workbench ingest cdc_events --world aws
+"""
+import os
+import sys
+import tempfile
+
+
+def main(address: str, *arguments: str) -> None:
+    if os.path.isdir("environment"):  # the archive with the library, where Spark has unpacked it
+        sys.path.insert(0, os.path.abspath("environment"))
+    from pyarrow import fs
+
+    root = tempfile.mkdtemp(prefix="workbench-")
+    for folder in ("params", "data"):
+        os.mkdir(os.path.join(root, folder))
+        fs.copy_files(f"{address}/{folder}", os.path.join(root, folder))
+    # before the library is imported, which looks where it is. The Spark is that of the job.
+    os.environ.update(WORKBENCH_ROOT=root, WORKBENCH_SPARK="classic")
+    from workbench import cli
+
+    cli.main(list(arguments))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,190 @@
+"""A verb of the workbench as a job on EMR: on EMR Serverless, or as a step of the cluster.
+
+Either starts deploy/jobs/ingest.py, which `workbench aws publish` has put into the bucket. On Serverless it needs one
+thing more, for its image has Spark and next to no packages, and its network no way to an index of packages: the library
+with all that it needs, as one archive (EMR Serverless User Guide, "Using Python libraries with EMR Serverless").
+"""
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+from ..base import StackError, World, aws, files, wait_until
+from ..base.wait import told_to_stop
+from ..spark import emr
+
+PYTHON = "3.9"  # of emr-7
+ARCHIVE = "workbench/environment.tar.gz"
+GRACE = 120  # seconds from the word to stop to the end of a job: it finishes a batch meanwhile
+DONE, OVER = ("SUCCESS", "COMPLETED"), ("SUCCESS", "COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that was started. look: asks for its state, and what AWS says of it. stop: has it stopped; how: by what
+    somebody else does that. log: where what it says is kept."""
+
+    name: str
+    look: Callable[[], tuple[str, str]]
+    stop: Callable[[], object]
+    how: str
+    log: str
+
+
+def run(world: World, on: str, arguments: Sequence[str], *, continuous: bool = False, wait: bool = True,
+        say: Callable[[str], None] = print) -> int:
+    """Run `workbench <arguments>` on EMR and wait for its end. Ctrl-C and TERM stop the job.
+
+    Args:
+        on: "emr-serverless" or "emr-step".
+        continuous: it ends only when it is stopped; on Serverless it is begun again when it fails (mode STREAMING).
+        wait: False: return when it is started.
+    Returns: the exit code: 0; 130 where it was stopped before it was done.
+    Raises: StackError: it failed, with EMR's reason; AWS refuses something; nothing was published.
+    """
+    job = PLACES[on](world, list(arguments), continuous, say)
+    say(f"{job.name} is started; what it says: {job.log} (some minutes late)")
+    last = ("", "")
+
+    def look() -> None:
+        nonlocal last
+        before, last = last[0], job.look()
+        if last[0] != before:
+            say(f"{job.name}: {last[0]}")
+
+    if not wait:
+        say(f"it is stopped by: {job.how}")
+        return 0
+    with told_to_stop() as told:
+        try:
+            wait_until(lambda: last[0] in OVER or told.is_set(), "its end", timeout=math.inf, every=5, failed=look)
+            if last[0] not in OVER:
+                say(f"{job.name} is stopped …")
+                job.stop()
+                wait_until(lambda: last[0] in OVER, f"the end of {job.name}", timeout=GRACE + 180, every=5, failed=look,
+                           error=StackError, next_step="the console of EMR shows it; it may still cost something")
+        except StackError:
+            say(f"{job.name} was left as it was: {last[0] or 'state unknown'}")
+            raise
+    state, reason = last
+    if told.is_set() and state == "CANCELLED":
+        return 0 if continuous else 130
+    if state not in DONE:
+        raise StackError(f"{job.name} is {state}: {reason or 'no reason told'}", where=job.log,
+                         next_step="its stderr there says more; nothing half-written shows, run it again")
+    return 0
+
+
+def _serverless(world: World, arguments: list[str], continuous: bool, say: Callable[[str], None]) -> Job:
+    published, application = _published(world), aws.parameter(world.region, world.stack.deployment, "spark/application")
+    role = aws.parameter(world.region, world.stack.deployment, "spark/role")
+    _environment(world, published, say)
+    logs = f"{world.lake.root}/logs/spark/"
+
+    def call(operation: str, **given: Any) -> dict[str, Any]:
+        return aws.call(world.region, "emr-serverless", operation, applicationId=application, **given)
+
+    settings = {**emr.settings(world), "spark.archives": f"{world.lake.root}/{ARCHIVE}#environment",
+                "spark.executorEnv.PYTHONPATH": "./environment"}  # the driver's is set by the script
+    number = call("start_job_run", executionRoleArn=role, name=_name(world, arguments),
+                  mode="STREAMING" if continuous else "BATCH", executionTimeoutMinutes=0 if continuous else 720,
+                  tags={"workbench:deployment": world.stack.deployment},
+                  jobDriver={"sparkSubmit": {"entryPoint": f"{world.lake.root}/workbench/jobs/ingest.py",
+                                             "entryPointArguments": [f"{world.lake.root}/workbench", *arguments]}},
+                  configurationOverrides={
+                      "applicationConfiguration": [{"classification": "spark-defaults", "properties": settings}],
+                      "monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": logs}}})["jobRunId"]
+
+    def look() -> tuple[str, str]:
+        found = call("get_job_run", jobRunId=number)["jobRun"]
+        return found["state"], found.get("stateDetails", "")
+
+    return Job(f"job {number} on EMR Serverless", look,
+               lambda: call("cancel_job_run", jobRunId=number, shutdownGracePeriodInSeconds=GRACE),
+               f"aws emr-serverless cancel-job-run --application-id {application} --job-run-id {number} "
+               f"--shutdown-grace-period-in-seconds {GRACE} --region {world.region}",
+               f"{logs}applications/{application}/jobs/{number}/SPARK_DRIVER/")
+
+
+def _step(world: World, arguments: list[str], continuous: bool, say: Callable[[str], None]) -> Job:
+    _published(world)
+    cluster = aws.parameter(world.region, world.stack.deployment, "emr/cluster")
+    settings = [part for key, value in emr.settings(world).items() for part in ("--conf", f"{key}={value}")]
+    script = [f"{world.lake.root}/workbench/jobs/ingest.py", f"{world.lake.root}/workbench", *arguments]
+    try:
+        number = aws.call(world.region, "emr", "add_job_flow_steps", JobFlowId=cluster, Steps=[
+            {"Name": _name(world, arguments), "ActionOnFailure": "CONTINUE", "HadoopJarStep": {
+                "Jar": "command-runner.jar", "Args": ["spark-submit", "--deploy-mode", "client", *settings, *script]}}
+        ])["StepIds"][0]
+    except StackError as e:
+        if aws.code(e) != "ValidationException":
+            raise
+        raise StackError(f"the cluster takes no step: {e.what}", where=cluster, next_step="it ends itself when idle: "
+                         "`workbench aws up emr` makes another, or take --on emr-serverless") from e
+
+    def look() -> tuple[str, str]:
+        found = aws.call(world.region, "emr", "describe_step", ClusterId=cluster, StepId=number)["Step"]["Status"]
+        told = [*found.get("FailureDetails", {}).values(), found.get("StateChangeReason", {}).get("Message")]
+        return found["State"], "; ".join(filter(None, told))
+
+    return Job(f"step {number} of {cluster}", look,
+               lambda: aws.call(world.region, "emr", "cancel_steps", ClusterId=cluster, StepIds=[number],
+                                StepCancellationOption="SEND_INTERRUPT"),
+               f"aws emr cancel-steps --cluster-id {cluster} --step-ids {number} --region {world.region}",
+               f"{world.lake.root}/logs/emr/{cluster}/steps/{number}/")
+
+
+PLACES = {"emr-serverless": _serverless, "emr-step": _step}
+
+
+def _name(world: World, arguments: list[str]) -> str:
+    return re.sub(r"[^A-Za-z0-9./_#-]", "-", f"{world.stack.deployment}-{'-'.join(arguments[:2])}")
+
+
+def _bucket(world: World) -> str:
+    return world.lake.root.partition("://")[2].split("/")[0]
+
+
+def _published(world: World) -> dict[str, str]:
+    """{key: ETag} of what was published. Raises: StackError: no deployment, or nothing to start."""
+    if not world.stack.deployment:
+        raise StackError(f"world {world.name} has no EMR", where=f"{world.file}: stack.deployment",
+                         next_step="name a world on AWS: --world aws")
+    found = {one["Key"]: one["ETag"].strip('"') for one in aws.pages(
+        world.region, "s3", "list_objects_v2", "Contents", Bucket=_bucket(world), Prefix="workbench/")}
+    if "workbench/jobs/ingest.py" not in found or not any(key.endswith(".whl") for key in found):
+        raise StackError("the library is not in the bucket", where=f"{world.lake.root}/workbench/",
+                         next_step=f"workbench aws publish --world {world.name}")
+    return found
+
+
+def _environment(world: World, published: dict[str, str], say: Callable[[str], None]) -> None:
+    """Have the archive of the published library in the bucket; it is made when there is none, or one of another."""
+    where = {"Bucket": _bucket(world), "Key": ARCHIVE}
+    wheel = max(key for key in published if key.endswith(".whl"))
+    if ARCHIVE in published:
+        made_of = aws.call(world.region, "s3", "head_object", **where)["Metadata"].get("wheel")
+        if made_of == published[wheel]:
+            return
+    say(f"{ARCHIVE} is made: the library and its packages for Python {PYTHON} (minutes, once for each published wheel)")
+    with tempfile.TemporaryDirectory() as folder:
+        local, archive = Path(folder, Path(wheel).name), Path(folder, "environment.tar.gz")
+        local.write_bytes(files.read_bytes(f"{world.lake.root}/{wheel}"))
+        done = subprocess.run([
+            sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", f"{folder}/environment",
+            "--python-version", PYTHON, "--only-binary=:all:", "--platform", "manylinux2014_x86_64",
+            "--platform", "manylinux_2_28_x86_64", str(local)], capture_output=True, text=True)
+        if done.returncode:
+            raise StackError("the library's packages were not had", where=done.stderr.strip()[-500:],
+                             expected="an index of packages that pip can reach from here")
+        with tarfile.open(archive, "w:gz") as made:
+            made.add(f"{folder}/environment", arcname=".")
+        with archive.open("rb") as body:
+            aws.call(world.region, "s3", "put_object", **where, Body=body, Metadata={"wheel": published[wheel]})

@@ -1,0 +1,44 @@
+"""Captured tables into the lake as a job, which ends when all that is there has been written, or goes on.
+
+Unlike the notebooks it asks the source nothing, so that it runs where only Kafka and the lake are reached, on EMR say.
+"""
+from __future__ import annotations
+
+from typing import Callable
+
+from ..base import LakeError, World
+from ..base.wait import told_to_stop
+from ..spark import session
+from . import ALL, captured
+
+EVERY = 10  # seconds between two looks at what is new: each asks the lake and Kafka some questions, which S3 bills
+
+
+def ingest(world: World, name: str, kind: str = "", continuous: bool = False,
+           say: Callable[[str], None] = print) -> int:
+    """Bring what is in the topics into the lake's tables of a captured table, or of all that a walkthrough has.
+
+    TERM and Ctrl-C end it after the batch that is under way; who starts it again goes on from there.
+
+    Args:
+        name: as of `captured`. kind: as of Flow.follow.
+        continuous: go on with what comes later, until it is told to stop.
+    Returns: the exit code: 0; 130 where it was stopped before it was done.
+    Raises: LakeError: a message cannot be landed or decoded, a batch was not written; nothing is lost, nothing
+        half-written shows. StackError: Spark or Kafka is gone.
+    """
+    flow, table = captured(name)
+    into = flow.tables(world, *([table] if table else ()))
+    if not into:
+        raise LakeError(f"{name} goes into no Hudi table", expected="one of " + ", ".join(
+            f"{f.folder.name}/{c.name}" for f in ALL for c in f.captures if c.lake))
+    with told_to_stop() as told:
+        spark = session(world)
+        while True:
+            for to, done in flow.ingest(spark, world, *into, kind=kind, stop=told.is_set).items():
+                if done.messages or not continuous:
+                    say(f"{to}: {done!r}")
+            if not continuous:
+                return 130 if told.is_set() else 0
+            if told.wait(EVERY):
+                return 0

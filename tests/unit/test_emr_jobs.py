@@ -1,0 +1,398 @@
+"""`workbench ingest` as a job on EMR: started, followed, stopped, failed; and the script that it begins with."""
+import datetime as dt
+import importlib.util
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import on_aws
+import pytest
+from typer.testing import CliRunner
+from workbench import cli, walkthroughs
+from workbench.base import ROOT, aws, files, params, wait
+from workbench.base.errors import LakeError, ParamsError, StackError
+from workbench.run import emr_jobs, publish
+from workbench.spark import emr
+from workbench.walkthroughs import ingest as here
+
+WORLD, NOW = on_aws.world(), dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+APPLICATION, CLUSTER = on_aws.PARAMETERS["spark/application"], on_aws.PARAMETERS["emr/cluster"]
+ARGUMENTS = ["ingest", "cdc_events", "--world", "aws"]
+ARN = f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/{APPLICATION}/jobruns/j1"
+BUCKET = "s3://workbench-lake"
+WHEEL = "workbench/lakehouse_workbench-0.1.0-py3-none-any.whl"
+PUBLISHED = {WHEEL: "e1", "workbench/jobs/ingest.py": "e2"}
+LOG = f"{BUCKET}/logs/spark/applications/{APPLICATION}/jobs/j1/SPARK_DRIVER/"
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+
+
+@pytest.fixture
+def s3():
+    with on_aws.stubbed("s3") as stub:
+        yield stub
+
+
+@pytest.fixture
+def serverless():
+    with on_aws.stubbed("emr-serverless") as stub:
+        yield stub
+
+
+@pytest.fixture
+def steps():
+    with on_aws.stubbed("emr") as stub:
+        yield stub
+
+
+def has(s3, published=PUBLISHED, made_of=""):
+    keys = {**published, **({emr_jobs.ARCHIVE: "e3"} if made_of else {})}
+    s3.add_response("list_objects_v2", {"Contents": [{"Key": k, "ETag": f'"{tag}"'} for k, tag in keys.items()]},
+                    {"Bucket": "workbench-lake", "Prefix": "workbench/"})
+    if made_of:
+        s3.add_response("head_object", {"Metadata": {"wheel": made_of}},
+                        {"Bucket": "workbench-lake", "Key": emr_jobs.ARCHIVE})
+
+
+def starts(serverless, *more, mode="BATCH", minutes=720):
+    settings = {**emr.settings(WORLD), "spark.archives": f"{BUCKET}/workbench/environment.tar.gz#environment",
+                "spark.executorEnv.PYTHONPATH": "./environment"}
+    serverless.add_response(
+        "start_job_run", {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN}, {
+            "applicationId": APPLICATION, "executionRoleArn": on_aws.PARAMETERS["spark/role"], "mode": mode,
+            "name": "workbench-ingest-cdc_events", "executionTimeoutMinutes": minutes,
+            "tags": {"workbench:deployment": "workbench"},
+            "jobDriver": {"sparkSubmit": {"entryPoint": f"{BUCKET}/workbench/jobs/ingest.py",
+                                          "entryPointArguments": [f"{BUCKET}/workbench", *ARGUMENTS, *more]}},
+            "configurationOverrides": {
+                "applicationConfiguration": [{"classification": "spark-defaults", "properties": settings}],
+                "monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": f"{BUCKET}/logs/spark/"}}}})
+
+
+def tells(serverless, *states, details="-"):
+    for state in states:
+        serverless.add_response("get_job_run", {"jobRun": {
+            "applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN, "createdBy": on_aws.PARAMETERS["spark/role"],
+            "createdAt": NOW, "updatedAt": NOW, "executionRole": on_aws.PARAMETERS["spark/role"], "state": state,
+            "stateDetails": details, "releaseLabel": "emr-7.13.0",
+            "jobDriver": {"sparkSubmit": {"entryPoint": f"{BUCKET}/x.py"}}}},
+            {"applicationId": APPLICATION, "jobRunId": "j1"})
+
+
+def run(on="emr-serverless", more=(), **how):
+    said = []
+    return emr_jobs.run(WORLD, on, [*ARGUMENTS, *more], say=said.append, **how), said
+
+
+def told_once(monkeypatch, number):
+    """Send this process a signal when it first sleeps."""
+    left = [number]
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: os.kill(os.getpid(), left.pop()) if left else None)
+
+
+# --- EMR Serverless --------------------------------------------------------------------------------------------------
+
+def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
+    has(s3, made_of="e1")
+    starts(serverless)
+    tells(serverless, "SUBMITTED", "RUNNING", "RUNNING", "SUCCESS")
+    code, said = run()
+    assert code == 0 and LOG in said[0]
+    assert [line.rpartition(": ")[2] for line in said[1:]] == ["SUBMITTED", "RUNNING", "SUCCESS"]
+
+
+def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
+    has(s3, made_of="e1")
+    starts(serverless)
+    tells(serverless, "SCHEDULED", "FAILED", details="Job failed. ExitCode: 1. Last few exceptions: no topic")
+    with pytest.raises(StackError, match=f"(?s)j1 .*is FAILED: .*ExitCode: 1.*no topic.*{LOG}"):
+        run()
+
+
+def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(s3, serverless, monkeypatch):
+    has(s3, made_of="e1")
+    starts(serverless, "--continuous", mode="STREAMING", minutes=0)
+    tells(serverless, "RUNNING")
+    serverless.add_response("cancel_job_run", {"applicationId": APPLICATION, "jobRunId": "j1"}, {
+        "applicationId": APPLICATION, "jobRunId": "j1", "shutdownGracePeriodInSeconds": emr_jobs.GRACE})
+    tells(serverless, "CANCELLING", "CANCELLED")
+    told_once(monkeypatch, signal.SIGTERM)
+    before = signal.getsignal(signal.SIGTERM)
+    code, said = run(more=["--continuous"], continuous=True)
+    assert code == 0 and "is stopped" in " ".join(said) and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_one_that_ends_before_it_is_done_says_130(s3, serverless, monkeypatch):
+    has(s3, made_of="e1")
+    starts(serverless)
+    tells(serverless, "RUNNING")
+    serverless.add_response("cancel_job_run", {"applicationId": APPLICATION, "jobRunId": "j1"})
+    tells(serverless, "CANCELLED")
+    told_once(monkeypatch, signal.SIGINT)
+    assert run()[0] == 130
+
+
+def test_one_that_somebody_else_stops_has_failed(s3, serverless):
+    has(s3, made_of="e1")
+    starts(serverless)
+    tells(serverless, "RUNNING", "CANCELLED", details="cancelled by admin")
+    with pytest.raises(StackError, match="is CANCELLED: cancelled by admin"):
+        run()
+
+
+def test_who_does_not_wait_is_told_how_it_is_stopped(s3, serverless):
+    has(s3, made_of="e1")
+    starts(serverless)
+    code, said = run(wait=False)
+    assert code == 0 and f"cancel-job-run --application-id {APPLICATION} --job-run-id j1" in said[-1]
+
+
+def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
+    has(s3, made_of="e1")
+    starts(serverless)
+    tells(serverless, "RUNNING")
+    serverless.add_client_error("get_job_run", "ExpiredTokenException", "expired")
+    said = []
+    with pytest.raises(StackError, match="credentials have expired"):
+        emr_jobs.run(WORLD, "emr-serverless", ARGUMENTS, say=said.append)
+    assert said[-1] == "job j1 on EMR Serverless was left as it was: RUNNING"
+
+
+@pytest.mark.parametrize("code, said", [
+    ("AccessDeniedException", "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a"),
+    ("ThrottlingException", "asked too often")])
+def test_what_may_not_be_started_is_told(s3, serverless, code, said):
+    has(s3, made_of="e1")
+    serverless.add_client_error("start_job_run", code, "User: arn:aws:iam::1:role/x is not authorized to perform: "
+                                "emr-serverless:StartJobRun on resource: arn:aws:emr-serverless:x:1:/a")
+    with pytest.raises(StackError, match=said):
+        run()
+
+
+@pytest.mark.parametrize("published", [{}, {WHEEL: "e1"}, {"workbench/jobs/ingest.py": "e2"}])
+@pytest.mark.parametrize("on", emr_jobs.PLACES)
+def test_nothing_is_started_before_it_is_published(s3, published, on):
+    has(s3, published)
+    with pytest.raises(StackError, match="(?s)not in the bucket.*workbench aws publish --world aws"):
+        run(on)
+
+
+def test_a_world_without_a_deployment_has_no_emr():
+    with pytest.raises(StackError, match="world local has no EMR"):
+        emr_jobs.run(params.load("local"), "emr-step", ARGUMENTS)
+
+
+# --- the archive of the library --------------------------------------------------------------------------------------
+
+def made(s3, monkeypatch, code=0):
+    """Have the archive made by a pip that is none; return (its arguments, the archive's files)."""
+    asked, body = [], io.BytesIO()
+
+    def pip(arguments, **how):
+        asked.extend(arguments)
+        Path(arguments[arguments.index("--target") + 1], "workbench").mkdir(parents=True)
+        return SimpleNamespace(returncode=code, stderr="No matching distribution found for pyarrow")
+
+    def keep(params, **_):
+        body.write(params["Body"].read())
+
+    monkeypatch.setattr(emr_jobs.subprocess, "run", pip)
+    monkeypatch.setattr(files, "read_bytes", lambda address: b"the wheel")
+    client = aws.client(on_aws.REGION, "s3")
+    client.meta.events.register_first("before-parameter-build.s3.PutObject", keep)
+    s3.add_response("put_object", {}, {"Bucket": "workbench-lake", "Key": emr_jobs.ARCHIVE, "Body": on_aws.ANY,
+                                       "Metadata": {"wheel": "e1"}})
+    try:
+        emr_jobs._environment(WORLD, {**PUBLISHED}, lambda text: None)
+    finally:
+        client.meta.events.unregister("before-parameter-build.s3.PutObject", keep)
+    body.seek(0)
+    return asked, tarfile.open(fileobj=body).getnames()
+
+
+def test_it_is_made_for_emrs_python_of_the_wheel_that_was_published(s3, monkeypatch):
+    asked, names = made(s3, monkeypatch)
+    assert asked[asked.index("--python-version") + 1] == emr_jobs.PYTHON and asked[-1].endswith(Path(WHEEL).name)
+    assert "./workbench" in names
+
+
+def test_it_is_made_anew_for_another_wheel(s3, monkeypatch):
+    made_for = []
+    monkeypatch.setattr(emr_jobs.subprocess, "run", lambda *_, **__: made_for.append(1) or SimpleNamespace(
+        returncode=1, stderr="No matching distribution found for pyarrow"))
+    monkeypatch.setattr(files, "read_bytes", lambda address: b"")
+    has(s3, made_of="another")
+    with pytest.raises(StackError, match="(?s)not had.*No matching distribution found for pyarrow"):
+        run()
+    assert made_for
+
+
+# --- a step of the cluster -------------------------------------------------------------------------------------------
+
+def adds(steps):
+    conf = [part for k, v in emr.settings(WORLD).items() for part in ("--conf", f"{k}={v}")]
+    steps.add_response("add_job_flow_steps", {"StepIds": ["s-1"]}, {"JobFlowId": CLUSTER, "Steps": [{
+        "Name": "workbench-ingest-cdc_events", "ActionOnFailure": "CONTINUE", "HadoopJarStep": {
+            "Jar": "command-runner.jar", "Args": ["spark-submit", "--deploy-mode", "client", *conf,
+                                                  f"{BUCKET}/workbench/jobs/ingest.py", f"{BUCKET}/workbench",
+                                                  *ARGUMENTS]}}]})
+
+
+def shows(steps, *states, **status):
+    for state in states:
+        steps.add_response("describe_step", {"Step": {"Id": "s-1", "Status": {"State": state, **status}}},
+                           {"ClusterId": CLUSTER, "StepId": "s-1"})
+
+
+def test_a_step_is_followed_to_its_end(s3, steps):
+    has(s3)
+    adds(steps)
+    shows(steps, "PENDING", "RUNNING", "COMPLETED")
+    code, said = run("emr-step")
+    assert code == 0 and f"{BUCKET}/logs/emr/{CLUSTER}/steps/s-1/" in said[0] and said[-1].endswith("COMPLETED")
+
+
+def test_a_step_that_fails_is_told_with_its_reason(s3, steps):
+    has(s3)
+    adds(steps)
+    shows(steps, "FAILED", FailureDetails={"Reason": "Unknown Error.", "LogFile": "s3://b/stderr.gz"})
+    with pytest.raises(StackError, match="step s-1 of .* is FAILED: Unknown Error.; s3://b/stderr.gz"):
+        run("emr-step")
+
+
+def test_a_step_is_interrupted(s3, steps, monkeypatch):
+    has(s3)
+    adds(steps)
+    shows(steps, "RUNNING")
+    steps.add_response("cancel_steps", {}, {"ClusterId": CLUSTER, "StepIds": ["s-1"],
+                                            "StepCancellationOption": "SEND_INTERRUPT"})
+    shows(steps, "CANCEL_PENDING", "CANCELLED")
+    told_once(monkeypatch, signal.SIGINT)
+    assert run("emr-step")[0] == 130
+
+
+def test_a_cluster_that_has_ended_is_told(s3, steps):
+    has(s3)
+    steps.add_client_error("add_job_flow_steps", "ValidationException", "A job flow that is shutting down, "
+                           "terminating, or finished may not be modified.")
+    with pytest.raises(StackError, match="(?s)takes no step.*may not be modified.*workbench aws up emr"):
+        run("emr-step")
+
+
+# --- the script that it begins with ----------------------------------------------------------------------------------
+
+SCRIPT = ROOT / "deploy" / "jobs" / "ingest.py"
+
+
+def test_it_is_published():
+    assert "deploy/jobs" in publish.FOLDERS
+
+
+def test_it_takes_the_worlds_that_were_published_and_the_library_of_the_archive(tmp_path):
+    (tmp_path / "bucket/params").mkdir(parents=True)
+    (tmp_path / "bucket/data/schemas").mkdir(parents=True)
+    (tmp_path / "bucket/params/aws.yaml").write_text("name: aws")
+    (tmp_path / "bucket/data/schemas/a.avsc").write_text("{}")
+    (tmp_path / "environment/workbench").mkdir(parents=True)
+    (tmp_path / "environment/workbench/__init__.py").write_text("")
+    (tmp_path / "environment/workbench/cli.py").write_text("""import os
+def main(arguments):
+    root = os.environ["WORKBENCH_ROOT"]
+    print(arguments, os.environ["WORKBENCH_SPARK"], os.listdir(f"{root}/params"), os.listdir(f"{root}/data/schemas"))
+    raise SystemExit(7)
+""")
+    done = subprocess.run([sys.executable, str(SCRIPT), (tmp_path / "bucket").as_uri(), *ARGUMENTS], cwd=tmp_path,
+                          capture_output=True, text=True)
+    assert done.stdout == f"{ARGUMENTS} classic ['aws.yaml'] ['a.avsc']\n" and done.returncode == 7
+
+
+def test_it_imports_the_library_after_it_has_said_where_things_are():
+    spec = importlib.util.spec_from_file_location("job", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert not hasattr(module, "workbench")
+
+
+# --- here ------------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def ingested(monkeypatch):
+    """What a flow was asked to ingest; its answers, one a round, are in `then`."""
+    asked, then = [], []
+
+    def ingest(self, spark, world, *into, kind, stop):
+        asked.append(([t.name for t in into], kind))
+        return then.pop(0)(stop) if then else {}
+
+    monkeypatch.setattr(here, "session", lambda world: None)
+    monkeypatch.setattr(walkthroughs.walkthrough.Walkthrough, "ingest", ingest)
+    return SimpleNamespace(asked=asked, then=then)
+
+
+def test_a_table_or_a_walkthrough_is_ingested_once(ingested):
+    assert here.ingest(WORLD, "cdc_events", "landed") == here.ingest(WORLD, "50_time_travel") == 0
+    assert ingested.asked[0] == (["cdc_events"], "landed") and len(ingested.asked[1][0]) == 4
+    with pytest.raises(LakeError, match="(?s)query_based_cdc.*goes into no Hudi table.*10_outbox/cdc_events"):
+        here.ingest(WORLD, "20_query_based_cdc")
+
+
+def test_a_continuous_one_goes_on_until_it_is_told(ingested, monkeypatch):
+    told = []
+    monkeypatch.setattr(here, "EVERY", 0)
+
+    def tell(stop):
+        os.kill(os.getpid(), signal.SIGTERM)
+        told.append(stop())
+        return {"cdc_events": SimpleNamespace(messages=3)}
+
+    ingested.then += [lambda stop: {"cdc_events": SimpleNamespace(messages=0)}, tell]
+    said = []
+    assert here.ingest(WORLD, "cdc_events", continuous=True, say=said.append) == 0
+    assert told == [True] and len(ingested.asked) == 2 and len(said) == 1, "what had nothing new is not told"
+
+
+def test_one_that_is_stopped_before_its_end_says_so(ingested):
+    ingested.then.append(lambda stop: os.kill(os.getpid(), signal.SIGINT) or {})
+    assert here.ingest(WORLD, "cdc_events") == 130
+
+
+def test_a_second_ctrl_c_is_one():
+    with pytest.raises(KeyboardInterrupt), wait.told_to_stop() as told:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert told.is_set()
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+# --- the verb --------------------------------------------------------------------------------------------------------
+
+def call(*arguments):
+    return CliRunner().invoke(cli.app, ["ingest", *arguments])
+
+
+def test_the_verb_goes_where_it_is_told(monkeypatch):
+    went = []
+    monkeypatch.setattr(params, "load", lambda name: WORLD)
+    monkeypatch.setattr(here, "ingest", lambda world, *given: went.append(given[:3]) or 130)
+    monkeypatch.setattr(emr_jobs, "run", lambda world, on, arguments, **how: went.append((on, arguments, how)) or 0)
+    assert call("cdc_events").exit_code == 130 and went == [("cdc_events", "", False)]
+    assert call("cdc_events", "--world", "aws", "--on", "emr-step", "--source", "topic", "--continuous",
+                "--no-wait").exit_code == 0
+    assert went[1][:2] == ("emr-step", [*ARGUMENTS, "--source", "topic", "--continuous"])
+    assert went[1][2]["continuous"] and not went[1][2]["wait"]
+
+
+@pytest.mark.parametrize("arguments, kind, said", [
+    (["cdc_event"], LakeError, "did you mean 'cdc_events'"), (["cdc_events", "--on", "emr"], ParamsError, "emr-step"),
+    (["cdc_events", "--source", "files"], ParamsError, "landed")])
+def test_what_is_misspelt_is_told_before_anything_starts(arguments, kind, said):
+    error = call(*arguments).exception
+    assert isinstance(error, kind) and said in str(error)
