@@ -46,11 +46,11 @@ doctor: $(STAMP) ## check this machine, every problem with its fix
 	@$(BIN)/workbench doctor
 
 test: $(STAMP) ## the tests: unit, stack, notebooks (the longest ones: make drill)
-	@$(BIN)/workbench install
+	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py $(ARGS)
 
 drill: $(STAMP) ## the longest tests: every check broken once, on a cluster, on the original dump, notebooks alone and twice, Spark killed while it lands
-	@$(BIN)/workbench install
+	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py -m drill $(ARGS)
 
 bench: $(STAMP) ## speed, as ratios measured side by side

@@ -13,7 +13,7 @@ import typer
 from . import cli_aws, stack
 from .base import WorkbenchError, nearest, params, paths, pidfiles
 from .run import run_record
-from .stack import artifacts, process
+from .stack import artifacts, process, services
 from .stack import doctor as doctors
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -35,9 +35,9 @@ def main(arguments: Optional[list[str]] = None) -> None:
 
 
 @app.command()
-def install() -> None:
-    """Fetch jars and binaries, pinned and checksummed; what is there already is not fetched again."""
-    count = artifacts.install(_say)
+def install(world: str = WORLD) -> None:
+    """Fetch the jars and binaries of a world, pinned and checksummed; what is there already is not fetched again."""
+    count = artifacts.install(_say, *services.on_demand(params.load(world)))
     _say(f"{count} files fetched" if count else "everything is there")
 
 
@@ -48,7 +48,7 @@ def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
     findings = [f for f in doctors.examine(loaded) if f.subject != "jars"]  # bad ones are what install mends
     _findings([f for f in findings if f.level != "ok"])
     if loaded.stack.embedded:
-        artifacts.install(_say)
+        artifacts.install(_say, *services.on_demand(loaded))
     _say("starting the stack …")
     stack.up(loaded, say=_say)
     first = sorted(p.stem for p in (paths.ROOT / "notebooks").glob("[0-9]*"))[:2]  # 00_start_here, and a walkthrough

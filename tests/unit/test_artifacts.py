@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from workbench import cli
+from workbench.base import params
 from workbench.base.errors import StackError
-from workbench.stack import artifacts
+from workbench.stack import artifacts, services
 
 GOOD = {"a": b"jar a", "b": b"jar b"}
 
@@ -168,3 +169,13 @@ def test_a_java_without_its_program_is_none(tmp_path):
 def test_a_package_that_is_not_installed_says_so():
     with pytest.raises(StackError, match="no_such_package is not installed"):
         artifacts.package("no_such_package")
+
+
+def test_what_only_some_worlds_need_is_fetched_for_those(home, monkeypatch):
+    monkeypatch.setitem(GOOD, "s3a", b"jar s3a")
+    artifacts.LOCK.write_text(line("a", GOOD["a"]) + line("s3a", GOOD["s3a"], "s3"))
+    assert artifacts.install(silent) == 1 and home == ["a"] and artifacts.verify() == []
+    assert [s.split()[-1] for s in artifacts.verify("s3")] == ["missing"]
+    assert artifacts.install(silent, "s3") == 1 and home == ["a", "s3a"] and artifacts.verify("s3") == []
+    loaded = {name: params.load(name) for name in ("local", "cluster", "s3")}
+    assert [name for name, world in loaded.items() if services.on_demand(world)] == ["s3"]

@@ -73,7 +73,7 @@ def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level,
     found = [SimpleNamespace(level=level, subject=subject, seen="", fix="")]
     module(monkeypatch, "stack.doctor", examine=lambda world: found,
            problems=lambda findings: [f for f in findings if f.level == "problem"])
-    module(monkeypatch, "stack.artifacts", install=lambda say: done.append("install"))
+    module(monkeypatch, "stack.artifacts", install=lambda say, *more: done.append("install"))
     module(monkeypatch, "stack", up=lambda world, say: done.append("up"))
     result = SimpleNamespace(notebooks=[], status="failed", seconds=1, report="runs/report.html", exit_code=1)
     module(monkeypatch, "run.runner", run=lambda targets, world, values, **k: done.append((targets, values)) or result)

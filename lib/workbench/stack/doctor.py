@@ -38,7 +38,7 @@ def examine(world: World) -> list[Finding]:
     """Return a Finding for each thing looked at; no process is started and nothing is changed."""
     found = [_python(), _packages(), _platform(), _memory(), _disk(ROOT / "var")]
     if world.stack.embedded:
-        found += [_java(), _files(), *_ports(world), _root()]
+        found += [_java(), _files(*services.on_demand(world)), *_ports(world), _root()]
     return found + ([_account(world)] if world.stack.deployment else [])
 
 
@@ -119,8 +119,8 @@ def _java() -> Finding:
     return Finding("Java", f"{artifacts.versions()['java']} at {home}{note}")
 
 
-def _files() -> Finding:
-    total, sick = len(artifacts.locked()), artifacts.verify()
+def _files(*more: str) -> Finding:
+    total, sick = len(artifacts.needed(*more)), artifacts.verify(*more)
     damaged = [s for s in sick if s.endswith("damaged")]
     seen = (f"{len(damaged)} damaged: {damaged[0]}" if damaged else f"{len(sick)} of {total} not fetched yet" if sick
             else f"{total} files with the pinned checksums")

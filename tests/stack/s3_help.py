@@ -1,0 +1,27 @@
+"""Writers of the tests of locks in S3, each a process of its own: they import little, so eight are there at once."""
+import contextlib
+import threading
+
+from workbench.base import files, params
+from workbench.base.errors import LakeError
+
+
+def rounds(number, barrier, got):
+    """One of eight writers: thirty times at once with the others for a lock, then five times a count under one."""
+    params.load("s3")
+    for each in range(30):
+        barrier.wait(120)
+        with contextlib.suppress(LakeError), files.alone(f"s3a://lake/rounds/{each}", "round"):
+            got.put((each, number))
+            barrier.wait(120)
+            continue
+        barrier.wait(120)
+    for _ in range(5):
+        with files.alone("s3a://lake/rounds/count"):
+            files.write_text("s3a://lake/count", str(int(files.read_text("s3a://lake/count") or 0) + 1))
+
+
+def hold_for_ever():
+    params.load("s3")
+    with files.alone("s3a://lake/killed", "test"):
+        threading.Event().wait()

@@ -1,0 +1,231 @@
+"""World `s3`: the lake on an S3 endpoint that the stack starts. Locks by conditional writes, notebooks, and an endpoint
+that stands still or refuses in the middle of a commit."""
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import threading
+
+import boto3
+import instance
+import psutil
+import pytest
+import s3_help
+from botocore.exceptions import ClientError
+from lake_help import SCHEMA, change, content, new_table, new_topic, send
+from workbench import hudi, stack
+from workbench.base import aws, environment, files, host_port, params, paths, secrets
+from workbench.base.errors import LakeError
+from workbench.base.wait import wait_until
+from workbench.hudi import timeline
+from workbench.results import check
+from workbench.run import runner
+from workbench.spark import session
+from workbench.stack import artifacts, process, services
+from worlds import varied
+
+AWAY = 30  # seconds that the endpoint is not to be had
+ROWS = 3_000
+
+
+@pytest.fixture(scope="module")
+def lake():
+    """World s3 in an instance of its own, its endpoint started."""
+    artifacts.install(print, "s3")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBENCH_PORT_BASE", str(int(os.environ["WORKBENCH_PORT_BASE"]) + 60))
+        patch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-s3")
+        stack.down()
+        shutil.rmtree(paths.state_dir(), ignore_errors=True)
+        instance.down_with(os.getpid(), remove=True)
+        world = params.load("s3")
+        try:
+            stack.up(world, ["s3"])
+            yield world
+        finally:
+            stack.down()
+            shutil.rmtree(paths.state_dir(), ignore_errors=True)
+    params.load("local")  # the variables of the lake go
+
+
+def test_it_listens_on_loopback_and_wants_the_key(lake, tmp_path):
+    seen = {c.laddr.ip for c in process.own("s3").net_connections("inet") if c.status == psutil.CONN_LISTEN}
+    assert seen == {"127.0.0.1"}
+    for name, key, code in ((services.S3_KEY_ID, "another", "SignatureDoesNotMatch"), ("X", "y", "InvalidAccessKeyId")):
+        with pytest.raises(ClientError, match=code):
+            boto3.client("s3", region_name="us-east-1", aws_access_key_id=name, aws_secret_access_key=key,
+                         endpoint_url=lake.lake.endpoint).list_objects_v2(Bucket="lake")
+    files.write_text("s3a://lake/a b/c=ä+*~.txt", "text")
+    assert files.read_text("s3a://lake/a b/c=ä+*~.txt") == "text" and list(files.below("s3a://lake/a b"))
+    key = secrets.read()[services.S3_KEY]
+    for kept in (secrets.folder() / services.S3_KEY, secrets.s3_login()):
+        assert key in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600
+    told = " ".join(process.own("s3").cmdline()) + process.log_file("s3").read_text()
+    assert key not in told and key not in str(process.own("s3").environ())
+
+
+def test_of_eight_writers_exactly_one_gets_the_lock_thirty_times(lake):
+    spawn = multiprocessing.get_context("spawn")
+    barrier, got = spawn.Barrier(8), spawn.Queue()
+    writers = [spawn.Process(target=s3_help.rounds, args=(n, barrier, got)) for n in range(8)]
+    for each in writers:
+        each.start()
+    winners = [got.get(timeout=120) for _ in range(30)]
+    for each in writers:
+        each.join(60)
+    assert [each.exitcode for each in writers] == [0] * 8 and got.empty()
+    assert sorted(each for each, _ in winners) == list(range(30))
+    assert files.read_text("s3a://lake/count") == "40", "those who wait come one after another"
+
+
+def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
+    spawn = multiprocessing.get_context("spawn")
+    holder = spawn.Process(target=s3_help.hold_for_ever)
+    holder.start()
+    address = "s3a://lake/killed"
+    wait_until(lambda: "born" in (files.read_text(f"{address}.lock") or ""), "the other to hold it", timeout=60)
+    with pytest.raises(LakeError, match="another test is going on") as error, files.alone(address, "test"):
+        pass
+    assert f"process {holder.pid} on " in error.value.where
+    holder.kill()
+    holder.join()
+    with files.alone(address, "test"):
+        pass
+
+
+@pytest.mark.parametrize("track", [
+    ["11_source_database", "12_connectors", "13_hudi_ingest", "15_dashboard"],  # 14 makes 829 partitions: minutes
+    pytest.param(["10_outbox"], marks=pytest.mark.drill), pytest.param(["50_time_travel"], marks=pytest.mark.drill)])
+def test_notebooks_pass_unchanged(lake, tmp_path, monkeypatch, track):
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
+    result = runner.run(track, "s3", timeout=1800, progress=False)
+    assert result.status == "passed", [(n["path"], n["error"]) for n in result.notebooks if n["status"] != "passed"]
+    assert not list(paths.state_dir().glob("lake/**/*.parquet")) and files.entries(lake.lake.tables)
+
+
+# ---- faults
+
+class Relay:
+    """Passes connections on to a port of this machine, but while it is `away`: then it refuses, and cuts what is there.
+    """
+
+    def __init__(self, port):
+        self.port, self.open, self.address = port, [], ("127.0.0.2", 0)
+        self.listen()
+
+    def listen(self):
+        self.door = socket.create_server(self.address)
+        self.address = self.door.getsockname()
+        threading.Thread(target=self.serve, args=[self.door], daemon=True).start()
+
+    def serve(self, door):
+        with contextlib.suppress(OSError):  # it was closed
+            while True:
+                one, other = door.accept()[0], socket.create_connection(("127.0.0.1", self.port))
+                self.open += [one, other]
+                for each in ((one, other), (other, one)):
+                    threading.Thread(target=self.pass_on, args=each, daemon=True).start()
+
+    def pass_on(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.door.shutdown(socket.SHUT_RDWR)
+        for each in (self.door, *self.open):
+            each.close()
+        self.open = []
+
+    @contextlib.contextmanager
+    def away(self):
+        self.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(self.address)
+        yield
+        self.listen()
+
+
+@contextlib.contextmanager
+def standing_still(world):
+    process.own("s3").suspend()
+    yield
+    process.own("s3").send_signal(signal.SIGCONT)
+
+
+@pytest.fixture(scope="module")
+def relay(lake):
+    it = Relay(host_port(lake.lake.endpoint)[1])
+    yield it
+    it.close()
+
+
+@pytest.fixture(scope="module")
+def far(lake, relay):
+    """The same lake, reached by way of the relay: an endpoint that is not the stack's, with the key as a file."""
+    endpoint = "http://{}:{}".format(*relay.address)
+    world = varied(lake, lake={"endpoint": endpoint})
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.of_s3(endpoint, lake.region, secrets.s3_login()).items():
+            patch.setenv(name, value) if value else patch.delenv(name, raising=False)
+        for name in ("no_proxy", "NO_PROXY"):
+            patch.setenv(name, f"{os.environ[name]},{relay.address[0]}")
+        aws.client.cache_clear()
+        assert not world.own_s3 and "s3" not in services.wanted(world)
+        stack.up(world, ["kafka", "spark"])
+        yield world
+    aws.client.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("fault", ["stands still", "refuses"])
+def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay, fault, kind):
+    topic, table = new_topic(far), new_table(far, type=kind)
+    spark = session(far)
+    send(far, topic, *[change(n, 1, "old", part=f"p{n % 3}") for n in range(ROWS)])
+    hudi.ingest(spark, far, hudi.Topic(topic), table, schema=SCHEMA)
+    send(far, topic, *[change(n, 2, "new", part=f"p{n % 3}", op="u") for n in range(0, ROWS, 2)])
+    raised, before = [], len(timeline.completed(table))
+
+    def work():
+        try:
+            hudi.ingest(spark, far, hudi.Topic(topic), table, schema=SCHEMA)
+        except Exception as e:  # noqa: BLE001 - whatever it is, a second run is to mend it
+            raised.append(e)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    check.eventually("a commit is under way", lambda: any(
+        action.endswith("inflight") for _, action, _ in timeline.written(table)
+        if len(timeline.completed(table)) == before), timeout=60, every=0.01)
+    with standing_still(far) if fault == "stands still" else relay.away():
+        threading.Event().wait(AWAY)
+        done_meanwhile = not worker.is_alive()
+    worker.join(240)
+    assert not worker.is_alive()
+    print(fault, kind, "raised" if raised else "went on", raised[:1])
+    assert not done_meanwhile or raised, "it was over before the endpoint was away"
+    hudi.ingest(spark, far, hudi.Topic(topic), table, schema=SCHEMA)  # a retry, or nothing new
+    expected = sorted((n, f"p{n % 3}", "old" if n % 2 else "new", 1 + (n % 2 == 0)) for n in range(ROWS))
+    assert content(spark, table) == expected
+    assert len(timeline.completed(table)) == before + 1, "one commit more, and no half one"
+    assert len(hudi.read_independent(table)) == ROWS
+    hudi.label(far, table, "after")
+    hudi.drop(spark, far, table)
+    assert not files.below(table.base)
+
+
+def test_its_restart_is_an_empty_lake_and_says_so(lake, capsys):
+    files.write_text("s3a://lake/kept", "text")
+    key = secrets.read()[services.S3_KEY]
+    process.own("s3").kill()
+    said = []
+    stack.up(lake, ["s3"], say=said.append)
+    assert "the lake is empty now" in said[0]
+    assert files.read_text("s3a://lake/kept") is None and files.entries(lake.lake.root) == []
+    assert secrets.read()[services.S3_KEY] == key
