@@ -182,8 +182,9 @@ def far(lake, relay):
     aws.client.cache_clear()
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-@pytest.mark.parametrize("fault", ["stands still", "refuses"])
+@pytest.mark.parametrize("fault, kind", [
+    ("stands still", "mor"), ("refuses", "cow"),
+    *[pytest.param(*each, marks=pytest.mark.drill) for each in (("stands still", "cow"), ("refuses", "mor"))]])
 def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay, fault, kind):
     topic, table = new_topic(far), new_table(far, type=kind)
     spark = session(far)
