@@ -3,6 +3,7 @@ people (policies.txt), and rules that hold for all of them. No account is needed
 import itertools
 import json
 import re
+import textwrap
 from pathlib import Path
 
 import botocore.session
@@ -46,14 +47,15 @@ def listed(of):
 
 
 def text():
-    """All of it as text: who, and for each resource the actions."""
+    """All of it as text: who, and each statement: each of these actions is allowed on each resource above it."""
     lines = []
     for who, (statements, attached) in holders().items():
         lines += ["", who, *(f"    as {one}" for one in attached)]
         for one in statements:
-            condition = f"  if {json.dumps(one['Condition'])}" if "Condition" in one else ""
-            lines += [f"    {resource}{condition}\n        {' '.join(listed(one['Action']))}"
-                      for resource in listed(one["Resource"])]
+            lines += [f"    on {resource}" for resource in listed(one["Resource"])]
+            lines += [f"    if {json.dumps(one['Condition'])}"] if "Condition" in one else []
+            lines += textwrap.wrap(" ".join(listed(one["Action"])), 120, initial_indent=" " * 8,
+                                   subsequent_indent=" " * 8, break_on_hyphens=False)
     return "\n".join(lines).strip() + "\n"
 
 
