@@ -70,10 +70,10 @@ class Double:
             return self.forward(request, body)
         operation, given = asked(service, request, body)
         self.calls.append((service, operation, given))
-        if (service, operation) not in self.answers:
-            self.also.get((service, operation), lambda given: None)(given)
-            return self.forward(request, body)
         try:
+            if (service, operation) not in self.answers:
+                self.also.get((service, operation), lambda given: None)(given)
+                return self.forward(request, body)
             answer, status = self.answers[service, operation](given), 200
             shape = _session.get_service_model(service).operation_model(operation).output_shape
             wrong = ParamValidator().validate(timed(answer), shape).generate_report() if shape else ""
@@ -261,6 +261,9 @@ def msk_connect(rest, region, account, secret_reference, plugins):
 
 # ---- EMR Serverless, whose session is a Spark Connect server
 
+APPLICATION = "arn:aws:emr-serverless:ap-southeast-2:123456789012:/applications/00f1r4c2hs0mq01p"
+
+
 def emr_serverless(endpoint, release):
     """Answers of emr-serverless. endpoint: where the session's TLS listens."""
     sessions = {}
@@ -269,15 +272,19 @@ def emr_serverless(endpoint, release):
         number = f"00f{len(sessions):013}"
         sessions[number] = {**given, "state": "STARTED"}
         return {"applicationId": given["applicationId"], "sessionId": number,
-                "arn": f"arn:aws:emr-serverless:::/applications/{given['applicationId']}/sessions/{number}"}
+                "arn": f"{APPLICATION}/sessions/{number}"}
 
     def seen(given):
         one = sessions[given["sessionId"]]
         return {"session": {
             "applicationId": given["applicationId"], "sessionId": given["sessionId"], "state": one["state"],
-            "arn": "arn:aws:emr-serverless:::/applications/a/sessions/b", "createdBy": "arn:aws:iam::1:user/x",
+            "arn": f"{APPLICATION}/sessions/{given['sessionId']}", "createdBy": "arn:aws:iam::1:user/x",
             "createdAt": NOW, "updatedAt": NOW, "executionRoleArn": one["executionRoleArn"], "stateDetails": "-",
-            "releaseLabel": release}}
+            "releaseLabel": release, "name": one["name"]}}
+
+    def listed(given):
+        found = [seen({**given, "sessionId": n})["session"] for n, one in sessions.items() if one["state"] == "STARTED"]
+        return {"sessions": found}
 
     def where(given):
         soon = dt.datetime.now(dt.timezone.utc) + dt.timedelta(hours=1)
@@ -290,10 +297,11 @@ def emr_serverless(endpoint, release):
 
     def application(given):
         return {"application": {
-            "applicationId": given["applicationId"], "name": "workbench", "arn": "arn:aws:emr-serverless:::a",
+            "applicationId": given["applicationId"], "name": "workbench", "arn": APPLICATION,
             "releaseLabel": release, "type": "Spark", "state": "STARTED", "createdAt": NOW, "updatedAt": NOW}}
 
     return {("emr-serverless", operation): answer for operation, answer in {
+        "ListSessions": listed,
         "StartSession": start, "GetSession": seen, "GetSessionEndpoint": where, "TerminateSession": end,
         "GetApplication": application}.items()}
 

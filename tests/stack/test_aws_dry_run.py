@@ -17,11 +17,13 @@ import aws_double
 import boto3
 import pytest
 import requests
+from moto.server import ThreadedMotoServer
 from workbench import stack
 from workbench.base import params, paths, secrets
 from workbench.results import dialect, spark_sql
 from workbench.source import postgres
 from workbench.spark import session
+from workbench.stack.services import S3_KEY, S3_KEY_ID
 
 CALLS = Path(__file__).parent / "aws_calls"
 REGION, ACCOUNT, BUCKET = "ap-southeast-2", "123456789012", "workbench-lake"
@@ -64,8 +66,8 @@ def near(world):
 def deployed(near, at):
     """What `workbench aws up` leaves of a deployment, as far as a walkthrough asks for it."""
     def client(service):
-        return boto3.client(service, region_name=REGION, endpoint_url=at, aws_access_key_id="none",
-                            aws_secret_access_key="none")
+        return boto3.client(service, region_name=REGION, endpoint_url=near.lake.endpoint if service == "s3" else at,
+                            aws_access_key_id=S3_KEY_ID, aws_secret_access_key=secrets.read()[S3_KEY])
 
     pg = near.postgres
     given = {
@@ -114,7 +116,9 @@ def cloud(near, tmp_path):
     assert text.count('  url: ""\n  wire') == 1
     text = text.replace('  url: ""\n  wire', f"  url: {near.registry.url}\n  wire")
     (root / "params" / "aws.yaml").write_text(text)
-    moto = near.lake.endpoint
+    known = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    known.start()
+    moto = "http://{}:{}".format(*known.get_host_and_port())
     deployed(near, moto)
     pair = certificate(tmp_path)
     tls = aws_double.Tls(pair, params.host_port(near.spark.url))
@@ -134,8 +138,9 @@ def cloud(near, tmp_path):
     def run(*targets):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "WORKBENCH_SECRET_"))}
         environment.update(
-            AWS_ACCESS_KEY_ID="none", AWS_SECRET_ACCESS_KEY="none", AWS_ENDPOINT_URL=double.url,
-            AWS_ENDPOINT_URL_S3=moto, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0], WORKBENCH_ROOT=str(root),
+            AWS_ACCESS_KEY_ID=S3_KEY_ID, AWS_SECRET_ACCESS_KEY=secrets.read()[S3_KEY], AWS_ENDPOINT_URL=double.url,
+            AWS_ENDPOINT_URL_S3=near.lake.endpoint, AWS_ALLOW_HTTP="true",
+            GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0], WORKBENCH_ROOT=str(root),
             WORKBENCH_RUNS=str(tmp_path / "runs"), WORKBENCH_INSTANCE=f"{paths.instance()}-aws")
         environment.pop("WORKBENCH_PORT_BASE")
         done = subprocess.run([sys.executable, "-m", "workbench.cli", "run", *targets, "--world", "aws"],
@@ -149,6 +154,7 @@ def cloud(near, tmp_path):
     yield run
     double.close()
     tls.close()
+    known.stop()
 
 
 def same_calls(name, calls):

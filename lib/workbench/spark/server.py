@@ -78,7 +78,8 @@ def of_s3a(endpoint: str, region: str) -> dict[str, str]:
         "directory.marker.retention": "keep",  # else each new file is followed by a request that removes those above it
         "buffer.dir": "${java.io.tmpdir}/s3a",  # what is uploaded waits there: it goes with the service
     }
-    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in asked.items()}
+    return {**{f"spark.hadoop.fs.s3a.{name}": value for name, value in asked.items()},
+            "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}  # an address as EMR takes it, too
 
 
 def clear_half_made(metastore: Path) -> None:
