@@ -251,5 +251,23 @@ def test_a_notebook_may_ask_what_the_library_asks():
     assert asked() and [sorted(actions) for actions in asked() if not actions & may] == []
 
 
+# Asked by others than the library, in its name
+ON_BEHALF = {
+    "PyAthena": {"athena:StartQueryExecution", "athena:GetQueryResults", "athena:StopQueryExecution"},
+    "CreateConnector": {"kafkaconnect:DescribeCustomPlugin", "kafkaconnect:TagResource", "logs:CreateLogDelivery",
+                        "logs:GetLogDelivery", "logs:ListLogDeliveries", "logs:DeleteLogDelivery",
+                        "logs:DescribeResourcePolicies", "logs:DescribeLogGroups", "logs:PutResourcePolicy"},
+    "StartSession, StartJobRun": {"emr-serverless:StartApplication", "emr-serverless:TagResource"},
+    "StartNotebookExecution": {"elasticmapreduce:AddTags"},
+}
+
+
+def test_a_notebook_may_no_more_than_is_asked():
+    """Of the services that the library calls itself; S3's, Glue's and Kafka's are called by Spark and its like, too."""
+    services = set(SERVICES.values()) - {"glue"}
+    may = {action for who, action, _ in rights() if who in THEIRS and action.partition(":")[0] in services}
+    assert may - set().union(*asked()) == set().union(*ON_BEHALF.values())
+
+
 if __name__ == "__main__":
     LIST.write_text(text(), encoding="utf-8")
