@@ -1,6 +1,7 @@
 """Labels, and what of the past can still be read: on timelines made by hand."""
 import datetime as dt
 import json
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,12 @@ def test_a_label_keeps_its_instant_while_the_table_goes_on(world, table):
     assert list(hudi.labels(world, table)["instant"]) == [T3, LATER]
     hudi.label(world, table, "first")  # moved
     assert dict(hudi.labels(world, table)[["label", "instant"]].values) == {"first": LATER, "second": LATER}
+
+
+def test_labels_that_are_given_at_once_are_all_kept(world, table):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: hudi.label(world, table, f"n{n}"), range(24)))
+    assert set(hudi.labels(world, table)["label"]) == {f"n{n}" for n in range(24)}
 
 
 @pytest.mark.parametrize("label", ["", "1st", "after update", "a;b"])

@@ -83,6 +83,9 @@ def need(world: World, *names: str) -> None:
             print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
         if missing:
             up(world, missing)
+        for name in missing:
+            if SERVICES[name].note:
+                print(f"{name} was started: {SERVICES[name].note}")
 
 
 def down(say: Callable[[str], None] = lambda text: None) -> list[str]:
