@@ -97,4 +97,5 @@ def columns(spark: SparkSession, address: str, form: str) -> dict[str, str]:
     """{column: its type in Athena's DDL} of all the files of a format in and below a folder."""
     with answered(spark, "the files cannot be read", address, "look at one of them"):
         reader = _session(spark).read.option("recursiveFileLookup", "true").option("mergeSchema", "true")
-        return {f.name: f.dataType.simpleString() for f in reader.format(form).load(address).schema.fields}
+        found = reader.format(form).load(address).schema.fields
+        return {f.name: f.dataType.simpleString().replace("timestamp_ntz", "timestamp") for f in found}
