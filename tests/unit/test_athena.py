@@ -110,7 +110,8 @@ def test_values_that_are_refused():
 
 @pytest.mark.parametrize("text", [
     "CREATE EXTERNAL TABLE a.b (id int, c struct<d:int>) STORED AS PARQUET LOCATION 's3://b/it\\'s/'",
-    "MSCK REPAIR TABLE a.b", "SELECT json_object('k' : a) FROM t", "-- it\nDROP TABLE IF EXISTS `a`.`b`", "ALTER TABLE t ADD COLUMNS (s struct<a:int>)",
+    "MSCK REPAIR TABLE a.b", "SELECT json_object('k' : a) FROM t",
+    "-- it\nDROP TABLE IF EXISTS `a`.`b`", "ALTER TABLE t ADD COLUMNS (s struct<a:int>)",
     "CREATE TABLE a.b WITH (format = 'PARQUET') AS SELECT 100 % 7 AS a",
     "UNLOAD (SELECT 1) TO 's3://b/' WITH (format = 'JSON')",
 ])
