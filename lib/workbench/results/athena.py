@@ -42,7 +42,8 @@ def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.Data
 
     world = where if isinstance(where, World) else world_of(where)
     asked = _bound(text, values)
-    logging.getLogger("pyathena").setLevel(logging.CRITICAL)  # it logs with a traceback what it raises
+    log = logging.getLogger("pyathena")  # it logs, with a traceback, what it raises
+    log.handlers, log.propagate = [logging.NullHandler()], False
     converter = DefaultTypeConverter()
     for kind in AS_TEXT:
         converter.remove(kind)
