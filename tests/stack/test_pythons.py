@@ -10,6 +10,7 @@ import bare
 import pyspark
 import pytest
 from workbench.base import paths
+from workbench.run import emr_jobs
 from workbench.stack import artifacts
 
 FITTING = [(3, minor) for minor in range(10, 14)]
@@ -60,32 +61,57 @@ def test_the_lock_on_another_python(version, tmp_path):
         do(".venv/bin/workbench", "down")
 
 
-@pytest.mark.drill
-@pytest.mark.parametrize("version", [".".join(map(str, v)) for v in OF_EMR])
-def test_the_wheel_on_a_python_of_emr(version, tmp_path):
-    """In an empty environment: what it names is installed with it, and then each module is imported. Only pyspark is
-    not named: it lies beside Spark there, as it does here."""
-    program = pythons(OF_EMR).get(version)
-    if not program:
-        pytest.skip(f"Python {version} is not here")
+@pytest.fixture
+def wheel(tmp_path):
+    """The wheel of what is committed."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", paths.ROOT, clone], check=True)
+    (clone / ".venv").symlink_to(Path(sys.executable).parents[1])
+    command = ["make", "--assume-old=.venv/.installed", "wheel"]
+    made = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+    (wheel,) = (clone / "dist").glob("*.whl")
+    assert made.stdout.strip() == f"dist/{wheel.name}", made.stdout + made.stderr
+    return wheel
+
+
+@pytest.fixture
+def done(tmp_path):
+    """Runs a command and returns what it printed. As on EMR, pyspark lies beside Spark; params and data are there."""
     for package in ("pyspark", "py4j"):
         (tmp_path / "spark").mkdir(exist_ok=True)
         (tmp_path / "spark" / package).symlink_to(Path(pyspark.__file__).parents[1] / package)
-    clone, python = tmp_path / "clone", tmp_path / "empty" / "bin" / "python"
-    subprocess.run(["git", "clone", "-q", paths.ROOT, clone], check=True)
-    (clone / ".venv").symlink_to(Path(sys.executable).parents[1])
-    made = subprocess.run(["make", "--assume-old=.venv/.installed", "wheel"], cwd=clone, capture_output=True, text=True)
-    (wheel,) = (clone / "dist").glob("*.whl")
-    given = {k: v for k, v in os.environ.items() if k.upper().startswith(("PIP_", "SSL_", "HTTP", "NO_PROXY"))}
-    assert made.stdout.strip() == f"dist/{wheel.name}", made.stdout + made.stderr
-    for command in ([program, "-m", "venv", tmp_path / "empty"],
-                    [python, "-m", "pip", "install", "-q", "--only-binary=:all:", wheel],
-                    [python, "-c", bare.IMPORTS.format(refused=set())],
-                    [tmp_path / "empty" / "bin" / "workbench", "--help"]):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True,
-                              env={**given, "PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "spark")})
-        assert done.returncode == 0, f"{command} on Python {version}:\n{(done.stdout + done.stderr)[-3000:]}"
-        if command[1] == "-c":
-            assert not done.stdout.strip(), done.stdout
+    given = {k: v for k, v in os.environ.items() if k.upper().startswith(("PIP_", "SSL_", "HTTP", "NO_PROXY", "PATH"))}
+
+    def do(*command, path=""):
+        there = {**given, "WORKBENCH_ROOT": str(paths.ROOT), "PYTHONPATH": f"{tmp_path / 'spark'}:{path}"}
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=there)
+        assert run.returncode == 0, f"{command}:\n{(run.stdout + run.stderr)[-3000:]}"
+        return run.stdout.strip()
+
+    return do
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("version", [".".join(map(str, v)) for v in OF_EMR])
+def test_the_wheel_on_a_python_of_emr(version, wheel, done, tmp_path):
+    """In an empty environment: what it names is installed with it, and then each module is imported."""
+    program = pythons(OF_EMR).get(version)
+    if not program:
+        pytest.skip(f"Python {version} is not here")
+    done(program, "-m", "venv", "empty")
+    done("empty/bin/python", "-m", "pip", "install", "-q", "--only-binary=:all:", wheel)
+    assert not done("empty/bin/python", "-c", bare.IMPORTS.format(refused=set()))
+    assert "ingest" in done("empty/bin/workbench", "--help")
     there = {p.name.split("-")[0] for p in (tmp_path / "empty" / "lib").glob("python*/site-packages/*.dist-info")}
-    assert not there & {*bare.EMBEDDED, "pyspark"}
+    assert "psycopg" in there and not there & {*bare.EMBEDDED, "pyspark"}
+
+
+@pytest.mark.drill
+def test_the_archive_for_jobs_on_the_python_of_emr(wheel, done, tmp_path):
+    """It is made by this Python, for another: what only that one needs is in it, too."""
+    program = pythons(OF_EMR).get(emr_jobs.PYTHON)
+    if not program:
+        pytest.skip(f"Python {emr_jobs.PYTHON} is not here")
+    made = emr_jobs._installed(str(tmp_path / "environment"), wheel)
+    assert made.returncode == 0, made.stderr
+    assert not done(program, "-c", bare.IMPORTS.format(refused=set()), path=tmp_path / "environment")

@@ -21,6 +21,8 @@ from ..base.wait import told_to_stop
 from ..spark import emr
 
 PYTHON = "3.9"  # of emr-7
+# What packages need on that Python only: pip decides by the Python that it runs on itself, and would leave them out
+ONLY_THERE = ("exceptiongroup", "importlib-metadata", "importlib-resources")
 ARCHIVE = "workbench/environment.tar.gz"
 GRACE = 120  # seconds from the word to stop to the end of a job: it finishes a batch meanwhile
 DONE, OVER = ("SUCCESS", "COMPLETED"), ("SUCCESS", "COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED")
@@ -165,6 +167,14 @@ def _published(world: World) -> dict[str, str]:
     return found
 
 
+def _installed(folder: str, wheel: Path) -> subprocess.CompletedProcess:
+    """The wheel with its packages in a folder, as EMR's Python takes them."""
+    return subprocess.run([
+        sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", folder,
+        "--python-version", PYTHON, "--only-binary=:all:", "--platform", "manylinux2014_x86_64",
+        "--platform", "manylinux_2_28_x86_64", *ONLY_THERE, str(wheel)], capture_output=True, text=True)
+
+
 def _environment(world: World, published: dict[str, str], say: Callable[[str], None]) -> None:
     """Have the archive of the published library in the bucket; it is made when there is none, or one of another."""
     where = {"Bucket": _bucket(world), "Key": ARCHIVE}
@@ -177,10 +187,7 @@ def _environment(world: World, published: dict[str, str], say: Callable[[str], N
     with tempfile.TemporaryDirectory() as folder:
         local, archive = Path(folder, Path(wheel).name), Path(folder, "environment.tar.gz")
         local.write_bytes(files.read_bytes(f"{world.lake.root}/{wheel}"))
-        done = subprocess.run([
-            sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", f"{folder}/environment",
-            "--python-version", PYTHON, "--only-binary=:all:", "--platform", "manylinux2014_x86_64",
-            "--platform", "manylinux_2_28_x86_64", str(local)], capture_output=True, text=True)
+        done = _installed(f"{folder}/environment", local)
         if done.returncode:
             raise StackError("the library's packages were not had", where=done.stderr.strip()[-500:],
                              expected="an index of packages that pip can reach from here")

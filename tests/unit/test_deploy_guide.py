@@ -1,0 +1,59 @@
+"""deploy/README.md and schedules.md: what they tell a person to type exists, and what was never run is all there."""
+import re
+import shlex
+
+import pytest
+import yaml
+from typer.main import get_command
+from workbench import cli
+from workbench.base.paths import ROOT
+from workbench.run import notebooks
+from workbench.stack import cloud
+
+GUIDE, NIGHT = ((ROOT / "deploy" / name).read_text(encoding="utf-8") for name in ("README.md", "schedules.md"))
+NEVER = GUIDE[GUIDE.index("## Never run on a live account"):]
+
+
+def commands():
+    """Each `workbench …` that a person is told to type, up to what a shell does with it."""
+    for text in (GUIDE + NIGHT).splitlines():
+        for one in re.split(r"&&|;|\\?\||\s#|, |`", text):
+            one = re.sub(r"^\s*(?:AWS_PROFILE=\S+ )?(?:\.venv/bin/)?", "", one)
+            if re.match(r"workbench (aws|run|ingest|load|clean|status) ", one):
+                yield re.sub(r"<[^>]*>", "3", one).strip()
+
+
+@pytest.mark.parametrize("line", sorted(set(commands())))
+def test_what_one_is_told_to_type_is_taken(line):
+    words = shlex.split(line.replace("…", ""))[1:]
+    command, context = get_command(cli.app), None
+    while hasattr(command, "commands"):
+        command, words = command.commands[words[0]], words[1:]
+    context = command.make_context(line, words)
+    given = context.params
+    for world in {given.get("world")} - {None, "mine"}:
+        assert (ROOT / "params" / f"{world}.yaml").is_file()
+    if "targets" in given:
+        assert notebooks.find(given["targets"])
+    made = cloud.templates(given.get("stacks") or ())
+    for pair in given.get("parameter") or ():
+        assert any(pair.split("=")[0] in one["Parameters"] for one in made.values()), pair
+
+
+def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
+    rows = [row for row in NEVER.splitlines() if row.startswith("| ")][1:]
+    assert all(re.search(r"\| `?[^|]*`[^`]+`", row.replace("\\|", "/")) for row in rows), "each has its command"
+    for path in re.findall(r"`((?:connect|topic|hudi|results|spark|run|stack)/\w+\.py)`", NEVER):
+        assert (ROOT / "lib" / "workbench" / path).is_file(), path
+    for made in ("connect/msk.py", "topic/kafka_iam.py", "topic/glue_registry.py", "hudi/glue.py", "results/athena.py",
+                 "spark/emr.py", "run/emr_jobs.py", "run/emr_notebook.py", "EKS", "Scheduler", "Airflow", "systemd",
+                 "conditional writes", "publish", "down,"):
+        assert made in NEVER, made
+    for stack in cloud.templates():
+        assert f"up {stack}" in NEVER or stack == "studio" and "EMR Studio" in NEVER, stack
+
+
+def test_files_that_are_named_are_there():
+    for name in re.findall(r"\]\((?!#|http)([^)#]+)", GUIDE + NIGHT):
+        assert (ROOT / "deploy" / name).is_file(), name
+    assert yaml.safe_load((ROOT / "deploy" / "prices.yaml").read_text())["date"]
