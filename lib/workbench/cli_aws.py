@@ -1,7 +1,7 @@
 """`workbench aws …`: what is only there on AWS. Modules that take long to import are imported when their verb runs."""
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Sequence
 
 import typer
 
@@ -12,6 +12,7 @@ app = typer.Typer(no_args_is_help=True, help="Make, price and remove a deploymen
 WORLD = typer.Option("aws", help="Which params/<world>.yaml: it says the region, and what the deployment is called.")
 STACKS = typer.Argument(None, help="Templates, such as network; all of deploy/ by default.")
 PARAMETER = typer.Option(None, "--parameter", "-p", help="name=value, of the templates.")
+MINE = typer.Option(False, help="Also stacks that you made by another name.")
 YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
 
 
@@ -27,8 +28,8 @@ def _given(parameters: Optional[list[str]]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _bill(given: dict[str, str], only: Optional[list[str]]) -> None:
-    rows, day = cloud.cost(given, only or ())
+def _bill(given: dict[str, str], only: Optional[Sequence[str]], before: Optional[dict] = None) -> None:
+    rows, day = cloud.cost(given, only or (), before)
     for stack, name, usd in rows:
         print(f"{stack:<10} {name:<20} {usd:>8.4f}")
     print(f"{sum(usd for *_, usd in rows):>40.4f} USD an hour, by the prices of {day} (deploy/prices.yaml)\n"
@@ -43,11 +44,11 @@ def cost(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = 
 
 @app.command()
 def up(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PARAMETER, world: str = WORLD,
-       mine: bool = typer.Option(False, help="Take over stacks that you made by another name."),
-       yes: bool = YES) -> None:
-    """Show what it costs per hour, ask, then make or update the stacks in their order; the lake's is filled at once."""
+       mine: bool = MINE, yes: bool = YES) -> None:
+    """Show what it costs per hour, ask, then make or update the stacks in their order; the lake's is filled at once.
+    Parameters that are not given stay as they are."""
     on, given = _on(world), _given(parameter)
-    _bill(given, stacks)
+    _bill(given, stacks, cloud.kept(on, stacks or ()))
     if not yes:
         typer.confirm(f"Make this as deployment {on.name!r} in {on.region}?", default=False, abort=True)
     cloud.up(on, given, stacks or (), mine=mine, after={"lake": lambda: publish(world)})
@@ -56,22 +57,25 @@ def up(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PA
 
 @app.command()
 def status(world: str = WORLD) -> None:
-    """Show the stacks of a deployment, and what bears its tag."""
+    """Show the stacks of a deployment, what they cost per hour, and what bears its tag."""
     on = _on(world)
     for stack, state in cloud.status(on):
         print(f"{stack:<24} {state}")
+    there = cloud.kept(on)
+    if there:
+        _bill({}, list(there), there)
     for arn in cloud.left(on):
         print(f"  {arn}")
 
 
 @app.command()
-def down(world: str = WORLD, yes: bool = YES) -> None:
+def down(world: str = WORLD, mine: bool = MINE, yes: bool = YES) -> None:
     """Remove a deployment with all that is in it, and look that nothing is left."""
     on = _on(world)
     if not yes:
         typer.confirm(f"Remove deployment {on.name!r} in {on.region}, its lake and its databases?", default=False,
                       abort=True)
-    cloud.down(on, lambda: _release(world))
+    cloud.down(on, lambda: _release(world), mine=mine)
     print("nothing is left that bears the deployment's tag")
 
 
@@ -82,7 +86,8 @@ def _release(world: str) -> None:
 
     try:
         loaded = params.load(world)
-        for flow in walkthroughs.ALL:
+        there = set(postgres.frame(loaded, "SELECT datname FROM pg_database", database="postgres")["datname"])
+        for flow in (f for f in walkthroughs.ALL if (f.database or loaded.postgres.database) in there):
             for slot in postgres.own_slots(loaded, flow.database):
                 postgres.drop_slot(loaded, slot, flow.database)
             if flow.publication:

@@ -99,10 +99,16 @@ def nothing_runs(connectors=(), sessions=()):
                      "arn": application["arn"] + f"/sessions/{number}", "executionRoleArn": role, "createdBy": role,
                      "releaseLabel": "emr-7.13.0"} for number in sessions]
             emr.add_response("list_sessions", {"sessions": told}, {**of, "states": on_aws.ANY})
+            emr.add_response("list_job_runs", {"jobRuns": []}, {**of, "states": on_aws.ANY})
             for number in sessions:
                 emr.add_response("terminate_session", {**of, "sessionId": number}, {**of, "sessionId": number})
-            emr.add_response("list_job_runs", {"jobRuns": []}, {**of, "states": on_aws.ANY})
+            for rest in ([{**one, "state": "TERMINATING"} for one in told], []):
+                emr.add_response("list_sessions", {"sessions": rest}, {**of, "states": on_aws.ANY})
+                emr.add_response("list_job_runs", {"jobRuns": []}, {**of, "states": on_aws.ANY})
             emr.add_response("stop_application", {}, of)
+            for state in ("STOPPING", "STOPPED"):
+                emr.add_response("get_application", {"application": {
+                    **{k: v for k, v in application.items() if k != "id"}, **of, "state": state}}, of)
         yield
 
 
@@ -142,12 +148,68 @@ def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
         owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
         told = {"Stacks": [{"StackName": "workbench-network", "StackStatus": "CREATE_COMPLETE", "CreationTime": 0,
                             "Tags": [*tags, {"Key": "workbench:owner", "Value": owner}]}]}
-        for _ in range(2):
+        for _ in range(3):
             stub.add_response("describe_stacks", told)
         stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
         said = []
         cloud.up(ON, {}, ["network"], say=said.append)
     assert said[-1].endswith("is as it should be")
+
+
+def test_parameters_that_were_given_once_stay(account):
+    cloud.up(ON, {**GIVEN, "Size": "large"}, say=lambda text: None)
+    cloud.up(ON, {}, say=lambda text: None)
+    assert aws.parameter(ON.region, ON.name, "size") == "large", "and the bucket's name need not be told again"
+    assert cloud.kept(ON)["lake"] == {"Named": "workbench-lake", "Deployment": "workbench"}
+    done = CliRunner().invoke(cli_aws.app, ["up", "network"], input="n\n")
+    assert "4.2500 USD an hour" in done.output and "5.2500 USD" in CliRunner().invoke(
+        cli_aws.app, ["status"]).output
+
+
+def test_a_login_that_expires_meanwhile_is_told_at_once_and_a_throttled_look_is_tried_again(monkeypatch):
+    looks = []
+    with on_aws.stubbed("cloudformation") as stub:
+        stub.add_client_error("describe_stacks", "Throttling", "Rate exceeded")
+        stub.add_client_error("describe_stacks", "ExpiredToken", "The security token included is expired")
+        monkeypatch.setattr(wait.time, "sleep", looks.append)
+        with pytest.raises(StackError, match="credentials have expired"):
+            cloud._settled(ON, "network")
+    assert len(looks) == 1
+
+
+def test_anothers_deployment_is_not_removed(account):
+    cloud.up(ON, {}, ["network"], say=lambda text: None)
+    has("cloudformation").update_stack(StackName="workbench-network", TemplateBody=NETWORK, Tags=[
+        {"Key": "workbench:deployment", "Value": "workbench"}, {"Key": "workbench:owner", "Value": "somebody"}])
+    with pytest.raises(StackError, match="(?s)not yours; nothing was changed.*made by somebody"):
+        cloud.down(ON)
+    assert list(stacks()) == ["workbench-network"]
+    with nothing_runs():
+        cloud.down(ON, mine=True, say=lambda text: None)
+    assert not stacks()
+
+
+def test_what_has_ended_is_not_left_though_its_tag_is_still_listed(account):
+    ec2, tags = has("ec2"), [{"Key": "workbench:deployment", "Value": "workbench"}]
+    image = ec2.describe_images()["Images"][0]["ImageId"]
+    (made,) = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, InstanceType="t3.nano", TagSpecifications=[
+        {"ResourceType": "instance", "Tags": tags}])["Instances"]
+    assert [arn.partition("/")[2] for arn in cloud.left(ON)] == [made["InstanceId"]]
+    ec2.terminate_instances(InstanceIds=[made["InstanceId"]])
+    assert cloud.left(ON) == []
+
+
+@pytest.mark.parametrize("state, gone", [("TERMINATED", True), ("TERMINATING", False)])
+def test_a_cluster_has_ended_when_emr_says_so(state, gone):
+    arn = f"arn:aws:elasticmapreduce:{ON.region}:1:cluster/j-1"
+    with on_aws.stubbed("emr") as emr:
+        told = {"Cluster": {"Id": "j-1", "Name": "workbench", "Status": {"State": state}}}
+        emr.add_response("describe_cluster", told, {"ClusterId": "j-1"})
+        assert cloud._ended(ON, arn) == gone
+    with on_aws.stubbed("ec2") as ec2:
+        ec2.add_client_error("describe_instances", "InvalidInstanceID.NotFound", "none")
+        assert cloud._ended(ON, f"arn:aws:ec2:{ON.region}:1:instance/i-1")
+    assert not cloud._ended(ON, "arn:aws:s3:::forgotten")
 
 
 @pytest.mark.parametrize("given, only, says", [
@@ -174,19 +236,24 @@ def test_a_stack_that_fails_is_told_with_the_first_reason_and_its_husk_removed(a
                                                               "CreationTime": 0, "Tags": calls}]})
         owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
         calls += [{"Key": "workbench:deployment", "Value": "workbench"}, {"Key": "workbench:owner", "Value": owner}]
-        tells("ROLLBACK_COMPLETE")  # looked at for its owner
+        tells("ROLLBACK_COMPLETE")  # looked at for its parameters
+        tells("ROLLBACK_COMPLETE")  # and for its owner
         tells("ROLLBACK_COMPLETE")  # a husk
         stub.add_response("delete_stack", {}, {"StackName": "workbench-network"})
         stub.add_client_error("describe_stacks", "ValidationError", "Stack with id workbench-network does not exist")
         stub.add_response("create_stack", {"StackId": "x"})
         tells("CREATE_IN_PROGRESS")
         tells("ROLLBACK_COMPLETE")
-        event = {"StackId": "x", "EventId": "1", "StackName": "n", "Timestamp": 0}
+        event = {"StackId": "x", "EventId": "1", "StackName": "n", "Timestamp": 0, "LogicalResourceId": "n"}
         stub.add_response("describe_stack_events", {"StackEvents": [
             {**event, "LogicalResourceId": "Other", "ResourceStatus": "CREATE_FAILED",
              "ResourceStatusReason": "Resource creation cancelled"},
             {**event, "LogicalResourceId": "Box", "ResourceStatus": "CREATE_FAILED",
-             "ResourceStatusReason": "limit of parameters exceeded"}]})
+             "ResourceStatusReason": "limit of parameters exceeded"}], "NextToken": "2"})
+        stub.add_response("describe_stack_events", {"StackEvents": [
+            {**event, "ResourceStatus": "CREATE_IN_PROGRESS"},
+            {**event, "LogicalResourceId": "Old", "ResourceStatus": "CREATE_FAILED",
+             "ResourceStatusReason": "of the attempt before"}]})
         with pytest.raises(StackError, match="was not made: Box: limit of parameters exceeded"):
             cloud.up(ON, {}, ["network"])
 
@@ -214,7 +281,7 @@ def test_down_removes_all_of_it_in_reverse_order(account):
     filled()
     said, released = [], []
     with nothing_runs(["workbench-outbox_source"], ["s1"]):
-        cloud.down(ON, lambda: released.append(list(stacks())), said.append)
+        cloud.down(ON, lambda: released.append(list(stacks())), say=said.append)
     assert not stacks() and not aws.parameters(ON.region, ON.name) and not has("s3").list_buckets()["Buckets"]
     assert released == [["workbench-network", "workbench-lake"]], "while the databases are there"
     assert said == ["connectors: 1 ended", "sessions and jobs of Spark: 1 ended",

@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import on_aws
 import psutil
 import pytest
+from botocore.exceptions import ClientError
 from packaging.requirements import Requirement
-from workbench.base import params, paths, pidfiles
+from workbench.base import aws, params, paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.stack import artifacts, doctor, process
 
 Usage = namedtuple("Usage", "total used free")
 Memory = namedtuple("Memory", "available")
-REACHED = {"Python", "packages", "system", "memory", "disk"}  # looked at in every world
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def seen(world, subject):
 def test_a_healthy_machine_has_no_problem(world):
     found = doctor.examine(world)
     assert doctor.problems(found) == [], found
-    assert {f.subject for f in found} == {*REACHED, "Java", "jars", "ports", "user"}
+    assert {f.subject for f in found} == {
+        "Python", "packages", "system", "memory", "disk", "Java", "jars", "ports", "user"}
 
 
 def no_java():
@@ -180,9 +181,21 @@ def test_root_without_a_way_to_another_user(world, monkeypatch):
     assert seen(world, "user").level == "problem"
 
 
-def test_a_world_of_others_services_is_not_asked_for_java_or_ports(world, monkeypatch):
-    monkeypatch.setattr(doctor.aws, "call", lambda *asked: {"Arn": "arn:aws:iam::111222333444:user/me"})
-    assert {f.subject for f in doctor.examine(on_aws.world())} == {*REACHED, "AWS"}
+def test_a_world_of_others_services_is_not_asked_for_memory_java_or_ports(world, monkeypatch):
+    monkeypatch.setattr(aws, "call", lambda region, *asked: {"Arn": f"{asked[0]}.{asked[1]}"})
+    found = doctor.examine(on_aws.world())
+    assert {f.subject for f in found} == {"Python", "packages", "system", "AWS"} and not doctor.problems(found)
+    assert found[-1].seen == "sts.get_caller_identity in ap-southeast-2"
+
+
+def test_whose_login_at_aws_has_expired_is_told_how_to_sign_in(world, monkeypatch):
+    def refused(*asked):
+        with aws.answered("sts"):
+            raise ClientError({"Error": {"Code": "ExpiredToken", "Message": "it is expired"}}, "GetCallerIdentity")
+
+    monkeypatch.setattr(aws, "call", refused)
+    (found,) = doctor.problems(doctor.examine(on_aws.world()))
+    assert found.subject == "AWS" and "credentials have expired" in found.seen and "aws sso login" in found.fix
 
 
 def test_system(world, monkeypatch):

@@ -10,19 +10,23 @@ import contextlib
 import functools
 import json
 import re
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator, TypeVar
 
 from .errors import StackError, nearest
+from .wait import wait_until
+
+T = TypeVar("T")
 
 TRIES = 6  # of a call that is throttled, or that a service could not answer: some 20 s in all, by boto3's own back-off
 SIGN_IN = "sign in (`aws sso login`, `aws configure`), or name a profile: export AWS_PROFILE=…"
+THROTTLED = r"Throttl|TooManyRequests|RequestLimitExceeded|SlowDown|LimitExceededException|ProvisionedThroughputExc"
+PASSING = f"{THROTTLED}|^Internal|ServiceUnavailable"
 # What AWS calls its errors: (pattern of the code, what failed, what to do)
 KNOWN = (
     (r"Expired|TokenRefreshRequired|RequestExpired", "the AWS credentials have expired", SIGN_IN),
     (r"UnrecognizedClient|InvalidClientTokenId|InvalidAccessKeyId|SignatureDoesNotMatch|AuthFailure|IncompleteSignature",
      "AWS does not know these credentials", SIGN_IN),
-    (r"Throttl|TooManyRequests|RequestLimitExceeded|SlowDown|LimitExceededException|ProvisionedThroughputExceeded",
-     f"AWS answered {TRIES} times that it is asked too often", "wait some minutes, then do it again"),
+    (THROTTLED, f"AWS answered {TRIES} times that it is asked too often", "wait some minutes, then do it again"),
     (r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|^301$",
      "the bucket lies in another region", "name its region in the params file, or take a bucket of this region"),
 )
@@ -96,6 +100,26 @@ def code(error: BaseException) -> str:
     """What AWS calls an error that was raised by `answered`, "NotFoundException" say; "" for any other."""
     response = getattr(error.__cause__, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
+
+
+def wait(look: Callable[[], T], what: str, *, timeout: float, every: float) -> T:
+    """Ask AWS until it answers something true, and return that. Only errors that pass (it is asked too often, the
+    network is away) are waited for: a login that has expired meanwhile, or a right that is missing, is raised at once.
+    """
+    def once() -> Any:
+        from botocore import exceptions as of
+
+        try:
+            return look()
+        except StackError as e:
+            if isinstance(e.__cause__, (of.ConnectionError, of.HTTPClientError)) or re.search(PASSING, code(e)):
+                raise
+            return e
+
+    found = wait_until(once, what, timeout=timeout, every=every, error=StackError)
+    if isinstance(found, StackError):
+        raise found
+    return found
 
 
 def parameters(region: str, deployment: str) -> dict[str, str]:

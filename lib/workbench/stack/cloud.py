@@ -6,12 +6,14 @@ before it export; they are removed in the reverse order. All that belongs to a d
 """
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
 import yaml
 
-from ..base import ROOT, StackError, aws, nearest, wait_until
+from ..base import ROOT, StackError, aws, nearest
 from ..base.aws import code
 
 FOLDER = ROOT / "deploy"
@@ -19,6 +21,8 @@ TAG, OWNER = "workbench:deployment", "workbench:owner"
 BOOTSTRAP = "kafka/bootstrap"  # the parameter that no template can write: CloudFormation does not know the brokers
 MINUTES = 60  # that a stack may take: MSK's cluster takes half an hour
 HUSKS = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")  # of a stack that was never made: it takes no update
+
+BEGINS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")  # of a stack: an attempt
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,15 @@ def _values(template: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
     return {name: given.get(name, one.get("Default", "")) for name, one in template.get("Parameters", {}).items()}
 
 
-def _check(wanted: dict[str, dict[str, Any]], given: dict[str, str]) -> None:
+def kept(on: Deployment, only: Sequence[str] = ()) -> dict[str, dict[str, str]]:
+    """{template: the parameters that its stack was made with}, of the stacks that are there: they stay as they are
+    where nobody gives others."""
+    found = {name: _look(on, name) for name in templates(only)}
+    return {name: {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", ())}
+            for name, stack in found.items() if stack and stack["StackStatus"] not in HUSKS}
+
+
+def _check(wanted: dict[str, dict[str, Any]], given: dict[str, str], before: dict[str, dict[str, str]]) -> None:
     """Raise StackError for a parameter that no template has, or one that has no value."""
     every = {name for template in wanted.values() for name in template.get("Parameters", {})}
     for name in given:
@@ -77,23 +89,25 @@ def _check(wanted: dict[str, dict[str, Any]], given: dict[str, str]) -> None:
                              expected=nearest(name, every))
     for stack, template in wanted.items():
         for name, one in template.get("Parameters", {}).items():
-            if name not in given and "Default" not in one:
+            if name not in {**before.get(stack, {}), **given} and "Default" not in one:
                 raise StackError(f"the template {stack} needs a value", where=name, expected=one.get("Description", ""),
                                  next_step=f"--parameter {name}=…")
 
 
-def cost(given: Optional[dict[str, str]] = None, only: Sequence[str] = ()) -> tuple[list[tuple[str, str, float]], str]:
+def cost(given: Optional[dict[str, str]] = None, only: Sequence[str] = (),
+         before: Optional[dict[str, dict[str, str]]] = None) -> tuple[list[tuple[str, str, float]], str]:
     """What a deployment costs, asked of nobody.
 
     Args:
         given: values of the templates' parameters.
+        before: those that stacks have already (see `kept`).
     Returns: (template, resource, USD an hour) of all that costs something; and of what day and region the prices are.
     Raises: StackError: the list of prices has none for a type, or for a size.
     """
     listed = yaml.safe_load((FOLDER / "prices.yaml").read_text(encoding="utf-8"))
     rows = []
     for stack, template in templates(only).items():
-        values = _values(template, given or {})
+        values = _values(template, {**(before or {}).get(stack, {}), **(given or {})})
         for name, resource in template["Resources"].items():
             if resource["Type"] not in listed["prices"]:
                 raise StackError(f"there is no price of {resource['Type']}",
@@ -144,33 +158,36 @@ def up(on: Deployment, given: dict[str, str], only: Sequence[str] = (), *, mine:
     """Make or update stacks, in their order; what is as it should be is left alone.
 
     Args:
-        given: values of the templates' parameters.
+        given: values of the templates' parameters; what a stack has already stays where no other is given.
         mine: take over stacks that were made by somebody else, or by you under another name.
         after: what is done when a stack stands, by its name.
     Raises: StackError: a stack was not made, with the reason of the first resource that failed; one of this name is
         somebody else's.
     """
-    wanted = templates(only)
-    _check(wanted, given)
-    owner = on.call("sts", "get_caller_identity")["Arn"]
-    for name in wanted:
-        _refuse_anothers(on, name, owner, mine)
+    wanted, before = templates(only), kept(on, only)
+    _check(wanted, given, before)
+    owner = _refuse_anothers(on, wanted, mine)
     for name, template in wanted.items():
-        say(f"{on.stack(name):<24} {_bring(on, name, template, given, owner)}")
+        say(f"{on.stack(name):<24} {_bring(on, name, template, {**before.get(name, {}), **given}, owner)}")
         if name == "msk":
             _write_bootstrap(on)
         if after and name in after:
             after[name]()
 
 
-def _refuse_anothers(on: Deployment, name: str, owner: str, mine: bool) -> None:
-    found = _look(on, name)
-    tags = {tag["Key"]: tag["Value"] for tag in (found or {}).get("Tags", [])}
-    if found and (tags.get(TAG) != on.name or tags.get(OWNER) != owner and not mine):
+def _refuse_anothers(on: Deployment, names: Iterable[str], mine: bool) -> str:
+    """Return who asks. Raises: StackError: one of these stacks is somebody else's."""
+    owner = on.call("sts", "get_caller_identity")["Arn"]
+    for name in names:
+        found = _look(on, name)
+        tags = {tag["Key"]: tag["Value"] for tag in (found or {}).get("Tags", [])}
+        if not found or tags.get(TAG) == on.name and (mine or tags.get(OWNER) == owner):
+            continue
         raise StackError(f"stack {on.stack(name)!r} is not yours; nothing was changed",
                          where=f"made by {tags.get(OWNER, 'somebody')}", expected=f"made by {owner}",
                          next_step="take another name: `stack.deployment` in a params file of your own. Or, if it is "
                                    "yours all the same: --mine")
+    return owner
 
 
 def _look(on: Deployment, name: str) -> Optional[dict[str, Any]]:
@@ -217,13 +234,16 @@ def _settled(on: Deployment, name: str) -> Optional[dict[str, Any]]:
         found = _look(on, name)
         return (found,) if found is None or not found["StackStatus"].endswith("_IN_PROGRESS") else None
 
-    return wait_until(still, f"stack {on.stack(name)}", timeout=60 * MINUTES, every=5, error=StackError)[0]
+    return aws.wait(still, f"stack {on.stack(name)}", timeout=60 * MINUTES, every=5)[0]
 
 
 def _reason(on: Deployment, name: str) -> str:
     """The first failure of the last attempt: what comes after it was only cancelled."""
-    events = on.call("cloudformation", "describe_stack_events", StackName=on.stack(name))["StackEvents"]
-    failed = [e for e in events if e["ResourceStatus"].endswith("_FAILED")]  # the newest first
+    events = on.pages("cloudformation", "describe_stack_events", "StackEvents", StackName=on.stack(name))
+    # the newest first; where the stack itself began, an earlier attempt ended
+    last = itertools.takewhile(lambda e: e["LogicalResourceId"] != e["StackName"] or e["ResourceStatus"] not in BEGINS,
+                               events)
+    failed = [e for e in last if e["ResourceStatus"].endswith("_FAILED")]
     first = failed[-1] if failed else {}
     return f"{first.get('LogicalResourceId', name)}: {first.get('ResourceStatusReason', 'no reason told')}"
 
@@ -245,14 +265,18 @@ def status(on: Deployment) -> list[tuple[str, str]]:
 
 # ---- down
 
-def down(on: Deployment, release: Callable[[], None] = lambda: None, say: Callable[[str], None] = print) -> None:
+def down(on: Deployment, release: Callable[[], None] = lambda: None, *, mine: bool = False,
+         say: Callable[[str], None] = print) -> None:
     """Remove all of a deployment: connectors, Spark's sessions and jobs, slots and publications, what is in its
     buckets, stacks in reverse order. Interrupted, it goes on when it is called again.
 
     Args:
         release: drops replication slots and publications, while the database and the parameters are still there.
-    Raises: StackError: something is left that bears the deployment's tag, each named; or AWS refuses something.
+        mine: also stacks that were made by somebody else, or by you under another name.
+    Raises: StackError: something is left that bears the deployment's tag, each named; a stack is somebody else's, and
+        nothing was removed; or AWS refuses something.
     """
+    _refuse_anothers(on, templates(), mine)
     for what, end in (("connectors", _end_connectors), ("sessions and jobs of Spark", _end_spark)):
         say(f"{what}: {end(on)} ended")
     release()
@@ -267,22 +291,49 @@ def down(on: Deployment, release: Callable[[], None] = lambda: None, say: Callab
     except StackError as e:
         if code(e) != "ParameterNotFound":
             raise
-    # AWS's own list of tags runs some minutes behind
-    wait_until(lambda: _none(left(on)), "all that bears the deployment's tag to be gone", timeout=300, every=10,
-               error=StackError, next_step="remove it by hand, or call `workbench aws down` again")
+    _none_left(on)
 
 
-def _none(found: list[str]) -> bool:
-    if found:
-        raise StackError(f"{len(found)} are left: {', '.join(found)}")
-    return True
+def _none_left(on: Deployment) -> None:
+    rest: list[str] = []
+
+    def none() -> bool:
+        rest[:] = left(on)
+        return not rest
+
+    try:  # AWS's own list of tags runs some minutes behind
+        aws.wait(none, "all that bears the deployment's tag to be gone", timeout=300, every=10)
+    except StackError as e:
+        if code(e) or not rest:
+            raise
+        raise StackError(f"{len(rest)} are left: {', '.join(rest)}", where=f"tag {TAG} = {on.name}, {on.region}",
+                         next_step="remove them by hand, or call `workbench aws down` again") from e
 
 
 def left(on: Deployment) -> list[str]:
-    """ARNs of what bears the deployment's tag."""
+    """ARNs of what bears the deployment's tag. What has ended is listed with it for an hour more: it does not count."""
     found = on.pages("resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList",
                      TagFilters=[{"Key": TAG, "Values": [on.name]}])
-    return sorted(one["ResourceARN"] for one in found)
+    return sorted(one["ResourceARN"] for one in found if not _ended(on, one["ResourceARN"]))
+
+
+def _ended(on: Deployment, arn: str) -> bool:
+    service, (kind, _, number) = arn.split(":")[2], arn.split(":", 5)[5].partition("/")
+    try:
+        if (service, kind) == ("ec2", "instance"):
+            found = on.pages("ec2", "describe_instances", "Reservations", InstanceIds=[number])
+            return all(one["State"]["Name"] == "terminated" for group in found for one in group["Instances"])
+        if (service, kind) == ("ec2", "natgateway"):
+            found = on.pages("ec2", "describe_nat_gateways", "NatGateways", NatGatewayIds=[number])
+            return all(one["State"] == "deleted" for one in found)
+        if (service, kind) == ("elasticmapreduce", "cluster"):
+            status = on.call("emr", "describe_cluster", ClusterId=number)["Cluster"]["Status"]
+            return status["State"].startswith("TERMINATED")
+    except StackError as e:
+        if not re.search("NotFound|InvalidRequest", code(e)):
+            raise
+        return True
+    return False
 
 
 def _end_connectors(on: Deployment) -> int:
@@ -293,26 +344,38 @@ def _end_connectors(on: Deployment) -> int:
     for one in found:
         if one["connectorState"] != "DELETING":
             on.call("kafkaconnect", "delete_connector", connectorArn=one["connectorArn"])
-    wait_until(lambda: not there(), "the connectors to be gone", timeout=15 * 60, every=5, error=StackError)
+    aws.wait(lambda: not there(), "the connectors to be gone", timeout=15 * 60, every=5)
     return len(found)
 
 
 def _end_spark(on: Deployment) -> int:
-    """End what runs in the deployment's application of EMR Serverless, and stop it: it cannot be deleted before."""
+    """End what runs in the deployment's application of EMR Serverless, and stop it: it cannot be deleted before, nor
+    stopped before all has ended (its API's reference, DeleteApplication and StopApplication)."""
     count = 0
-    applications = on.pages("emr-serverless", "list_applications", "applications")
-    for application in (one["id"] for one in applications if one["name"] == on.name and one["state"] != "TERMINATED"):
-        for what, key, number, states, end in (
-                ("list_sessions", "sessions", "sessionId", ["SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY"],
-                 "terminate_session"),
-                ("list_job_runs", "jobRuns", "jobRunId", ["SUBMITTED", "PENDING", "SCHEDULED", "RUNNING"],
-                 "cancel_job_run")):
-            for one in on.pages("emr-serverless", what, key, applicationId=application, states=states):
-                value = one.get(number) or one["id"]
-                on.call("emr-serverless", end, applicationId=application, **{number: value})
-                count += 1
-        on.call("emr-serverless", "stop_application", applicationId=application)
+    for one in on.pages("emr-serverless", "list_applications", "applications"):
+        if one["name"] != on.name or one["state"] not in ("STARTING", "STARTED", "STOPPING"):
+            continue
+        application = {"applicationId": one["id"]}
+        for end, number in _running(on, application):
+            on.call("emr-serverless", end, **application, **number)
+            count += 1
+        aws.wait(lambda of=application: not _running(on, of, "TERMINATING", "CANCELLING"),
+                 "sessions and jobs of Spark to end", timeout=15 * 60, every=5)
+        on.call("emr-serverless", "stop_application", **application)
+        aws.wait(lambda of=application: on.call("emr-serverless", "get_application", **of)["application"]["state"]
+                 in ("STOPPED", "TERMINATED"), "the application of EMR Serverless to stop", timeout=15 * 60, every=5)
     return count
+
+
+def _running(on: Deployment, application: dict[str, str], *also: str) -> list[tuple[str, dict[str, str]]]:
+    """The sessions and jobs of an application that have not ended: (what ends it, its number); also: states of one that
+    was told to end."""
+    sessions = on.pages("emr-serverless", "list_sessions", "sessions", **application,
+                        states=["SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY", *also[:1]])
+    jobs = on.pages("emr-serverless", "list_job_runs", "jobRuns", **application,
+                    states=["SUBMITTED", "PENDING", "SCHEDULED", "RUNNING", "QUEUED", *also[1:]])
+    return [("terminate_session", {"sessionId": one["sessionId"]}) for one in sessions] + [
+        ("cancel_job_run", {"jobRunId": one["id"]}) for one in jobs]
 
 
 def _buckets(on: Deployment, name: str) -> Iterator[str]:

@@ -36,9 +36,10 @@ class Finding:
 
 def examine(world: World) -> list[Finding]:
     """Return a Finding for each thing looked at; no process is started and nothing is changed."""
-    found = [_python(), _packages(), _platform(), _memory(), _disk(ROOT / "var")]
+    found = [_python(), _packages(), _platform()]
     if world.stack.embedded:
-        found += [_java(), _files(*services.on_demand(world)), *_ports(world), _root()]
+        found += [_memory(), _disk(ROOT / "var"), _java(), _files(*services.on_demand(world)),
+                  *_ports(world), _root()]
     return found + ([_account(world)] if world.stack.deployment else [])
 
 
