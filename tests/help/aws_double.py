@@ -413,7 +413,8 @@ def glue_tables(run):
         serde = table["StorageDescriptor"]["SerdeInfo"].get("Parameters", {})
         if {**table.get("Parameters", {}), **serde}.get("spark.sql.sources.provider") == "hudi":
             only = serde.get("hoodie.query.as.ro.table")
-            options = f"OPTIONS ('hoodie.query.as.ro.table' = '{only}')" if only else ""
+            one_of_two = only and table["Name"].endswith(("_ro", "_rt"))  # of Copy-on-Write Spark takes no such option
+            options = f"OPTIONS ('hoodie.query.as.ro.table' = '{only}')" if one_of_two else ""
             run(f"CREATE DATABASE IF NOT EXISTS `{database}`")
             run(f"DROP TABLE IF EXISTS {name}")
             run(f"CREATE TABLE {name} USING hudi {options} LOCATION '{table['StorageDescriptor']['Location']}'")

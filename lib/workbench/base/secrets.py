@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import secrets as random_secrets
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable
@@ -99,7 +100,7 @@ def ensure(names: Iterable[str]) -> None:
 
 
 def _keep(name: str, text: str) -> None:
-    scratch = closed(folder()) / f".{name}"
+    scratch = closed(folder()) / f".{name}.{os.getpid()}.{threading.get_ident()}"  # two services start side by side
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
         f.write(text)
     scratch.replace(folder() / name)
