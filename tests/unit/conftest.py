@@ -5,11 +5,13 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from workbench.base import environment
 
 
 @pytest.fixture(autouse=True)
 def an_instance_of_its_own(monkeypatch):
     """Beside the stack that other tests of this process have running: none of its services, none of its ports."""
+    environment.use_s3({})  # what a world that was loaded before has set for its lake
     base = int(os.environ["WORKBENCH_PORT_BASE"])
     monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
