@@ -41,11 +41,11 @@ def test_the_status_of_a_service_that_died_names_it(full):
 
 def test_a_red_notebook_names_it(full, monkeypatch):
     error = {"cell": 1, "message": "Kafka: Local: Timed out"}
-    monkeypatch.setattr(runner.execute, "notebook", lambda *a: SimpleNamespace(
-        book=runner.nbformat.v4.new_notebook()))
+    executed = lambda *a: SimpleNamespace(book=runner.nbformat.v4.new_notebook())  # noqa: E731
     monkeypatch.setattr(runner, "_outcome", lambda *a: {"status": "failed", "error": error, "checks": []})
     entry, nothing = {"path": "11_a.ipynb"}, lambda *a: None
-    runner._run_one(entry, ROOT, paths.VAR, {}, 1, SimpleNamespace(cell=None, start=nothing, end=nothing))
+    runner._run_one(entry, ROOT, paths.VAR, {}, 1, SimpleNamespace(cell=None, start=nothing, end=nothing),
+                    executed)
     assert entry["error"]["message"].startswith("Kafka: Local: Timed out\nthe disk is full: 3 MB are free")
 
 

@@ -174,13 +174,6 @@ def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_pat
     assert not (tmp_path / "landing" / "cdc-events").exists()
 
 
-def test_in_s3_there_is_no_lock_file(world):
-    world.lake.checkpoints = "s3a://lake/checkpoints"
-    sink = landing.parse(GOOD)
-    with job._alone(world, sink), job._alone(world, sink):
-        pass
-
-
 class Query:
     """A streaming query that has ended, or never does, or whose Spark is gone."""
 
