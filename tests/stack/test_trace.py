@@ -122,7 +122,7 @@ def test_what_is_not_there(lab, traced):
         trace.row(lab, table, 4711)
     with pytest.raises(WorkbenchError, match="there is no topic"):
         trace.row(lab, trace.Traced("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"), 1)
-    with pytest.raises(LakeError, match="(?s)no table 'cdc_event'.*did you mean 'cdc_events'"):
+    with pytest.raises(LakeError, match="(?s)no captured table 'cdc_event'.*did you mean 'cdc_events'"):
         traced_by_name(lab, "cdc_event")
 
 
