@@ -4,8 +4,9 @@ import os
 import threading
 from types import SimpleNamespace
 
+import on_aws
 import pytest
-from workbench.base import environment
+from workbench.base import aws, environment
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +16,20 @@ def an_instance_of_its_own(monkeypatch):
     base = int(os.environ["WORKBENCH_PORT_BASE"])
     monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
+
+
+@pytest.fixture
+def account(monkeypatch):
+    """An account of AWS with nothing in it, which moto answers for; a maker of its clients."""
+    import boto3  # here, and moto: they take a second, and few tests need them
+    import moto
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "none")
+    aws.client.cache_clear()
+    with moto.mock_aws():
+        yield lambda service: boto3.client(service, region_name=on_aws.REGION)
+    aws.client.cache_clear()
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """AWS's answers as people are told them: each error with what failed, where, and what to do."""
 import json
 
-import boto3
-import moto
 import on_aws
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -19,12 +17,6 @@ def fresh(monkeypatch):
     aws.client.cache_clear()
     yield
     aws.client.cache_clear()
-
-
-@pytest.fixture
-def account():
-    with moto.mock_aws():
-        yield lambda service: boto3.client(service, region_name=REGION)
 
 
 @pytest.mark.parametrize("code, said, what, step", [

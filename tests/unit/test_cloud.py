@@ -4,7 +4,6 @@ import contextlib
 import json
 
 import boto3
-import moto
 import on_aws
 import pytest
 from typer.testing import CliRunner
@@ -57,16 +56,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(cloud, "FOLDER", tmp_path)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
     return tmp_path
-
-
-@pytest.fixture
-def account(monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "none")
-    aws.client.cache_clear()
-    with moto.mock_aws():
-        yield
-    aws.client.cache_clear()
 
 
 def has(service):

@@ -60,7 +60,7 @@ def test_a_session_is_started_and_waited_for(stub):
     said = []
     has(stub)
     starts(stub)
-    for state in ("SUBMITTED", "SUBMITTED", "STARTING", "STARTING", "STARTED"):  # asked twice a time: ready? failed?
+    for state in ("SUBMITTED", "STARTING", "STARTED"):
         tells(stub, state)
     token(stub, "t-1")
     channel = emr.channel(WORLD, [], said.append)
@@ -92,8 +92,7 @@ def test_a_token_is_renewed_before_its_hour_ends(stub):
 def test_one_that_fails_is_told_with_its_reason_and_ended(stub):
     has(stub)
     starts(stub)
-    for _ in range(2):
-        tells(stub, "FAILED", details="no capacity in subnet-1")
+    tells(stub, "FAILED", details="no capacity in subnet-1")
     stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
     with pytest.raises(StackError, match="it is FAILED: no capacity in subnet-1"):
         emr.channel(WORLD, [], lambda text: None)

@@ -10,7 +10,6 @@ import fastavro
 import on_aws
 import pandas
 import pytest
-from moto import mock_aws
 from workbench import landing
 from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
@@ -57,14 +56,11 @@ def test_what_is_no_message_of_glue():
 # --- what moto knows -------------------------------------------------------------------------------------------------
 
 @pytest.fixture
-def glue():
+def glue(account):
     """Glue's client, with a registry of the deployment's name."""
-    aws.client.cache_clear()
-    with mock_aws():
-        client = aws.client(WORLD.region, "glue")
-        client.create_registry(RegistryName="workbench")
-        yield client
-    aws.client.cache_clear()
+    client = aws.client(WORLD.region, "glue")
+    client.create_registry(RegistryName="workbench")
+    return client
 
 
 def create(glue, name, avsc):

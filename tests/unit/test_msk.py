@@ -55,7 +55,7 @@ def has(msk, *names, asked=""):
 
 
 def tagged(msk, name=NAME, deployment="workbench"):
-    msk.add_response("list_tags_for_resource", {"tags": {side.TAG: deployment}}, {"resourceArn": arn(name)})
+    msk.add_response("list_tags_for_resource", {"tags": {aws.TAG: deployment}}, {"resourceArn": arn(name)})
 
 
 def lists(msk, *names):

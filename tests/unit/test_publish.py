@@ -2,27 +2,20 @@
 import io
 import zipfile
 
-import boto3
-import moto
 import nbformat
 import on_aws
 import pytest
 from papermill.translators import papermill_translators
-from workbench.base import aws, paths
+from workbench.base import paths
 from workbench.base.errors import StackError
 from workbench.run import notebooks, publish
 
 
 @pytest.fixture
-def bucket(monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "none")
-    aws.client.cache_clear()
-    with moto.mock_aws():
-        s3 = boto3.client("s3", region_name=on_aws.REGION)
-        s3.create_bucket(Bucket="workbench-lake", CreateBucketConfiguration={"LocationConstraint": on_aws.REGION})
-        yield s3
-    aws.client.cache_clear()
+def bucket(account):
+    s3 = account("s3")
+    s3.create_bucket(Bucket="workbench-lake", CreateBucketConfiguration={"LocationConstraint": on_aws.REGION})
+    return s3
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from .wait import wait_until
 
 T = TypeVar("T")
 
+TAG = "workbench:deployment"  # that all of a deployment bears, its name for a value
 TRIES = 6  # of a call that is throttled, or that a service could not answer: some 20 s in all, by boto3's own back-off
 SIGN_IN = "sign in (`aws sso login`, `aws configure`), or name a profile: export AWS_PROFILE=…"
 THROTTLED = r"Throttl|TooManyRequests|RequestLimitExceeded|SlowDown|LimitExceededException|ProvisionedThroughputExc"

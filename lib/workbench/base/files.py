@@ -10,7 +10,7 @@ from typing import Any, ContextManager, Optional
 
 from . import lease, wait
 from .errors import LakeError
-from .paths import local_path
+from .paths import bucket_and_key, local_path
 
 
 def open_address(address: str) -> tuple[Any, str]:
@@ -19,9 +19,10 @@ def open_address(address: str) -> tuple[Any, str]:
 
     if address.startswith("file:"):
         return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", address)
-    path = re.sub(r"^s3a?://", "", address)
+    bucket, key = bucket_and_key(address)
+    path = f"{bucket}/{key}" if key else bucket
     # where a world is loaded, and in its Spark's workers, these are set (see environment.of_s3)
-    region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(path.partition("/")[0])
+    region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(region=region, endpoint_override=os.environ.get("AWS_ENDPOINT_URL_S3"),
                            connect_timeout=10, request_timeout=60, allow_delayed_open=True,
                            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=10)), path

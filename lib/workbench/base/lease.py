@@ -15,7 +15,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import socket
 import threading
 import uuid
@@ -27,6 +26,7 @@ import psutil
 
 from . import aws, pidfiles
 from .errors import LakeError, StackError
+from .paths import bucket_and_key
 from .wait import wait_until
 
 LEASE, BEAT = 120.0, 15.0  # seconds; an endpoint may stand still for some BEATs before a lock is lost
@@ -40,7 +40,7 @@ def hold(address: str, busy: Optional[Callable[[str], Exception]] = None) -> Ite
 
     Raises: StackError: S3 refuses it, or cannot be reached. LakeError (at the end): it was lost meanwhile.
     """
-    bucket, _, key = re.sub(r"^s3a?://", "", address).partition("/")
+    bucket, key = bucket_and_key(address)
     place, host = {"Bucket": bucket, "Key": key}, socket.gethostname()
     me = {"by": uuid.uuid4().hex, "host": host, "machine": _machine(), "pid": os.getpid(), "beat": 0,
           "born": pidfiles.born(psutil.Process())}

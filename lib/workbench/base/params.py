@@ -139,20 +139,23 @@ def load(name: str) -> World:
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not exist.
     """
+    return load_file(_file(name))
+
+
+def _file(name: str) -> Path:
+    """The file of a world. Raises ParamsError: there is none."""
     if name not in worlds():
         raise ParamsError(f"there is no world {name!r}", where=f"params/{name}.yaml",
                           expected=nearest(str(name), worlds()),
                           next_step="name one of these, or copy params/local.yaml to a new name and edit it")
-    return load_file(paths.ROOT / "params" / f"{name}.yaml")
+    return paths.ROOT / "params" / f"{name}.yaml"
 
 
 def deployment(name: str) -> tuple[str, str]:
     """(region, name) of a world's deployment on AWS: what is known of it before it is made.
 
     Raises: ParamsError: no such world, or it is none of AWS."""
-    if name not in worlds():
-        raise ParamsError(f"there is no world {name!r}", where=f"params/{name}.yaml", expected=nearest(name, worlds()))
-    raw = yaml.safe_load((paths.ROOT / "params" / f"{name}.yaml").read_text(encoding="utf-8"))
+    raw = yaml.safe_load(_file(name).read_text(encoding="utf-8"))
     found = str(raw.get("region") or ""), str((raw.get("stack") or {}).get("deployment") or "")
     if not all(found):
         raise ParamsError(f"world {name!r} is none of AWS", where=f"params/{name}.yaml",

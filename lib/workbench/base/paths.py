@@ -82,6 +82,12 @@ def closed(folder: Path) -> Path:
     return folder
 
 
+def bucket_and_key(address: str) -> tuple[str, str]:
+    """Return what an s3: or s3a: address names: the bucket, and the way in it."""
+    bucket, _, key = re.sub(r"^s3a?://", "", address).partition("/")
+    return bucket, key
+
+
 def local_path(address: str) -> Path | None:
     """Return the folder that a `file:` address names, None for any other file system."""
     return Path(re.sub(r"^file:(//)?", "", address)) if address.startswith("file:") else None

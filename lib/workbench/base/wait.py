@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Iterator, Optional, TypeVar
+from typing import Any, Callable, Iterator, Optional, TypeVar
 
 from .errors import WorkbenchError
 
@@ -52,6 +52,17 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
 
 
 @contextlib.contextmanager
+def on_stop(do: Callable[[int, object], None]) -> Iterator[dict[int, Any]]:
+    """In this block TERM and Ctrl-C call `do`, as signal handlers are called; it gives those of before, by number."""
+    before = {number: signal.signal(number, do) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield before
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
 def told_to_stop() -> Iterator[threading.Event]:
     """In this block the first TERM or Ctrl-C sets the event that it gives; a second one does what it did before."""
     told = threading.Event()
@@ -60,12 +71,8 @@ def told_to_stop() -> Iterator[threading.Event]:
         told.set()
         signal.signal(number, before[number])
 
-    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with on_stop(tell) as before:
         yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

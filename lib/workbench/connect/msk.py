@@ -12,7 +12,7 @@ from typing import Any, Optional
 from ..base import ConnectorError, World, aws, nearest, wait_until
 from . import judging, msk_api
 from .configs import PLACEHOLDER, known_keys, unknown_keys
-from .msk_api import EVERY, METRICS, PATIENCE, TAG, call, describe, errored, full, operate, settled, there, why
+from .msk_api import EVERY, METRICS, PATIENCE, call, describe, errored, full, operate, settled, there, why
 
 # The connector class of each custom plugin, by its name without the deployment's (deploy/5-connect.yaml), and its type.
 PLUGINS = {
@@ -132,7 +132,7 @@ def _new(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
         logDelivery={"workerLogDelivery": {"cloudWatchLogs": {"enabled": True, "logGroup": log}}},
         plugins=[{"customPlugin": {"customPluginArn": plugin["customPluginArn"],
                                    "revision": plugin["latestRevision"]["revision"]}}],
-        serviceExecutionRoleArn=role, tags={TAG: world.stack.deployment},
+        serviceExecutionRoleArn=role, tags={aws.TAG: world.stack.deployment},
         workerConfiguration={"workerConfigurationArn": worker, "revision": worker_now["revision"]})
 
 

@@ -10,7 +10,6 @@ from . import judging
 
 PATIENCE, EVERY = 15 * 60, 5.0  # seconds that a connector may take to run or to be gone, and between two looks at it
 METRICS = 3 * 60  # seconds that CloudWatch may be behind
-TAG = "workbench:deployment"
 SETTLED = ("RUNNING", "FAILED", "PAUSED")
 
 
@@ -38,7 +37,7 @@ def names(world: World) -> list[str]:
 
 def _is_ours(world: World, arn: str) -> bool:
     tags = call(world, "list_tags_for_resource", resourceArn=arn).get("tags", {})
-    return tags.get(TAG) == world.stack.deployment
+    return tags.get(aws.TAG) == world.stack.deployment
 
 
 def describe(world: World, name: str) -> Optional[dict[str, Any]]:
@@ -49,7 +48,7 @@ def describe(world: World, name: str) -> Optional[dict[str, Any]]:
         if arn and not _is_ours(world, arn):
             raise ConnectorError(
                 f"connector {full(world, name)!r} is not of this deployment; nothing was changed", where=arn,
-                expected=f"the tag {TAG} = {world.stack.deployment}",
+                expected=f"the tag {aws.TAG} = {world.stack.deployment}",
                 next_step="two users of one account take two names: stack.deployment in the params file")
         return call(world, "describe_connector", connectorArn=arn) if arn else None
     except StackError as e:

@@ -18,7 +18,7 @@ from ..spark import world_of
 from ..topic import avro
 from . import ddl
 from .tables import Table, entries
-from .timeline import check_version, completed, properties, write_stats
+from .timeline import Done, check_version, completed, properties, write_stats
 
 META = ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path",
         "_hoodie_file_name")
@@ -36,7 +36,7 @@ BATCHES = {"batch_create_partition": ("PartitionInputList", 100), "batch_update_
 def make_database(spark: SparkSession, name: str) -> None:
     """Make a database of the catalog where it is missing."""
     world = world_of(spark)
-    given = {"DatabaseInput": {"Name": name}, "Tags": {"workbench:deployment": world.stack.deployment}}
+    given = {"DatabaseInput": {"Name": name}, "Tags": {aws.TAG: world.stack.deployment}}
     if not _found(world, "get_database", Name=name):
         _found(world, "create_database", **given)
 
@@ -49,8 +49,9 @@ def register(spark: SparkSession, table: Table) -> str:
     """
     properties(table)
     make_database(spark, table.database)
+    done = completed(table)
     for entry, view in entries(table).items():
-        _sync(spark, table, entry, view)
+        _sync(spark, table, entry, view, done)
     ddl.refresh(spark, table)
     return next(entry for entry, view in entries(table).items() if view == "snapshot")
 
@@ -73,15 +74,16 @@ def committed(spark: SparkSession, table: Table) -> None:
     for entry, view in entries(table).items():
         found = _entry(world, entry)
         if found and done and found["Parameters"].get(SYNCED) != done[-1].instant:
-            _sync(spark, table, entry, view)
+            _sync(spark, table, entry, view, done)
 
 
-def _sync(spark: SparkSession, table: Table, entry: str, view: str) -> None:
-    """Make an entry, or bring it up to date: the table, then its partitions, and at last up to which commit it is."""
+def _sync(spark: SparkSession, table: Table, entry: str, view: str, done: list[Done]) -> None:
+    """Make an entry, or bring it up to date: the table, then its partitions, and at last up to which commit it is.
+    done: completed(), whose bodies are read once for all entries."""
     check_version(table)
-    world, done, (database, _, name) = world_of(spark), completed(table), entry.partition(".")
+    world, (database, _, name) = world_of(spark), entry.partition(".")
     place = table.base.replace("s3a://", "s3://")
-    wanted, found = _table(table, name, place, view), _entry(world, entry)
+    wanted, found = _table(table, name, place, view, done), _entry(world, entry)
     if found and found["StorageDescriptor"]["Location"].rstrip("/") != place:
         unregister(spark, entry)
         found = None
@@ -93,16 +95,16 @@ def _sync(spark: SparkSession, table: Table, entry: str, view: str) -> None:
     elif changed:
         aws.call(world.region, "glue", "update_table", **told, SkipArchive=True)
     if table.partition:
-        _sync_partitions(world, table, entry, wanted["StorageDescriptor"], was.get(SYNCED, ""), changed)
+        _sync_partitions(world, table, entry, wanted["StorageDescriptor"], was.get(SYNCED, ""), changed, done)
     told["TableInput"]["Parameters"][SYNCED] = done[-1].instant
     aws.call(world.region, "glue", "update_table", **told, SkipArchive=True)
 
 
-def _table(table: Table, name: str, place: str, view: str) -> dict[str, Any]:
+def _table(table: Table, name: str, place: str, view: str, done: list[Done]) -> dict[str, Any]:
     """What an entry is. A column by which the table is partitioned is a partition key only, though the files have it,
     too: as both it would be HIVE_INVALID_METADATA to Athena. Spark's own properties have all columns, those last."""
     by_name = {**{name: T.StructField(name, T.StringType()) for name in META},
-               **{field.name: field for field in _schema(table).fields}}
+               **{field.name: field for field in _schema(table, done).fields}}
     keys = [by_name.pop(key, T.StructField(key, T.StringType())) for key in table.partition]
     spark_schema = T.StructType([*by_name.values(), *keys]).json()
     parts = [spark_schema[at:at + PART] for at in range(0, len(spark_schema), PART)]
@@ -134,9 +136,9 @@ def _columns(fields: Iterable[T.StructField]) -> list[dict[str, str]]:
     return [{"Name": field.name.lower(), "Type": field.dataType.simpleString().lower()} for field in fields]
 
 
-def _schema(table: Table) -> T.StructType:
+def _schema(table: Table, done: list[Done]) -> T.StructType:
     """The columns of a table, as its last commit says them. Raises: LakeError: no commit has said any yet."""
-    said = (done.body.get("extraMetadata", {}).get("schema") for done in reversed(completed(table)))
+    said = (commit.body.get("extraMetadata", {}).get("schema") for commit in reversed(done))
     text = next(filter(None, said), None)
     if text is None:
         raise LakeError(f"table {table.name} has no commit that says its columns", where=table.base,
@@ -149,11 +151,11 @@ def _bytes(found: dict[str, Any]) -> dict[str, Any]:
     return {**found, "type": "bytes"} if found.get("logicalType") == "decimal" else found
 
 
-def _sync_partitions(world: World, table: Table, entry: str, storage: dict[str, Any], synced: str, changed: bool
-                     ) -> None:
+def _sync_partitions(world: World, table: Table, entry: str, storage: dict[str, Any], synced: str, changed: bool,
+                     done: list[Done]) -> None:
     """Give an entry the partitions that have files; changed: those that it has get the new columns, too."""
     found = aws.pages(world.region, "glue", "get_partitions", "Partitions", ExcludeColumnSchema=True, **_at(entry))
-    have, done = {tuple(one["Values"]) for one in found}, completed(table)
+    have = {tuple(one["Values"]) for one in found}
     since = [commit for commit in done if commit.instant > synced]
     written = {partition for commit in since for partition, _ in write_stats(commit.body)}
     if (not changed and synced in {commit.instant for commit in done} and set(map(_values, written)) <= have

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Sequence
 
 from ..base import StackError, World, aws, files, wait_until
+from ..base.paths import bucket_and_key
 from ..base.wait import told_to_stop
 from ..spark import emr
 
@@ -97,7 +98,7 @@ def _serverless(world: World, arguments: list[str], continuous: bool, say: Calla
                 "spark.executorEnv.PYTHONPATH": "./environment"}  # the driver's is set by the script
     number = call("start_job_run", executionRoleArn=role, name=_name(world, arguments),
                   mode="STREAMING" if continuous else "BATCH", executionTimeoutMinutes=0 if continuous else 720,
-                  tags={"workbench:deployment": world.stack.deployment},
+                  tags={aws.TAG: world.stack.deployment},
                   jobDriver={"sparkSubmit": {"entryPoint": f"{world.lake.root}/workbench/jobs/ingest.py",
                                              "entryPointArguments": [f"{world.lake.root}/workbench", *arguments]}},
                   configurationOverrides={
@@ -151,7 +152,7 @@ def _name(world: World, arguments: list[str]) -> str:
 
 
 def _bucket(world: World) -> str:
-    return world.lake.root.partition("://")[2].split("/")[0]
+    return bucket_and_key(world.lake.root)[0]
 
 
 def _published(world: World) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import nbformat
 
-from ..base import StackError, World, aws, files, wait_until
+from ..base import StackError, World, aws, files, paths, wait_until
 from . import notebooks
 from .execute import Executed
 
@@ -27,14 +27,14 @@ def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 
     if lacking:
         raise StackError(f"there is no cluster for notebooks: no parameter {lacking[0]}",
                          where=f"SSM /{world.stack.deployment}/", next_step="`workbench aws up emr studio` makes one")
-    bucket, name = world.lake.root.partition("://")[2].split("/")[0], notebooks.name(path)
+    bucket, name = paths.bucket_and_key(world.lake.root)[0], notebooks.name(path)
     output = f"runs/{int(time.time())}/{name}"
     started = aws.call(
         world.region, "emr", "start_notebook_execution", NotebookExecutionName=f"{world.stack.deployment} {name}",
         NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
         OutputNotebookS3Location={"Bucket": bucket, "Key": output}, NotebookParams=json.dumps(values),
         ExecutionEngine={"Id": told["emr/cluster"], "Type": "EMR"}, ServiceRole=told["emr/notebook_role"],
-        Tags=[{"Key": "workbench:deployment", "Value": world.stack.deployment}])["NotebookExecutionId"]
+        Tags=[{"Key": aws.TAG, "Value": world.stack.deployment}])["NotebookExecutionId"]
     done = Executed(nbformat.read(path, as_version=4))
     try:
         last = wait_until(lambda: _over(world, started), f"{name} on the cluster", timeout=timeout, every=5)

@@ -96,12 +96,8 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, lambda *_: None)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with wait.on_stop(stop) as before:
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

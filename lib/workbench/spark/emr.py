@@ -68,7 +68,7 @@ def _start(world: World, say: Callable[[str], None]) -> str:
     say("starting a Spark session on EMR Serverless: a minute or two …")
     role = aws.parameter(world.region, world.stack.deployment, "spark/role")
     session = _call(world, "start_session", executionRoleArn=role, name=name(world), idleTimeoutMinutes=IDLE,
-                    tags={"workbench:deployment": world.stack.deployment}, configurationOverrides={
+                    tags={aws.TAG: world.stack.deployment}, configurationOverrides={
                         "runtimeConfiguration": [{"classification": "spark-defaults", "properties": settings(world)}]}
                     )["sessionId"]
     if not _started:
@@ -79,14 +79,18 @@ def _start(world: World, say: Callable[[str], None]) -> str:
 
 def _ready(world: World, session: str) -> None:
     """Wait until a session can be asked."""
-    def seen() -> dict[str, Any]:
-        return _call(world, "get_session", sessionId=session)["session"]
+    now: dict[str, Any] = {}
+
+    def ready() -> bool:
+        now.update(_call(world, "get_session", sessionId=session)["session"])
+        return now["state"] in READY
 
     def failed() -> Optional[str]:
-        now = seen()
-        return None if now["state"] in ALIVE else f"it is {now['state']}: {now.get('stateDetails') or 'no reason told'}"
+        if not now or now["state"] in ALIVE:
+            return None
+        return f"it is {now['state']}: {now.get('stateDetails') or 'no reason told'}"
 
-    wait_until(lambda: seen()["state"] in READY, f"session {session} on EMR Serverless to start", timeout=600, every=2,
+    wait_until(ready, f"session {session} on EMR Serverless to start", timeout=600, every=2,
                failed=failed, error=StackError, next_step="its log: EMR Studio, or the application's log location")
 
 

@@ -14,14 +14,13 @@ from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 import yaml
 
 from ..base import ROOT, StackError, aws, nearest
-from ..base.aws import code
+from ..base.aws import TAG, code
 
 FOLDER = ROOT / "deploy"
-TAG, OWNER = "workbench:deployment", "workbench:owner"
+OWNER = "workbench:owner"  # a tag of each stack
 BOOTSTRAP = "kafka/bootstrap"  # the parameter that no template can write: CloudFormation does not know the brokers
 MINUTES = 60  # that a stack may take: MSK's cluster takes half an hour
 HUSKS = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")  # of a stack that was never made: it takes no update
-
 BEGINS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")  # of a stack: an attempt
 
 

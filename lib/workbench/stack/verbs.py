@@ -194,8 +194,7 @@ def _by_api(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]
     """What is asked of AWS about a service: AWS's name of it, operation, parameters. None where it has an address."""
     of, lake = world.stack.deployment, world.lake
     if name == "lake":
-        bucket = lake.root.partition("://")[2].split("/")[0]
-        return ("s3", "head_bucket", {"Bucket": bucket})
+        return ("s3", "head_bucket", {"Bucket": paths.bucket_and_key(lake.root)[0]})
     kinds = {"connect": world.connect.kind, "apicurio": world.registry.kind, "spark": world.spark.kind,
              "query": world.query.kind}
     return {
