@@ -48,7 +48,7 @@ def up(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PA
     """Show what it costs per hour, ask, then make or update the stacks in their order; the lake's is filled at once.
     Parameters that are not given stay as they are."""
     on, given = _on(world), _given(parameter)
-    _bill(given, stacks, cloud.kept(on, stacks or ()))
+    _bill(given, stacks, cloud.kept(cloud.stacks(on, stacks or ())))
     if not yes:
         typer.confirm(f"Make this as deployment {on.name!r} in {on.region}?", default=False, abort=True)
     cloud.up(on, given, stacks or (), mine=mine, after={"lake": lambda: publish(world)})
@@ -59,9 +59,10 @@ def up(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PA
 def status(world: str = WORLD) -> None:
     """Show the stacks of a deployment, what they cost per hour, and what bears its tag."""
     on = _on(world)
-    for stack, state in cloud.status(on):
-        print(f"{stack:<24} {state}")
-    there = cloud.kept(on)
+    found = cloud.stacks(on)
+    for name, stack in found.items():
+        print(f"{on.stack(name):<24} {stack['StackStatus']}")
+    there = cloud.kept(found)
     if there:
         _bill({}, list(there), there)
     for arn in cloud.left(on):

@@ -37,6 +37,19 @@ def test_a_refusal_is_told(code, said, what, step):
     assert aws.code(e.value) == code
 
 
+def test_an_error_that_is_expected_is_none_and_no_other_is():
+    with on_aws.stubbed("athena") as stub:
+        for code in ("InvalidRequestException", "AccessDenied"):
+            stub.add_client_error("get_work_group", code, "no")
+        with aws.suppress("^InvalidRequest"):
+            aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
+            pytest.fail("it went on after the error")
+        with pytest.raises(StackError, match="is not allowed"), aws.suppress("^InvalidRequest"):
+            aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
+    with pytest.raises(StackError, match="of our own"), aws.suppress("."):
+        raise StackError("of our own")
+
+
 def test_without_credentials_it_says_how_to_sign_in(monkeypatch, tmp_path):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)

@@ -19,9 +19,11 @@ Parameters:
   Size: {Type: String, Default: small}
 Conditions:
   Large: !Equals [!Ref Size, large]
+  Other: !Not [!Equals [!Ref Size, small]]
 Resources:
   Box: {Type: "AWS::SSM::Parameter", Properties: {Type: String, Name: !Sub "/${Deployment}/size", Value: !Ref Size}}
   Second: {Type: "AWS::SQS::Queue", Condition: Large, Properties: {QueueName: !Sub "${Deployment}-q"}}
+  Third: {Type: "AWS::SNS::Topic", Condition: Other, Properties: {TopicName: !Sub "${Deployment}-t"}}
 Outputs:
   Size: {Value: !Ref Size, Export: {Name: !Sub "${Deployment}-Size"}}
 """
@@ -42,8 +44,9 @@ date: 2026-11-23
 region: ap-southeast-2
 prices:
   AWS::SSM::Parameter:
-    - {by: Value, prices: {small: 0.5, large: 2}, times: 2}
+    - {by: Value, prices: {small: 0.5, large: 2}, times: '`2`'}
   AWS::SQS::Queue: 0.25
+  AWS::SNS::Topic: 0.25
   AWS::S3::Bucket: 0
 """
 GIVEN = {"Named": "workbench-lake"}
@@ -104,7 +107,8 @@ def nothing_runs(connectors=(), sessions=()):
 def test_what_it_costs_follows_the_parameters():
     rows, day = cloud.cost()
     assert rows == [("network", "Box", 1.0), ("lake", "Note", 1.0)] and day == "2026-11-23, ap-southeast-2"
-    assert cloud.cost({"Size": "large"}, ["network"])[0] == [("network", "Box", 4.0), ("network", "Second", 0.25)]
+    assert cloud.cost({"Size": "large"}, ["network"])[0] == [
+        ("network", "Box", 4.0), ("network", "Second", 0.25), ("network", "Third", 0.25)]
 
 
 def test_a_price_that_is_not_listed_is_an_error(folder):
@@ -137,7 +141,7 @@ def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
         owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
         told = {"Stacks": [{"StackName": "workbench-network", "StackStatus": "CREATE_COMPLETE", "CreationTime": 0,
                             "Tags": [*tags, {"Key": "workbench:owner", "Value": owner}]}]}
-        for _ in range(3):
+        for _ in range(2):
             stub.add_response("describe_stacks", told)
         stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
         said = []
@@ -149,9 +153,9 @@ def test_parameters_that_were_given_once_stay(account):
     cloud.up(ON, {**GIVEN, "Size": "large"}, say=lambda text: None)
     cloud.up(ON, {}, say=lambda text: None)
     assert aws.parameter(ON.region, ON.name, "size") == "large", "and the bucket's name need not be told again"
-    assert cloud.kept(ON)["lake"] == {"Named": "workbench-lake", "Deployment": "workbench"}
+    assert cloud.kept(cloud.stacks(ON))["lake"] == {"Named": "workbench-lake", "Deployment": "workbench"}
     done = CliRunner().invoke(cli_aws.app, ["up", "network"], input="n\n")
-    assert "4.2500 USD an hour" in done.output and "5.2500 USD" in CliRunner().invoke(
+    assert "4.5000 USD an hour" in done.output and "5.5000 USD" in CliRunner().invoke(
         cli_aws.app, ["status"]).output
 
 
@@ -225,8 +229,7 @@ def test_a_stack_that_fails_is_told_with_the_first_reason_and_its_husk_removed(a
                                                               "CreationTime": 0, "Tags": calls}]})
         owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
         calls += [{"Key": "workbench:deployment", "Value": "workbench"}, {"Key": "workbench:owner", "Value": owner}]
-        tells("ROLLBACK_COMPLETE")  # looked at for its parameters
-        tells("ROLLBACK_COMPLETE")  # and for its owner
+        tells("ROLLBACK_COMPLETE")  # looked at for its parameters, and its owner
         tells("ROLLBACK_COMPLETE")  # a husk
         stub.add_response("delete_stack", {}, {"StackName": "workbench-network"})
         stub.add_client_error("describe_stacks", "ValidationError", "Stack with id workbench-network does not exist")
@@ -311,15 +314,20 @@ def test_what_is_left_makes_down_fail_with_its_name(account, monkeypatch):
 
 
 def test_status_tells_each_stack(account):
-    assert cloud.status(ON) == [("workbench-network", "not there"), ("workbench-lake", "not there")]
+    def told():
+        done = CliRunner().invoke(cli_aws.app, ["status"])
+        assert done.exit_code == 0, done.exception
+        return [line.split(None, 1) for line in done.output.splitlines() if line.startswith("workbench-")]
+
+    assert told() == [["workbench-network", "not there"], ["workbench-lake", "not there"]]
     cloud.up(ON, {}, ["network"], say=lambda text: None)
-    assert cloud.status(ON)[0] == ("workbench-network", "CREATE_COMPLETE")
+    assert told() == [["workbench-network", "CREATE_COMPLETE"], ["workbench-lake", "not there"]]
 
 
 def test_the_verbs_of_the_command_line(account, monkeypatch):
     run = CliRunner().invoke
     done = run(cli_aws.app, ["up", "network", "--yes", "-p", "Size=large"])
-    assert done.exit_code == 0 and "4.2500 USD an hour" in done.output and "workbench-network" in stacks()
+    assert done.exit_code == 0 and "4.5000 USD an hour" in done.output and "workbench-network" in stacks()
     assert "CREATE_COMPLETE" in run(cli_aws.app, ["status"]).output
     with nothing_runs():
         done = run(cli_aws.app, ["down", "--yes"])

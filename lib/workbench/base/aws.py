@@ -103,9 +103,21 @@ def code(error: BaseException) -> str:
     return str(response.get("Error", {}).get("Code", ""))
 
 
-def wait(look: Callable[[], T], what: str, *, timeout: float, every: float) -> T:
+@contextlib.contextmanager
+def suppress(pattern: str) -> Iterator[None]:
+    """An AWS error whose code matches is fine: it ends this block, as contextlib.suppress does."""
+    try:
+        yield
+    except StackError as e:
+        if not re.search(pattern, code(e)):
+            raise
+
+
+def wait(look: Callable[[], T], what: str, *, timeout: float, every: float, **more: Any) -> T:
     """Ask AWS until it answers something true, and return that. Only errors that pass (it is asked too often, the
     network is away) are waited for: a login that has expired meanwhile, or a right that is missing, is raised at once.
+
+    Args: as of wait_until.
     """
     def once() -> Any:
         from botocore import exceptions as of
@@ -117,7 +129,7 @@ def wait(look: Callable[[], T], what: str, *, timeout: float, every: float) -> T
                 raise
             return e
 
-    found = wait_until(once, what, timeout=timeout, every=every, error=StackError)
+    found = wait_until(once, what, timeout=timeout, every=every, **{"error": StackError, **more})
     if isinstance(found, StackError):
         raise found
     return found

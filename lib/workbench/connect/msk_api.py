@@ -44,17 +44,14 @@ def describe(world: World, name: str) -> Optional[dict[str, Any]]:
     """What MSK Connect says of a connector; None where there is none, or it went while it was asked for. Raises:
     ConnectorError: it does not bear this deployment's tag, so it is another user's, of the same name."""
     arn = _arns(world, name).get(name)
-    try:
+    with aws.suppress("^NotFoundException$"):
         if arn and not _is_ours(world, arn):
             raise ConnectorError(
                 f"connector {full(world, name)!r} is not of this deployment; nothing was changed", where=arn,
                 expected=f"the tag {aws.TAG} = {world.stack.deployment}",
                 next_step="two users of one account take two names: stack.deployment in the params file")
         return call(world, "describe_connector", connectorArn=arn) if arn else None
-    except StackError as e:
-        if aws.code(e) != "NotFoundException":
-            raise
-        return None
+    return None
 
 
 def there(world: World, name: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ has (Athena's guide, "Query Apache Hudi datasets"): whoever commits says so (`co
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Iterable
 from urllib.parse import unquote
 
@@ -27,7 +28,7 @@ INPUT = "org.apache.hudi.hadoop.HoodieParquetInputFormat"
 REAL_TIME = "org.apache.hudi.hadoop.realtime.HoodieParquetRealtimeInputFormat"
 PARQUET = "org.apache.hadoop.hive.ql.io.parquet"
 PART = 4000  # characters of Spark's schema in one property: what Hive's metastore holds, and Hudi's sync writes
-THERE_OR_NOT = ("AlreadyExistsException", "EntityNotFoundException")
+THERE_OR_NOT = "AlreadyExistsException|EntityNotFoundException"  # codes
 # {operation: (the list it takes, its longest)} (Glue's API reference)
 BATCHES = {"batch_create_partition": ("PartitionInputList", 100), "batch_update_partition": ("Entries", 100),
            "batch_delete_partition": ("PartitionsToDelete", 25)}
@@ -186,7 +187,7 @@ def _batches(world: World, entry: str, operation: str, given: list[Any]) -> None
     for at in range(0, len(given), most):
         answer = aws.call(world.region, "glue", operation, **_at(entry), **{key: given[at:at + most]})
         wrong = [one["ErrorDetail"] for one in answer.get("Errors", [])
-                 if one["ErrorDetail"]["ErrorCode"] not in THERE_OR_NOT]
+                 if not re.search(THERE_OR_NOT, one["ErrorDetail"]["ErrorCode"])]
         if wrong:
             raise StackError(f"Glue refuses {len(wrong)} partitions of {entry}: {wrong[0].get('ErrorMessage')}",
                              where=f"glue.{operation}: {wrong[0]['ErrorCode']}", next_step="hudi.register tries again")
@@ -205,9 +206,6 @@ def _entry(world: World, entry: str) -> dict[str, Any] | None:
 
 def _found(world: World, operation: str, **given: Any) -> dict[str, Any] | None:
     """What Glue answers; None where there is no such thing, or, of what is to be made, where somebody just made it."""
-    try:
+    with aws.suppress(THERE_OR_NOT):
         return aws.call(world.region, "glue", operation, **given)
-    except StackError as e:
-        if aws.code(e) not in THERE_OR_NOT:
-            raise
-        return None
+    return None

@@ -97,11 +97,8 @@ def _ready(world: World, session: str) -> None:
 def terminate(world: World, session: str) -> None:
     """End a session; one that is gone is fine."""
     _started.pop(session, None)
-    try:
+    with aws.suppress("ResourceNotFound|^ValidationException$"):
         _call(world, "terminate_session", sessionId=session)
-    except StackError as e:
-        if aws.code(e) not in ("ResourceNotFoundException", "ValidationException"):
-            raise
 
 
 def stop(world: World) -> int:

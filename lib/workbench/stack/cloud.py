@@ -9,19 +9,28 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
+import jmespath
 import yaml
 
 from ..base import ROOT, StackError, aws, nearest
-from ..base.aws import TAG, code
+from ..base.aws import TAG
 
 FOLDER = ROOT / "deploy"
 OWNER = "workbench:owner"  # a tag of each stack
 BOOTSTRAP = "kafka/bootstrap"  # the parameter that no template can write: CloudFormation does not know the brokers
 MINUTES = 60  # that a stack may take: MSK's cluster takes half an hour
+NONE = "not there"  # the status of a stack that is none
 HUSKS = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")  # of a stack that was never made: it takes no update
 BEGINS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")  # of a stack: an attempt
+BUCKETS = "[?ResourceType=='AWS::S3::Bucket' && ResourceStatus!='DELETE_COMPLETE'].PhysicalResourceId"
+# What is listed by its tag for an hour after its end: {the beginning of its ARN's last part: what tells its state}
+LISTED_ON = {
+    "ec2:instance/": ("ec2", "describe_instances", "InstanceIds", "Reservations[].Instances[].State.Name"),
+    "ec2:natgateway/": ("ec2", "describe_nat_gateways", "NatGatewayIds", "NatGateways[].State"),
+    "elasticmapreduce:cluster/": ("emr", "describe_cluster", "ClusterId", "[Cluster.Status.State]"),
+}
 
 
 @dataclass(frozen=True)
@@ -66,17 +75,99 @@ def templates(only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
             for name, path in found.items() if not only or name in only}
 
 
-def _values(template: dict[str, Any], given: dict[str, str]) -> dict[str, Any]:
-    """A template's parameters: those given, else as it has them by default."""
-    return {name: given.get(name, one.get("Default", "")) for name, one in template.get("Parameters", {}).items()}
+def _filled(part: Any, values: dict[str, Any]) -> Any:
+    """A part of a template with its parameters' values, and its conditions (Fn::Equals, Fn::Not) as true or false."""
+    if isinstance(part, list):
+        return [_filled(each, values) for each in part]
+    if not isinstance(part, dict):
+        return part
+    part = {key: _filled(each, values) for key, each in part.items()}
+    if "Fn::Equals" in part:
+        return str(part["Fn::Equals"][0]) == str(part["Fn::Equals"][1])
+    return not part["Fn::Not"][0] if "Fn::Not" in part else values.get(part.get("Ref"), part)
 
 
-def kept(on: Deployment, only: Sequence[str] = ()) -> dict[str, dict[str, str]]:
+def cost(given: Optional[dict[str, str]] = None, only: Sequence[str] = (),
+         before: Optional[dict[str, dict[str, str]]] = None) -> tuple[list[tuple[str, str, float]], str]:
+    """What a deployment costs, asked of nobody.
+
+    Args:
+        given: values of the templates' parameters.
+        before: those that stacks have already (see `kept`).
+    Returns: (template, resource, USD an hour) of all that costs something; and of what day and region the prices are.
+    Raises: StackError: the list of prices has none for a type, or for a size.
+    """
+    listed = yaml.safe_load((FOLDER / "prices.yaml").read_text(encoding="utf-8"))
+    rows = []
+    for stack, template in templates(only).items():
+        default = {name: one.get("Default", "") for name, one in template.get("Parameters", {}).items()}
+        filled = _filled(template, {**default, **(before or {}).get(stack, {}), **(given or {})})
+        for name, resource in filled["Resources"].items():
+            usd = _price(listed["prices"], resource, f"{stack}: {name}")
+            if usd and ("Condition" not in resource or filled["Conditions"][resource["Condition"]]):
+                rows.append((stack, name, usd))
+    return rows, f"{listed['date']}, {listed['region']}"
+
+
+def _price(prices: dict[str, Any], resource: dict[str, Any], where: str) -> float:
+    """What a resource costs by the list, whose head says how it is read."""
+    price = prices.get(resource["Type"])
+    if not isinstance(price, list):
+        if price is None:
+            raise StackError(f"there is no price of {resource['Type']}", where=f"deploy/prices.yaml; {where}")
+        return price
+    total = 0.0
+    for part in price:
+        size, times = (jmespath.search(part.get(key, "`1`"), resource["Properties"]) for key in ("by", "times"))
+        if size not in part["prices"]:
+            raise StackError(f"there is no price of {size!r}", where=f"deploy/prices.yaml; {where}: {part['by']}",
+                             expected=nearest(str(size), part["prices"]))
+        total += part["prices"][size] * float(times)
+    return total
+
+
+# ---- up
+
+def _look(on: Deployment, name: str) -> dict[str, Any]:
+    with aws.suppress("^ValidationError$"):  # "Stack with id … does not exist"
+        return on.call("cloudformation", "describe_stacks", StackName=on.stack(name))["Stacks"][0]
+    return {"StackStatus": NONE}
+
+
+def stacks(on: Deployment, only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """{template: what CloudFormation says of its stack}; of one that is not there the status NONE, and no more."""
+    return {name: _look(on, name) for name in templates(only)}
+
+
+def kept(stacks: dict[str, dict[str, Any]]) -> dict[str, dict[str, str]]:
     """{template: the parameters that its stack was made with}, of the stacks that are there: they stay as they are
     where nobody gives others."""
-    found = {name: _look(on, name) for name in templates(only)}
     return {name: {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", ())}
-            for name, stack in found.items() if stack and stack["StackStatus"] not in HUSKS}
+            for name, stack in stacks.items() if stack["StackStatus"] not in (NONE, *HUSKS)}
+
+
+def up(on: Deployment, given: dict[str, str], only: Sequence[str] = (), *, mine: bool = False,
+       after: Optional[dict[str, Callable[[], None]]] = None, say: Callable[[str], None] = print) -> None:
+    """Make or update stacks, in their order; what is as it should be is left alone.
+
+    Args:
+        given: values of the templates' parameters; what a stack has already stays where no other is given.
+        mine: take over stacks that were made by somebody else, or by you under another name.
+        after: what is done when a stack stands, by its name.
+    Raises: StackError: a stack was not made, with the reason of the first resource that failed; one of this name is
+        somebody else's.
+    """
+    wanted, found = templates(only), stacks(on, only)
+    before = kept(found)
+    _check(wanted, given, before)
+    owner = _refuse_anothers(on, found, mine)
+    for name, template in wanted.items():
+        own = {k: v for k, v in {**before.get(name, {}), **given}.items() if k in template.get("Parameters", {})}
+        say(f"{on.stack(name):<24} {_bring(on, name, {**own, 'Deployment': on.name}, owner)}")
+        if name == "msk":
+            _write_bootstrap(on)
+        if after and name in after:
+            after[name]()
 
 
 def _check(wanted: dict[str, dict[str, Any]], given: dict[str, str], before: dict[str, dict[str, str]]) -> None:
@@ -93,94 +184,12 @@ def _check(wanted: dict[str, dict[str, Any]], given: dict[str, str], before: dic
                                  next_step=f"--parameter {name}=…")
 
 
-def cost(given: Optional[dict[str, str]] = None, only: Sequence[str] = (),
-         before: Optional[dict[str, dict[str, str]]] = None) -> tuple[list[tuple[str, str, float]], str]:
-    """What a deployment costs, asked of nobody.
-
-    Args:
-        given: values of the templates' parameters.
-        before: those that stacks have already (see `kept`).
-    Returns: (template, resource, USD an hour) of all that costs something; and of what day and region the prices are.
-    Raises: StackError: the list of prices has none for a type, or for a size.
-    """
-    listed = yaml.safe_load((FOLDER / "prices.yaml").read_text(encoding="utf-8"))
-    rows = []
-    for stack, template in templates(only).items():
-        values = _values(template, {**(before or {}).get(stack, {}), **(given or {})})
-        for name, resource in template["Resources"].items():
-            if resource["Type"] not in listed["prices"]:
-                raise StackError(f"there is no price of {resource['Type']}",
-                                 where=f"deploy/prices.yaml; {stack}: {name}")
-            price = listed["prices"][resource["Type"]]
-            if _made(template, resource, values):
-                rows.append((stack, name, _price(price, resource, values, f"{stack}: {name}")))
-    return [row for row in rows if row[2]], f"{listed['date']}, {listed['region']}"
-
-
-def _made(template: dict[str, Any], resource: dict[str, Any], values: dict[str, Any]) -> bool:
-    """Whether a resource is made with these parameters, as far as its condition is an Fn::Equals."""
-    condition = template.get("Conditions", {}).get(resource.get("Condition"), {})
-    sides = [_resolved(side, values) for side in condition.get("Fn::Equals", (1, 1))]
-    return str(sides[0]) == str(sides[1])
-
-
-def _resolved(value: Any, values: dict[str, Any]) -> Any:
-    return values.get(value["Ref"], value) if isinstance(value, dict) and "Ref" in value else value
-
-
-def _price(price: Any, resource: dict[str, Any], values: dict[str, Any], where: str) -> float:
-    def of(path: str) -> Any:
-        found: Any = resource.get("Properties", {})
-        for key in path.split("."):
-            found = _resolved(found.get(key) if isinstance(found, dict) else None, values)
-        return found
-
-    def times(part: dict[str, Any]) -> float:
-        given = part.get("times", 1)
-        many = of(given) if isinstance(given, str) else given
-        return len(many) if isinstance(many, list) else float(1 if many is None else many)
-
-    total = 0.0
-    for part in [{"prices": {None: price}}] if isinstance(price, (int, float)) else price:
-        size = of(part["by"]) if "by" in part else None
-        if isinstance(size, dict) or size not in part["prices"]:
-            raise StackError(f"there is no price of {size!r}", where=f"deploy/prices.yaml; {where}",
-                             expected=nearest(str(size), map(str, part["prices"])))
-        total += part["prices"][size] * times(part)
-    return total
-
-
-# ---- up
-
-def up(on: Deployment, given: dict[str, str], only: Sequence[str] = (), *, mine: bool = False,
-       after: Optional[dict[str, Callable[[], None]]] = None, say: Callable[[str], None] = print) -> None:
-    """Make or update stacks, in their order; what is as it should be is left alone.
-
-    Args:
-        given: values of the templates' parameters; what a stack has already stays where no other is given.
-        mine: take over stacks that were made by somebody else, or by you under another name.
-        after: what is done when a stack stands, by its name.
-    Raises: StackError: a stack was not made, with the reason of the first resource that failed; one of this name is
-        somebody else's.
-    """
-    wanted, before = templates(only), kept(on, only)
-    _check(wanted, given, before)
-    owner = _refuse_anothers(on, wanted, mine)
-    for name, template in wanted.items():
-        say(f"{on.stack(name):<24} {_bring(on, name, template, {**before.get(name, {}), **given}, owner)}")
-        if name == "msk":
-            _write_bootstrap(on)
-        if after and name in after:
-            after[name]()
-
-
-def _refuse_anothers(on: Deployment, names: Iterable[str], mine: bool) -> str:
+def _refuse_anothers(on: Deployment, stacks: dict[str, dict[str, Any]], mine: bool) -> str:
     """Return who asks. Raises: StackError: one of these stacks is somebody else's."""
     owner = on.call("sts", "get_caller_identity")["Arn"]
-    for name in names:
-        found = _look(on, name)
-        tags = {tag["Key"]: tag["Value"] for tag in (found or {}).get("Tags", [])}
-        if not found or tags.get(TAG) == on.name and (mine or tags.get(OWNER) == owner):
+    for name, found in stacks.items():
+        tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
+        if found["StackStatus"] == NONE or tags.get(TAG) == on.name and (mine or tags.get(OWNER) == owner):
             continue
         raise StackError(f"stack {on.stack(name)!r} is not yours; nothing was changed",
                          where=f"made by {tags.get(OWNER, 'somebody')}", expected=f"made by {owner}",
@@ -189,51 +198,42 @@ def _refuse_anothers(on: Deployment, names: Iterable[str], mine: bool) -> str:
     return owner
 
 
-def _look(on: Deployment, name: str) -> Optional[dict[str, Any]]:
-    """What CloudFormation says of a stack; None where there is none."""
-    try:
-        return on.call("cloudformation", "describe_stacks", StackName=on.stack(name))["Stacks"][0]
-    except StackError as e:
-        if code(e) != "ValidationError":  # "Stack with id … does not exist"
-            raise
-        return None
-
-
-def _bring(on: Deployment, name: str, template: dict[str, Any], given: dict[str, str], owner: str) -> str:
+def _bring(on: Deployment, name: str, given: dict[str, str], owner: str) -> str:
     """Make or update a stack and wait for it; return what was done."""
-    before = _look(on, name)
-    if before and before["StackStatus"].endswith("_IN_PROGRESS"):
-        before = _settled(on, name)
-    if before and before["StackStatus"] in HUSKS:
+    before = _settled(on, name)
+    if before in HUSKS:
         _delete(on, name)
-        before = None
+    new = before in (NONE, *HUSKS)
     (path,) = FOLDER.glob(f"[0-9]-{name}.yaml")
-    own = {**{k: v for k, v in given.items() if k in template.get("Parameters", {})}, "Deployment": on.name}
-    asked = dict(StackName=on.stack(name), TemplateBody=path.read_text(encoding="utf-8"),
-                 Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in own.items()],
-                 Capabilities=["CAPABILITY_NAMED_IAM"],
-                 Tags=[{"Key": TAG, "Value": on.name}, {"Key": OWNER, "Value": owner}])
     try:
-        on.call("cloudformation", "update_stack" if before else "create_stack", **asked)
+        on.call("cloudformation", "create_stack" if new else "update_stack", StackName=on.stack(name),
+                TemplateBody=path.read_text(encoding="utf-8"), Capabilities=["CAPABILITY_NAMED_IAM"],
+                Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in given.items()],
+                Tags=[{"Key": TAG, "Value": on.name}, {"Key": OWNER, "Value": owner}])
     except StackError as e:
         if "No updates are to be performed" in str(e):
             return "is as it should be"
         raise
-    last = _settled(on, name)
-    if last is None or "ROLLBACK" in last["StackStatus"] or "FAILED" in last["StackStatus"]:
-        raise StackError(f"stack {on.stack(name)} was not {'updated' if before else 'made'}: {_reason(on, name)}",
-                         where=f"CloudFormation, {on.region}: {last['StackStatus'] if last else 'gone'}",
-                         next_step="mend that, then `workbench aws up` again: it goes on from here")
-    return "was updated" if before else "was made"
+    return _done(on, name, "made" if new else "updated", "CREATE_COMPLETE", "UPDATE_COMPLETE")
 
 
-def _settled(on: Deployment, name: str) -> Optional[dict[str, Any]]:
-    """Wait until nothing is going on with a stack; return what it is then, None where it is gone."""
-    def still() -> Any:
-        found = _look(on, name)
-        return (found,) if found is None or not found["StackStatus"].endswith("_IN_PROGRESS") else None
+def _settled(on: Deployment, name: str) -> str:
+    """Wait until nothing is going on with a stack; return its status then."""
+    def still() -> str:
+        now = _look(on, name)["StackStatus"]
+        return "" if now.endswith("_IN_PROGRESS") else now
 
-    return aws.wait(still, f"stack {on.stack(name)}", timeout=60 * MINUTES, every=5)[0]
+    return aws.wait(still, f"stack {on.stack(name)}", timeout=60 * MINUTES, every=5)
+
+
+def _done(on: Deployment, name: str, what: str, *states: str) -> str:
+    """Wait until what a stack was told is over, and return it. Raises: StackError: it is not in one of the states."""
+    now = _settled(on, name)
+    if now not in states:
+        raise StackError(f"stack {on.stack(name)} was not {what}: {_reason(on, name)}",
+                         where=f"CloudFormation, {on.region}: {now}",
+                         next_step="mend that, then do the same again: it goes on from here")
+    return f"was {what}"
 
 
 def _reason(on: Deployment, name: str) -> str:
@@ -242,8 +242,7 @@ def _reason(on: Deployment, name: str) -> str:
     # the newest first; where the stack itself began, an earlier attempt ended
     last = itertools.takewhile(lambda e: e["LogicalResourceId"] != e["StackName"] or e["ResourceStatus"] not in BEGINS,
                                events)
-    failed = [e for e in last if e["ResourceStatus"].endswith("_FAILED")]
-    first = failed[-1] if failed else {}
+    *_, first = [{}, *(e for e in last if e["ResourceStatus"].endswith("_FAILED"))]
     return f"{first.get('LogicalResourceId', name)}: {first.get('ResourceStatusReason', 'no reason told')}"
 
 
@@ -254,12 +253,6 @@ def _write_bootstrap(on: Deployment) -> None:
     on.call("ssm", "put_parameter", Name=f"/{on.name}/{BOOTSTRAP}", Value=brokers, Type="String", Overwrite=True)
     on.call("ssm", "add_tags_to_resource", ResourceType="Parameter", ResourceId=f"/{on.name}/{BOOTSTRAP}",
             Tags=[{"Key": TAG, "Value": on.name}])
-
-
-def status(on: Deployment) -> list[tuple[str, str]]:
-    """(stack, its state) of each template."""
-    found = {name: _look(on, name) for name in templates()}
-    return [(on.stack(name), one["StackStatus"] if one else "not there") for name, one in found.items()]
 
 
 # ---- down
@@ -275,38 +268,27 @@ def down(on: Deployment, release: Callable[[], None] = lambda: None, *, mine: bo
     Raises: StackError: something is left that bears the deployment's tag, each named; a stack is somebody else's, and
         nothing was removed; or AWS refuses something.
     """
-    _refuse_anothers(on, templates(), mine)
+    found = stacks(on)
+    _refuse_anothers(on, found, mine)
     for what, end in (("connectors", _end_connectors), ("sessions and jobs of Spark", _end_spark)):
         say(f"{what}: {end(on)} ended")
     release()
-    for name in reversed(list(templates())):
-        if _look(on, name):
-            for bucket in _buckets(on, name):
-                say(f"bucket {bucket}: {_empty(on, bucket)} objects removed")
-            _delete(on, name)
-            say(f"{on.stack(name):<24} was removed")
-    try:
+    for name in (each for each in reversed(list(found)) if found[each]["StackStatus"] != NONE):
+        has = on.pages("cloudformation", "list_stack_resources", "StackResourceSummaries", StackName=on.stack(name))
+        for bucket in jmespath.search(BUCKETS, has):
+            say(f"bucket {bucket}: {_empty(on, bucket)} objects removed")
+        say(f"{on.stack(name):<24} {_delete(on, name)}")
+    with aws.suppress("ParameterNotFound"):
         on.call("ssm", "delete_parameter", Name=f"/{on.name}/{BOOTSTRAP}")
-    except StackError as e:
-        if code(e) != "ParameterNotFound":
-            raise
-    _none_left(on)
 
+    def none_left() -> bool:
+        if rest := left(on):
+            raise LookupError(f"{len(rest)} are left: {', '.join(rest)}")
+        return True
 
-def _none_left(on: Deployment) -> None:
-    rest: list[str] = []
-
-    def none() -> bool:
-        rest[:] = left(on)
-        return not rest
-
-    try:  # AWS's own list of tags runs some minutes behind
-        aws.wait(none, "all that bears the deployment's tag to be gone", timeout=300, every=10)
-    except StackError as e:
-        if code(e) or not rest:
-            raise
-        raise StackError(f"{len(rest)} are left: {', '.join(rest)}", where=f"tag {TAG} = {on.name}, {on.region}",
-                         next_step="remove them by hand, or call `workbench aws down` again") from e
+    # AWS's own list of tags runs some minutes behind
+    aws.wait(none_left, f"all that bears the tag {TAG} = {on.name} to be gone from {on.region}", timeout=300, every=10,
+             next_step="remove them by hand, or call `workbench aws down` again")
 
 
 def left(on: Deployment) -> list[str]:
@@ -317,22 +299,14 @@ def left(on: Deployment) -> list[str]:
 
 
 def _ended(on: Deployment, arn: str) -> bool:
-    service, (kind, _, number) = arn.split(":")[2], arn.split(":", 5)[5].partition("/")
-    try:
-        if (service, kind) == ("ec2", "instance"):
-            found = on.pages("ec2", "describe_instances", "Reservations", InstanceIds=[number])
-            return all(one["State"]["Name"] == "terminated" for group in found for one in group["Instances"])
-        if (service, kind) == ("ec2", "natgateway"):
-            found = on.pages("ec2", "describe_nat_gateways", "NatGateways", NatGatewayIds=[number])
-            return all(one["State"] == "deleted" for one in found)
-        if (service, kind) == ("elasticmapreduce", "cluster"):
-            status = on.call("emr", "describe_cluster", ClusterId=number)["Cluster"]["Status"]
-            return status["State"].startswith("TERMINATED")
-    except StackError as e:
-        if not re.search("NotFound|InvalidRequest", code(e)):
-            raise
-        return True
-    return False
+    kind, slash, number = ":".join(arn.split(":", 5)[2::3]).partition("/")
+    if kind + slash not in LISTED_ON:
+        return False
+    service, operation, key, states = LISTED_ON[kind + slash]
+    with aws.suppress("NotFound|InvalidRequest"):
+        told = on.call(service, operation, **{key: [number] if key.endswith("s") else number})
+        return all(re.match("terminated|deleted", state, re.I) for state in jmespath.search(states, told))
+    return True
 
 
 def _end_connectors(on: Deployment) -> int:
@@ -354,60 +328,43 @@ def _end_spark(on: Deployment) -> int:
     for one in on.pages("emr-serverless", "list_applications", "applications"):
         if one["name"] != on.name or one["state"] not in ("STARTING", "STARTED", "STOPPING"):
             continue
-        application = {"applicationId": one["id"]}
-        for end, number in _running(on, application):
-            on.call("emr-serverless", end, **application, **number)
+        of = {"applicationId": one["id"]}
+        for ends, number in _running(on, of):
+            on.call("emr-serverless", ends, **of, **number)
             count += 1
-        aws.wait(lambda of=application: not _running(on, of, "TERMINATING", "CANCELLING"),
-                 "sessions and jobs of Spark to end", timeout=15 * 60, every=5)
-        on.call("emr-serverless", "stop_application", **application)
-        aws.wait(lambda of=application: on.call("emr-serverless", "get_application", **of)["application"]["state"]
+        aws.wait(lambda of=of: not _running(on, of, "TERMINATING", "CANCELLING"), "sessions and jobs of Spark to end",
+                 timeout=15 * 60, every=5)
+        on.call("emr-serverless", "stop_application", **of)
+        aws.wait(lambda of=of: on.call("emr-serverless", "get_application", **of)["application"]["state"]
                  in ("STOPPED", "TERMINATED"), "the application of EMR Serverless to stop", timeout=15 * 60, every=5)
     return count
 
 
-def _running(on: Deployment, application: dict[str, str], *also: str) -> list[tuple[str, dict[str, str]]]:
+def _running(on: Deployment, of: dict[str, str], *also: str) -> list[tuple[str, dict[str, str]]]:
     """The sessions and jobs of an application that have not ended: (what ends it, its number); also: states of one that
     was told to end."""
-    sessions = on.pages("emr-serverless", "list_sessions", "sessions", **application,
+    sessions = on.pages("emr-serverless", "list_sessions", "sessions", **of,
                         states=["SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY", *also[:1]])
-    jobs = on.pages("emr-serverless", "list_job_runs", "jobRuns", **application,
+    jobs = on.pages("emr-serverless", "list_job_runs", "jobRuns", **of,
                     states=["SUBMITTED", "PENDING", "SCHEDULED", "RUNNING", "QUEUED", *also[1:]])
     return [("terminate_session", {"sessionId": one["sessionId"]}) for one in sessions] + [
         ("cancel_job_run", {"jobRunId": one["id"]}) for one in jobs]
 
 
-def _buckets(on: Deployment, name: str) -> Iterator[str]:
-    for one in on.pages("cloudformation", "list_stack_resources", "StackResourceSummaries", StackName=on.stack(name)):
-        if one["ResourceType"] == "AWS::S3::Bucket" and one["ResourceStatus"] != "DELETE_COMPLETE":
-            yield one["PhysicalResourceId"]
-
-
 def _empty(on: Deployment, bucket: str) -> int:
     """Remove all objects of a bucket, all versions; return how many. One that is gone has none."""
-    count = 0
-    try:
-        while True:
-            page = on.call("s3", "list_object_versions", Bucket=bucket, MaxKeys=1000)
-            found = [{"Key": one["Key"], "VersionId": one["VersionId"]}
-                     for one in [*page.get("Versions", []), *page.get("DeleteMarkers", [])]]
-            if not found:
-                return count
-            refused = on.call("s3", "delete_objects", Bucket=bucket, Delete={"Objects": found, "Quiet": True})
-            if refused.get("Errors"):
-                first = refused["Errors"][0]
-                raise StackError(f"{first['Key']} was not removed: {first.get('Message')}", where=f"s3://{bucket}")
-            count += len(found)
-    except StackError as e:
-        if code(e) != "NoSuchBucket":
-            raise
-        return count
+    import boto3
+
+    removed: list[dict[str, Any]] = []
+    with aws.suppress("NoSuchBucket"), aws.answered(f"s3://{bucket}"):
+        removed = boto3.resource("s3", region_name=on.region).Bucket(bucket).object_versions.delete()
+    refused = jmespath.search("[].Errors[]", removed)
+    if refused:
+        raise StackError(f"{refused[0]['Key']} was not removed: {refused[0].get('Message')}", where=f"s3://{bucket}")
+    return len(jmespath.search("[].Deleted[]", removed))
 
 
-def _delete(on: Deployment, name: str) -> None:
+def _delete(on: Deployment, name: str) -> str:
+    """Remove a stack and wait for it; return what was done."""
     on.call("cloudformation", "delete_stack", StackName=on.stack(name))
-    last = _settled(on, name)
-    if last is not None and last["StackStatus"] != "DELETE_COMPLETE":
-        raise StackError(f"stack {on.stack(name)} was not removed: {_reason(on, name)}",
-                         where=f"CloudFormation, {on.region}: {last['StackStatus']}",
-                         next_step="mend that, then `workbench aws down` again: it goes on from here")
+    return _done(on, name, "removed", NONE)

@@ -108,9 +108,6 @@ def _id(world: World, schema: str) -> dict[str, str]:
 
 def _asked(world: World, operation: str, **given: Any) -> Optional[dict[str, Any]]:
     """What Glue answers, None where it has no such thing."""
-    try:
+    with aws.suppress(MISSING):
         return aws.call(world.region, "glue", operation, **given)
-    except StackError as e:
-        if aws.code(e) != MISSING:
-            raise
-        return None
+    return None
