@@ -61,7 +61,7 @@ def test_a_compaction_writes_base_files_as_the_table_does(written):
         hudi.compact(spark, table(written, **fields))
         return calls(spark)[-1][2]
 
-    assert options().items() >= {**tables.NO_BLOOM_FILTER, "hoodie.parquet.compression.codec": "snappy",
+    assert options().items() >= {**tables.PARTS["no bloom filter"], "hoodie.parquet.compression.codec": "snappy",
                                  "hoodie.compact.inline.max.delta.commits": "1"}.items()
     assert options(index="BLOOM")["hoodie.parquet.bloom.filter.enabled"] == "true"
     assert options(extra={"hoodie.parquet.compression.codec": "zstd"})["hoodie.parquet.compression.codec"] == "zstd"

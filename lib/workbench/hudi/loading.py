@@ -14,20 +14,11 @@ from pyspark.sql import types as T
 
 from ..base import files
 from . import decode
-from .tables import Table
+from .tables import PARTS, Table
 
 OUTCOMES = {decode.UPSERT: "upserts", decode.DELETE: "deletes", decode.TOMBSTONE: "tombstones",
             decode.DEAD: "dead_letters"}
-# An upsert starts one Spark task for each partition that it writes; a bulk insert a fixed number.
-FIRST_LOAD = {
-    "hoodie.datasource.write.operation": "bulk_insert",
-    "hoodie.bulkinsert.sort.mode": "GLOBAL_SORT",  # one file in a partition
-    "hoodie.combine.before.insert": "false",
-    "hoodie.datasource.write.row.writer.enable": "true",
-}
-# Many rows stay with the task that has read them: a file of each task in a partition, and nothing travels between them.
-FIRST_LOAD_LARGE = {**FIRST_LOAD, "hoodie.bulkinsert.sort.mode": "PARTITION_SORT"}
-LARGE = 50_000
+LARGE = 50_000  # rows
 
 
 def load(spark: SparkSession, rows: DataFrame, table: Table, letters: str, *, few: bool, new: bool,
@@ -95,14 +86,12 @@ def _count_few(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
 def first_load(rows: int, schema: T.StructType | None = None) -> dict[str, str]:
     """The Hudi options of the first commit of a table, for about so many rows, of each key one (see newest).
 
-    Where its schema holds a list and a decimal of at most 18 digits, Hudi's writer of records writes it. That of rows
-    changes to Spark's old format for the sake of such a decimal, and no merge could read the lists in it (seen with
-    1.0.2: "Index -1 out of bounds").
+    Where its schema holds a list and a decimal of at most 18 digits, Hudi's writer of records writes it.
     """
     text = schema.simpleString() if schema else ""
     small = any(int(digits) <= 18 for digits in re.findall(r"decimal\((\d+),", text))
-    by_records = {"hoodie.datasource.write.row.writer.enable": "false"} if small and "array<" in text else {}
-    return {**(FIRST_LOAD_LARGE if rows >= LARGE else FIRST_LOAD), **by_records}
+    return {**PARTS["first load"], **(PARTS["large first load"] if rows >= LARGE else {}),
+            **(PARTS["first load by records"] if small and "array<" in text else {})}
 
 
 def newest(rows: DataFrame, table: Table) -> DataFrame:

@@ -8,7 +8,11 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
 from typing import Any, ContextManager, Mapping
+
+import yaml
 
 from ..base import LakeError, World, files, nearest
 
@@ -16,28 +20,9 @@ TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 CHOICES = {"type": TYPES, "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
            "deletes": ("hard", "soft")}
 TABLE_VERSION = "6"
-BUCKETS = "_workbench_buckets"  # Hudi keeps options that begin with _ in the commit's extra metadata
-
-# Small tables, small writes: no metadata table to keep, no timeline server to start, and tasks as many as cores
-# instead of hundreds. Measured: 1,000 rows into 200,000 in about half the time of Hudi's defaults.
-SMALL_WRITES = {
-    "hoodie.metadata.enable": "false",
-    "hoodie.embed.timeline.server": "false",
-    "hoodie.write.markers.type": "DIRECT",
-    "hoodie.parquet.compression.codec": "snappy",
-}
-# A compaction writes records, as a merge does. By default it writes rows, and beside decimals of up to 18 digits in an
-# old format of Spark's: the next merge reads lists in such a file as null (seen with 1.0.2).
-BY_RECORDS = {"hoodie.file.group.reader.enabled": "false"}
-# Only the BLOOM indexes read the filter, and it makes every file 400 KB larger. Hudi's writer of rows puts one in all
-# the same (seen with 1.0.2), so it is made for a single entry.
-NO_BLOOM_FILTER = {"hoodie.parquet.bloom.filter.enabled": "false", "hoodie.index.bloom.num_entries": "1",
-                   "hoodie.bloom.index.filter.type": "SIMPLE"}
-# Not among them is the cleaner's: it looks at as many partitions at a time as it has tasks, in one Spark job after the
-# other (seen with 1.0.2: 15 jobs for 30 partitions and 2 tasks); with Hudi's default, 200, it is one job.
-PARALLELISM = ("upsert.shuffle", "insert.shuffle", "bulkinsert.shuffle", "delete.shuffle", "simple.index",
-               "global.simple.index", "global.index.reconcile", "bloom.index", "finalize.write", "markers.delete",
-               "file.listing", "rollback", "archive.delete")
+BUCKETS = "_workbench_buckets"  # in a commit's extra metadata how many the table has
+# Of Hudi's options: {part: {option: value}}, all text
+PARTS = yaml.load(Path(__file__).with_name("options.yaml").read_text(encoding="utf-8"), yaml.BaseLoader)
 
 
 @dataclass(frozen=True)
@@ -91,39 +76,16 @@ class Table:
                 raise LakeError(f"{name} of table {self.name} is {given[name]!r}", expected=expected)
 
     def options(self) -> dict[str, str]:
-        """The Hudi write options of this table."""
+        """The Hudi write options of this table: parts of options.yaml, then `extra`."""
         several = len(self.partition) > 1 or len(self.key) > 1
         keys = "Nonpartitioned" if not self.partition else "Complex" if several else "Simple"
-        return {
-            "hoodie.table.name": self.name,
-            "hoodie.database.name": self.database,
-            "hoodie.datasource.write.table.type": TYPES[self.type],
-            "hoodie.datasource.write.operation": "upsert",
-            "hoodie.datasource.write.recordkey.field": ",".join(self.key),
-            "hoodie.datasource.write.keygenerator.class": f"org.apache.hudi.keygen.{keys}KeyGenerator",
-            # urlencode: a / in a value must not make a folder
-            **({"hoodie.datasource.write.partitionpath.field": ",".join(self.partition),
-                "hoodie.datasource.write.hive_style_partitioning": "true",
-                "hoodie.datasource.write.partitionpath.urlencode": "true"} if self.partition else {}),
-            "hoodie.datasource.write.precombine.field": self.ordering,
-            # this payload looks at the ordering field of the stored row too, and for deletes; Hudi's own default
-            # on table version 6 (OverwriteWithLatest) lets a late older event win
-            "hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
-            "hoodie.payload.ordering.field": self.ordering,
-            "hoodie.payload.event.time.field": self.ordering,
-            "hoodie.index.type": self.index,
-            "hoodie.table.timeline.timezone": "UTC",  # of a table that is made; by default the zone of who writes
-            "hoodie.write.table.version": TABLE_VERSION,
-            "hoodie.write.auto.upgrade": "false",
-            # for those who write to the table with writeStream: the default, true, drops a batch that failed
-            "hoodie.datasource.write.streaming.ignore.failed.batch": "false",
-            **SMALL_WRITES, **BY_RECORDS,
-            **({name: str(self.buckets) for name in ("hoodie.bucket.index.num.buckets", BUCKETS)}
-               if self.index == "BUCKET" else {}),
-            **({"hoodie.parquet.bloom.filter.enabled": "true"} if self.index.endswith("BLOOM") else NO_BLOOM_FILTER),
-            **{f"hoodie.{name}.parallelism": str(self.parallelism) for name in PARALLELISM},
-            **self.extra,
-        }
+        said = {**vars(self), "type": TYPES[self.type], "key": ",".join(self.key), "keys": keys,
+                "partition": ",".join(self.partition), "version": TABLE_VERSION}
+        parts = {"every table": True, "partitions": self.partition, "buckets": self.index == "BUCKET",
+                 "bloom filter": self.index.endswith("BLOOM"), "no bloom filter": not self.index.endswith("BLOOM")}
+        made = {option: Template(value).substitute(said)
+                for part, asked in parts.items() if asked for option, value in PARTS[part].items()}
+        return {**made, **self.extra}
 
 
 def table(world: World, name: str, **fields: Any) -> Table:

@@ -23,21 +23,11 @@ CATALOG = "pagila_kafka_connect"  # the catalog's database, as published
 REFINED = "refined/film"  # folder of the refined table
 KEYS = {"actor": "actor_id", "film": "film_id", "film_actor": ("actor_id", "film_id"), "category": "category_id",
         "film_category": ("film_id", "category_id"), "language": "language_id"}
-# The connector leaves out a column that PostgreSQL generates, for such a one is not in its log, and that of the
-# full-text search.
-FILM = """SELECT film_id, title, description, release_year, language_id, original_language_id, rental_duration,
-                 rental_rate, length, replacement_cost, rating, last_update, special_features FROM film"""
-# The newest event of each key, but of the deleted. S7 orders by time: what one transaction changed twice has one time,
-# and a clock may be set back. A large value that an update does not touch is not in the log; Debezium puts a
-# placeholder there. It is still what it was in the newest event that has it.
-LATEST = """
-SELECT {columns} FROM (
-  SELECT *, max_by({large}, CASE WHEN {large} IS DISTINCT FROM '__debezium_unavailable_value' THEN "__lsn" END)
-            OVER (PARTITION BY {keys}) AS known,
-         row_number() OVER (PARTITION BY {keys} ORDER BY "__lsn" DESC) AS newest
-    FROM {table})
- WHERE newest = 1 AND "__deleted" = 'false'"""
 LARGE = {"film": "description"}  # where a table has none, the empty text takes its place
+
+
+def _query(name: str) -> str:
+    return (pagila.DATA / "queries" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def events(world: World, name: str, after: dict[int, int] | None = None) -> pandas.DataFrame:
@@ -62,10 +52,13 @@ def catalogued(name: str) -> str:
 
 
 def latest_sql(name: str, world: World) -> str:
-    """The query for the state of a table as its raw files have it."""
+    """The query for the state of a table as its raw files have it: the newest event of each key, but of the deleted. S7
+    orders by time: what one transaction changed twice has one time, and a clock may be set back. A large value that an
+    update does not touch is not in the log; Debezium puts a placeholder there. It is still what it was in the newest
+    event that has it."""
     keys, large = ", ".join(flow.capture(name).keys), LARGE.get(name, "''")
     columns = [f"known AS {c}" if c == large else c for c in flow.rows(world, name, "false").columns]
-    return LATEST.format(columns=", ".join(columns), keys=keys, table=catalogued(name), large=large)
+    return _query("latest").format(columns=", ".join(columns), keys=keys, table=catalogued(name), large=large)
 
 
 def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
@@ -86,8 +79,8 @@ def _catalogued(world: World) -> bool:
 
 
 flow = Walkthrough(
-    captures=tuple(Capture(f"public.{name}", key, CONNECTOR, SINK, "avro", truth=FILM if name == "film" else "")
-                   for name, key in KEYS.items()),
+    captures=tuple(Capture(f"public.{name}", key, CONNECTOR, SINK, "avro",
+                           truth=_query("film") if name == "film" else "") for name, key in KEYS.items()),
     database=DATABASE,
     watermark=False,  # the notebooks count the events
     folder=ROOT / "notebooks" / "30_log_based_cdc",

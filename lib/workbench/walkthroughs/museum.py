@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
+
 from .. import hudi
 from ..base import ROOT, World
 from . import moma
@@ -21,23 +23,9 @@ SCRATCH = "moma_scratch"  # the catalog's database of the experiments
 # cleans after each commit, and keeps the files of ten: too few for tables that are there to be asked for their past.
 WHEN_TOLD = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
-# What S5 does to artwork 128447, and to artist 299 between the instants t0 to t5 (None: the row is deleted)
 PICADOR, BAKKER = moma.PICADOR, 299
-UPDATES = {
-    "u1": {"date": "1959"},
-    "u2": {"acquisition_date": "2009-04-15"},
-    "u3": {"dimensions": "composition: 20 13/16 x 25 3/16 in (52.9 x 64 cm); "
-                         "sheet: 24 7/16 x 29 1/2 in (62.1 x 75 cm)"},
-    "u4": {"acquisition_date": "2009-04-19"},
-    "u5": {"date": "1960"},
-}
-LIFE = {
-    "t1": ({"birth_year": 1907}, {"death_year": 1989}),
-    "t2": ({"name": "Gerhard M. Bakker"},),
-    "t3": ({"nationality": "German"},),
-    "t4": ({"birth_year": 1905},),
-    "t5": (None,),
-}
+_CHANGES = yaml.safe_load((moma.DATA / "changes.yaml").read_text(encoding="utf-8"))
+UPDATES, LIFE = _CHANGES["updates"], {label: tuple(changes) for label, changes in _CHANGES["life"].items()}
 
 
 def _lake(name: str, partition: str, kind: str) -> dict[str, Any]:
