@@ -9,6 +9,7 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
+import psutil
 from workbench.base import paths
 from workbench.base.errors import nearest
 
@@ -38,7 +39,9 @@ def main(words):
     command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen):]]
     before = changed_files()
     code = subprocess.call(command, cwd=paths.ROOT)
-    left = [f"process {p.pid} of {name}" for p, name in instance.marked(f"{paths.VAR}/test")]
+    psutil.wait_procs(instance.watchers(), timeout=60)  # they take down what a killed process could not
+    left = [f"process {p.pid} of {name}: {' '.join(p.cmdline())[:200]}"
+            for p, name in instance.marked(f"{paths.VAR}/test")]
     left += [f"changed or new file: {line}" for line in sorted(changed_files() - before)]
     if left:
         print("the tests left something behind (or somebody changed a file meanwhile):", *left, sep="\n  ")

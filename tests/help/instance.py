@@ -33,6 +33,11 @@ def down_with(pid, *, remove):
                      stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
 
 
+def watchers():
+    """The processes that `down_with` has started and that have not done yet what they are there for."""
+    return [p for p in psutil.process_iter(["cmdline"]) if __file__ in (p.info["cmdline"] or ())]
+
+
 def marked(start):
     """Living processes with a mark that begins so, and their marks: `<folder of the instance>:<service>`."""
     found = ((p, (p.info["environ"] or {}).get(process.MARK, "")) for p in psutil.process_iter(["environ"]))

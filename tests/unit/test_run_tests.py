@@ -1,9 +1,13 @@
 """What `make test` does: all kinds of tests or the chosen ones, and red where they leave something behind."""
 import importlib.util
+import os
+import signal
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import instance
+import psutil
 import pytest
 from workbench.base import paths
 
@@ -37,9 +41,19 @@ def test_tests_that_leave_something_behind_are_red(pytest_then, monkeypatch, tmp
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
         assert pytest_then() == 0, "a machine without git"
-    monkeypatch.setattr(instance, "marked", lambda start: [(SimpleNamespace(pid=7), f"{start}-gw0:kafka")])
+    monkeypatch.setattr(instance, "marked", lambda start: [
+        (SimpleNamespace(pid=7, cmdline=lambda: ["java", "kafka.Kafka"]), f"{start}-gw0:kafka")])
     assert pytest_then() == 1
-    assert f"process 7 of {paths.VAR}/test-gw0:kafka" in capsys.readouterr().out
+    assert f"process 7 of {paths.VAR}/test-gw0:kafka: java kafka.Kafka" in capsys.readouterr().out
+
+
+def test_who_takes_down_what_was_killed_is_waited_for(pytest_then, monkeypatch):
+    seen = []
+    other = subprocess.Popen([sys.executable, instance.__file__, str(os.getpid()), "keep"], stdin=subprocess.DEVNULL)
+    watching = [p for p in instance.watchers() if p.pid == other.pid]
+    monkeypatch.setattr(instance, "watchers", lambda: watching)
+    monkeypatch.setattr(instance, "marked", lambda start: seen.append(psutil.pid_exists(other.pid)) or [])
+    assert pytest_then(lambda: other.send_signal(signal.SIGTERM)) == 0 and watching and seen == [False]
 
 
 @pytest.mark.parametrize("words, folders, options", [
