@@ -14,7 +14,7 @@ import json
 import re
 import ssl
 import threading
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 import botocore.session
 from botocore.validate import ParamValidator
@@ -132,31 +132,49 @@ def asked(service, request, body):
         found = re.fullmatch(pattern, url.path)
         if found and operation.http["method"] == request.command:
             named = {k: unquote(v) for k, v in found.groupdict().items()}
-            return name, {**dict(parse_qsl(url.query)), **named, **json.loads(body or b"{}")}
+            words = parse_qs(url.query)  # one that is there several times is a list
+            query = {k: v if len(v) > 1 else v[0] for k, v in words.items()}
+            return name, {**query, **named, **json.loads(body or b"{}")}
     raise AssertionError(f"{service} has no operation {request.command} {request.path}")
 
 
-def told(calls):
-    """The recording, as text: a line for each call, the same again (a poll) once; what differs from run to run is left
-    out, parameters in the order of their names."""
-    lines = []
-    for service, operation, given in calls:
-        line = f"{service}.{operation}" + "".join(f"\n    {k}: {_shown(v)}" for k, v in sorted(given.items())
-                                                   if k not in UNTOLD)
-        if line not in lines[-4:]:  # of a poll that asks several things in turn, too
-            lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
+READS = ("Get", "List", "Describe", "BatchGet", "Filter", "Search")  # what asks, and changes nothing
 UNTOLD = {"clientToken", "ClientRequestToken", "nextToken", "NextToken", "currentVersion", "StartTime", "EndTime",
           "startTime"}
 
 
-def _shown(value):
+def told(calls):
+    """The recording, as text: the calls in order with their parameters in the order of their names, what differs from
+    run to run left out. What is only asked stands once between two calls that change something: how often a poll asks,
+    and what stands beside it at the time, is chance."""
+    lines, asked_since = [], set()
+    for service, operation, given in calls:
+        line = f"{service}.{operation}{_shown(given, 4)}"
+        if not operation.startswith(READS):
+            asked_since.clear()
+        elif line in asked_since:
+            continue
+        asked_since.add(line)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _shown(given, indent):
+    """Parameters as lines, a mapping's own below its name."""
+    text = ""
+    for key, value in sorted(given.items()):
+        if key not in UNTOLD:
+            text += f"\n{' ' * indent}{key}:"
+            text += _shown(value, indent + 4) if isinstance(value, dict) and value else f" {_plain(value)}"
+    return text
+
+
+def _plain(value):
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     text = re.sub(r"\b20\d{15}\b", "<instant>", text)
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>", text)
-    return re.sub(r"\s+", " ", text)[:400]
+    text = re.sub(r"\b(127\.0\.0\.1|localhost):\d+", r"\1:<port>", text)
+    return re.sub(r"\s+", " ", text)[:300]
 
 
 # ---- MSK Connect, done by a Kafka Connect

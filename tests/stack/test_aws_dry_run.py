@@ -3,6 +3,7 @@
 What AWS is asked for, in order, stands in aws_calls/: reviewed text, that a change of the code changes. Lines of
 params/aws.yaml that differ are of what no embedded service speaks: Kafka without IAM, Apicurio for the Glue registry.
 """
+import contextlib
 import datetime as dt
 import difflib
 import json
@@ -84,7 +85,8 @@ def deployed(near, at):
     for name, password in (("admin", "made-for-the-dry-run"), ("replication", secrets.read()["postgres.replication"])):
         client("secretsmanager").create_secret(Name=f"workbench/postgres.{name}",
                                                SecretString=json.dumps({"password": password}))
-    client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+    with contextlib.suppress(client("s3").exceptions.BucketAlreadyOwnedByYou):  # of the track before
+        client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
     for database in ("datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"):
         client("glue").create_database(DatabaseInput={"Name": database})
     client("athena").create_work_group(Name="workbench", Configuration={"ResultConfiguration": {
@@ -119,6 +121,7 @@ def cloud(near, tmp_path):
     known = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     known.start()
     moto = "http://{}:{}".format(*known.get_host_and_port())
+    requests.post(f"{moto}/moto-api/reset", timeout=60)  # all servers of a process have one memory
     deployed(near, moto)
     pair = certificate(tmp_path)
     tls = aws_double.Tls(pair, params.host_port(near.spark.url))
@@ -141,7 +144,8 @@ def cloud(near, tmp_path):
             AWS_ACCESS_KEY_ID=S3_KEY_ID, AWS_SECRET_ACCESS_KEY=secrets.read()[S3_KEY], AWS_ENDPOINT_URL=double.url,
             AWS_ENDPOINT_URL_S3=near.lake.endpoint, AWS_ALLOW_HTTP="true",
             GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0], WORKBENCH_ROOT=str(root),
-            WORKBENCH_RUNS=str(tmp_path / "runs"), WORKBENCH_INSTANCE=f"{paths.instance()}-aws")
+            WORKBENCH_RUNS=str(tmp_path / "runs"), WORKBENCH_INSTANCE="dry-run",
+            LOGNAME="analyst")  # what a session is called by
         environment.pop("WORKBENCH_PORT_BASE")
         done = subprocess.run([sys.executable, "-m", "workbench.cli", "run", *targets, "--world", "aws"],
                               env=environment, capture_output=True, text=True, timeout=900)
