@@ -165,11 +165,17 @@ def _shown(given, indent):
     for key, value in sorted(given.items()):
         if key not in UNTOLD:
             text += f"\n{' ' * indent}{key}:"
-            text += _shown(value, indent + 4) if isinstance(value, dict) and value else f" {_plain(value)}"
+            if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+                value = value[0]
+            text += _shown(value, indent + 4) if isinstance(value, dict) and value else f" {_plain(value, key)}"
     return text
 
 
-def _plain(value):
+def _plain(value, key):
+    if key.endswith(".port"):
+        return "<port>"
+    if isinstance(value, list) and all(isinstance(v, dict) and v.keys() == {"Name", "Type"} for v in value):
+        return ", ".join(f"{v['Name']} {v['Type']}" for v in value)
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
     text = re.sub(r"\b20\d{15}\b", "<instant>", text)
     text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>", text)

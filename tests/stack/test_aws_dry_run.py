@@ -91,8 +91,8 @@ def deployed(near, at):
         client("glue").create_database(DatabaseInput={"Name": database})
     client("athena").create_work_group(Name="workbench", Configuration={"ResultConfiguration": {
         "OutputLocation": f"s3://{BUCKET}/athena/"}})
-    postgres.execute(near, "DROP ROLE IF EXISTS devuser; CREATE ROLE devuser SUPERUSER LOGIN PASSWORD "
-                           "'made-for-the-dry-run'", database="postgres")
+    postgres.execute(near, "DO $$BEGIN CREATE ROLE devuser SUPERUSER LOGIN PASSWORD 'made-for-the-dry-run'; "
+                           "EXCEPTION WHEN duplicate_object THEN END$$", database="postgres")
 
 
 def asked(near, text):
