@@ -51,8 +51,8 @@ def kill(name):
     os.killpg(process.own(name).pid, signal.SIGKILL)
 
 
-def killed_while(job, under_way, what):
-    """Start `job` in a thread, kill Spark as soon as `under_way()` is true, and return what the job raised."""
+def killed_while(job, under_way, what, service="spark"):
+    """Start `job` in a thread, kill a service as soon as `under_way()` is true, and return what the job raised."""
     raised = []
 
     def work():
@@ -64,7 +64,7 @@ def killed_while(job, under_way, what):
     worker = threading.Thread(target=work)
     worker.start()
     check.eventually(what, under_way, timeout=60, every=0.005)
-    kill("spark")
+    kill(service)
     worker.join(120)
     assert not worker.is_alive()
     return raised

@@ -89,6 +89,7 @@ def deployed(near, at):
         client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
     for database in ("datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"):
         client("glue").create_database(DatabaseInput={"Name": database})
+        session(near).sql(f"CREATE DATABASE IF NOT EXISTS {database}")  # both catalogs are one (aws_double.glue_tables)
     client("athena").create_work_group(Name="workbench", Configuration={"ResultConfiguration": {
         "OutputLocation": f"s3://{BUCKET}/athena/"}})
     postgres.execute(near, "DO $$BEGIN CREATE ROLE devuser SUPERUSER LOGIN PASSWORD 'made-for-the-dry-run'; "

@@ -1,11 +1,10 @@
-"""Polling on real PostgreSQL, Spark and Kafka: modes, types, what it sees and what it does not, and faults."""
+"""Polling on real PostgreSQL and Kafka: modes, types, what it sees and what it does not, and faults."""
 import base64
 import contextlib
 import datetime
 import json
 import os
 import random
-import stat
 import subprocess
 import sys
 import time
@@ -15,13 +14,12 @@ from pathlib import Path
 import kafkas_own
 import pytest
 from lake_help import killed_while
-from workbench import connect, landing
-from workbench.base import files, paths, secrets
+from workbench import connect, landing, stack
+from workbench.base import files, paths
 from workbench.base.errors import LakeError, SourceError, WorkbenchError
 from workbench.landing.sources import JDBC
 from workbench.landing.transforms import PACKAGE
 from workbench.source import postgres
-from workbench.spark import session
 from workbench.topic import topics
 
 DATABASE = "polled"
@@ -61,7 +59,7 @@ class Lab:
         """Poll once, and return the payloads of what came."""
         topic = self.topic(config)
         before = topics.ends(self.world, topic) if topic in topics.names(self.world) else {}
-        done = landing.poll(session(self.world), self.world, config)
+        done = landing.poll(self.world, config)
         came = [json.loads(value)["payload"] for value in topics.read(self.world, topic, after=before)["value"]]
         assert done.messages == {topic: len(came)} and topics.ends(self.world, topic).keys() == {0}
         return came
@@ -276,7 +274,7 @@ def test_rows_without_a_time_are_counted_and_never_come(lab):
     lab.sql("INSERT INTO $t VALUES (1, '2020-01-01', 1), (2, NULL, 2), (3, '2020-01-01', NULL)")
     config = lab.config(validate_non_null="false")
     assert sorted(lab.ids(config)) == [1, 3]
-    done = landing.poll(session(lab.world), lab.world, config)
+    done = landing.poll(lab.world, config)
     assert done.unseen == {lab.topic(config): 1} and "1 more are never polled" in repr(done)
 
 
@@ -312,18 +310,16 @@ POLLER = """
 import json, sys
 from workbench import landing
 from workbench.base import params
-from workbench.spark import session
 world, config = params.load("local"), json.load(open(sys.argv[1]))
-spark = session(world)
 print("ready", flush=True)
 while True:
-    landing.poll(spark, world, config)
+    landing.poll(world, config)
 """
 
 
 @pytest.mark.drill
 def test_the_poller_killed_at_twenty_random_moments(lab, tmp_path):
-    """Nothing is lost, whatever it was doing. What a killed one has asked of Spark may go on, and come twice."""
+    """Nothing is lost, whatever it was doing."""
     lab.table(ROWS)
     config, seed = lab.config("timestamp+incrementing"), random.randrange(10**6)
     (tmp_path / "c.json").write_text(json.dumps(config))
@@ -337,20 +333,22 @@ def test_the_poller_killed_at_twenty_random_moments(lab, tmp_path):
         poller.kill()
         poller.wait()
     assert lab.offsets(config), "some polls were done"
-    landing.poll(session(lab.world), lab.world, config)
+    landing.poll(lab.world, config)
     came = [json.loads(value)["payload"]["id"] for value in topics.read(lab.world, lab.topic(config))["value"]]
     assert set(came) == set(range(100)), f"seed {seed}"
     print(f"{len(came) - 100} of 100 rows came twice")
 
 
 @pytest.mark.drill
-def test_spark_killed_while_it_polls(lab):
+def test_the_database_killed_while_it_is_polled(lab):
     lab.table(ROWS)
     lab.sql("INSERT INTO $t SELECT n FROM generate_series(1, 1000) n")
     config = lab.config(query="SELECT id, at, pg_sleep(0.002)::text AS slow FROM $t", batch_max_rows="10")
-    reading = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%row_to_json%' AND application_name LIKE '%JDBC%'"
-    [raised] = killed_while(lambda: landing.poll(session(lab.world), lab.world, config),
-                            lambda: len(postgres.frame(lab.world, reading, database=DATABASE)), "Spark to read")
+    reading = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'FETCH FORWARD%'"
+    [raised] = killed_while(lambda: landing.poll(lab.world, config),
+                            lambda: len(postgres.frame(lab.world, reading, database=DATABASE)), "the poll to read",
+                            "postgres")
+    stack.need(lab.world, "postgres")
     assert isinstance(raised, WorkbenchError) and lab.offsets(config) == {}
     lab.poll(config)
     came = topics.read(lab.world, config["topic.prefix"])["value"]
@@ -371,7 +369,6 @@ def test_the_password_stands_in_its_files_only(lab):
     lab.table(ROWS)
     lab.sql("INSERT INTO $t VALUES (1)")
     assert lab.ids(lab.config()) == [1]
-    assert stat.S_IMODE(secrets.passfile().stat().st_mode) == 0o600
     password = lab.world.postgres.replication_password.reveal().encode()
     holding = set()
     for folder, _, names in os.walk(paths.state_dir()):  # which passes over what Kafka deletes meanwhile
@@ -379,4 +376,4 @@ def test_the_password_stands_in_its_files_only(lab):
             with contextlib.suppress(FileNotFoundError):
                 if file.is_file() and file.stat().st_size < 50 << 20 and password in file.read_bytes():
                     holding.add(str(file.relative_to(paths.state_dir())))
-    assert holding == {"secrets/.pgpass", "secrets/postgres.replication"}
+    assert holding == {"secrets/postgres.replication"}

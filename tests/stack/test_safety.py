@@ -118,7 +118,7 @@ def holding(folder, values):
 
 def test_only_the_files_of_secrets_hold_them(passwords):
     """Logs, configurations, pid files and the services' data: Connect's own topic, the database, the checkpoints."""
-    found = set(holding(paths.state_dir(), passwords.values())) - {"secrets/.pgpass"}  # there once something was polled
+    found = set(holding(paths.state_dir(), passwords.values()))
     assert found == {f"secrets/{n}" for n in services.SECRETS}
     modes = {stat.S_IMODE(file.stat().st_mode) for file in secrets.folder().iterdir()}
     assert modes == {0o600}, [oct(mode) for mode in modes]

@@ -8,12 +8,11 @@ the embedded world it may give a password at first start only: PostgreSQL keeps 
 from __future__ import annotations
 
 import os
-import re
 import secrets as random_secrets
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Iterable
 
 from . import aws
 from .errors import ParamsError
@@ -106,12 +105,6 @@ def _keep(name: str, text: str) -> None:
     scratch.replace(folder() / name)
 
 
-def passfile() -> Path:
-    """Where PostgreSQL's drivers find passwords that they are not told (libpq's .pgpass): so none is in what Spark is
-    asked. The embedded Spark looks for it here."""
-    return folder() / ".pgpass"
-
-
 def s3_login() -> Path:
     """Where boto3, pyarrow and Java find the key to an S3 endpoint of ours: AWS's shared credentials file."""
     return folder() / ".aws"
@@ -120,10 +113,3 @@ def s3_login() -> Path:
 def keep_s3_login(key_id: str, key: str) -> None:
     """Write that file."""
     _keep(s3_login().name, f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n")
-
-
-def keep_login(server: Any) -> None:
-    """Write the passfile: who reads this server (params.Postgres) for connectors may log in to any of its databases."""
-    user, password = server.replication_user, server.replication_password.reveal()
-    parts = (re.sub(r"([\\:])", r"\\\1", text) for text in (server.host, str(server.port), user, password))
-    _keep(passfile().name, "{}:{}:*:{}:{}\n".format(*parts))

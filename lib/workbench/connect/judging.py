@@ -11,7 +11,7 @@ from .configs import literal_secrets
 # What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).
 WITHOUT_PLUGIN = {
     "s3": "here `workbench.landing` does its work, from the same JSON: landing.run(spark, world, config)",
-    "jdbcsource": "here `workbench.landing` does its work, from the same JSON: landing.poll(spark, world, config)",
+    "jdbcsource": "here `workbench.landing` does its work, from the same JSON: landing.poll(world, config)",
 }
 
 LIKELY_CAUSES = [

@@ -17,7 +17,8 @@ from . import job, polling, settings, sinks, sources
 
 WORKER = "workbench.landing"  # in the place of a Connect worker's address
 # {kind of connector: (what reads its JSON, what does its work, what forgets how far it came)}, sources first
-JOBS = {"source": (sources.parse, polling.poll, polling.forget), "sink": (sinks.parse, job.run, job.forget)}
+JOBS = {"source": (sources.parse, lambda spark, world, config: polling.poll(world, config), polling.forget),
+        "sink": (sinks.parse, job.run, job.forget)}
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:

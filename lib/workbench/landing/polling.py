@@ -1,10 +1,10 @@
 """Tables → topics: the work of Confluent's JDBC source, done from that connector's own JSON (see sources.py).
 
-For a world whose Kafka Connect has no such plugin. One poll reads all its tables in one snapshot of the database, by
-Spark's JDBC source, and sends what is new since the last as JSON with its schema. How far it came is written when Kafka
-has all of a table: a poll that is killed before is done again, and its messages come twice (at least once). No row is
-skipped between two polls, also where several share the last timestamp, for one poll is one read and ends with all of
-them. What no poll sees stands in docs/limits.md.
+For a world whose Kafka Connect has no such plugin. As the connector's task it is one process, this one: one poll reads
+all its tables in one snapshot of the database, some rows at a time, and sends what is new since the last as JSON with
+its schema. How far it came is written when Kafka has all of a table: a poll that is killed before is done again, and
+its messages come twice (at least once). No row is skipped between two polls, also where several share the last
+timestamp, for one poll is one read and ends with all of them. What no poll sees stands in docs/limits.md.
 """
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from typing import Any, ContextManager, Iterator, Optional
 
 import psycopg
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
 
-from ..base import SourceError, World, files, nearest, secrets
+from ..base import LakeError, SourceError, World, files, nearest
 from ..source import postgres
-from ..spark import answered, causes
 from ..topic import topics
 from . import transforms
 from .sources import Source, column, parse, topic_of
-from .writing import by_value
 
 # m.*, for a column may be called m, too
 AS_JSON = sql.SQL("SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m")
@@ -46,7 +43,7 @@ class Polled:
         return f"polled {sum(self.messages.values()):,} messages: {sent}{unseen}"
 
 
-def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
+def poll(world: World, config: dict[str, str]) -> Polled:
     """Send what is new in the tables, or in the query, of a JDBC source.
 
     Args:
@@ -54,15 +51,14 @@ def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
 
     Raises:
         ConnectorError: the config cannot be honoured. SourceError: a table, a column or the query is not as the config
-            has it; nothing is sent then. LakeError: another poll of this connector is going on; or not all was sent,
-            and the next poll sends it again. StackError: Spark or Kafka is gone.
+            has it; nothing is sent then. LakeError: another poll of this connector is going on; or a row has what no
+            message can hold. StackError: Kafka does not take them. Not all was sent then, and the next poll sends it
+            again.
     """
     source, done = parse(config, world), Polled()
     place = _place(world, source)
-    next_step = "mend the cause and poll again; what was sent of a table that was not finished is sent again"
-    secrets.keep_login(world.postgres)
     with _alone(world, source), postgres.session(world, source.database, "replication") as c:
-        snapshot, now = _begin(c, source)
+        now = _begin(c, source)
         # {table: {"timestamp": …, "incrementing": …}}, behind which this poll begins; the query is the table ""
         offsets = json.loads(files.read_text(place) or "{}")
         looked = {table: _messages_of(c, source, table) for table in source.tables}
@@ -71,11 +67,8 @@ def poll(spark: SparkSession, world: World, config: dict[str, str]) -> Polled:
             count, last, unseen = _look(c, source, table, statement)
             topics.create(world, topic)
             if count:
-                with answered(spark, f"{topic} was not polled", place, next_step, world), causes(spark):
-                    rows = _rows(spark, source, AS_JSON.format(values, statement).as_string(c), snapshot)
-                    make = by_value(_made, topic, schema, source.chain)
-                    messages = rows.mapInPandas(make, "key string, value string")
-                    messages.write.format("kafka").options(**topics.spark_options(world), topic=topic).save()
+                rows = _rows(c, source, AS_JSON.format(values, statement))
+                topics.send(world, topic, (_message(text, topic, schema, source.chain, place) for text in rows))
                 offsets[table] = dict(zip(source.columns, last[1:]))
                 files.write_text(place, json.dumps(offsets, indent=1))
             done.messages[topic], done.statements[topic], done.unseen[topic] = count, statement.as_string(c), unseen
@@ -98,14 +91,14 @@ def _alone(world: World, source: Source) -> ContextManager[None]:
     return files.alone(_place(world, source), f"poll of {source.said.where}", "wait until it is done")
 
 
-def _begin(c: psycopg.Connection, source: Source) -> tuple[str, str]:
-    """Open the snapshot that all is read in. Returns its name and the database's time, less the connector's delay.
+def _begin(c: psycopg.Connection, source: Source) -> str:
+    """Open the snapshot that all is read in. Returns the database's time, less the connector's delay.
 
     The time is that of the source, as the connector has it: a poller whose clock goes wrong loses nothing by it."""
     c.autocommit, c.read_only, c.isolation_level = False, True, psycopg.IsolationLevel.REPEATABLE_READ
     c.execute("SET LOCAL TIME ZONE 'UTC'; SET LOCAL datestyle = 'ISO'")  # a role may have others
-    return c.execute("SELECT pg_export_snapshot(), (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
-                     [source.said["timestamp.delay.interval.ms"]]).fetchone()
+    return c.execute("SELECT (now() AT TIME ZONE 'UTC' - %s * interval '1 ms')::text",
+                     [source.said["timestamp.delay.interval.ms"]]).fetchone()[0]
 
 
 def _messages_of(c: psycopg.Connection, source: Source, table: str) -> tuple[dict[str, Any], sql.Composable]:
@@ -151,25 +144,21 @@ def _look(c: psycopg.Connection, source: Source, table: str, statement: sql.Comp
         all=source.rows_of(table), may_be_null=may_be_null)).fetchone()
 
 
-def _rows(spark: SparkSession, source: Source, query: str, snapshot: str) -> DataFrame:
-    """The rows of a query in the snapshot, in their order.
-
-    Spark is told no password: its driver of PostgreSQL finds it in a file (secrets.passfile)."""
-    return spark.read.format("jdbc").options(
-        driver="org.postgresql.Driver", query=query,
-        url=source.said["connection.url"], user=source.said["connection.user"],
-        fetchsize=str(source.said["batch.max.rows"]),
-        sessionInitStatement="SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-                             f"SET TRANSACTION SNAPSHOT '{snapshot}'; SET TIME ZONE 'UTC'").load()
+def _rows(c: psycopg.Connection, source: Source, query: sql.Composable) -> Iterator[str]:
+    """The rows of a query in their order, batch.max.rows of them in memory at a time."""
+    with c.cursor("polled") as cursor:
+        cursor.itersize = source.said["batch.max.rows"]
+        yield from (text for text, in cursor.execute(query))
 
 
-def _made(topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...], frames: Iterator) -> Iterator:
-    """Frames of messages, of those of rows in JSON."""
-    import pandas
-
-    for frame in frames:
-        made = [message(text, topic, schema, chain) for text in frame["value"]]
-        yield pandas.DataFrame(made, columns=["key", "value"], dtype=object)
+def _message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...], place: str
+             ) -> list[Optional[str]]:
+    """What `message` returns; a row that it cannot make one of ends the poll."""
+    try:
+        return message(text, topic, schema, chain)
+    except ValueError as e:
+        raise LakeError(f"{topic} was not polled: {e}", where=place, next_step="mend the cause and poll again; what "
+                        "was sent of a table that was not finished is sent again") from e
 
 
 def message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..base import host_port, local_path, secrets, state_dir
+from ..base import host_port, local_path, state_dir
 from ..base.params import Spark
 from ..base.paths import plain
 from ..stack import artifacts, services
@@ -44,7 +44,7 @@ def of_server(spark: Spark, tables: str, java_compiler: str, endpoint: str = "",
     blank = [NO_STORE_SETTINGS, NO_CLUSTER_SETTINGS] if local_path(tables) else [NO_CLUSTER_SETTINGS]
     class_path = ":".join([*map(str, blank), *jars] if local or own_workers else jars)
     # UTC: Hudi takes instants from this Java's clock and orders by them
-    options = [*services.java_options(java_compiler), f"-Dorg.postgresql.pgpassfile={secrets.passfile()}"]
+    options = services.java_options(java_compiler)
     driver = [*options, f"-Dderby.system.home={state_dir() / 'data'}", *services.java_logging("spark", "warn")]
     # Where the workers are ours, executors get Hudi on their class path: through spark.jars another class loader than
     # Avro's loads it, and Avro makes no Hudi records of a log block ("GenericData$Record cannot be cast to …").

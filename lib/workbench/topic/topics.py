@@ -1,4 +1,4 @@
-"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, create, delete.
+"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, send, create, delete.
 
 Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing but `create` makes a topic:
 a consumer here says with its question that the broker is to make none, and an admin client asks for the full list.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from typing import Any, Callable, Generator, Iterator, Optional, Union
+from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Sequence, Union
 
 import pandas as pd
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .. import connect, stack
@@ -21,6 +21,7 @@ from . import kafka_iam
 
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
+WAITING = 10_000  # messages that a producer holds until Kafka has them
 WITHOUT_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)  # of a topic that is new
 
 
@@ -228,6 +229,26 @@ def _text(raw: Optional[bytes]) -> Union[str, bytes, None]:
         return None if raw is None else raw.decode("utf-8")
     except UnicodeDecodeError:
         return raw
+
+
+def send(world: World, topic: str, messages: Iterable[Sequence[Optional[str]]]) -> None:
+    """Send messages, (key, value) each, in their order; Kafka has all of them when this returns.
+
+    Raises: StackError: Kafka does not take them, a part of them may be there; what making one of them raises.
+    """
+    refused: list[KafkaError] = []
+    # an idempotent producer keeps the order, and sends none twice, when it tries again
+    producer = Producer(settings(world, **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000}))
+    with _answered(world, f"topic {topic!r}"):
+        for key, value in messages:
+            while len(producer) >= WAITING:
+                producer.poll(0.1)
+            producer.produce(topic, value, key, on_delivery=lambda error, _: refused.append(error) if error else None)
+            if refused:
+                break
+        producer.flush()
+        if refused:
+            raise KafkaException(refused[0])
 
 
 def create(world: World, name: str) -> None:
