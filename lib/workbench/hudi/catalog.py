@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from ..base import LakeError
 from ..base.sides import chooser
-from ..spark import answered, causes, world_of
+from ..spark import answered, causes, engine
 from . import ddl, glue
 from .ddl import literal, refresh
 from .tables import Table, writing
@@ -21,12 +21,7 @@ BASE_FILE = ("hoodie.parquet.compression.codec", "hoodie.parquet.bloom.filter.en
              "hoodie.index.bloom.num_entries", "hoodie.bloom.index.filter.type", "hoodie.file.group.reader.enabled")
 
 
-def _kind(spark: SparkSession) -> str:
-    world = world_of(spark)
-    return world.query.kind if world else "spark"
-
-
-_of = chooser(_kind, spark=ddl, athena=glue)
+_of = chooser(engine, spark=ddl, athena=glue)
 make_database, register, registered = _of("make_database"), _of("register"), _of("registered")
 unregister, committed = _of("unregister"), _of("committed")
 

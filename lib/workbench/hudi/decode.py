@@ -8,6 +8,9 @@ here, so that messages = upserts + deletes + tombstones + dead letters.
 """
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_, or_
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -93,26 +96,21 @@ def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: lis
     missing = [f for f in (*table.key, table.ordering, *table.partition) if f not in names]
     if missing:
         raise LakeError(f"the reader schema has no field {missing[0]!r}", expected=", ".join(names))
-    deleted = F.lit(False)
-    for name, value in (("__deleted", "true"), ("__op", "d")):
-        if name in names:
-            deleted = deleted | F.col(f"row.{name}").cast("string").eqNullSafe(value)
-    reason = F.when(nothing & F.col("key").isNull(), F.lit("no value and no key"))
-    reason = reason.when(nothing, F.lit(None).cast("string"))
-    for condition, why in wrong:
-        reason = reason.when(condition, why)
-    for name in table.key:
-        reason = reason.when(F.col(f"row.{name}").isNull(), F.lit(f"record key {name} is null"))
-    reason = reason.when(F.col(f"row.{table.ordering}").isNull(), F.lit(f"ordering field {table.ordering} is null"))
+    marks = [F.col(f"row.{name}").cast("string").eqNullSafe(value)
+             for name, value in (("__deleted", "true"), ("__op", "d")) if name in names]
+    deleted = reduce(or_, marks, F.lit(False))
+    needed = [*(("record key", name) for name in table.key), ("ordering field", table.ordering)]
+    wrong = [*wrong, *((F.col(f"row.{name}").isNull(), F.lit(f"{what} {name} is null")) for what, name in needed)]
     beside = [n for n in table.partition if n not in table.key]
     if beside and not table.index.startswith("GLOBAL_"):
         # A source table without REPLICA IDENTITY FULL sends deletes that hold nothing but the key. Without the
         # partition the row cannot be found, and the delete would be lost without a word.
-        bare = F.lit(True)
-        for n in (n for n in names if n not in table.key and not n.startswith("__")):
-            bare = bare & F.coalesce(F.col(f"row.{n}").cast("string").rlike(NO_VALUE), F.lit(True))
+        bare = [F.coalesce(F.col(f"row.{n}").cast("string").rlike(NO_VALUE), F.lit(True))
+                for n in names if n not in table.key and not n.startswith("__")]
         why = f"the delete holds its key only, not {beside[0]} (REPLICA IDENTITY FULL, or a GLOBAL_ index, cures it)"
-        reason = reason.when(deleted & bare, F.lit(why))
+        wrong.append((reduce(and_, bare, deleted), F.lit(why)))
+    lost = F.when(F.col("key").isNull(), "no value and no key")
+    reason = F.when(nothing, lost).otherwise(F.coalesce(*(F.when(condition, why) for condition, why in wrong)))
     outcome = (F.when(F.col("reason").isNotNull(), F.lit(DEAD)).when(nothing, F.lit(TOMBSTONE))
                .when(deleted, F.lit(DELETE)).otherwise(F.lit(UPSERT)))
     return decoded.withColumn("reason", reason).withColumn("outcome", outcome)

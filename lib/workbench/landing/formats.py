@@ -39,12 +39,9 @@ class Lines:
 
 def _line(value: Any, line: Optional[str]) -> bytes:
     if line is None:
-        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_base64)
+        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False,
+                          default=lambda part: base64.b64encode(part).decode("ascii"))
     return line.encode("utf-8")
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode("ascii")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def task(form: Any, target: str, dead: str) -> Callable:
         form: what becomes of a message, see formats.Form.
         target, dead: addresses of the objects and of the dead letters.
     """
-    return by_value(_counted, form, target, dead)
+    return by_value(_land, form, target, dead)
 
 
 def by_value(function: Callable, *given: Any) -> Callable:
@@ -37,12 +37,6 @@ def by_value(function: Callable, *given: Any) -> Callable:
     return partial(function, *given)
 
 
-def _counted(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
-    import pandas
-
-    yield pandas.DataFrame([_land(form, batches, target, dead)])
-
-
 @dataclass
 class Open:
     """Objects that are being filled and will be closed at the same time: {folder: (schema, first offset, records)};
@@ -54,7 +48,9 @@ class Open:
     folder: str = ""
 
 
-def _land(form: Any, batches: Iterator, target: str, dead: str) -> dict[str, int]:
+def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
+    import pandas
+
     system, root = open_address(target)
     sink, total = form.sink, dict.fromkeys(COUNTS, 0)
     filled: dict[tuple, Open] = {}
@@ -101,7 +97,7 @@ def _land(form: Any, batches: Iterator, target: str, dead: str) -> dict[str, int
         system, root = open_address(dead)
         name = "{topic}-{partition}-{offset:020d}.json".format(**bad[0])
         write_bytes(system, f"{root}/{name}", "".join(json.dumps(letter) + "\n" for letter in bad).encode("utf-8"))
-    return {**total, "dead_letters": len(bad)}
+    yield pandas.DataFrame([{**total, "dead_letters": len(bad)}])
 
 
 def _text(value: bytes) -> str:

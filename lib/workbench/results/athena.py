@@ -40,7 +40,7 @@ def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.Data
     from pyathena.converter import DefaultTypeConverter
     from pyathena.util import RetryConfig
 
-    world = where if isinstance(where, World) else world_of(where)
+    world = world_of(where)
     asked = _bound(text, values)
     log = logging.getLogger("pyathena")  # it logs, with a traceback, what it raises
     log.handlers, log.propagate = [logging.NullHandler()], False

@@ -7,11 +7,12 @@ import numbers
 import uuid
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterable
 
 import numpy as np
 import pandas as pd
 
+PLAIN = {bool, np.bool_, int, np.int32, np.int64, float, np.float64, Decimal, str, dt.date, pd.Timestamp, type(None)}
 COLLECTIONS = (list, tuple, np.ndarray, set, frozenset, dict)
 
 
@@ -38,7 +39,7 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels
     for column in (c for c in source.columns if c not in key):
         a, b = lake[column].array, source[column].array
         found += [f"{_named(key, source.index[i])}, {column}: {ours} {text(a[i], True)}, {theirs} {text(b[i], True)}"
-                  for i in _unequal(pd.Series(a), pd.Series(b), tolerance)]
+                  for i in _unequal(a, b, tolerance)]
     return found
 
 
@@ -48,16 +49,11 @@ def _keys(frame: pd.DataFrame, key: list[str]) -> pd.Index:
     return pd.Index(columns[0] if len(key) == 1 else list(zip(*columns)), dtype=object, tupleize_cols=False)
 
 
-@np.errstate(invalid="ignore")  # pandas warns of infinity where it looks for whole numbers
-def _unequal(a: pd.Series, b: pd.Series, tolerance: float) -> list[int]:
-    """Positions at which two columns differ: of one type pandas says what is equal, exactly; `same` judges the rest."""
-    x, y = (pd.to_datetime(column, utc=True) if column.dtype.kind == "M" else
-            column.convert_dtypes(infer_objects=False, convert_string=False) for column in (a, b))
-    kinds = {pd.api.types.infer_dtype(column) for column in (x, y)}
-    alike = np.zeros(len(a), dtype=bool)
-    if len(kinds) == 1 and not kinds & {"mixed", "mixed-integer"}:  # of mixed kinds pandas takes True for 1
-        alike = ((x == y) | (x.isna() & y.isna())).to_numpy(dtype=bool, na_value=False)
-    return [i for i in np.flatnonzero(~alike) if not same(a.array[i], b.array[i], tolerance)]
+def _unequal(a: Iterable[Any], b: Iterable[Any], tolerance: float) -> list[int]:
+    """Positions at which two columns differ: values of one plain type are compared as they are; `same` judges the rest.
+    """
+    return [i for i, (x, y) in enumerate(zip(a, b))
+            if not (type(x) is type(y) and type(x) in PLAIN and x == y or same(x, y, tolerance))]
 
 
 def same(x: Any, y: Any, tolerance: float = 0) -> bool:

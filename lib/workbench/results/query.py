@@ -9,22 +9,16 @@ from pyspark.sql import SparkSession
 from sqlglot import exp
 
 from .. import hudi
-from ..base import LakeError, World, files
+from ..base import LakeError, files
 from ..base.sides import chooser
 from ..hudi import catalog
-from ..spark import world_of
+from ..spark import engine
 from . import athena, spark_sql
 
 CRAWLED = {"parquet": "STORED AS PARQUET", "json": "ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe'"}
 
 
-def _kind(where: SparkSession | World) -> str:
-    world = where if isinstance(where, World) else world_of(where)
-    return world.query.kind if world else "spark"
-
-
-_of = chooser(_kind, spark=spark_sql, athena=athena)
-sql = _of("sql")
+sql = chooser(engine, spark=spark_sql, athena=athena)("sql")
 
 
 def record(spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *columns: str) -> pandas.DataFrame:

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import threading
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Union
 from weakref import WeakKeyDictionary
 
 import pyspark
@@ -92,11 +92,17 @@ def _prepared(spark: Any, world: World) -> SparkSession:
     return spark
 
 
-def world_of(spark: SparkSession) -> Optional[World]:
-    """The world that `session` made a session for; None of a session of your own."""
+def world_of(where: Union[SparkSession, World]) -> Optional[World]:
+    """The world that `session` made a session for, None of a session of your own; of a world this one."""
     with contextlib.suppress(TypeError):  # what no weak reference is made to is no session
-        return _worlds.get(spark)
+        return where if isinstance(where, World) else _worlds.get(where)
     return None
+
+
+def engine(where: Union[SparkSession, World]) -> str:
+    """What answers queries in Athena's dialect there, and keeps the catalog for them: "spark" or "athena"."""
+    world = world_of(where)
+    return world.query.kind if world else "spark"
 
 
 @contextlib.contextmanager
