@@ -10,8 +10,9 @@ import tempfile
 
 
 def main(address: str, *arguments: str) -> None:
-    if os.path.isdir("environment"):  # the archive with the library, where Spark has unpacked it
-        sys.path.insert(0, os.path.abspath("environment"))
+    for folder in ("environment", "/opt/workbench/environment"):  # where Spark, or bootstrap.sh, unpacked the library
+        if os.path.isdir(folder):
+            sys.path.insert(0, os.path.abspath(folder))
     from pyarrow import fs
 
     root = tempfile.mkdtemp(prefix="workbench-")

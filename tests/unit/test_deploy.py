@@ -316,10 +316,13 @@ def test_9_release_applications_metastore_and_bootstrap():
     glue = {"hive.metastore.client.factory.class":
             "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"}
     assert {c["Classification"]: c["ConfigurationProperties"] for c in cluster["Configurations"]} == {
-        "spark-hive-site": glue, "hive-site": glue}
+        "spark-hive-site": glue, "hive-site": glue, "spark-defaults": dict.fromkeys(
+            ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH"), "/opt/workbench/environment")}
     bucket = one("AWS::S3::Bucket")["BucketName"]
     script, = [b["ScriptBootstrapAction"] for b in cluster["BootstrapActions"]]
     assert script["Path"] == f"s3://{bucket}/workbench/bootstrap.sh" and script["Args"][0] == bucket
+    assert one("AWS::EMR::Step")["HadoopJarStep"] == {
+        "Jar": "command-runner.jar", "Args": ["bash", "/opt/workbench/kernel.sh"]}
     assert cluster["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
     assert application["AutoStopConfiguration"]["Enabled"]
     assert application["InteractiveConfiguration"] == {"SessionEnabled": True}
@@ -453,7 +456,17 @@ def test_13_bastion_database_kafka_connect_emr():
     takes = {name: {cloudformation.exports()[one][0] for one in imported(name)} for name in cloudformation.ORDER}
     assert takes == {"network": set(), "lake": set(), "sources": {"network"}, "msk": {"network"},
                      "connect": {"lake", "sources", "msk"}, "emr": {"network", "lake", "sources", "msk", "connect"},
-                     "studio": {"network", "lake", "emr"}, "schedule": {"lake", "emr", "studio"}}
+                     "studio": {"network", "lake"}, "schedule": {"lake", "studio"}}
+
+
+def test_13_what_another_parameter_replaces_is_not_exported():
+    """CloudFormation changes no value that another stack imports: a cluster of another generation could not be made."""
+    exported = [json.dumps(one["Value"]) for one in cloudformation.template("emr")["Outputs"].values()
+                if "Export" in one]
+    assert exported and not [value for value in exported if '"Cluster' in value]
+    assert json.dumps(cloudformation.template("schedule")).count("{{resolve:ssm:/${Deployment}/emr/cluster}}") == 1
+    changes = {name for name in cloudformation.ORDER if "Generation" in cloudformation.template(name)["Parameters"]}
+    assert changes == {"emr", "schedule"}, "the schedule looks again which cluster there is"
 
 
 # -- 14. a teardown ----------------------------------------------------------------------------------------------------

@@ -1,20 +1,17 @@
 """`workbench ingest` as a job on EMR: started, followed, stopped, failed; and the script that it begins with."""
 import datetime as dt
 import importlib.util
-import io
 import os
 import signal
 import subprocess
 import sys
-import tarfile
-from pathlib import Path
 from types import SimpleNamespace
 
 import on_aws
 import pytest
 from typer.testing import CliRunner
 from workbench import cli, walkthroughs
-from workbench.base import ROOT, aws, files, params, wait
+from workbench.base import ROOT, aws, params, wait
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.run import emr_jobs, publish
 from workbench.spark import emr
@@ -25,8 +22,7 @@ APPLICATION, CLUSTER = on_aws.PARAMETERS["spark/application"], on_aws.PARAMETERS
 ARGUMENTS = ["ingest", "cdc_events", "--world", "aws"]
 ARN = f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/{APPLICATION}/jobruns/j1"
 BUCKET = "s3://workbench-lake"
-WHEEL = "workbench/lakehouse_workbench-0.1.0-py3-none-any.whl"
-PUBLISHED = {WHEEL: "e1", "workbench/jobs/ingest.py": "e2"}
+PUBLISHED = ["workbench/environment.tar.gz", "workbench/jobs/ingest.py"]
 LOG = f"{BUCKET}/logs/spark/applications/{APPLICATION}/jobs/j1/SPARK_DRIVER/"
 
 
@@ -54,13 +50,9 @@ def steps():
         yield stub
 
 
-def has(s3, published=PUBLISHED, made_of=""):
-    keys = {**published, **({emr_jobs.ARCHIVE: "e3"} if made_of else {})}
-    s3.add_response("list_objects_v2", {"Contents": [{"Key": k, "ETag": f'"{tag}"'} for k, tag in keys.items()]},
+def has(s3, published=PUBLISHED):
+    s3.add_response("list_objects_v2", {"Contents": [{"Key": key} for key in published]},
                     {"Bucket": "workbench-lake", "Prefix": "workbench/"})
-    if made_of:
-        s3.add_response("head_object", {"Metadata": {"wheel": made_of}},
-                        {"Bucket": "workbench-lake", "Key": emr_jobs.ARCHIVE})
 
 
 def starts(serverless, *more, mode="BATCH", minutes=720):
@@ -102,7 +94,7 @@ def told_once(monkeypatch, number):
 # --- EMR Serverless --------------------------------------------------------------------------------------------------
 
 def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
-    has(s3, made_of="e1")
+    has(s3)
     starts(serverless)
     tells(serverless, "SUBMITTED", "RUNNING", "RUNNING", "SUCCESS")
     code, said = run()
@@ -111,7 +103,7 @@ def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
 
 
 def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
-    has(s3, made_of="e1")
+    has(s3)
     starts(serverless)
     tells(serverless, "SCHEDULED", "FAILED", details="Job failed. ExitCode: 1. Last few exceptions: no topic")
     with pytest.raises(StackError, match=f"(?s)j1 .*is FAILED: .*ExitCode: 1.*no topic.*{LOG}"):
@@ -119,7 +111,7 @@ def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
 
 
 def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(s3, serverless, monkeypatch):
-    has(s3, made_of="e1")
+    has(s3)
     starts(serverless, "--continuous", mode="STREAMING", minutes=0)
     tells(serverless, "RUNNING")
     serverless.add_response("cancel_job_run", {"applicationId": APPLICATION, "jobRunId": "j1"}, {
@@ -132,7 +124,7 @@ def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(s3, serverless, m
 
 
 def test_one_that_ends_before_it_is_done_says_130(s3, serverless, monkeypatch):
-    has(s3, made_of="e1")
+    has(s3)
     starts(serverless)
     tells(serverless, "RUNNING")
     serverless.add_response("cancel_job_run", {"applicationId": APPLICATION, "jobRunId": "j1"})
@@ -142,7 +134,7 @@ def test_one_that_ends_before_it_is_done_says_130(s3, serverless, monkeypatch):
 
 
 def test_one_that_somebody_else_stops_has_failed(s3, serverless):
-    has(s3, made_of="e1")
+    has(s3)
     starts(serverless)
     tells(serverless, "RUNNING", "CANCELLED", details="cancelled by admin")
     with pytest.raises(StackError, match="is CANCELLED: cancelled by admin"):
@@ -150,14 +142,14 @@ def test_one_that_somebody_else_stops_has_failed(s3, serverless):
 
 
 def test_who_does_not_wait_is_told_how_it_is_stopped(s3, serverless):
-    has(s3, made_of="e1")
+    has(s3)
     starts(serverless)
     code, said = run(wait=False)
     assert code == 0 and f"cancel-job-run --application-id {APPLICATION} --job-run-id j1" in said[-1]
 
 
 def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
-    has(s3, made_of="e1")
+    has(s3)
     starts(serverless)
     tells(serverless, "RUNNING")
     serverless.add_client_error("get_job_run", "ExpiredTokenException", "expired")
@@ -171,14 +163,14 @@ def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
     ("AccessDeniedException", "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a"),
     ("ThrottlingException", "asked too often")])
 def test_what_may_not_be_started_is_told(s3, serverless, code, said):
-    has(s3, made_of="e1")
+    has(s3)
     serverless.add_client_error("start_job_run", code, "User: arn:aws:iam::1:role/x is not authorized to perform: "
                                 "emr-serverless:StartJobRun on resource: arn:aws:emr-serverless:x:1:/a")
     with pytest.raises(StackError, match=said):
         run()
 
 
-@pytest.mark.parametrize("published", [{}, {WHEEL: "e1"}, {"workbench/jobs/ingest.py": "e2"}])
+@pytest.mark.parametrize("published", [[], PUBLISHED[:1], PUBLISHED[1:]])
 @pytest.mark.parametrize("on", emr_jobs.PLACES)
 def test_nothing_is_started_before_it_is_published(s3, published, on):
     has(s3, published)
@@ -189,51 +181,6 @@ def test_nothing_is_started_before_it_is_published(s3, published, on):
 def test_a_world_without_a_deployment_has_no_emr():
     with pytest.raises(StackError, match="world local has no EMR"):
         emr_jobs.run(params.load("local"), "emr-step", ARGUMENTS)
-
-
-# --- the archive of the library --------------------------------------------------------------------------------------
-
-def made(s3, monkeypatch, code=0):
-    """Have the archive made by a pip that is none; return (its arguments, the archive's files)."""
-    asked, body = [], io.BytesIO()
-
-    def pip(arguments, **how):
-        asked.extend(arguments)
-        Path(arguments[arguments.index("--target") + 1], "workbench").mkdir(parents=True)
-        return SimpleNamespace(returncode=code, stderr="No matching distribution found for pyarrow")
-
-    def keep(params, **_):
-        body.write(params["Body"].read())
-
-    monkeypatch.setattr(emr_jobs.subprocess, "run", pip)
-    monkeypatch.setattr(files, "read_bytes", lambda address: b"the wheel")
-    client = aws.client(on_aws.REGION, "s3")
-    client.meta.events.register_first("before-parameter-build.s3.PutObject", keep)
-    s3.add_response("put_object", {}, {"Bucket": "workbench-lake", "Key": emr_jobs.ARCHIVE, "Body": on_aws.ANY,
-                                       "Metadata": {"wheel": "e1"}})
-    try:
-        emr_jobs._environment(WORLD, {**PUBLISHED}, lambda text: None)
-    finally:
-        client.meta.events.unregister("before-parameter-build.s3.PutObject", keep)
-    body.seek(0)
-    return asked, tarfile.open(fileobj=body).getnames()
-
-
-def test_it_is_made_for_emrs_python_of_the_wheel_that_was_published(s3, monkeypatch):
-    asked, names = made(s3, monkeypatch)
-    assert asked[asked.index("--python-version") + 1] == emr_jobs.PYTHON and asked[-1].endswith(Path(WHEEL).name)
-    assert "./workbench" in names
-
-
-def test_it_is_made_anew_for_another_wheel(s3, monkeypatch):
-    made_for = []
-    monkeypatch.setattr(emr_jobs.subprocess, "run", lambda *_, **__: made_for.append(1) or SimpleNamespace(
-        returncode=1, stderr="No matching distribution found for pyarrow"))
-    monkeypatch.setattr(files, "read_bytes", lambda address: b"")
-    has(s3, made_of="another")
-    with pytest.raises(StackError, match="(?s)not had.*No matching distribution found for pyarrow"):
-        run()
-    assert made_for
 
 
 # --- a step of the cluster -------------------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 """What `workbench aws publish` puts into a deployment's bucket."""
 import io
+import tarfile
 import zipfile
+from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import on_aws
@@ -32,7 +35,18 @@ def few(monkeypatch, tmp_path):
     monkeypatch.setattr(publish.artifacts, "jars", lambda service: [lib / name for name in jars[service]])
     monkeypatch.setattr(paths, "VAR", tmp_path)
     monkeypatch.setattr(publish, "_wheel", lambda: ("workbench/lakehouse_workbench-0-py3-none-any.whl", b"wheel"))
+    monkeypatch.setattr(publish.subprocess, "run", a_pip())
     return lib
+
+
+def a_pip(code=0, asked=None):
+    """A pip that fetches nothing: it makes a module."""
+    def run(arguments, **how):
+        asked is None or asked.append(arguments)
+        Path(arguments[arguments.index("--target") + 1], "workbench").mkdir(parents=True)
+        return SimpleNamespace(returncode=code, stderr="No matching distribution found for pyarrow")
+
+    return run
 
 
 def keys(s3):
@@ -64,6 +78,25 @@ def test_a_jar_that_was_not_fetched_is_named(bucket, few):
     (few / "debezium-core.jar").unlink()
     with pytest.raises(StackError, match="(?s)debezium-core.jar is not there.*make install"):
         publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
+
+
+def test_the_library_and_its_packages_are_one_archive_for_emrs_python(bucket, few, monkeypatch):
+    asked = []
+    monkeypatch.setattr(publish.subprocess, "run", a_pip(asked=asked))
+    for wheel in (b"wheel", b"wheel", b"another"):
+        monkeypatch.setattr(publish, "_wheel", lambda of=wheel: ("workbench/workbench-0-py3-none-any.whl", of))
+        publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
+    assert len(asked) == 2, "once for each wheel"
+    assert asked[0][asked[0].index("--python-version") + 1] == "3.9" and asked[0][-1].endswith("-none-any.whl")
+    body = bucket.get_object(Bucket="workbench-lake", Key=publish.ARCHIVE)["Body"].read()
+    assert "./workbench" in tarfile.open(fileobj=io.BytesIO(body)).getnames()
+
+
+def test_packages_that_are_not_to_be_had_are_named_and_nothing_is_published(bucket, few, monkeypatch):
+    monkeypatch.setattr(publish.subprocess, "run", a_pip(code=1))
+    with pytest.raises(StackError, match="(?s)packages were not had.*No matching distribution found for pyarrow"):
+        publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
+    assert not keys(bucket)
 
 
 @pytest.mark.parametrize("path", notebooks.find(), ids=lambda path: path.stem)

@@ -1,30 +1,21 @@
 """A verb of the workbench as a job on EMR: on EMR Serverless, or as a step of the cluster.
 
-Either starts deploy/jobs/ingest.py, which `workbench aws publish` has put into the bucket. On Serverless it needs one
-thing more, for its image has Spark and next to no packages, and its network no way to an index of packages: the library
-with all that it needs, as one archive (EMR Serverless User Guide, "Using Python libraries with EMR Serverless").
+Either starts deploy/jobs/ingest.py, which `workbench aws publish` has put into the bucket, with the library and all
+that it needs in one archive. Nodes of the cluster have unpacked that (deploy/bootstrap.sh); on Serverless Spark does.
 """
 from __future__ import annotations
 
 import math
 import re
-import subprocess
-import sys
-import tarfile
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Callable, Sequence
 
-from ..base import StackError, World, aws, files, wait_until
+from ..base import StackError, World, aws, wait_until
 from ..base.paths import bucket_and_key
 from ..base.wait import told_to_stop
 from ..spark import emr
+from .publish import ARCHIVE
 
-PYTHON = "3.9"  # of emr-7
-# What packages need on that Python only: pip decides by the Python that it runs on itself, and would leave them out
-ONLY_THERE = ("exceptiongroup", "importlib-metadata", "importlib-resources")
-ARCHIVE = "workbench/environment.tar.gz"
 GRACE = 120  # seconds from the word to stop to the end of a job: it finishes a batch meanwhile
 DONE, OVER = ("SUCCESS", "COMPLETED"), ("SUCCESS", "COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED")
 
@@ -52,7 +43,7 @@ def run(world: World, on: str, arguments: Sequence[str], *, continuous: bool = F
     Returns: the exit code: 0; 130 where it was stopped before it was done.
     Raises: StackError: it failed, with EMR's reason; AWS refuses something; nothing was published.
     """
-    job = PLACES[on](world, list(arguments), continuous, say)
+    job = PLACES[on](world, list(arguments), continuous)
     say(f"{job.name} is started; what it says: {job.log} (some minutes late)")
     last = ("", "")
 
@@ -85,10 +76,10 @@ def run(world: World, on: str, arguments: Sequence[str], *, continuous: bool = F
     return 0
 
 
-def _serverless(world: World, arguments: list[str], continuous: bool, say: Callable[[str], None]) -> Job:
-    published, application = _published(world), aws.parameter(world.region, world.stack.deployment, "spark/application")
+def _serverless(world: World, arguments: list[str], continuous: bool) -> Job:
+    _published(world)
+    application = aws.parameter(world.region, world.stack.deployment, "spark/application")
     role = aws.parameter(world.region, world.stack.deployment, "spark/role")
-    _environment(world, published, say)
     logs = f"{world.lake.root}/logs/spark/"
 
     def call(operation: str, **given: Any) -> dict[str, Any]:
@@ -116,7 +107,7 @@ def _serverless(world: World, arguments: list[str], continuous: bool, say: Calla
                f"{logs}applications/{application}/jobs/{number}/SPARK_DRIVER/")
 
 
-def _step(world: World, arguments: list[str], continuous: bool, say: Callable[[str], None]) -> Job:
+def _step(world: World, arguments: list[str], continuous: bool) -> Job:
     _published(world)
     cluster = aws.parameter(world.region, world.stack.deployment, "emr/cluster")
     settings = [part for key, value in emr.settings(world).items() for part in ("--conf", f"{key}={value}")]
@@ -151,48 +142,14 @@ def _name(world: World, arguments: list[str]) -> str:
     return re.sub(r"[^A-Za-z0-9./_#-]", "-", f"{world.stack.deployment}-{'-'.join(arguments[:2])}")
 
 
-def _bucket(world: World) -> str:
-    return bucket_and_key(world.lake.root)[0]
-
-
-def _published(world: World) -> dict[str, str]:
-    """{key: ETag} of what was published. Raises: StackError: no deployment, or nothing to start."""
+def _published(world: World) -> None:
+    """Raises: StackError: no deployment, or nothing to start."""
     if not world.stack.deployment:
         raise StackError(f"world {world.name} has no EMR", where=f"{world.file}: stack.deployment",
                          next_step="name a world on AWS: --world aws")
-    found = {one["Key"]: one["ETag"].strip('"') for one in aws.pages(
-        world.region, "s3", "list_objects_v2", "Contents", Bucket=_bucket(world), Prefix="workbench/")}
-    if "workbench/jobs/ingest.py" not in found or not any(key.endswith(".whl") for key in found):
+    bucket, _ = bucket_and_key(world.lake.root)
+    there = {one["Key"] for one in aws.pages(world.region, "s3", "list_objects_v2", "Contents", Bucket=bucket,
+                                             Prefix="workbench/")}
+    if not {"workbench/jobs/ingest.py", ARCHIVE} <= there:
         raise StackError("the library is not in the bucket", where=f"{world.lake.root}/workbench/",
                          next_step=f"workbench aws publish --world {world.name}")
-    return found
-
-
-def _installed(folder: str, wheel: Path) -> subprocess.CompletedProcess:
-    """The wheel with its packages in a folder, as EMR's Python takes them."""
-    return subprocess.run([
-        sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", folder,
-        "--python-version", PYTHON, "--only-binary=:all:", "--platform", "manylinux2014_x86_64",
-        "--platform", "manylinux_2_28_x86_64", *ONLY_THERE, str(wheel)], capture_output=True, text=True)
-
-
-def _environment(world: World, published: dict[str, str], say: Callable[[str], None]) -> None:
-    """Have the archive of the published library in the bucket; it is made when there is none, or one of another."""
-    where = {"Bucket": _bucket(world), "Key": ARCHIVE}
-    wheel = max(key for key in published if key.endswith(".whl"))
-    if ARCHIVE in published:
-        made_of = aws.call(world.region, "s3", "head_object", **where)["Metadata"].get("wheel")
-        if made_of == published[wheel]:
-            return
-    say(f"{ARCHIVE} is made: the library and its packages for Python {PYTHON} (minutes, once for each published wheel)")
-    with tempfile.TemporaryDirectory() as folder:
-        local, archive = Path(folder, Path(wheel).name), Path(folder, "environment.tar.gz")
-        local.write_bytes(files.read_bytes(f"{world.lake.root}/{wheel}"))
-        done = _installed(f"{folder}/environment", local)
-        if done.returncode:
-            raise StackError("the library's packages were not had", where=done.stderr.strip()[-500:],
-                             expected="an index of packages that pip can reach from here")
-        with tarfile.open(archive, "w:gz") as made:
-            made.add(f"{folder}/environment", arcname=".")
-        with archive.open("rb") as body:
-            aws.call(world.region, "s3", "put_object", **where, Body=body, Metadata={"wheel": published[wheel]})

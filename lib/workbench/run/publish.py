@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
@@ -21,25 +22,32 @@ from ..stack import artifacts
 from . import notebooks
 
 FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; bootstrap.sh puts them on the cluster
+SCRIPTS = ("bootstrap.sh", "kernel.sh")  # of the cluster (deploy/6-emr.yaml)
 OWN_JARS = paths.VAR / "jars"  # a person's: what Spark needs there beside ours (aws-msk-iam-auth: deploy/README.md)
 # Spark's jars of the embedded stack that EMR has itself, or that are for one machine
 NOT_ON_EMR = ("hudi-", "spark-connect_", "spark-avro_", "hadoop-")
 DEBEZIUM = "debezium-postgres"
+ARCHIVE = "workbench/environment.tar.gz"
+PYTHON = "3.9"  # of emr-7
+# What packages need on that Python only: pip decides by the Python that it runs on itself, and would leave them out
+ONLY_THERE = ("exceptiongroup", "importlib-metadata", "importlib-resources")
 
 
 def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int:
     """Upload what is new or has changed; return how many objects that are.
 
-    workbench/<wheel>, workbench/{params,notebooks,data,jobs}/…, workbench/notebooks-pyspark/…: the notebooks for the
-    PySpark kernel; workbench/jars/…; plugins/<name>.zip: Debezium's, and each folder of var/plugins under its name,
-    with the jars at the root of the archive, as MSK Connect wants it.
+    workbench/<wheel>, workbench/environment.tar.gz: the library with its packages; workbench/{params,notebooks,data,
+    jobs}/…, workbench/notebooks-pyspark/…: the notebooks for the PySpark kernel; workbench/jars/…; plugins/<name>.zip:
+    Debezium's, and each folder of var/plugins under its name, with the jars at the root of the archive, as MSK Connect
+    wants it.
 
-    Raises: StackError: AWS refuses it; the jars are not there; the wheel cannot be built.
+    Raises: StackError: AWS refuses it; the jars are not there; the wheel cannot be built, or its packages not be had.
     """
     have = {one["Key"]: one["ETag"].strip('"') for prefix in ("workbench/", "plugins/")
             for one in aws.pages(region, "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)}
-    count = 0
-    for key, data in _objects():
+    wheel = _wheel()
+    count = _environment(region, bucket, *wheel, say)
+    for key, data in (wheel, *_objects()):
         if have.get(key) != hashlib.md5(data).hexdigest():  # noqa: S324 - what S3 calls an object put in one piece
             aws.call(region, "s3", "put_object", Bucket=bucket, Key=key, Body=data)
             say(f"s3://{bucket}/{key}")
@@ -48,13 +56,13 @@ def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int
 
 
 def _objects() -> Iterator[tuple[str, bytes]]:
-    """Key and content of each object."""
-    yield _wheel()
+    """Key and content of each object but the library."""
     for folder in (paths.ROOT / name for name in FOLDERS):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and ".ipynb_checkpoints" not in file.parts:
                 yield f"workbench/{folder.name}/{file.relative_to(folder)}", file.read_bytes()
-    yield "workbench/bootstrap.sh", (paths.ROOT / "deploy" / "bootstrap.sh").read_bytes()
+    for name in SCRIPTS:
+        yield f"workbench/{name}", (paths.ROOT / "deploy" / name).read_bytes()
     for path in notebooks.find():
         book = pyspark_variant(nbformat.read(path, as_version=4))
         yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", nbformat.writes(book).encode("utf-8")
@@ -92,6 +100,33 @@ def _wheel() -> tuple[str, bytes]:
             raise StackError("the wheel was not built", where=(done.stdout + done.stderr).strip()[-500:])
         (file,) = Path(folder).glob("*.whl")
         return f"workbench/{file.name}", file.read_bytes()
+
+
+def _environment(region: str, bucket: str, key: str, wheel: bytes, say: Callable[[str], None]) -> int:
+    """Have the library with all that it needs in the bucket, as one archive; return how many were made, 0 or 1.
+
+    EMR's Pythons have next to no packages, and its networks no way to an index of them: they are fetched here, for
+    EMR's Python (EMR Serverless User Guide, "Using Python libraries with EMR Serverless")."""
+    where, made_of = {"Bucket": bucket, "Key": ARCHIVE}, hashlib.sha256(wheel).hexdigest()
+    with aws.suppress("^404$|NotFound|NoSuchKey"):
+        if aws.call(region, "s3", "head_object", **where)["Metadata"].get("wheel") == made_of:
+            return 0
+    say(f"s3://{bucket}/{ARCHIVE}: the library and its packages for Python {PYTHON}, a minute or two …")
+    with tempfile.TemporaryDirectory() as folder:
+        local, archive = Path(folder, Path(key).name), Path(folder, "environment.tar.gz")
+        local.write_bytes(wheel)
+        done = subprocess.run([
+            sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", f"{folder}/environment",
+            "--python-version", PYTHON, "--only-binary=:all:", "--platform", "manylinux2014_x86_64",
+            "--platform", "manylinux_2_28_x86_64", *ONLY_THERE, str(local)], capture_output=True, text=True)
+        if done.returncode:
+            raise StackError("the library's packages were not had", where=done.stderr.strip()[-500:],
+                             expected="an index of packages that pip can reach from here")
+        with tarfile.open(archive, "w:gz") as made:
+            made.add(f"{folder}/environment", arcname=".")
+        with archive.open("rb") as body:
+            aws.call(region, "s3", "put_object", **where, Body=body, Metadata={"wheel": made_of})
+    return 1
 
 
 def pyspark_variant(book: Any) -> Any:
