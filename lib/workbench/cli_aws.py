@@ -32,8 +32,9 @@ def _bill(given: dict[str, str], only: Optional[Sequence[str]], before: Optional
     rows, day = cloud.cost(given, only or (), before)
     for stack, name, usd in rows:
         print(f"{stack:<10} {name:<20} {usd:>8.4f}")
-    print(f"{sum(usd for *_, usd in rows):>40.4f} USD an hour, by the prices of {day} (deploy/prices.yaml)\n"
-          "What is paid by use comes on top: connectors, EMR Serverless, Athena, storage. See there.")
+    total = sum(usd for *_, usd in rows)
+    print(f"{total:>40.4f} USD an hour, {24 * total:.0f} a day, by the prices of {day} (deploy/prices.yaml)\n"
+          "What is paid by use comes on top: connectors, EMR Serverless, Athena, storage. See `per_use` there.")
 
 
 @app.command()

@@ -15,6 +15,7 @@ from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
 from workbench import cli_aws, connect, hudi, walkthroughs
 from workbench.base import ROOT, params
+from workbench.base.errors import StackError
 from workbench.stack import cloud
 from workbench.topic import kafka_iam, topics
 
@@ -557,3 +558,15 @@ def test_the_schedules_request_is_one_that_emr_takes():
         operation[0].upper() + operation[1:]).input_shape
     assert not ParamValidator().validate(request, shape).has_errors()
     assert target["DeadLetterConfig"]["Arn"].endswith(":workbench-unstarted")
+
+
+@pytest.mark.parametrize("given, says", [
+    ({"WithNAT": "yes"}, "did you mean 'WithNat'"), ({"WithNat": "ja"}, "(?s)WithNat is 'ja'.*no"),
+    ({"CoreNodes": "two"}, "a whole number from 1 to 10"), ({"CoreNodes": "0"}, "from 1 to 10"),
+    ({"Network": "11.0.0.0/8"}, "a text like 10"), ({"NodeType": "m5.xlargee"}, "did you mean 'm5.xlarge'")])
+def test_no_price_is_told_of_what_cannot_be_made(given, says):
+    with pytest.raises(StackError, match=says):
+        cloud.cost(given)
+    good = {"WithNat": "yes", "CoreNodes": "10", "Network": "10.9.0.0/16", "NodeType": "m5.2xlarge", "Mail": "a@b.c"}
+    assert sum(usd for *_, usd in cloud.cost(good)[0]) > sum(usd for *_, usd in cloud.cost()[0])
+    assert all("Default" in one for template in cloud.templates().values() for one in template["Parameters"].values())

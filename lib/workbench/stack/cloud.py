@@ -75,6 +75,32 @@ def templates(only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
             for name, path in found.items() if not only or name in only}
 
 
+def _judge(wanted: dict[str, dict[str, Any]], given: dict[str, str]) -> None:
+    """Raise StackError for a parameter that none of these templates has, or a value that its template does not take:
+    CloudFormation would say so stack by stack, an hour after the first was made."""
+    every = {name: one for template in wanted.values() for name, one in template.get("Parameters", {}).items()}
+    for name, value in given.items():
+        if name not in every:
+            raise StackError(f"no template has a parameter {name!r}", where=", ".join(wanted),
+                             expected=nearest(name, every))
+        expected = _expected(every[name], value)
+        if expected:
+            raise StackError(f"parameter {name} is {value!r}", where=every[name].get("Description", "deploy/"),
+                             expected=expected)
+
+
+def _expected(parameter: dict[str, Any], value: str) -> str:
+    """What a parameter of a template takes; "" where that is this value."""
+    choices, pattern = parameter.get("AllowedValues"), parameter.get("AllowedPattern", ".*")
+    if choices:
+        return "" if value in choices else nearest(value, choices)
+    if parameter["Type"] == "Number":
+        least, most = parameter.get("MinValue", 0), parameter.get("MaxValue", 2**63)
+        good = value.isdecimal() and least <= int(value) <= most
+        return "" if good else f"a whole number from {least:,} to {most:,}"
+    return "" if re.fullmatch(pattern, value) else f"a text like {pattern}"
+
+
 def _filled(part: Any, values: dict[str, Any]) -> Any:
     """A part of a template with its parameters' values, and its conditions (Fn::Equals, Fn::Not) as true or false."""
     if isinstance(part, list):
@@ -95,11 +121,14 @@ def cost(given: Optional[dict[str, str]] = None, only: Sequence[str] = (),
         given: values of the templates' parameters.
         before: those that stacks have already (see `kept`).
     Returns: (template, resource, USD an hour) of all that costs something; and of what day and region the prices are.
-    Raises: StackError: the list of prices has none for a type, or for a size.
+    Raises: StackError: no template has a parameter, or takes its value; the list of prices has none for a type, or for
+        a size.
     """
+    wanted = templates(only)
+    _judge(wanted, given or {})
     listed = yaml.safe_load((FOLDER / "prices.yaml").read_text(encoding="utf-8"))
     rows = []
-    for stack, template in templates(only).items():
+    for stack, template in wanted.items():
         default = {name: one.get("Default", "") for name, one in template.get("Parameters", {}).items()}
         filled = _filled(template, {**default, **(before or {}).get(stack, {}), **(given or {})})
         for name, resource in filled["Resources"].items():
@@ -159,7 +188,7 @@ def up(on: Deployment, given: dict[str, str], only: Sequence[str] = (), *, mine:
     """
     wanted, found = templates(only), stacks(on, only)
     before = kept(found)
-    _check(wanted, given, before)
+    _judge(wanted, given)
     owner = _refuse_anothers(on, found, mine)
     for name, template in wanted.items():
         own = {k: v for k, v in {**before.get(name, {}), **given}.items() if k in template.get("Parameters", {})}
@@ -168,20 +197,6 @@ def up(on: Deployment, given: dict[str, str], only: Sequence[str] = (), *, mine:
             _write_bootstrap(on)
         if after and name in after:
             after[name]()
-
-
-def _check(wanted: dict[str, dict[str, Any]], given: dict[str, str], before: dict[str, dict[str, str]]) -> None:
-    """Raise StackError for a parameter that no template has, or one that has no value."""
-    every = {name for template in wanted.values() for name in template.get("Parameters", {})}
-    for name in given:
-        if name not in every:
-            raise StackError(f"no template has a parameter {name!r}", where=", ".join(wanted),
-                             expected=nearest(name, every))
-    for stack, template in wanted.items():
-        for name, one in template.get("Parameters", {}).items():
-            if name not in {**before.get(stack, {}), **given} and "Default" not in one:
-                raise StackError(f"the template {stack} needs a value", where=name, expected=one.get("Description", ""),
-                                 next_step=f"--parameter {name}=…")
 
 
 def _refuse_anothers(on: Deployment, stacks: dict[str, dict[str, Any]], mine: bool) -> str:
