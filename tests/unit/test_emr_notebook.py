@@ -88,7 +88,7 @@ def test_where_emr_leaves_nothing_it_is_said(emr, left):
 
 def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: {"lake/bucket": "b"})
-    with pytest.raises(StackError, match="workbench aws up emr studio"):
+    with pytest.raises(StackError, match="(?s)no parameter 'emr/cluster'.*`workbench aws up` makes"):
         emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
 
 
@@ -130,3 +130,17 @@ def test_a_notebook_that_lost_its_session_is_run_once_more(error, times):
 
     runner._once_more(executed, runner._Lines(False), "path", {}, 600, None)
     assert ran == [("path", {}, 600, None)] * times
+
+
+def test_a_cluster_that_has_ended_is_told(emr):
+    emr.add_client_error("start_notebook_execution", "InvalidRequestException", "Cluster is in state TERMINATED")
+    with pytest.raises(StackError, match="(?s)takes no notebook: .*TERMINATED.*aws up emr schedule -p Generation"):
+        emr_notebook.notebook(WORLD, PATH, {})
+
+
+@pytest.mark.parametrize("world", ["local", "cluster"])
+def test_a_world_that_is_none_of_aws_is_told_before_a_run_begins(world, monkeypatch, tmp_path):
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
+    with pytest.raises(StackError, match="(?s)none of AWS.*--world aws"):
+        runner.run(["00_start_here"], world, on="emr-notebook", progress=False)
+    assert not (tmp_path / "runs").exists()

@@ -56,15 +56,23 @@ def keys(s3):
 
 def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
     said = []
-    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == len(said) == len(keys(bucket))
+    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == len(keys(bucket))
+    assert len([line for line in said if line.startswith("s3://")]) == len(keys(bucket))
+    assert [line.split("-<")[0] for line in said if line.startswith("missing: ")] == [
+        "missing: var/jars/aws-msk-iam-auth", "missing: var/plugins/debezium-postgres/msk-config-providers",
+        "missing: var/plugins/debezium-postgres/schema-registry-kafkaconnect-converter"]
     assert {"workbench/bootstrap.sh", "workbench/params/aws.yaml", "workbench/notebooks/99_teardown.ipynb",
             "workbench/notebooks-pyspark/10_outbox/13_hudi_ingest.ipynb", "workbench/jars/kafka-clients-3.jar",
             "workbench/lakehouse_workbench-0-py3-none-any.whl", "plugins/lenses-s3.zip"} <= keys(bucket)
     assert "workbench/jars/hudi-spark3.jar" not in keys(bucket), "EMR has its own"
     assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 0
     (few / "apicurio.jar").write_bytes(b"another")
-    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 1
-    assert said[-1].endswith("plugins/debezium-postgres.zip")
+    (few.parent / "jars").mkdir()
+    (few.parent / "jars" / "aws-msk-iam-auth-2.3.0-all.jar").write_bytes(b"login")
+    said.clear()
+    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 2
+    assert [line.rpartition("/")[2] for line in said[:2]] == ["aws-msk-iam-auth-2.3.0-all.jar", "debezium-postgres.zip"]
+    assert not [line for line in said if "missing: var/jars" in line]
 
 
 def test_jars_lie_at_the_root_of_an_archive(bucket, few):

@@ -143,7 +143,10 @@ def parameters(region: str, deployment: str) -> dict[str, str]:
 
 
 def parameter(region: str, deployment: str, name: str) -> str:
-    """One of them. Raises: StackError: there is none of this name."""
+    """One of them. Raises: StackError: there is none of this name; the world has no deployment."""
+    if not deployment:
+        raise StackError("this world is none of AWS", where="the params file: stack.deployment",
+                         next_step="name one that is: --world aws")
     have = parameters(region, deployment)
     if name not in have:
         raise StackError(f"deployment {deployment!r} has no parameter {name!r}", where=f"SSM /{deployment}/{name}",

@@ -77,9 +77,9 @@ def run(world: World, on: str, arguments: Sequence[str], *, continuous: bool = F
 
 
 def _serverless(world: World, arguments: list[str], continuous: bool) -> Job:
-    _published(world)
     application = aws.parameter(world.region, world.stack.deployment, "spark/application")
     role = aws.parameter(world.region, world.stack.deployment, "spark/role")
+    _published(world)
     logs = f"{world.lake.root}/logs/spark/"
 
     def call(operation: str, **given: Any) -> dict[str, Any]:
@@ -108,20 +108,15 @@ def _serverless(world: World, arguments: list[str], continuous: bool) -> Job:
 
 
 def _step(world: World, arguments: list[str], continuous: bool) -> Job:
-    _published(world)
     cluster = aws.parameter(world.region, world.stack.deployment, "emr/cluster")
+    _published(world)
     settings = [part for key, value in emr.settings(world).items() for part in ("--conf", f"{key}={value}")]
     script = [f"{world.lake.root}/workbench/jobs/ingest.py", f"{world.lake.root}/workbench", *arguments]
-    try:
+    with emr.taken(cluster, "step"):
         number = aws.call(world.region, "emr", "add_job_flow_steps", JobFlowId=cluster, Steps=[
             {"Name": _name(world, arguments), "ActionOnFailure": "CONTINUE", "HadoopJarStep": {
                 "Jar": "command-runner.jar", "Args": ["spark-submit", "--deploy-mode", "client", *settings, *script]}}
         ])["StepIds"][0]
-    except StackError as e:
-        if aws.code(e) != "ValidationException":
-            raise
-        raise StackError(f"the cluster takes no step: {e.what}", where=cluster, next_step="it ends itself when idle: "
-                         "`workbench aws up emr` makes another, or take --on emr-serverless") from e
 
     def look() -> tuple[str, str]:
         found = aws.call(world.region, "emr", "describe_step", ClusterId=cluster, StepId=number)["Step"]["Status"]
@@ -143,10 +138,7 @@ def _name(world: World, arguments: list[str]) -> str:
 
 
 def _published(world: World) -> None:
-    """Raises: StackError: no deployment, or nothing to start."""
-    if not world.stack.deployment:
-        raise StackError(f"world {world.name} has no EMR", where=f"{world.file}: stack.deployment",
-                         next_step="name a world on AWS: --world aws")
+    """Raises: StackError: there is nothing to start."""
     bucket, _ = bucket_and_key(world.lake.root)
     there = {one["Key"] for one in aws.pages(world.region, "s3", "list_objects_v2", "Contents", Bucket=bucket,
                                              Prefix="workbench/")}

@@ -8,10 +8,12 @@ from typing import Any, Callable
 
 import nbformat
 
-from ..base import StackError, World, aws, files, paths, wait_until
+from ..base import World, aws, files, paths, wait_until
+from ..spark import emr
 from . import notebooks
 from .execute import Executed
 
+NEEDED = ("emr/cluster", "emr/notebook_role")  # of a deployment's parameters: `workbench aws up emr studio`
 OVER = {"FINISHED", "FAILED", "STOPPED"}
 
 
@@ -20,21 +22,18 @@ def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 
     """Execute a notebook that `workbench aws publish` has put into the bucket; as `execute.notebook`, but that nothing
     is told of its cells meanwhile.
 
-    Raises: StackError: AWS refuses to start it, or there is no cluster.
+    Raises: StackError: AWS refuses to start it, or there is no cluster, or it has ended.
     """
-    told = aws.parameters(world.region, world.stack.deployment)
-    lacking = [name for name in ("emr/cluster", "emr/notebook_role") if name not in told]
-    if lacking:
-        raise StackError(f"there is no cluster for notebooks: no parameter {lacking[0]}",
-                         where=f"SSM /{world.stack.deployment}/", next_step="`workbench aws up emr studio` makes one")
+    cluster, role = (aws.parameter(world.region, world.stack.deployment, name) for name in NEEDED)
     bucket, name = paths.bucket_and_key(world.lake.root)[0], notebooks.name(path)
     output = f"runs/{int(time.time())}/{name}"
-    started = aws.call(
-        world.region, "emr", "start_notebook_execution", NotebookExecutionName=f"{world.stack.deployment} {name}",
-        NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
-        OutputNotebookS3Location={"Bucket": bucket, "Key": output}, NotebookParams=json.dumps(values),
-        ExecutionEngine={"Id": told["emr/cluster"], "Type": "EMR"}, ServiceRole=told["emr/notebook_role"],
-        Tags=[{"Key": aws.TAG, "Value": world.stack.deployment}])["NotebookExecutionId"]
+    with emr.taken(cluster, "notebook"):
+        started = aws.call(
+            world.region, "emr", "start_notebook_execution", NotebookExecutionName=f"{world.stack.deployment} {name}",
+            NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
+            OutputNotebookS3Location={"Bucket": bucket, "Key": output}, NotebookParams=json.dumps(values),
+            ExecutionEngine={"Id": cluster, "Type": "EMR"}, ServiceRole=role,
+            Tags=[{"Key": aws.TAG, "Value": world.stack.deployment}])["NotebookExecutionId"]
     done = Executed(nbformat.read(path, as_version=4))
     try:
         last = wait_until(lambda: _over(world, started), f"{name} on the cluster", timeout=timeout, every=5)

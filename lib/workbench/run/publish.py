@@ -23,10 +23,13 @@ from . import notebooks
 
 FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; bootstrap.sh puts them on the cluster
 SCRIPTS = ("bootstrap.sh", "kernel.sh")  # of the cluster (deploy/6-emr.yaml)
-OWN_JARS = paths.VAR / "jars"  # a person's: what Spark needs there beside ours (aws-msk-iam-auth: deploy/README.md)
 # Spark's jars of the embedded stack that EMR has itself, or that are for one machine
 NOT_ON_EMR = ("hudi-", "spark-connect_", "spark-avro_", "hadoop-")
 DEBEZIUM = "debezium-postgres"
+# What is on no index: (folder below var/, how the jar's name begins, what is without it)
+BY_HAND = (("jars", "aws-msk-iam-auth", "Spark cannot log in to MSK"),
+           (f"plugins/{DEBEZIUM}", "msk-config-providers", "no connector finds its password"),
+           (f"plugins/{DEBEZIUM}", "schema-registry-kafkaconnect-converter", "no connector writes Avro for Glue"))
 ARCHIVE = "workbench/environment.tar.gz"
 PYTHON = "3.9"  # of emr-7
 # What packages need on that Python only: pip decides by the Python that it runs on itself, and would leave them out
@@ -52,6 +55,9 @@ def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int
             aws.call(region, "s3", "put_object", Bucket=bucket, Key=key, Body=data)
             say(f"s3://{bucket}/{key}")
             count += 1
+    for folder, jar, without in BY_HAND:
+        if not [*(paths.VAR / folder).rglob(f"{jar}*.jar")]:
+            say(f"missing: var/{folder}/{jar}-<version>.jar. Without it {without} (deploy/README.md, \"Before\")")
     return count
 
 
@@ -67,7 +73,7 @@ def _objects() -> Iterator[tuple[str, bytes]]:
         book = pyspark_variant(nbformat.read(path, as_version=4))
         yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", nbformat.writes(book).encode("utf-8")
     ours = [jar for jar in artifacts.jars("spark") if not jar.name.startswith(NOT_ON_EMR)]
-    for jar in [*ours, *sorted(OWN_JARS.glob("*.jar"))]:
+    for jar in [*ours, *sorted((paths.VAR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _there(jar).read_bytes()
     own = {folder.name: sorted(folder.rglob("*.jar")) for folder in sorted((paths.VAR / "plugins").glob("*"))}
     own[DEBEZIUM] = [*artifacts.jars("debezium"), *artifacts.jars("converter"), *own.get(DEBEZIUM, [])]

@@ -22,7 +22,7 @@ from typing import Any, Callable, ContextManager, Iterator, Sequence
 import nbformat
 from rich.console import Console
 
-from ..base import errors, params, wait
+from ..base import aws, errors, params, wait
 from ..results.check import MIME
 from ..stack import process
 from . import emr_notebook, execute, notebooks, run_record
@@ -70,8 +70,10 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
         WorkbenchError: another run of this instance is going on, or there is no room for one.
     """
     params.choice("on", on, "here", "emr-notebook")
-    loaded = params.load(world)
     books = {p: nbformat.read(p, as_version=4) for p in notebooks.find(targets)}
+    loaded = params.load(world)
+    for name in emr_notebook.NEEDED if on != "here" else ():  # before anything is begun
+        aws.parameter(loaded.region, loaded.stack.deployment, name)
     given = notebooks.as_declared(books, dict(parameters or {}))
     if process.full_disk():
         raise errors.WorkbenchError(f"nothing is run: {process.full_disk()}",

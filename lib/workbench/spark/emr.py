@@ -7,10 +7,11 @@ started it does, when a headless run is over, after IDLE minutes without a quest
 from __future__ import annotations
 
 import atexit
+import contextlib
 import datetime as dt
 import getpass
 import threading
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Iterator, Optional
 from urllib.parse import urlsplit
 
 from pyspark.sql.connect.client import ChannelBuilder
@@ -40,6 +41,18 @@ def settings(world: World) -> dict[str, str]:
         "spark.driver.memory": world.spark.driver_memory, "spark.executor.memory": world.spark.executor_memory,
         "spark.sql.shuffle.partitions": str(world.spark.parallelism),
         **hudi_needs()}
+
+
+@contextlib.contextmanager
+def taken(cluster: str, what: str) -> Iterator[None]:
+    """A step or a notebook that is started on the cluster in this block. Raises: StackError: the cluster has ended."""
+    try:
+        yield
+    except StackError as e:
+        if aws.code(e) not in ("ValidationException", "InvalidRequestException"):
+            raise
+        raise StackError(f"the cluster takes no {what}: {e.what}", where=cluster, next_step="it ends itself when idle: "
+                         "`workbench aws up emr schedule -p Generation=<one more than last time>` makes another") from e
 
 
 def name(world: World) -> str:
