@@ -46,7 +46,7 @@ def test_the_file_says_nothing_that_is_not_read(monkeypatch):
     monkeypatch.undo()
     for kind, plugins in settings.HONOURED.items():
         for name, plugin in plugins.items():
-            assert plugin.keys() <= {*RULES, "types"} and settings.CLASS[kind] in plugin["passed over"], name
+            assert plugin.keys() <= {*RULES, "modes", "types"} and settings.CLASS[kind] in plugin["passed over"], name
             above = []
             for key, rule in plugin["read"].items():
                 assert rule.keys() <= {"one of", "number from", "list", "like", "expected", "default", "only with"}, key

@@ -13,13 +13,8 @@ from ..base.sides import chooser
 from ..spark import answered, causes, engine
 from . import ddl, glue
 from .ddl import literal, refresh
-from .tables import Table, writing
+from .tables import PARTS, Table, writing
 from .timeline import check_clock, completed, pending_compactions
-
-# A compaction takes none of the table's options by itself; it needs those that say how base files are written.
-BASE_FILE = ("hoodie.parquet.compression.codec", "hoodie.parquet.bloom.filter.enabled",
-             "hoodie.index.bloom.num_entries", "hoodie.bloom.index.filter.type", "hoodie.file.group.reader.enabled")
-
 
 _of = chooser(engine, spark=ddl, athena=glue)
 make_database, register, registered = _of("make_database"), _of("register"), _of("registered")
@@ -73,8 +68,9 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
         raise LakeError(f"table {table.name} has no completed commit to compact", where=table.base,
                         next_step="ingest something into it first")
     check_clock(table)
+    written = {*PARTS["base files"], *PARTS["no bloom filter"]}  # it takes none of the table's options by itself
     options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
-               **{name: value for name, value in table.options().items() if name in BASE_FILE}}
+               **{name: value for name, value in table.options().items() if name in written}}
     with answered(spark, f"a compaction of {table.name} failed", table.base,
                   "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
                   "did not finish changes nothing that a reader sees"), causes(spark):

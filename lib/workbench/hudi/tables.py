@@ -81,10 +81,9 @@ class Table:
         keys = "Nonpartitioned" if not self.partition else "Complex" if several else "Simple"
         said = {**vars(self), "type": TYPES[self.type], "key": ",".join(self.key), "keys": keys,
                 "partition": ",".join(self.partition), "version": TABLE_VERSION}
-        parts = {"every table": True, "partitions": self.partition, "buckets": self.index == "BUCKET",
-                 "bloom filter": self.index.endswith("BLOOM"), "no bloom filter": not self.index.endswith("BLOOM")}
-        made = {option: Template(value).substitute(said)
-                for part, asked in parts.items() if asked for option, value in PARTS[part].items()}
+        parts = ["every table", "base files", "bloom filter" if self.index.endswith("BLOOM") else "no bloom filter",
+                 *(["partitions"] if self.partition else []), *(["buckets"] if self.index == "BUCKET" else [])]
+        made = {option: Template(value).substitute(said) for part in parts for option, value in PARTS[part].items()}
         return {**made, **self.extra}
 
 

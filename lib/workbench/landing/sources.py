@@ -1,7 +1,7 @@
 """What a source connector's JSON asks for: Confluent's JDBC source, on PostgreSQL.
 
 A setting that the poll does not honour is an error that names it. The statements say what those of the connector say,
-with values for its question marks. Which types a column may have stands in settings.yaml.
+with values for its question marks. They, and which types a column may have, stand in settings.yaml.
 """
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ from ..source.postgres import identifier
 from . import settings, transforms
 
 JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
-MODES = {
-    "bulk": "",
-    "incrementing": " WHERE {incrementing} > {last_incrementing} ORDER BY {incrementing} ASC",
-    "timestamp": " WHERE {timestamp} > {last_timestamp} AND {timestamp} < {end} ORDER BY {timestamp} ASC",
-    "timestamp+incrementing": " WHERE {timestamp} < {end} AND ({timestamp},{incrementing}) > ({last_timestamp},"
-                              "{last_incrementing}) ORDER BY {timestamp},{incrementing} ASC"}
+HONOURED = settings.HONOURED["source"][JDBC]
 FIRST = {"timestamp": "-infinity", "incrementing": "-1"}  # what the first poll begins behind
 
 
@@ -53,7 +48,8 @@ class Source:
         """
         names = {key: sql.Identifier(name) for key, name in self.columns.items()}
         last = {f"last_{key}": sql.Literal(value) for key, value in {**FIRST, **offset}.items()}
-        return self.rows_of(table) + sql.SQL(MODES[self.said["mode"]]).format(**names, **last, end=sql.Literal(end))
+        which = sql.SQL(HONOURED["modes"][self.said["mode"]])
+        return self.rows_of(table) + which.format(**names, **last, end=sql.Literal(end))
 
 
 def parse(config: dict[str, str], world: World) -> Source:
@@ -102,7 +98,7 @@ def column(described: Column, kind: str, optional: bool, mapping: list[int]) -> 
         kind: its type in PostgreSQL (pg_type.typname), "enum" for any enum.
         mapping: numeric.mapping, as settings.yaml has it.
     """
-    found = _numeric(described, *mapping) if kind == "numeric" else settings.HONOURED["source"][JDBC]["types"].get(kind)
+    found = _numeric(described, *mapping) if kind == "numeric" else HONOURED["types"].get(kind)
     if found is None:
         return None
     field = {"type": found["type"], "optional": optional, **found.get("logical", {}), "field": described.name}
