@@ -261,9 +261,9 @@ def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
     for name, data in (("a", good), ("b", good[:-3]), ("c", avro.container(OTHER, [], b"s" * 16)),
                        ("d", b""), ("e", good)):
         (tmp_path / name).write_bytes(data)
-    found = decode_avro.examine([f"file:{tmp_path}/{n}" for n in "abcde"])
-    assert sorted(map(len, found.whole.values())) == [1, 2]
-    assert {a[-1]: why for a, why in found.broken.items()} == {
+    whole, broken = decode_avro.examine([f"file:{tmp_path}/{n}" for n in "abcde"])
+    assert sorted(map(len, whole.values())) == [1, 2]
+    assert {a[-1]: why for a, why in broken.items()} == {
         "b": "not a whole Avro file: ValueError: expected sync marker not found",
         "d": "not a whole Avro file: ValueError: cannot read header - is it an avro file?"}
 

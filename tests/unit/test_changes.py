@@ -15,7 +15,7 @@ def landing(tmp_path, monkeypatch):
     lake = SimpleNamespace(**{name: f"file:{tmp_path}/{name}" for name in ("landing", "checkpoints", "tables")})
     table = hudi.Table("t", f"{lake.tables}/t", ("id",), "v")
     opened, written, read_text, write_text = [], [], files.read_text, files.write_text
-    monkeypatch.setattr(changes.decode_avro, "examine", lambda addresses: addresses)
+    monkeypatch.setattr(changes.decode_avro, "landed", lambda spark, addresses, *_: addresses)
     monkeypatch.setattr(files, "read_text", lambda a: (opened.append(a) if "/checkpoints/t/" in a else None)
                         or read_text(a))
     monkeypatch.setattr(files, "write_text", lambda a, text: written.append(len(text)) or write_text(a, text))
@@ -40,13 +40,13 @@ def test_a_batch_writes_its_own_list_only_and_opens_each_other_once(landing, ane
         reader = landing.reader() if anew else reader
         landing.opened.clear()
         batch = reader.next(mine, number)
-        assert [f[-9:-5] for f in batch.files] == [f"{number:04d}"]
+        assert [f[-9:-5] for f in batch.rows] == [f"{number:04d}"]
         assert len(landing.opened) == len(set(landing.opened)) == (number if anew else 0)
         mine = batch.reached
     assert reader.next(mine, 130) is None
     assert len(landing.written) == 130 and len(set(landing.written)) == 1, "not more and more"
     reader = landing.reader()
-    assert reader.next({}, 130).files and reader.next({"first": 130}, 131).files  # a replay reads everything again
+    assert reader.next({}, 130).rows and reader.next({"first": 130}, 131).rows  # a replay reads everything again
 
 
 def test_a_list_that_is_gone_is_not_taken_for_an_empty_one(landing):

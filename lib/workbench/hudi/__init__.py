@@ -1,7 +1,8 @@
 """Hudi tables: made, filled from changes, asked for their past, kept in order."""
 from .catalog import call, compact, register, registered, run_compaction, schedule_compaction
 from .changes import Landed, Topic
-from .ingesting import Ingested, Stream, ingest, reader_schema, stream
+from .decode import reader_schema
+from .ingesting import Ingested, Stream, ingest, stream
 from .keeping import dead_letters, drop, label, labels
 from .reading import as_of, between, read, read_independent, reader
 from .tables import Table, dead_letters_path, entries, table

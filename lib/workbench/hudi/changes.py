@@ -14,6 +14,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from ..base import LakeError, World, files, nearest
 from ..landing.job import landed_topic_id
@@ -72,35 +73,39 @@ class Landed(Source):
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes as they came: columns `key`, `text` (strings), `topic`, `partition`, `offset`, `file`; of an Avro topic
-    `value`, `schema` and `body` instead of `text` (see wire.framed_in_spark).
+    """Changes, decoded (see decode.rows). few: the rows travel with the query, so asking them twice costs no job."""
 
-    few: the rows travel with the query, so asking them twice costs no job. schemas: those that Avro messages name; None
-    for JSON. files: of landed Avro, in place of `raw`.
-    """
-
-    raw: DataFrame | None
+    rows: DataFrame
     reached: dict[str, Any]
     few: bool = False
-    schemas: set[str] | None = None
-    files: decode_avro.Files | None = None
 
 
-def reader(spark: SparkSession, world: World, source: Source, table: Table, most: int) -> _Topic | _Landed:
-    """The reader of a source for a table; `most` messages or files in one batch."""
+def reader(spark: SparkSession, world: World, source: Source, table: Table, most: int,
+           schema: T.StructType | None = None) -> _Topic | _Landed:
+    """The reader of a source for a table; `most` messages or files in one batch. schema: as of `hudi.ingest`."""
     kinds = {Topic: _Topic, Landed: _Landed}
     if type(source) not in kinds:
         raise LakeError(f"a source cannot be {source!r}", where="hudi.ingest", expected="Topic(name) or Landed(prefix)")
-    return kinds[type(source)](spark, world, source, table, most)
+    return kinds[type(source)](spark, world, source, table, most, schema)
 
 
-class _Topic:
+class _Reader:
+    """What both have: where they read, for which table, and the schemas by which they decode."""
+
+    def __init__(self, spark: SparkSession, world: World, source: Any, table: Table, most: int,
+                 schema: T.StructType | None):
+        self.spark, self.world, self.source, self.table, self.most = spark, world, source, table, most
+        self.avro = source.format == "avro"
+        self.schema: Any = (decode_avro.Schemas(world, source.topic, schema) if self.avro else
+                            schema or decode.reader_schema(table.name))
+
+
+class _Topic(_Reader):
     """Reads a topic by offsets."""
 
-    def __init__(self, spark: SparkSession, world: World, source: Topic, table: Table, most: int):
-        self.spark, self.world, self.name, self.most = spark, world, source.name, most
-        self.avro = source.format == "avro"
-        self._admin = AdminClient(topics.settings(world))
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.name, self._admin = self.source.name, AdminClient(topics.settings(self.world))
 
     def next(self, mine: dict[str, Any], number: int) -> Batch | None:
         bounds = topics.bounds(self.world, self.name)
@@ -129,13 +134,13 @@ class _Topic:
         reached = {"offsets": {str(p): n for p, n in stop.items()}, "topic_id": now}
         if not self.avro:  # the bytes are taken for text; decode.rows finds those that are not UTF-8
             texts = (F.col(name).cast("string").alias(to) for name, to in (("key", "key"), ("value", "text")))
-            return Batch(messages.select(*texts, *decode.ORIGIN), reached, few)
+            return Batch(decode.rows(messages.select(*texts, *decode.ORIGIN), self.schema, self.table), reached, few)
         raw = wire.framed_in_spark(messages, self.world)
         if few:  # told by this process: a question to Spark takes longer
             found = {f.schema for f in (wire.framed(self.world, value) for _, value, *_ in rows if value) if f}
         else:
             found = {r["schema"] for r in raw.select("schema").distinct().collect() if r["schema"]}
-        return Batch(raw, reached, few, schemas=found)
+        return Batch(decode_avro.rows(raw, found, self.schema, self.table), reached, few)
 
     def _fetch(self, start: dict[int, int], stop: dict[int, int]) -> tuple[list[tuple], dict[int, int]]:
         """Messages from `start` up to before `stop`, and up to where: an earlier place where they are large."""
@@ -161,12 +166,12 @@ class _Topic:
                                       F.lit(None).cast("string").alias("file"))
 
 
-class _Landed:
+class _Landed(_Reader):
     """Reads the files that no earlier commit has read."""
 
-    def __init__(self, spark: SparkSession, world: World, source: Landed, table: Table, most: int):
-        self.spark, self.world, self.source, self.table, self.most = spark, world, source, table, most
-        self.folder = f"{world.lake.landing}/{source.name}".rstrip("/")
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.folder = f"{self.world.lake.landing}/{self.source.name}".rstrip("/")
         self.lists: dict[int, list[str] | None] = {}  # what was read of them: a committed list does not change
 
     def next(self, mine: dict[str, Any], number: int) -> Batch | None:
@@ -195,11 +200,11 @@ class _Landed:
         files.write_text(_list_of(self.world, self.table, self.source.id, number), json.dumps(new))
         reached = {"first": first, "topic_id": now}
         addresses = [there[path][1] for path in new]
-        if self.source.format == "avro":
-            return Batch(None, reached, files=decode_avro.examine(addresses))
-        lines = self.spark.read.format("text").load(addresses).where("length(trim(value)) > 0")
-        return Batch(lines.select(*decode.no_message(), F.col("value").alias("text"),
-                                  F.input_file_name().alias("file")), reached)
+        if self.avro:
+            return Batch(decode_avro.landed(self.spark, addresses, self.schema, self.table), reached)
+        lines = self.spark.read.format("text").load(addresses).where("length(trim(value)) > 0").select(
+            *decode.no_message(), F.col("value").alias("text"), F.input_file_name().alias("file"))
+        return Batch(decode.rows(lines, self.schema, self.table), reached)
 
 
 def landed_list(world: World, table: Table, source: str, batch: int) -> list[str] | None:

@@ -8,6 +8,7 @@ here, so that messages = upserts + deletes + tombstones + dead letters.
 """
 from __future__ import annotations
 
+import json
 from functools import reduce
 from operator import and_, or_
 
@@ -15,7 +16,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ..base import LakeError
+from ..base import ROOT, LakeError
+from ..topic import avro
 from .tables import Table
 
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
@@ -27,6 +29,15 @@ SCHEMA_ENDS = '},"payload":'
 _BAD = "_bad"
 # what Debezium puts into a NOT NULL column whose value a delete event does not have, as text
 NO_VALUE = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?)?$"
+
+
+def reader_schema(name: str) -> T.StructType:
+    """StructType of data/schemas/<name>.avsc."""
+    path = ROOT / "data" / "schemas" / f"{name}.avsc"
+    if not path.is_file():
+        raise LakeError(f"there is no reader schema for {name}", where=str(path),
+                        next_step="put the Avro schema of the rows there, or give schema=… to hudi.ingest")
+    return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
 
 
 def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:

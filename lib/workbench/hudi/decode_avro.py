@@ -2,13 +2,12 @@
 by field name.
 
 In: the messages with `framed`'s columns `schema` (which one, null where the wire format is another) and `body` (the
-Avro), or the files as `examine` sorts them, which looks at what they are in this process. Out: what decode.rows gives.
+Avro), or the addresses of files; `examine` looks at what they are in this process. Out: what decode.rows gives.
 Spark expressions only, no Python inside Spark.
 """
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Iterable, Sequence
 
@@ -97,17 +96,10 @@ def rows(raw: DataFrame, ids: Iterable[str], known: Schemas, table: Table) -> Da
     return decoded.withColumn("text", F.base64("value")).select(*decode.JUDGED)
 
 
-@dataclass(frozen=True)
-class Files:
-    """Avro files of a batch: {JSON of the schema: addresses} of those that can be read, {address: why not} else."""
-
-    whole: dict[str, list[str]]
-    broken: dict[str, str]
-
-
-def examine(addresses: Sequence[str]) -> Files:
-    """Sort Avro files by the schema they were written with. They are read whole: one that is cut off would fail the
-    batch of all others when Spark comes to its end."""
+def examine(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Sort Avro files by the schema they were written with: {JSON of the schema: addresses} of those that can be read,
+    {address: why not} else. They are read whole: one that is cut off would fail the batch of all others when Spark
+    comes to its end."""
     whole: dict[str, list[str]] = {}
     broken = {}
     for address in addresses:
@@ -115,10 +107,10 @@ def examine(addresses: Sequence[str]) -> Files:
             whole.setdefault(avro.schema_of(files.read_bytes(address)), []).append(address)
         except ValueError as e:
             broken[address] = f"not a whole Avro file: {e}"
-    return Files(whole, broken)
+    return whole, broken
 
 
-def landed(spark: SparkSession, found: Files, known: Schemas, table: Table) -> DataFrame:
+def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table: Table) -> DataFrame:
     """Read the records of landed files.
 
     Args:
@@ -132,23 +124,24 @@ def landed(spark: SparkSession, found: Files, known: Schemas, table: Table) -> D
     Raises:
         LakeError: the reader schema lacks a key, ordering or partition field.
     """
-    met = known.meet(found.whole)
+    whole, broken = examine(addresses)
+    met = known.meet(whole)
     no_row, no_text = F.lit(None).cast(known.reader), F.lit(None).cast("string")
-    parts, broken = [], dict(found.broken)
-    for text, addresses in found.whole.items():
+    parts = []
+    for text, places in whole.items():
         avsc, row, why = met[text], no_row, no_text
         name = avro.full_name(avsc)
         try:
             written = avro.to_spark(avsc)
         except LakeError as e:
-            broken.update(dict.fromkeys(addresses, _unreadable(name, e)))
+            broken.update(dict.fromkeys(places, _unreadable(name, e)))
             continue
         try:
             row = _converted(F.col("record"), written, known.reader, name)
         except LakeError as e:
             why = F.lit(_unreadable(name, e))
         read = spark.read.format("avro").options(avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED")
-        records = read.load(addresses).select(F.struct("*").alias("record"), F.input_file_name().alias("file"))
+        records = read.load(places).select(F.struct("*").alias("record"), F.input_file_name().alias("file"))
         parts.append(records.select("file", row.alias("row"), why.alias("why"),
                                     F.to_json("record", {"ignoreNullFields": "false"}).alias("text")))
     if broken:

@@ -17,14 +17,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from ..base import ROOT, LakeError, World, files
+from ..base import LakeError, World, files
 from ..landing.batch import Counts
 from ..spark import answered, causes
-from ..topic import avro
-from . import catalog, changes, decode, decode_avro
+from . import catalog, changes
 from .loading import load
 from .tables import BUCKETS, Table, alone, dead_letters_path, writing
 from .timeline import Done, archived, check_clock, check_version, completed, write_stats
@@ -76,15 +75,6 @@ def stream(spark: SparkSession, world: World, source: changes.Source, table: Tab
     return Stream(Job(spark, world, source, table, schema))
 
 
-def reader_schema(name: str) -> T.StructType:
-    """StructType of data/schemas/<name>.avsc."""
-    path = ROOT / "data" / "schemas" / f"{name}.avsc"
-    if not path.is_file():
-        raise LakeError(f"there is no reader schema for {name}", where=str(path),
-                        next_step="put the Avro schema of the rows there, or give schema=… to hudi.ingest")
-    return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
-
-
 class Stream:
     """An ingest that goes on until `stop()`, in a thread of this process; it ends between two batches."""
 
@@ -133,11 +123,7 @@ class Job:
     done: Ingested = field(default_factory=Ingested)
 
     def __post_init__(self) -> None:
-        self._reader = changes.reader(self.spark, self.world, self.source, self.table, self.batch)
-        if self.source.format == "json":
-            self.schema = self.schema or reader_schema(self.table.name)
-        else:
-            self._schemas = decode_avro.Schemas(self.world, self.source.topic, self.schema)
+        self._reader = changes.reader(self.spark, self.world, self.source, self.table, self.batch, self.schema)
         self._letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
         self._tidied = False
 
@@ -175,7 +161,7 @@ class Job:
             check_clock(self.table)
             reached = {**batch.reached, "batch": number, "since": since}
             with writing(self.table) if done else contextlib.nullcontext():
-                counts = load(self.spark, self._decoded(batch), self.table, f"{self._letters}/{number:08d}",
+                counts = load(self.spark, batch.rows, self.table, f"{self._letters}/{number:08d}",
                               few=batch.few, new=not done,
                               options={PROGRESS: json.dumps({**progress, self.source.id: reached})})
         commit = last_commit(self.table)
@@ -228,13 +214,6 @@ class Job:
             raise LakeError(f"table {self.table.name} has {was} buckets in a partition, not {self.table.buckets}",
                             where=self.where, expected=f"buckets={was}",
                             next_step="write it as it was made, or drop it and ingest it anew")
-
-    def _decoded(self, batch: changes.Batch) -> DataFrame:
-        if self.source.format == "json":
-            return decode.rows(batch.raw, self.schema, self.table)
-        if batch.files is not None:
-            return decode_avro.landed(self.spark, batch.files, self._schemas, self.table)
-        return decode_avro.rows(batch.raw, batch.schemas, self._schemas, self.table)
 
 
 def last_commit(table: Table, done: list[Done] | None = None) -> dict[str, Any]:

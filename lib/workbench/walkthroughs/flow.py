@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
 from ..base import LakeError, SourceError, World, files, nearest, wait_until
-from ..hudi import changes, decode_avro
+from ..hudi import changes
 from ..hudi.ingesting import last_commit, progress_in
 from ..landing.sources import topic_of
 from ..results import check
@@ -262,18 +262,17 @@ class Flow:
                             what=f"{table.name} = source, row by row")
 
     def events(self, spark: SparkSession, world: World, name: str = "") -> DataFrame:
-        """All messages of a topic of Avro, decoded: partition, offset, outcome (upsert, delete, tombstone, dead), then
+        """All messages of a topic, decoded: partition, offset, outcome (upsert, delete, tombstone, dead), then
         the row's fields, which are null of a tombstone.
 
         Raises: LakeError: there is no such topic, or it is empty.
         """
         source, table = self.source(world, name), self.tables(world, name)[0]
         batch = changes.reader(spark, world, source, table, 10_000_000).next({}, 0)
-        if batch is None or batch.schemas is None:
+        if batch is None:
             raise LakeError(f"topic {source.name} is empty",
                             next_step="run the notebook on connectors: it deploys the connector")
-        found = decode_avro.rows(batch.raw, batch.schemas, decode_avro.Schemas(world, source.name), table)
-        return found.select("partition", "offset", "outcome", "row.*")
+        return batch.rows.select("partition", "offset", "outcome", "row.*")
 
     def at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
         """The rows of a table as its events (see `events`, as pandas) have them at a position of the source's log, such
