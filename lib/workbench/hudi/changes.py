@@ -136,10 +136,8 @@ class _Topic(_Reader):
             texts = (F.col(name).cast("string").alias(to) for name, to in (("key", "key"), ("value", "text")))
             return Batch(decode.rows(messages.select(*texts, *decode.ORIGIN), self.schema, self.table), reached, few)
         raw = wire.framed_in_spark(messages, self.world)
-        if few:  # told by this process: a question to Spark takes longer
-            found = {f.schema for f in (wire.framed(self.world, value) for _, value, *_ in rows if value) if f}
-        else:
-            found = {r["schema"] for r in raw.select("schema").distinct().collect() if r["schema"]}
+        ids = raw.select("schema") if few else raw.select("schema").distinct()  # of few Spark knows them without a job
+        found = {r["schema"] for r in ids.collect() if r["schema"]}
         return Batch(decode_avro.rows(raw, found, self.schema, self.table), reached, few)
 
     def _fetch(self, start: dict[int, int], stop: dict[int, int]) -> tuple[list[tuple], dict[int, int]]:
