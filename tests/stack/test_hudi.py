@@ -1,14 +1,17 @@
 """Changes into Hudi tables on real Kafka and Spark: order, replays, poison, counts."""
+import contextlib
 import dataclasses
 import json
 from types import SimpleNamespace
 
 import pytest
 from lake_help import SCHEMA, change, content, new_table, new_topic, send
+from pyspark.errors import AnalysisException
+from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files, paths
 from workbench.base.errors import LakeError
-from workbench.hudi import ingesting
+from workbench.hudi import ddl, ingesting
 from workbench.results import readcost
 from workbench.topic import topics
 
@@ -225,6 +228,38 @@ def test_the_catalog_finds_it_and_start_clean_removes_it(lake, world, spark):
     assert not spark.catalog.tableExists(name) and not files.entries(it.table.base)
     assert hudi.dead_letters(spark, world, it.table).count() == 0
     assert it.go().upserts == 1  # from the beginning again
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_where_athena_asks_the_catalog_has_new_partitions_and_columns(lake, world, spark, monkeypatch, kind):
+    """Spark finds them in the table; Athena knows those of the catalog only. Here that is Hive's, on EMR it is Glue."""
+    def known(name):
+        rows = spark.sql(f"DESCRIBE {name}").collect()
+        there = []
+        for part in "pqr":
+            with contextlib.suppress(AnalysisException):  # Hudi's SHOW PARTITIONS looks into the table
+                spark.sql(f"DESCRIBE TABLE EXTENDED {name} PARTITION (part = '{part}')").collect()
+                there.append(part)
+        return there, "more" in {row["col_name"] for row in rows}
+
+    it = lake(type=kind)
+    it.go(change(1, 1))
+    hudi.register(spark, it.table)
+    names = hudi.entries(it.table)
+    it.go(change(2, 2, part="q"))
+    assert [known(name)[0] for name in names] == [[]] * len(names), "told to nobody who asks Spark"
+    monkeypatch.setattr(ddl, "engine", lambda spark: "athena")
+    it.go(change(3, 3, part="r"))
+    assert [known(name) for name in names] == [(["p", "q", "r"], False)] * len(names)
+    asked = []
+    monkeypatch.setattr(ddl, "register", lambda *given: asked.append(given))
+    it.go(change(4, 4, part="r"))
+    assert not asked, "nothing is new to the catalog"
+    monkeypatch.undo()
+    monkeypatch.setattr(ddl, "engine", lambda spark: "athena")
+    wider = T.StructType([*SCHEMA.fields, T.StructField("more", T.StringType())])
+    it.go({**change(5, 5, part="r"), "more": "x"}, run=lambda *given, schema: hudi.ingest(*given, schema=wider))
+    assert [known(name) for name in names] == [(["p", "q", "r"], True)] * len(names)
 
 
 @pytest.mark.parametrize("kind, entry", [("cow", "things"), ("mor", "things_rt")])

@@ -45,7 +45,7 @@ def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
     assert all(re.search(r"\| `?[^|]*`[^`]+`", row.replace("\\|", "/")) for row in rows), "each has its command"
     for path in re.findall(r"`((?:connect|topic|hudi|results|spark|run|stack)/\w+\.py)`", NEVER):
         assert (ROOT / "lib" / "workbench" / path).is_file(), path
-    for made in ("connect/msk.py", "topic/kafka_iam.py", "topic/glue_registry.py", "hudi/glue.py", "results/athena.py",
+    for made in ("connect/msk.py", "topic/kafka_iam.py", "topic/glue_registry.py", "hudi/ddl.py", "results/athena.py",
                  "spark/emr.py", "run/emr_jobs.py", "run/emr_notebook.py", "EKS", "Scheduler", "Airflow", "systemd",
                  "conditional writes", "publish", "down,"):
         assert made in NEVER, made

@@ -33,6 +33,7 @@ def table(tmp_path, **fields):
 def written(tmp_path):
     (tmp_path / ".hoodie").mkdir()
     (tmp_path / ".hoodie" / "20260101120000001.deltacommit").write_text("{}")
+    (tmp_path / ".hoodie" / "hoodie.properties").write_text("hoodie.table.version=6")
     return tmp_path
 
 

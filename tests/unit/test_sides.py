@@ -3,14 +3,12 @@ import inspect
 
 import pytest
 from workbench.connect import msk, rest
-from workbench.hudi import ddl, glue
 from workbench.results import athena, spark_sql
 from workbench.topic import apicurio, glue_registry
 
-SIDES = {"connect": (rest, msk), "registry": (apicurio, glue_registry), "query": (spark_sql, athena),
-         "catalog": (ddl, glue)}
+SIDES = {"connect": (rest, msk), "registry": (apicurio, glue_registry), "query": (spark_sql, athena)}
 # Beside those that are chosen: what is asked of Spark in every world
-OF_SPARK = {spark_sql: {"translate", "columns"}, ddl: {"refresh", "identifier", "literal"}}
+OF_SPARK = {spark_sql: {"translate", "columns"}}
 
 
 def functions(module):

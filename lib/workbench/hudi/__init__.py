@@ -1,6 +1,7 @@
 """Hudi tables: made, filled from changes, asked for their past, kept in order."""
-from .catalog import call, compact, register, registered, run_compaction, schedule_compaction
+from .catalog import call, compact, run_compaction, schedule_compaction
 from .changes import Landed, Topic
+from .ddl import register, registered
 from .decode import reader_schema
 from .ingesting import Ingested, Stream, ingest, stream
 from .keeping import dead_letters, drop, label, labels

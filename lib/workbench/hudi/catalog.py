@@ -1,5 +1,5 @@
-"""Hudi tables by name: a table's entries in the catalog (`ddl`: Spark's own; `glue`: AWS's); Hudi's procedures, `CALL
-name(argument => value)`, that find it by them; and the table service that nobody else runs, compaction.
+"""Hudi's procedures, `CALL name(argument => value)`, that find a table by its entries in the catalog (see ddl.py); and
+the table service that nobody else runs, compaction.
 """
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from ..base import LakeError
-from ..base.sides import chooser
-from ..spark import answered, causes, engine
-from . import ddl, glue
-from .ddl import literal, refresh
+from ..spark import answered, causes
+from .ddl import committed, literal, refresh, register
 from .tables import PARTS, Table, writing
 from .timeline import check_clock, completed, pending_compactions
-
-_of = chooser(engine, spark=ddl, athena=glue)
-make_database, register, registered = _of("make_database"), _of("register"), _of("registered")
-unregister, committed = _of("unregister"), _of("committed")
 
 
 def call(spark: SparkSession, procedure: str, **arguments: str | bool | int) -> pd.DataFrame:

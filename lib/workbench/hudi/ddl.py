@@ -1,11 +1,20 @@
-"""A table's entries in the catalog of Spark itself, by its SQL."""
+"""A table's entries in Spark's catalog, made by Hudi's own SQL: Hive's here, Glue on EMR, by which Athena reads them.
+
+Spark looks into a table for its partitions and columns. Athena looks at its timeline, so it sees a commit at once, but
+only those partitions and columns that the catalog has (Athena's guide, "Query Apache Hudi datasets"): whoever commits
+says so (`committed`).
+"""
 from __future__ import annotations
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ..base import LakeError, files
+from ..spark import engine
 from .tables import Table, entries
+from .timeline import check_version, completed, properties, write_stats
+
+_told: dict[str, set[str]] = {}  # {base: partitions and schemas that its entries were told of by this process}
 
 
 def make_database(spark: SparkSession, name: str) -> None:
@@ -14,18 +23,25 @@ def make_database(spark: SparkSession, name: str) -> None:
 
 
 def register(spark: SparkSession, table: Table) -> str:
-    """Make the table's catalog entries, and return the name of the one that shows it as it is; one of another place is
-    replaced."""
+    """Make the table's catalog entries, and return the name of the one that shows it as it is; one of another place, or
+    of other columns, is replaced.
+
+    Raises: LakeError: there is no such table, or it is not of version 6.
+    """
+    properties(table)
+    check_version(table)
     make_database(spark, table.database)
     for entry, kind in entries(table).items():
         if spark.catalog.tableExists(entry):
-            rows = spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()
-            place = [r[1] for r in rows if r[0] == "Location"]
-            if not place or files.open_address(place[0])[1] != files.open_address(table.base)[1]:
+            told = {row[0]: row[1] for row in spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()}
+            place = files.open_address(told.get("Location", "file:/"))[1]
+            if place != files.open_address(table.base)[1] or not {*spark.table(entry).columns} <= told.keys():
                 unregister(spark, entry)
         as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
         spark.sql(f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {as_ro if table.type == 'mor' else ''} "
                   f"LOCATION {literal(table.base)}")
+        if table.partition and engine(spark) == "athena":
+            spark.sql(f"MSCK REPAIR TABLE {identifier(entry)} SYNC PARTITIONS")
     refresh(spark, table)
     return next(entry for entry, kind in entries(table).items() if kind == "snapshot")
 
@@ -46,7 +62,16 @@ def unregister(spark: SparkSession, entry: str) -> None:
 
 
 def committed(spark: SparkSession, table: Table) -> None:
-    """Tell the entries that are there of new commits, where they do not see all of them by themselves. Spark's do."""
+    """Tell the entries that are there of new partitions and columns, where a query sees no others. Raises as
+    `register`."""
+    done = completed(table)
+    if not done or engine(spark) != "athena" or not registered(spark, table):
+        return
+    commit = done[-1].body
+    new = {str(commit.get("extraMetadata", {}).get("schema")), *(folder for folder, _ in write_stats(commit))}
+    if not new <= _told.setdefault(table.base, set()):
+        register(spark, table)
+        _told[table.base] |= new
 
 
 def refresh(spark: SparkSession, table: Table) -> None:

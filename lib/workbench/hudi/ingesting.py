@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from ..base import LakeError, World, files
 from ..landing.batch import Counts
 from ..spark import answered, causes
-from . import catalog, changes
+from . import changes, ddl
 from .loading import load
 from .tables import BUCKETS, Table, alone, dead_letters_path, writing
 from .timeline import Done, archived, check_clock, check_version, completed, write_stats
@@ -155,7 +155,7 @@ class Job:
                     for n, letters in self._lettered().items():
                         if not last.get("since", 0) <= n < number:  # before the replay, or of a batch never committed
                             files.remove(letters)
-                    catalog.committed(self.spark, self.table)  # also where that failed after an earlier commit
+                    ddl.committed(self.spark, self.table)  # also where that failed after an earlier commit
                     self._tidied = True
                 return False
             check_clock(self.table)
@@ -172,7 +172,7 @@ class Job:
         self._complete(commit)
         self.replay = False
         self.done += Ingested(messages=sum(counts.values()), batches=1, **counts)
-        catalog.committed(self.spark, self.table)
+        ddl.committed(self.spark, self.table)
         return True
 
     def _lettered(self) -> dict[int, str]:

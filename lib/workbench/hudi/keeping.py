@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..base import LakeError, World, files, nearest
 from ..landing.batch import read_dead_letters
-from .catalog import unregister
+from .ddl import unregister
 from .tables import Table, all_entries, alone, dead_letters_path, state
 from .timeline import archived, completed
 

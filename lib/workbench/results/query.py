@@ -11,7 +11,7 @@ from sqlglot import exp
 from .. import hudi
 from ..base import LakeError, files
 from ..base.sides import chooser
-from ..hudi import catalog
+from ..hudi import ddl
 from ..spark import engine
 from . import athena, spark_sql
 
@@ -78,7 +78,7 @@ def crawl(spark: SparkSession, address: str, table: str) -> str:
                         "duplicate columns", where=f"{', '.join(twice)}: a column and a folder of {address}",
                         next_step=f"declare it once, then MSCK REPAIR TABLE {table}:\n{cure}")
     made = [cure, f"MSCK REPAIR TABLE {table}"] if partitions else [cure]
-    catalog.make_database(spark, table.split(".")[0])
+    ddl.make_database(spark, table.split(".")[0])
     for text in (f"DROP TABLE IF EXISTS {table}", *made):
         sql(spark, text)
     return cure
