@@ -6,32 +6,19 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any, Iterable
 from urllib.parse import urlsplit
+
+import yaml
 
 from ..base import ROOT, ConnectorError, World, nearest
 from ..source import postgres
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2
 
 FOLDER = ROOT / "params" / "connectors"
-# Keys that plugins accept by pattern, so that no definition lists them. The first ones are Debezium's (pass-through and
-# per-table or per-column properties of its PostgreSQL and MariaDB pages), the rest Kafka Connect's. The last are of
-# Apicurio's converters: those of its SerdeConfig and SchemaResolverConfig that hold no credentials.
-DYNAMIC_KEYS = re.compile(
-    r"snapshot\.select\.statement\.overrides\..+|column\.(mask|truncate)\..+|driver\..+|internal\..+"
-    r"|topic\.creation\.[\w-]+\..+|(producer|consumer|admin)\.override\..+"
-    r"|(key|value)\.converter\.apicurio\.registry\.(url|auto-register(\.if-exists)?|find-latest|use-id|as-confluent"
-    r"|id-handler|headers\.enabled|headers\.handler|artifact\.(group-id|artifact-id|version)|artifact-resolver-strategy"
-    r"|schema-resolver|check-period-ms|retry-count|retry-backoff-ms|cache-latest|fault-tolerant-refresh)"
-    r"|(key|value)\.converter\.(region|registry\.name|schemaAutoRegistrationEnabled|compatibility|avroRecordType|schemaName)"
-)
+KNOWN = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
 GLUE_CONVERTER = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
-# Keys that older Debezium versions had, and what took their place.
-RENAMED = {
-    "database.server.name": "topic.prefix",
-    ".drop.tombstones": ".delete.tombstone.handling.mode",
-    ".delete.handling.mode": ".delete.tombstone.handling.mode",
-}
 SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
 # Looked for in what a value holds beside references. An address, ://user:password@host (digits and a slash are a port):
 SECRET_ADDRESS = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
@@ -150,8 +137,8 @@ def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]
     name if it was renamed."""
     found = {}
     for key in config:
-        if key not in known and not DYNAMIC_KEYS.fullmatch(key):
-            now = next((key.replace(old, new) for old, new in RENAMED.items() if key.endswith(old)), key)
+        if key not in known and not re.fullmatch("|".join(KNOWN["dynamic_keys"]), key):
+            now = next((key.replace(old, new) for old, new in KNOWN["renamed"].items() if key.endswith(old)), key)
             found[key] = nearest(now, known)
     return found
 

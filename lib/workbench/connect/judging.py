@@ -6,32 +6,7 @@ import time
 from typing import Any, Callable, Optional
 
 from ..base import ConnectorError, World, nearest
-from .configs import literal_secrets
-
-# What to do about a plugin that our embedded Connect has not, by the beginning of its class (docs/differences.md).
-WITHOUT_PLUGIN = {
-    "s3": "here `workbench.landing` does its work, from the same JSON: landing.run(spark, world, config)",
-    "jdbcsource": "here `workbench.landing` does its work, from the same JSON: landing.poll(world, config)",
-}
-
-LIKELY_CAUSES = [
-    (r"replication slot .* is active",
-     "another connector (or its leftover) reads this slot: each connector needs its own slot.name"),
-    (r"Publication autocreation is disabled|publication .* does not exist",
-     "the publication is missing: create it with postgres.create_publication, then apply again"),
-    (r"no longer available on the server|slot .* does not exist|can no longer (get|access)|has been invalidated",
-     "the replication slot was dropped or its WAL is gone while the connector's offset was kept: "
-     "connect.delete(world, name) forgets the offset, apply then takes a new snapshot"),
-    (r"password authentication failed|no password was provided",
-     "the password is wrong, or its reference names no secret"),
-    (r"wal_level|logical decoding requires", "the server does not write logical WAL: wal_level must be logical"),
-    (r"must be superuser or replication role|permission denied|roles? LOGIN and REPLICATION",
-     "the user lacks the REPLICATION role or SELECT on the table: see postgres.grant_replication"),
-    (r"Connection .*refused|UnknownHost|connection attempt failed|timed out",
-     "the database or Kafka cannot be reached"),
-    (r"all replication slots are in use|max_replication_slots",
-     "no free slot: drop abandoned ones with postgres.drop_slot"),
-]
+from .configs import KNOWN, literal_secrets
 
 
 def plugin_of(config: dict[str, str], name: str, have: list[dict[str, str]], where: str, install: str) -> str:
@@ -42,7 +17,7 @@ def plugin_of(config: dict[str, str], name: str, have: list[dict[str, str]], whe
     if wanted in classes:
         return wanted
     short = wanted.rsplit(".", 1)[-1].lower()
-    known = next((step for start, step in WITHOUT_PLUGIN.items() if short.startswith(start)), "")
+    known = next((step for start, step in KNOWN["without_plugin"].items() if short.startswith(start)), "")
     raise ConnectorError(f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
                          where=f"connector {name!r} at {where}",
                          expected="" if known else nearest(wanted, classes), next_step=known or install)
@@ -97,7 +72,7 @@ def first_line(trace: str) -> str:
 
 def causes(text: str) -> str:
     """What is likely behind a message of Connect or of a plugin; "" where nothing is known of it."""
-    found = [cause for pattern, cause in LIKELY_CAUSES if re.search(pattern, text, re.I)]
+    found = [cause for pattern, cause in KNOWN["likely_causes"] if re.search(pattern, text, re.I)]
     return "likely: " + "; or ".join(found) if found else ""
 
 

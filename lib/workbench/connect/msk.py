@@ -11,16 +11,10 @@ from typing import Any, Optional
 
 from ..base import ConnectorError, World, aws, nearest, wait_until
 from . import judging, msk_api
-from .configs import PLACEHOLDER, known_keys, unknown_keys
+from .configs import KNOWN, PLACEHOLDER, known_keys, unknown_keys
 from .msk_api import EVERY, METRICS, PATIENCE, call, describe, errored, full, operate, settled, there, why
 
-# The connector class of each custom plugin, by its name without the deployment's (deploy/5-connect.yaml), and its type.
-PLUGINS = {
-    "debezium-postgres": ("io.debezium.connector.postgresql.PostgresConnector", "source"),
-    "lenses-s3": ("io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector", "sink"),
-    "confluent-s3": ("io.confluent.connect.s3.S3SinkConnector", "sink"),
-    "confluent-jdbc": ("io.confluent.connect.jdbc.JdbcSourceConnector", "source"),
-}
+PLUGINS = {name: tuple(said) for name, said in KNOWN["msk_plugins"].items()}  # {custom plugin: (class, type)}
 INSTALL = "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` (deploy/README.md)"
 VERSION = "3.7.x"  # of Kafka Connect: the newest that MSK Connect has; the other one is 2.7.1 (docs/limits.md)
 CAPACITY = {"provisionedCapacity": {"mcuCount": 1, "workerCount": 1}}  # 1 vCPU and 4 GiB: each of ours has one task
