@@ -7,6 +7,8 @@ import pandas
 import psycopg
 from psycopg.types import datetime as of
 
+from .queries import QUERIES
+
 
 def _or_text(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
     """A loader of psycopg that gives the text of a value where it raises by itself, for one that Python has not."""
@@ -50,19 +52,5 @@ ALONE = """bit varbit char interval money xml point tsvector ltree hstore geomet
 
 def not_carried(c: psycopg.Connection, tables: list[str]) -> list[tuple[str, str]]:
     """The columns of tables, `schema.table`, that do not arrive: (`schema.table.column`, its type)."""
-    return c.execute("""
-        WITH RECURSIVE domain AS (
-            SELECT oid AS type, oid AS base, typbasetype AS next FROM pg_type
-            UNION ALL SELECT d.type, t.oid, t.typbasetype FROM domain d JOIN pg_type t ON t.oid = d.next)
-        SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
-               CASE WHEN a.attgenerated <> '' THEN 'generated' ELSE format_type(a.atttypid, a.atttypmod) END
-        FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
-        JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
-        LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
-        WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%(tables)s) AND a.attnum > 0 AND NOT a.attisdropped
-        AND (a.attgenerated <> '' OR NOT CASE
-            WHEN e.oid IS NOT NULL THEN (e.typname = ANY(%(in_lists)s) OR e.typtype = 'e') AND a.attndims < 2
-            -- a domain over an enum stops the connector
-            ELSE t.typname = ANY(%(alone)s) OR t.typtype = 'e' AND a.atttypid = t.oid END)
-        ORDER BY r.relname, a.attnum""",
-                     {"tables": tables, "in_lists": CARRIED.split(), "alone": f"{CARRIED} {ALONE}".split()}).fetchall()
+    asked = {"tables": tables, "in_lists": CARRIED.split(), "alone": f"{CARRIED} {ALONE}".split()}
+    return c.execute(QUERIES["not_carried"], asked).fetchall()

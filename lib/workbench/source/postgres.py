@@ -17,6 +17,7 @@ from psycopg import sql
 
 from ..base import ParamsError, SourceError, World, first_line, secrets, wait_until
 from . import column_types
+from .queries import QUERIES
 
 
 def connect(world: World, database: Optional[str] = None, role: str = "admin") -> psycopg.Connection:
@@ -137,11 +138,7 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
         if managed:
             c.execute(quoted("GRANT rds_replication TO {}", user))
         schemas = sorted({schema for schema, _ in found})
-        others = c.execute("""
-            SELECT t.schemaname, t.tablename FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
-            WHERE NOT p.puballtables AND t.schemaname = ANY(%s)
-            AND has_table_privilege(%s, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT')""",
-                           [schemas, user]).fetchall()
+        others = c.execute(QUERIES["published_and_readable"], [schemas, user]).fetchall()
         for schema in schemas:
             c.execute(quoted("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}", schema, user))
             c.execute(quoted("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
@@ -183,12 +180,6 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
         c.execute(quoted(change + ", ".join("{}" for _ in found), name, *((s, t) for s, t, _ in found)))
 
 
-# How replication tells the rows of a table t (of pg_class) apart
-IDENTITY = sql.SQL("""CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coalesce((
-    SELECT CASE t.relreplident WHEN 'i' THEN 'index' ELSE 'primary key' END FROM pg_index i WHERE i.indrelid = t.oid
-    AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END), 'none') END""")
-
-
 def drop_publication(world: World, name: str, database: Optional[str] = None) -> None:
     """Drop a publication if it is there."""
     execute(world, quoted("DROP PUBLICATION IF EXISTS {}", name), database=database)
@@ -201,10 +192,7 @@ def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str,
     found = []
     for name in names:
         schema, _, table = name.rpartition(".")
-        row = c.execute(sql.SQL("""
-            SELECT n.nspname, t.relname, {} <> 'none' FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
-            WHERE t.relkind IN ('r', 'p') AND t.relname = %s AND n.nspname = coalesce(nullif(%s, ''), current_schema())
-            """).format(IDENTITY), [table, schema]).fetchone()
+        row = c.execute(QUERIES["table"].format(identity=QUERIES["identity"]), [table, schema]).fetchone()
         if not row:
             raise SourceError(f"there is no table {name}", where=f"database {c.info.dbname}",
                               next_step="load the data first (`workbench load`), or correct the name")
@@ -214,21 +202,12 @@ def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str,
 
 def publications(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return one row per published table: publication, all_tables, table, identity (how its rows are told apart)."""
-    return frame(world, sql.SQL("""
-        SELECT p.pubname AS publication, p.puballtables AS all_tables, s.schemaname || '.' || s.tablename AS "table",
-               {} AS identity
-        FROM pg_publication p LEFT JOIN pg_publication_tables s USING (pubname)
-        LEFT JOIN pg_namespace n ON n.nspname = s.schemaname
-        LEFT JOIN pg_class t ON t.relnamespace = n.oid AND t.relname = s.tablename ORDER BY 1, 3
-        """).format(IDENTITY), database=database)
+    return frame(world, QUERIES["publications"].format(identity=QUERIES["identity"]), database=database)
 
 
 def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return the replication slots of the database, and the bytes of log each holds back."""
-    return frame(world, """
-        SELECT slot_name, plugin, active, active_pid, wal_status, confirmed_flush_lsn::text AS confirmed,
-               pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS bytes_behind
-        FROM pg_replication_slots WHERE database = current_database() ORDER BY 1""", database=database)
+    return frame(world, QUERIES["slots"], database=database)
 
 
 def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:

@@ -17,7 +17,7 @@ from ..base import host_port, local_path, state_dir
 from ..base.params import Spark
 from ..base.paths import plain
 from ..stack import artifacts, services
-from .settings import of_session
+from . import settings
 
 DEFAULTS = plain(Path(__file__).parent / "conf")  # what is the same in every world; Spark reads it by itself
 # The settings of HDFS, MapReduce and YARN, some 2,000, that nothing on one machine asks for: Hudi sends all of Hadoop's
@@ -61,25 +61,15 @@ def of_server(spark: Spark, tables: str, java_compiler: str, endpoint: str = "",
         "spark.executor.extraJavaOptions": " ".join(options),
         **({} if local else of_executors),
         **(of_s3a(endpoint, region) if endpoint else {}),
-        **of_session(),
+        **settings.of_session(),
     }
 
 
 def of_s3a(endpoint: str, region: str) -> dict[str, str]:
-    """Return how Hadoop's s3a: reaches an endpoint that is not AWS's own (Hadoop's guide to S3A). One that stands still
-    or refuses for half a minute is waited for: the SDK's own tries, each later than the last, outlast a minute."""
-    asked = {
-        "endpoint": endpoint, "endpoint.region": region or "us-east-1", "path.style.access": "true",
-        "connection.ssl.enabled": str(endpoint.startswith("https:")).lower(),
-        # the key comes by the environment or a file that it names (environment.of_s3), never by the configuration
-        "aws.credentials.provider": "com.amazonaws.auth.DefaultAWSCredentialsProviderChain",
-        "connection.establish.timeout": "5000", "connection.timeout": "60000", "attempts.maximum": "20",
-        "retry.limit": "10", "retry.interval": "500ms",
-        "directory.marker.retention": "keep",  # else each new file is followed by a request that removes those above it
-        "buffer.dir": "${java.io.tmpdir}/s3a",  # what is uploaded waits there: it goes with the service
-    }
-    return {**{f"spark.hadoop.fs.s3a.{name}": value for name, value in asked.items()},
-            "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}  # an address as EMR takes it, too
+    """Return how Hadoop's s3a: reaches an endpoint that is not AWS's own."""
+    at = {"endpoint": endpoint, "endpoint.region": region or "us-east-1",
+          "connection.ssl.enabled": str(endpoint.startswith("https:")).lower()}
+    return {**settings.of("s3a"), **{f"spark.hadoop.fs.s3a.{name}": value for name, value in at.items()}}
 
 
 def clear_half_made(metastore: Path) -> None:

@@ -13,6 +13,7 @@ from psycopg import sql
 
 from ..base import World
 from ..source import postgres
+from ..source.queries import QUERIES
 
 SCHEMA = "kept"
 
@@ -68,11 +69,7 @@ def _number(c: psycopg.Connection, table: sql.Identifier, otherwise: str = "") -
 
 def _set_back(c: psycopg.Connection, table: str) -> int:
     source, copy = postgres.identifier(table), _copy(table)
-    columns = c.execute("""
-        SELECT t.attname, t.attnum = ANY(i.indkey) FROM pg_attribute t JOIN pg_attribute k USING (attname)
-        JOIN pg_index i ON i.indrelid = t.attrelid AND i.indisprimary
-        WHERE t.attrelid = %s::regclass AND k.attrelid = %s::regclass AND t.attnum > 0 AND t.attgenerated = ''
-        ORDER BY t.attnum""", [source.as_string(c), copy.as_string(c)]).fetchall()
+    columns = c.execute(QUERIES["columns_and_keys"], [source.as_string(c), copy.as_string(c)]).fetchall()
 
     def listed(*alias: str, keys: bool = False) -> sql.Composed:
         return sql.SQL(", ").join(sql.Identifier(*alias, name) for name, key in columns if key or not keys)

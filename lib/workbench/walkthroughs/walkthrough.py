@@ -19,6 +19,7 @@ from ..landing.sources import JDBC, topic_of
 from ..run import execute
 from ..source import postgres
 from ..source.loading import Loader
+from ..source.queries import QUERIES
 from ..spark import session
 from ..topic import registry, topics
 from . import kept
@@ -261,10 +262,7 @@ class Walkthrough(Flow):
         """Its tables in PostgreSQL, the copies of them, and the schemas that are its own."""
         schemas = {table.partition(".")[0] for table in self._kept()} - {"public"}
         tables = [*self._kept(), *(f"{kept.SCHEMA}.{table}" for table in self._kept())]
-        asked = """SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL
-                   SELECT schemaname || '.' || tablename FROM pg_tables
-                    WHERE schemaname || '.' || tablename = ANY(%s) ORDER BY 1"""
-        return list(postgres.frame(world, asked, [list(schemas), tables], self.database)["name"])
+        return list(postgres.frame(world, QUERIES["left_over"], [list(schemas), tables], self.database)["name"])
 
 
 def _kind(step: str) -> str:

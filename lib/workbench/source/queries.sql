@@ -1,0 +1,57 @@
+-- The longer questions to PostgreSQL's catalog, by name (see queries.py).
+
+-- name: identity
+-- How replication tells the rows of a table t (of pg_class) apart.
+CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coalesce((
+    SELECT CASE t.relreplident WHEN 'i' THEN 'index' ELSE 'primary key' END FROM pg_index i WHERE i.indrelid = t.oid
+    AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END), 'none') END
+
+-- name: table
+SELECT n.nspname, t.relname, {identity} <> 'none' FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
+WHERE t.relkind IN ('r', 'p') AND t.relname = %s AND n.nspname = coalesce(nullif(%s, ''), current_schema())
+
+-- name: publications
+SELECT p.pubname AS publication, p.puballtables AS all_tables, s.schemaname || '.' || s.tablename AS "table",
+       {identity} AS identity
+FROM pg_publication p LEFT JOIN pg_publication_tables s USING (pubname)
+LEFT JOIN pg_namespace n ON n.nspname = s.schemaname
+LEFT JOIN pg_class t ON t.relnamespace = n.oid AND t.relname = s.tablename ORDER BY 1, 3
+
+-- name: slots
+SELECT slot_name, plugin, active, active_pid, wal_status, confirmed_flush_lsn::text AS confirmed,
+       pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS bytes_behind
+FROM pg_replication_slots WHERE database = current_database() ORDER BY 1
+
+-- name: published_and_readable
+-- Tables of these schemas that some publication names and that a role may read.
+SELECT t.schemaname, t.tablename FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
+WHERE NOT p.puballtables AND t.schemaname = ANY(%s)
+AND has_table_privilege(%s, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT')
+
+-- name: not_carried
+WITH RECURSIVE domain AS (
+    SELECT oid AS type, oid AS base, typbasetype AS next FROM pg_type
+    UNION ALL SELECT d.type, t.oid, t.typbasetype FROM domain d JOIN pg_type t ON t.oid = d.next)
+SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
+       CASE WHEN a.attgenerated <> '' THEN 'generated' ELSE format_type(a.atttypid, a.atttypmod) END
+FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
+LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
+WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%(tables)s) AND a.attnum > 0 AND NOT a.attisdropped
+AND (a.attgenerated <> '' OR NOT CASE
+    WHEN e.oid IS NOT NULL THEN (e.typname = ANY(%(in_lists)s) OR e.typtype = 'e') AND a.attndims < 2
+    -- a domain over an enum stops the connector
+    ELSE t.typname = ANY(%(alone)s) OR t.typtype = 'e' AND a.atttypid = t.oid END)
+ORDER BY r.relname, a.attnum
+
+-- name: columns_and_keys
+-- The columns that a table and its copy have, and whether each is of the primary key.
+SELECT t.attname, t.attnum = ANY(i.indkey) FROM pg_attribute t JOIN pg_attribute k USING (attname)
+JOIN pg_index i ON i.indrelid = t.attrelid AND i.indisprimary
+WHERE t.attrelid = %s::regclass AND k.attrelid = %s::regclass AND t.attnum > 0 AND t.attgenerated = ''
+ORDER BY t.attnum
+
+-- name: left_over
+-- Of these schemas and tables those that are there.
+SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL
+SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname || '.' || tablename = ANY(%s) ORDER BY 1
