@@ -1,5 +1,4 @@
 """The command line: `workbench <verb>`. Modules that take long to import are imported only when their verb runs."""
-from __future__ import annotations
 
 import errno
 import os

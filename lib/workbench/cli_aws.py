@@ -1,5 +1,4 @@
 """`workbench aws …`: what is only there on AWS. Modules that take long to import are imported when their verb runs."""
-from __future__ import annotations
 
 from typing import Optional, Sequence
 

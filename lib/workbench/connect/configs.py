@@ -1,7 +1,6 @@
 """Configurations of connectors: the JSON in params/connectors, the same for a Kafka Connect and for MSK Connect, with
 its ${placeholders} filled; and what must not stand in one: secrets, and keys that nobody knows."""
 
-from __future__ import annotations
 
 import json
 import re

@@ -1,5 +1,4 @@
 """What both kinds of Connect have to say of a connector: what is refused before it is deployed, why one has failed."""
-from __future__ import annotations
 
 import re
 import time

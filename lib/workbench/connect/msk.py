@@ -4,7 +4,6 @@ A connector is called `<deployment>-<name>` there, and tagged. What it runs on i
 each connector, subnets, security groups, log group, worker configuration. MSK Connect starts workers for each
 connector: what takes seconds in a Kafka Connect takes minutes here. docs/limits.md says what it does not do.
 """
-from __future__ import annotations
 
 import time
 from typing import Any, Optional

@@ -1,5 +1,4 @@
 """What MSK Connect, CloudWatch and its logs tell of the connectors of a deployment, and what is done to one of them."""
-from __future__ import annotations
 
 import datetime as dt
 import re

@@ -1,7 +1,6 @@
 """The verbs of a Kafka Connect, over its REST API: plugins, validate, apply, names, status, failure, wait_running,
 restart, delete. Use them through `connect`."""
 
-from __future__ import annotations
 
 from typing import Any, Optional
 from urllib.parse import quote

@@ -3,7 +3,6 @@
 Instants go by labels (see keeping). Athena has no time travel for Hudi, so these run on Spark. The bounds of an
 incremental read are Hudi's own, and a test pins them for the version in use: begin is exclusive, end inclusive.
 """
-from __future__ import annotations
 
 from typing import Any, Mapping, Optional
 

@@ -3,7 +3,6 @@
 Everything is written as table version 6, which Athena v3 reads; Hudi 1.x upgrades a table without a word when a writer
 forgets to say so, therefore the version is looked up after each ingest (timeline.check_version).
 """
-from __future__ import annotations
 
 import hashlib
 import re

@@ -1,5 +1,4 @@
 """Values and frames against each other, as check's docstring states it: what differs, told in sentences."""
-from __future__ import annotations
 
 import datetime as dt
 import json

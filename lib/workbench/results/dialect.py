@@ -4,7 +4,6 @@ sqlglot knows the grammar of both. What a function, an operator or a cast become
 sqlglot's own counterparts often differ in an edge (a null, a type, an index). What is in neither is an error that
 quotes it. Where the answer depends on types, as that of a division does, the table has several forms; Spark is asked.
 """
-from __future__ import annotations
 
 import contextlib
 import re

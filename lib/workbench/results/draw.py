@@ -1,6 +1,5 @@
 """Pictures that can go into a slide: shares, some rows among the others, a table's commits, a record's values over
 instants, what a read costs."""
-from __future__ import annotations
 
 import textwrap
 from itertools import groupby

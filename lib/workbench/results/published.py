@@ -1,5 +1,4 @@
 """The published configurations beside ours: data/reference/<walkthrough>/<part>.json, and one table of what differs."""
-from __future__ import annotations
 
 import json
 from fnmatch import fnmatch

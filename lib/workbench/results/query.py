@@ -1,5 +1,4 @@
 """Queries in Athena's dialect, answered as pandas in every world: by Spark (`spark_sql`), or by Athena (`athena`)."""
-from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Sequence

@@ -1,5 +1,4 @@
 """What a query reads: partitions, files and bytes as Spark's own scan counted them, and the time it takes."""
-from __future__ import annotations
 
 import re
 import time

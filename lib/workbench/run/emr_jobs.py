@@ -3,7 +3,6 @@
 Either starts deploy/jobs/ingest.py, which `workbench aws publish` has put into the bucket, with the library and all
 that it needs in one archive. Nodes of the cluster have unpacked that (deploy/bootstrap.sh); on Serverless Spark does.
 """
-from __future__ import annotations
 
 import math
 import re

@@ -1,5 +1,4 @@
 """One notebook, executed on an EMR cluster without anybody's Studio open (EMR's StartNotebookExecution)."""
-from __future__ import annotations
 
 import json
 import time

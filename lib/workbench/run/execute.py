@@ -2,7 +2,6 @@
 
 Nothing is written here: the runner masks secrets first.
 """
-from __future__ import annotations
 
 import time
 from dataclasses import dataclass

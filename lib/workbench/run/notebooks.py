@@ -1,6 +1,5 @@
 """The notebooks: in reading order, what each promises, what its parameters cell declares, and, for the first notebook,
 their table of contents and the picture of the flow."""
-from __future__ import annotations
 
 import ast
 import re

@@ -1,6 +1,5 @@
 """What a deployment's Sparks and notebooks need of this checkout, put into its bucket: library, worlds, notebooks,
 data, jars, and the plugins of connectors."""
-from __future__ import annotations
 
 import hashlib
 import io

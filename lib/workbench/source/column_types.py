@@ -1,5 +1,4 @@
 """Types of PostgreSQL's columns: what pandas makes of them, and which of them Debezium carries."""
-from __future__ import annotations
 
 from typing import Any
 

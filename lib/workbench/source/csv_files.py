@@ -1,5 +1,4 @@
 """Reading CSV files: each value by the reader of its column, each error with file, line and column."""
-from __future__ import annotations
 
 import csv
 import io

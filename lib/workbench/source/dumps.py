@@ -1,5 +1,4 @@
 """Rows of a dump as pg_dump writes it: its COPY blocks, without its statements."""
-from __future__ import annotations
 
 import re
 from functools import partial

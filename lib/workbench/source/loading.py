@@ -4,7 +4,6 @@ A loader asks first, works in one transaction, and leaves nothing half done. Wha
 and tables whose rows stream into COPY. Somebody's own files can be looked at before. Walkthroughs may share a database:
 what one of them unloads are its own tables.
 """
-from __future__ import annotations
 
 import re
 from dataclasses import dataclass

@@ -4,7 +4,6 @@ Names of tables are given as people write them, `datalake.cdc_events`; each part
 bound. Connections commit each statement by itself, unless a transaction is opened. `database` is another database than
 the world's own, wherever a function takes it.
 """
-from __future__ import annotations
 
 import json
 import re

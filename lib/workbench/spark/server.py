@@ -3,7 +3,6 @@
 Spark 3.5's own launcher listens on every interface and has no password (`spark.connect.grpc.binding.address` came with
 4.0). So this process holds a classic session and starts the same gRPC service itself, at an address it chooses.
 """
-from __future__ import annotations
 
 import json
 import os

@@ -1,5 +1,4 @@
 """Spark sessions: `session(world)` gives the same SparkSession API in every world."""
-from __future__ import annotations
 
 import contextlib
 import itertools

@@ -1,5 +1,4 @@
 """What Spark is told, wherever it runs: the files of conf/."""
-from __future__ import annotations
 
 from pathlib import Path
 

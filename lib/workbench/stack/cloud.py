@@ -4,7 +4,6 @@ Stacks are called `<deployment>-<name>` and are made in the order of the templat
 before it export; they are removed in the reverse order. All that belongs to a deployment bears the tag
 `workbench:deployment`, so that what is left in the end is seen.
 """
-from __future__ import annotations
 
 import itertools
 import re

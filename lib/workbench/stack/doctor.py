@@ -1,5 +1,4 @@
 """Looks at the machine before any service starts, and names every problem at once, each with its fix."""
-from __future__ import annotations
 
 import importlib.util
 import os

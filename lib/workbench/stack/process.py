@@ -1,5 +1,4 @@
 """One service process: start it once, know it again, wait until it answers, stop it and only it."""
-from __future__ import annotations
 
 import contextlib
 import json

@@ -3,7 +3,6 @@
 It holds all in memory: when it ends, the lake is gone. moto itself judges the signatures of the requests (its option
 INITIAL_NO_AUTH_ACTION_COUNT); a user with a key and a policy is made before the first of them.
 """
-from __future__ import annotations
 
 import contextlib
 import json

@@ -1,6 +1,5 @@
 """The services of the embedded stack, one row each, and how those that are Javas are started: tuned for short, small
 work, with a log that does not grow for ever. process.py runs any of them by the same rules."""
-from __future__ import annotations
 
 import json
 import os

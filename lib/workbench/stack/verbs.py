@@ -4,7 +4,6 @@ In an embedded world the services are ours to start and stop; one that was start
 An instance keeps its ports while it runs: another port base is refused, and without WORKBENCH_PORT_BASE it is theirs.
 In any other world the same verbs look whether the services can be reached, and start nothing.
 """
-from __future__ import annotations
 
 import os
 import socket

@@ -5,7 +5,6 @@ Every change of the row, from the source's log to the views of the lake: LSN and
 the messages of one key, and the rest is looked up in names, timelines and the lake as of each commit (see in_lake);
 Spark is asked only for what hudi-rs cannot read.
 """
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional

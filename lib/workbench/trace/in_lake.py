@@ -3,7 +3,6 @@
 A commit of the ingest says how far the source was read, so the commit of a message is the first one that had read it.
 Which file it went to is asked of the table as of that commit: each row says its file, one in a log its file group.
 """
-from __future__ import annotations
 
 from typing import Any, Mapping, Optional
 

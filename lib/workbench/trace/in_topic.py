@@ -1,5 +1,4 @@
 """What is traced, and the messages of one row in its topic, each taken apart: what a trace begins with."""
-from __future__ import annotations
 
 import datetime as dt
 import json

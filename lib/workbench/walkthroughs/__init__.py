@@ -2,7 +2,6 @@
 
 A new one is a module with a `flow`, and a place in ALL: that is how teardown, trace and `workbench load` find it.
 """
-from __future__ import annotations
 
 from ..base import LakeError, World, nearest
 from ..trace import Traced

@@ -1,5 +1,4 @@
 """One source table on its way to the lake: what a walkthrough declares of it."""
-from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Mapping, Union

@@ -2,7 +2,6 @@
 
 What is particular to a walkthrough is data: its captures.
 """
-from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,4 @@
 """Messages and landed files as data frames, read without Spark."""
-from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor

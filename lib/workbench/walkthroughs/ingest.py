@@ -2,7 +2,6 @@
 
 Unlike the notebooks it asks the source nothing, so that it runs where only Kafka and the lake are reached, on EMR say.
 """
-from __future__ import annotations
 
 from typing import Callable
 

@@ -4,7 +4,6 @@ Setting back is plain SQL in one transaction: rows that were added go, rows that
 is a change like any other in the source's log, and a row that is as it was loaded makes none. A column that counts by
 itself (serial, identity) goes on after its last row, so that the same rows get the same numbers again.
 """
-from __future__ import annotations
 
 from typing import Any, Optional, Sequence
 

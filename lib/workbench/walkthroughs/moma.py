@@ -19,7 +19,6 @@ As messy as what is published: no nationality, no classification, no artist, sev
 separated by commas), dates and dimensions as people write them, genders not quite normalised. `height_cm` is the first
 of `dimensions`, to the millimeter; `cataloged_at` is invented (see 01_moma_ddl.sql).
 """
-from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime

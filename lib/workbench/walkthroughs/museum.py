@@ -1,7 +1,6 @@
 """What is particular to the museum walkthrough (notebooks/50_time_travel): its captures, its tables, and what S5 does
 to its rows. `flow` has what every walkthrough has.
 """
-from __future__ import annotations
 
 from typing import Any
 

@@ -6,7 +6,6 @@ each customer's number of orders, and the quantity and revenue its items have on
 (three big customers, five promising ones) are input, not luck, and a test holds that. Order 11075 is left out: the
 walkthrough inserts it later, as row 830 with details 2,153 to 2,155.
 """
-from __future__ import annotations
 
 from typing import Any
 

@@ -1,7 +1,6 @@
 """What is particular to the outbox walkthrough (notebooks/10_outbox): its capture, its tables, its changes and truths.
 `flow` has what every walkthrough has.
 """
-from __future__ import annotations
 
 from .. import hudi
 from ..base import ROOT, World

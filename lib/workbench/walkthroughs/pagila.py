@@ -14,7 +14,6 @@ that they name. And so that their changes do what they show (a test holds all of
 
 Times of the public dump are earlier: addresses are of 2006, and films of 2007. The next ids are the same.
 """
-from __future__ import annotations
 
 import re
 from random import Random

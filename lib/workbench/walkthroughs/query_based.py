@@ -1,7 +1,6 @@
 """What is particular to query-based CDC on Pagila (notebooks/20_query_based_cdc): three pairs of connectors, of which
 one polls and one lands. `flow` has what every walkthrough has. There is no Hudi in it: tables are made with SQL.
 """
-from __future__ import annotations
 
 from dataclasses import replace
 

@@ -3,7 +3,6 @@
 A walkthrough is a declaration. Its notebooks begin with `ensure`, which runs those whose product is missing, and
 `reset`, which removes what a notebook and those after it make.
 """
-from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
