@@ -429,6 +429,17 @@ def athena_text(value):
     return bytes(value).hex(" ") if isinstance(value, (bytes, bytearray)) else str(value)
 
 
+def glue_databases(run):
+    """Answers of glue on databases: those that Spark has, for both are one catalog. run: as of `glue_tables`."""
+    def found(given):
+        if not run(f"SHOW DATABASES LIKE '{given['Name']}'").count():
+            raise Refused("EntityNotFoundException", f"Database {given['Name']} not found.")
+        return {"Database": {"Name": given["Name"]}}
+
+    return {("glue", "GetDatabase"): found, ("glue", "CreateDatabase"): lambda given: run(
+        f"CREATE DATABASE `{given['DatabaseInput']['Name']}`") and {}}
+
+
 def glue_tables(run):
     """What Glue's calls do to Spark's own catalog, as if both were one. run: function (statement of Spark SQL)."""
     def made(given):

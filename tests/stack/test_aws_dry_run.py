@@ -87,9 +87,9 @@ def deployed(near, at):
                                                SecretString=json.dumps({"password": password}))
     with contextlib.suppress(client("s3").exceptions.BucketAlreadyOwnedByYou):  # of the track before
         client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    for database in ("datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"):
+    for database in ("datalake", "pagila_kafka_connect", "pagila_polled", "moma_cow", "moma_mor", "moma_scratch"):
         client("glue").create_database(DatabaseInput={"Name": database})
-        session(near).sql(f"CREATE DATABASE IF NOT EXISTS {database}")  # both catalogs are one (aws_double.glue_tables)
+        session(near).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
     client("athena").create_work_group(Name="workbench", Configuration={"ResultConfiguration": {
         "OutputLocation": f"s3://{BUCKET}/athena/"}})
     postgres.execute(near, "DO $$BEGIN CREATE ROLE devuser SUPERUSER LOGIN PASSWORD 'made-for-the-dry-run'; "
@@ -101,7 +101,9 @@ def asked(near, text):
     tree, create = dialect.read(text)
     own = spark_sql._session(session(near))
     rows = own.sql(spark_sql._written(own, tree, {}))
-    return spark_sql._keep(rows, create) and None if create else rows
+    if create:
+        spark_sql._keep(rows, create)
+    return None if create else rows
 
 
 @pytest.fixture
@@ -136,7 +138,8 @@ def cloud(near, tmp_path):
     answers = {
         **aws_double.msk_connect(rest, REGION, ACCOUNT, (theirs, ours), ["workbench-debezium-postgres"]),
         **aws_double.emr_serverless(f"https://localhost:{tls.port}", "emr-7.13.0"),
-        **aws_double.athena(lambda text: asked(near, text), BUCKET)}
+        **aws_double.athena(lambda text: asked(near, text), BUCKET),
+        **aws_double.glue_databases(lambda text: session(near).sql(text))}
     double = aws_double.Double(moto, answers, aws_double.glue_tables(lambda text: session(near).sql(text)))
 
     def run(*targets):
