@@ -35,11 +35,10 @@ class Double:
     Args:
         moto: address of moto's server.
         answers: {(service, operation): function of the parameters}, for what moto has not.
-        also: the same, of what is done beside moto's answer.
     """
 
-    def __init__(self, moto, answers, also=()):
-        self.moto, self.answers, self.also, self.calls = urlsplit(moto), answers, dict(also), []
+    def __init__(self, moto, answers):
+        self.moto, self.answers, self.calls = urlsplit(moto), answers, []
         double = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -72,7 +71,6 @@ class Double:
         self.calls.append((service, operation, given))
         try:
             if (service, operation) not in self.answers:
-                self.also.get((service, operation), lambda given: None)(given)
                 return self.forward(request, body)
             answer, status = self.answers[service, operation](given), 200
             shape = _session.get_service_model(service).operation_model(operation).output_shape
@@ -358,7 +356,7 @@ async def pump(source, sink):
     sink.close()
 
 
-# ---- Athena and Glue's tables, as that Spark has them
+# ---- Athena, whose catalog is that Spark's
 
 TYPES = {"string": "varchar", "int": "integer", "smallint": "smallint", "tinyint": "tinyint", "bigint": "bigint",
          "double": "double", "float": "float", "boolean": "boolean", "date": "date", "timestamp": "timestamp",
@@ -427,34 +425,3 @@ def athena_text(value):
         pairs = value.asDict() if hasattr(value, "asDict") else value
         return "{" + ", ".join(f"{k}={'null' if v is None else athena_text(v)}" for k, v in pairs.items()) + "}"
     return bytes(value).hex(" ") if isinstance(value, (bytes, bytearray)) else str(value)
-
-
-def glue_databases(run):
-    """Answers of glue on databases: those that Spark has, for both are one catalog. run: as of `glue_tables`."""
-    def found(given):
-        if not run(f"SHOW DATABASES LIKE '{given['Name']}'").count():
-            raise Refused("EntityNotFoundException", f"Database {given['Name']} not found.")
-        return {"Database": {"Name": given["Name"]}}
-
-    return {("glue", "GetDatabase"): found, ("glue", "CreateDatabase"): lambda given: run(
-        f"CREATE DATABASE `{given['DatabaseInput']['Name']}`") and {}}
-
-
-def glue_tables(run):
-    """What Glue's calls do to Spark's own catalog, as if both were one. run: function (statement of Spark SQL)."""
-    def made(given):
-        table, database = given["TableInput"], given["DatabaseName"]
-        name = f"`{database}`.`{table['Name']}`"
-        serde = table["StorageDescriptor"]["SerdeInfo"].get("Parameters", {})
-        if {**table.get("Parameters", {}), **serde}.get("spark.sql.sources.provider") == "hudi":
-            only = serde.get("hoodie.query.as.ro.table")
-            one_of_two = only and table["Name"].endswith(("_ro", "_rt"))  # of Copy-on-Write Spark takes no such option
-            options = f"OPTIONS ('hoodie.query.as.ro.table' = '{only}')" if one_of_two else ""
-            run(f"CREATE DATABASE IF NOT EXISTS `{database}`")
-            run(f"DROP TABLE IF EXISTS {name}")
-            run(f"CREATE TABLE {name} USING hudi {options} LOCATION '{table['StorageDescriptor']['Location']}'")
-
-    def dropped(given):
-        run(f"DROP TABLE IF EXISTS `{given['DatabaseName']}`.`{given['Name']}`")
-
-    return {("glue", "CreateTable"): made, ("glue", "DeleteTable"): dropped}

@@ -88,7 +88,6 @@ def deployed(near, at):
     with contextlib.suppress(client("s3").exceptions.BucketAlreadyOwnedByYou):  # of the track before
         client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
     for database in ("datalake", "pagila_kafka_connect", "pagila_polled", "moma_cow", "moma_mor", "moma_scratch"):
-        client("glue").create_database(DatabaseInput={"Name": database})
         session(near).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
     client("athena").create_work_group(Name="workbench", Configuration={"ResultConfiguration": {
         "OutputLocation": f"s3://{BUCKET}/athena/"}})
@@ -138,9 +137,8 @@ def cloud(near, tmp_path):
     answers = {
         **aws_double.msk_connect(rest, REGION, ACCOUNT, (theirs, ours), ["workbench-debezium-postgres"]),
         **aws_double.emr_serverless(f"https://localhost:{tls.port}", "emr-7.13.0"),
-        **aws_double.athena(lambda text: asked(near, text), BUCKET),
-        **aws_double.glue_databases(lambda text: session(near).sql(text))}
-    double = aws_double.Double(moto, answers, aws_double.glue_tables(lambda text: session(near).sql(text)))
+        **aws_double.athena(lambda text: asked(near, text), BUCKET)}
+    double = aws_double.Double(moto, answers)
 
     def run(*targets):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "WORKBENCH_SECRET_"))}

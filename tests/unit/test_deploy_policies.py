@@ -251,6 +251,15 @@ def test_a_notebook_may_ask_what_the_library_asks():
     assert asked() and [sorted(actions) for actions in asked() if not actions & may] == []
 
 
+def test_a_notebook_may_ask_what_was_asked_in_the_dry_run():
+    """tests/stack/aws_calls: what the notebooks of each walkthrough have asked, the library and others in its name."""
+    may = {action for who, action, _ in rights() if who in THEIRS}
+    for file in (ROOT / "tests/stack/aws_calls").glob("*.txt"):
+        lines = re.findall(r"^([\w-]+)\.(\w+)$", file.read_text(encoding="utf-8"), re.M)
+        did = {f"{SERVICES[service]}:{operation}" for service, operation in lines}
+        assert did and not did - may, file.name
+
+
 # Asked by others than the library, in its name
 ON_BEHALF = {
     "PyAthena": {"athena:StartQueryExecution", "athena:GetQueryResults", "athena:StopQueryExecution"},
