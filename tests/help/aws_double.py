@@ -141,18 +141,20 @@ UNTOLD = {"clientToken", "ClientRequestToken", "nextToken", "NextToken", "curren
           "startTime"}
 
 
+BY_CHANCE = {("cloudwatch", "GetMetricStatistics")}  # asked of a connector that runs while something is waited for
+
+
 def told(calls):
     """The recording, as text: the calls in order with their parameters in the order of their names, what differs from
-    run to run left out. What is only asked stands once between two calls that change something: how often a poll asks,
-    and what stands beside it at the time, is chance."""
-    lines, asked_since = [], set()
+    run to run left out. What is only asked stands where it was asked first: how often a poll asks, and what happens to
+    stand beside it at the time, is chance."""
+    lines, asked_before = [], set()
     for service, operation, given in calls:
         line = f"{service}.{operation}{_shown(given, 4)}"
-        if not operation.startswith(READS):
-            asked_since.clear()
-        elif line in asked_since:
-            continue
-        asked_since.add(line)
+        if operation.startswith(READS):
+            if line in asked_before or (service, operation) in BY_CHANCE:
+                continue
+            asked_before.add(line)
         lines.append(line)
     return "\n".join(lines) + "\n"
 
