@@ -1,9 +1,9 @@
 """AWS on this machine, for a dry run: an endpoint that records each call, in order, and has it answered.
 
-What moto knows (SSM, secrets, Glue, S3 …) moto's server answers. What it has not is done by the real embedded services:
+What moto knows (SSM, secrets, S3 …) moto's server answers. What it has not is done by the real embedded services:
 a connector of MSK Connect is deployed in the embedded Kafka Connect, a session of EMR Serverless is the embedded Spark
 Connect behind TLS, a query of Athena is asked of that Spark. Each answer is judged by botocore's own model of the
-service; the requests were, by the client that sent them.
+service; the requests were, by the client that sent them. The catalog is that Spark's, as on EMR it is Glue.
 """
 import asyncio
 import contextlib
