@@ -87,12 +87,13 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
     holder = spawn.Process(target=s3_help.hold_for_ever)
     holder.start()
     address = "s3a://lake/killed"
-    wait_until(lambda: "born" in (files.read_text(f"{address}.lock") or ""), "the other to hold it", timeout=60)
+    wait_until(lambda: "pid" in (files.read_text(f"{address}.lock") or ""), "the other to hold it", timeout=60)
     with pytest.raises(LakeError, match="another test is going on") as error, files.alone(address, "test"):
         pass
-    assert f"process {holder.pid} on " in error.value.where
+    assert f"process {holder.pid} holds" in error.value.where
     holder.kill()
     holder.join()
+    assert f'"pid": {holder.pid}' in files.read_text(f"{address}.lock"), "it has not released it"
     with files.alone(address, "test"):
         pass
 

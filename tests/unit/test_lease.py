@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from botocore.exceptions import ClientError
-from workbench.base import aws, files, lease
+from workbench.base import aws, files, lease, paths
 from workbench.base.errors import LakeError, StackError
 from workbench.base.wait import wait_until
 
@@ -16,7 +16,7 @@ ADDRESS = "s3a://bucket/checkpoints/table"
 
 
 @pytest.fixture
-def s3(monkeypatch):
+def s3(monkeypatch, tmp_path):
     """An S3 of one object: its text and when it was written, S3's clock, what was asked, answers that get lost."""
     it = SimpleNamespace(text=None, version=0, at=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc), asked=[],
                          lose=0, answer="PreconditionFailed", one=threading.Lock())
@@ -25,8 +25,8 @@ def s3(monkeypatch):
         with aws.answered("s3"):
             raise ClientError({"Error": {"Code": name}}, "PutObject")
 
-    def ask(operation, Bucket, Key, Body=None, IfMatch=None, IfNoneMatch=None):  # noqa: N803 - S3's names
-        assert (Bucket, Key) == ("bucket", "checkpoints/table.lock")
+    def ask(lock, operation, Body=None, IfMatch=None, IfNoneMatch=None):  # noqa: N803 - S3's names
+        assert lock is None or (lock.bucket, lock.key) == ("bucket", "checkpoints/table.lock")
         with it.one:
             it.asked.append(operation)
             if operation == "get_object":
@@ -43,15 +43,16 @@ def s3(monkeypatch):
                 refuse(it.answer)
             return {"ETag": str(it.version)}
 
-    it.put = lambda **body: ask("put_object", "bucket", "checkpoints/table.lock", json.dumps(body).encode(),
-                                **({"IfMatch": str(it.version)} if it.text is not None else {"IfNoneMatch": "*"}))
-    monkeypatch.setattr(lease, "_ask", ask)
+    it.put = lambda **body: ask(None, "put_object", json.dumps(body).encode(), **(
+        {"IfMatch": str(it.version)} if it.text is not None else {"IfNoneMatch": "*"}))
+    monkeypatch.setattr(lease._Lock, "_ask", ask)
+    monkeypatch.setattr(paths, "OWN", tmp_path / "own")
     return it
 
 
 def of_another(**more):
     """What a holder elsewhere has written."""
-    return {"by": "another", "host": "elsewhere", "machine": "m", "pid": 7, "born": 1.0, "beat": 0, **more}
+    return {"by": "another", "host": "elsewhere", "pid": 7, "beat": 0, **more}
 
 
 def take():
@@ -67,7 +68,13 @@ def test_who_comes_second_is_told_and_the_next_one_gets_it(s3):
     assert s3.text == b"{}" and take() and take()
 
 
-def test_without_a_name_it_waits(s3):
+def lock_file():
+    file, = (paths.OWN / "locks").iterdir()
+    return file
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_without_a_name_it_waits(s3, elsewhere):
     got = []
 
     def second():
@@ -76,8 +83,13 @@ def test_without_a_name_it_waits(s3):
 
     with files.alone(ADDRESS):
         waiting = threading.Thread(target=second)
+        if elsewhere:
+            lock_file().unlink()
         waiting.start()
-        wait_until(lambda: s3.asked.count("get_object") > 3, "the second to ask")
+        if elsewhere:
+            wait_until(lambda: s3.asked.count("get_object") > 3, "the second to ask")
+        else:
+            waiting.join(0.3)
         got.append("first")
     waiting.join(10)
     assert got == ["first", "second"]
@@ -96,31 +108,52 @@ def test_the_lock_of_one_that_was_killed_elsewhere_is_taken_over_when_it_has_run
 def test_of_two_that_take_over_one_wins(s3, monkeypatch):
     s3.put(**of_another())
     s3.now += dt.timedelta(seconds=lease.LEASE)
-    ask = lease._ask
+    ask = lease._Lock._ask
 
-    def other_is_first(operation, **given):
-        monkeypatch.setattr(lease, "_ask", ask)
-        found = ask(operation, **given)
+    def other_is_first(lock, operation, **given):
+        monkeypatch.setattr(lease._Lock, "_ask", ask)
+        found = ask(lock, operation, **given)
         s3.put(**of_another(by="a third"))
         return found
 
-    monkeypatch.setattr(lease, "_ask", other_is_first)
+    monkeypatch.setattr(lease._Lock, "_ask", other_is_first)
     with pytest.raises(LakeError, match="another"):
         take()
     assert json.loads(s3.text)["by"] == "a third"
 
 
-def test_one_that_is_gone_on_this_machine_holds_nothing(s3):
-    s3.put(**of_another(machine=lease._machine()))  # whatever has number 7 was not born then
-    assert not lease._machine() or take()
-
-
-def test_what_a_free_but_unreleased_lock_of_this_process_holds_is_nothing(s3, monkeypatch):
+def unreleased(s3, monkeypatch):
+    """A lock as one leaves it that was killed."""
     with monkeypatch.context() as patch, files.alone(ADDRESS, "ingest"):
-        patch.setattr(lease, "_put", lambda *a, **k: (_ for _ in ()).throw(StackError("S3 is gone")))
+        patch.setattr(lease._Lock, "_put", lambda *a, **k: (_ for _ in ()).throw(StackError("S3 is gone")))
         text = s3.text
     assert s3.text == text != b"{}"
-    assert not lease._machine() or take()
+
+
+def test_one_that_is_gone_on_this_machine_holds_nothing(s3, monkeypatch):
+    unreleased(s3, monkeypatch)
+    assert take()
+
+
+def test_without_its_lock_file_one_of_this_machine_is_as_one_elsewhere(s3, monkeypatch):
+    """A cleaner of /tmp takes what is old, also below one that holds a lock for weeks."""
+    unreleased(s3, monkeypatch)
+    lock_file().unlink()
+    with pytest.raises(LakeError, match="another"):
+        take()
+    s3.now += dt.timedelta(seconds=lease.LEASE)
+    with files.alone(ADDRESS, "ingest"):
+        lock_file().unlink()
+        with pytest.raises(LakeError, match="another"):
+            take()
+
+
+def test_locks_of_two_endpoints_are_two(s3, monkeypatch):
+    with files.alone(ADDRESS, "ingest"):
+        s3.text = None  # the other endpoint's
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+        assert take()
+        s3.text = b"{}"
 
 
 def test_it_is_kept_by_beats_and_an_answer_that_is_lost_is_no_loss(s3, monkeypatch):
@@ -165,7 +198,7 @@ def test_an_s3_that_says_no_is_no_reason_to_wait(s3, monkeypatch):
     def no(*given, **more):
         raise StackError("not allowed")
 
-    monkeypatch.setattr(lease, "_ask", no)
+    monkeypatch.setattr(lease._Lock, "_ask", no)
     for what in ("ingest", ""):
         with pytest.raises(StackError, match="not allowed"), files.alone(ADDRESS, what):
             pass

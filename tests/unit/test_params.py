@@ -190,7 +190,7 @@ def test_instances_have_folders_of_their_own(monkeypatch):
 @pytest.fixture
 def spaced(tmp_path, monkeypatch):
     """A folder with a space in its path, and the place for links moved to where a test may spoil it."""
-    monkeypatch.setattr(paths, "LINKS", tmp_path / "links")
+    monkeypatch.setattr(paths, "OWN", tmp_path / "links")
     (tmp_path / "x y").mkdir()
     return tmp_path / "x y"
 
@@ -198,19 +198,19 @@ def spaced(tmp_path, monkeypatch):
 def test_a_folder_with_a_space_is_reached_by_one_link_of_ours(spaced):
     link = paths._link(spaced)
     assert " " not in str(link) and link.resolve() == spaced and paths._link(spaced) == link
-    assert paths.LINKS.stat().st_mode & 0o777 == 0o700
+    assert paths.OWN.stat().st_mode & 0o777 == 0o700
     link.unlink()
     link.symlink_to("/nowhere")
     assert paths._link(spaced).resolve() == spaced, "a stale one is made anew"
-    assert paths._link(paths.LINKS) == paths.LINKS and len(list(paths.LINKS.iterdir())) == 1
+    assert paths._link(paths.OWN) == paths.OWN and len(list(paths.OWN.iterdir())) == 1
 
 
 def test_a_place_for_links_that_others_may_enter_or_that_leads_elsewhere_is_not_used(spaced, tmp_path):
-    paths.LINKS.mkdir(mode=0o755)
+    paths.OWN.mkdir(mode=0o755)
     assert paths._link(spaced) == spaced
-    paths.LINKS.rmdir()
+    paths.OWN.rmdir()
     (tmp_path / "trap").mkdir(mode=0o700)
-    paths.LINKS.symlink_to(tmp_path / "trap")
+    paths.OWN.symlink_to(tmp_path / "trap")
     assert paths._link(spaced) == spaced and list((tmp_path / "trap").iterdir()) == []
 
 

@@ -183,7 +183,7 @@ def load_file(path: Path) -> World:
         if not paths.is_plain(paths.LINK):
             raise ParamsError(
                 "Spark and Hudi cannot work in this folder, and no link to it could be made", where=str(paths.ROOT),
-                expected=f"a path of letters, digits and _ . / - only, or {paths.LINKS} yours alone (mode 0700)",
+                expected=f"a path of letters, digits and _ . / - only, or {paths.OWN} yours alone (mode 0700)",
                 next_step="move the checkout to such a path")
         environment.forget_postgres()
     _reach_s3(environment.of_s3(world.lake.endpoint, world.region, s3_login() if world.own_s3 else None))

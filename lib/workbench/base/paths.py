@@ -10,7 +10,7 @@ from pathlib import Path
 from .errors import ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
-LINKS = Path("/tmp") / f"workbench-{os.geteuid()}"  # named by nothing that differs between two terminals
+OWN = Path("/tmp") / f"workbench-{os.geteuid()}"  # named by nothing that differs between two terminals
 
 
 def _link(folder: Path) -> Path:
@@ -21,19 +21,27 @@ def _link(folder: Path) -> Path:
     folder itself is returned, and no embedded world is loaded (see `params.load_file`)."""
     if is_plain(folder):
         return folder
-    link = LINKS / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
     try:
-        LINKS.mkdir(mode=0o700, exist_ok=True)
-        seen = LINKS.lstat()  # another user may have made it before us
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
-            return folder
+        link = own_folder() / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         if not link.is_symlink() or os.readlink(link) != str(folder):
             scratch = link.with_suffix(f".{os.getpid()}")
             scratch.symlink_to(folder)
             scratch.replace(link)
-    except OSError:
+    except (OSError, ParamsError):
         return folder
     return link
+
+
+def own_folder() -> Path:
+    """Return the folder of this machine that all our processes find, and only we can enter.
+
+    Raises: ParamsError: another user has made it before us."""
+    OWN.mkdir(mode=0o700, exist_ok=True)
+    seen = OWN.lstat()
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+        raise ParamsError(f"{OWN} is not yours alone", expected="a folder of yours, mode 0700",
+                          next_step="remove it, or have its owner do so")
+    return OWN
 
 
 def is_plain(path: Path) -> bool:

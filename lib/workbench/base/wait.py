@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TypeVar
 
@@ -76,22 +77,24 @@ def told_to_stop() -> Iterator[threading.Event]:
 
 
 @contextlib.contextmanager
-def alone(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[None]:
+def alone(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[str]:
     """Hold the lock file `lock`. A second holder waits for the first; with `busy` it raises busy(pid of the first).
 
-    The kernel frees it when the holder is killed."""
+    The kernel frees it when the holder is killed. Gives what stands in the file below the pid: a name that no other
+    file has, not even one that takes its place."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a+", encoding="utf-8") as f:
         try:
             fcntl.flock(f, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:
             f.seek(0)
-            raise busy(f.read().strip() or "unknown") from None  # type: ignore[misc]
+            raise busy(f.readline().strip() or "unknown") from None  # type: ignore[misc]
+        f.seek(0)
+        name = f.read().partition("\n")[2] or uuid.uuid4().hex
         f.truncate(0)
-        f.write(str(os.getpid()))
+        f.write(f"{os.getpid()}\n{name}")
         f.flush()
-        yield
-        f.truncate(0)
+        yield name
 
 
 def holder(lock: Path) -> str:
@@ -100,5 +103,5 @@ def holder(lock: Path) -> str:
         try:
             fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return f.read().strip() or "unknown"
+            return f.readline().strip() or "unknown"
     return ""
