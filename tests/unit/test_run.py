@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import paths
+from workbench.base import paths, wait
 from workbench.base.errors import ParamsError, WorkbenchError
 from workbench.run import notebooks, run_record, runner
 
@@ -114,7 +114,7 @@ def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
         with pytest.raises(WorkbenchError, match="process 4711"):
             quietly()
     with runner._lock():  # the text of a run that is gone still stands there
-        assert lock.read_text() == str(os.getpid())
+        assert wait.holder(lock) == str(os.getpid())
 
 
 def test_masking_reaches_every_form(project, monkeypatch):
