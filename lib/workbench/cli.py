@@ -79,13 +79,7 @@ def run(targets: Optional[list[str]] = typer.Argument(None, help="Tracks or note
         timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
         on: str = typer.Option("here", help="Where: here, or emr-notebook, on the deployment's cluster.")) -> None:
     """Run notebooks headless and write a report. Exits non-zero when anything failed."""
-    values = {}
-    for text in param or []:
-        name, equals, value = text.partition("=")
-        if not (equals and name.isidentifier()):
-            raise typer.BadParameter(f"{text!r} is not name=value", param_hint="--param")
-        values[name] = value
-    raise typer.Exit(_run(targets or [], world, values, resume, timeout, on))
+    raise typer.Exit(_run(targets or [], world, cli_aws.given(param, "--param"), resume, timeout, on))
 
 
 @app.command()

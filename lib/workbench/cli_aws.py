@@ -19,16 +19,17 @@ def _on(world: str) -> cloud.Deployment:
     return cloud.Deployment(*params.deployment(world))
 
 
-def _given(parameters: Optional[list[str]]) -> dict[str, str]:
+def given(parameters: Optional[list[str]], hint: str = "--parameter") -> dict[str, str]:
+    """What options of the form name=value give. Raises typer.BadParameter, which names the option as hint."""
     pairs = [text.partition("=") for text in parameters or []]
-    for name, equals, _ in pairs:
-        if not (equals and name):
-            raise typer.BadParameter(f"{name!r} is not name=value", param_hint="--parameter")
+    for name, equals, value in pairs:
+        if not (equals and name.isidentifier()):
+            raise typer.BadParameter(f"{name + equals + value!r} is not name=value", param_hint=hint)
     return {name: value for name, _, value in pairs}
 
 
-def _bill(given: dict[str, str], only: Optional[Sequence[str]], before: Optional[dict] = None) -> None:
-    rows, day = cloud.cost(given, only or (), before)
+def _bill(parameters: dict[str, str], only: Optional[Sequence[str]], before: Optional[dict] = None) -> None:
+    rows, day = cloud.cost(parameters, only or (), before)
     for stack, name, usd in rows:
         print(f"{stack:<10} {name:<20} {usd:>8.4f}")
     total = sum(usd for *_, usd in rows)
@@ -39,7 +40,7 @@ def _bill(given: dict[str, str], only: Optional[Sequence[str]], before: Optional
 @app.command()
 def cost(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PARAMETER) -> None:
     """Reckon what a deployment costs per hour. Asks nobody, needs no account."""
-    _bill(_given(parameter), stacks)
+    _bill(given(parameter), stacks)
 
 
 @app.command()
@@ -47,11 +48,11 @@ def up(stacks: Optional[list[str]] = STACKS, parameter: Optional[list[str]] = PA
        mine: bool = MINE, yes: bool = YES) -> None:
     """Show what it costs per hour, ask, then make or update the stacks in their order; the lake's is filled at once.
     Parameters that are not given stay as they are."""
-    on, given = _on(world), _given(parameter)
-    _bill(given, stacks, cloud.kept(cloud.stacks(on, stacks or ())))
+    on, parameters = _on(world), given(parameter)
+    _bill(parameters, stacks, cloud.kept(cloud.stacks(on, stacks or ())))
     if not yes:
         typer.confirm(f"Make this as deployment {on.name!r} in {on.region}?", default=False, abort=True)
-    cloud.up(on, given, stacks or (), mine=mine, after={"lake": lambda: publish(world)})
+    cloud.up(on, parameters, stacks or (), mine=mine, after={"lake": lambda: publish(world)})
     print(f"it costs from now on: `workbench aws down --world {world}` ends it")
 
 

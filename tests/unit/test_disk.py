@@ -44,8 +44,7 @@ def test_a_red_notebook_names_it(full, monkeypatch):
     executed = lambda *a: SimpleNamespace(book=runner.nbformat.v4.new_notebook())  # noqa: E731
     monkeypatch.setattr(runner, "_outcome", lambda *a: {"status": "failed", "error": error, "checks": []})
     entry, nothing = {"path": "11_a.ipynb"}, lambda *a: None
-    runner._run_one(entry, ROOT, paths.VAR, {}, 1, SimpleNamespace(cell=None, start=nothing, end=nothing),
-                    executed)
+    runner._run_one(entry, ROOT, paths.VAR, {}, SimpleNamespace(start=nothing, end=nothing), executed)
     assert entry["error"]["message"].startswith("Kafka: Local: Timed out\nthe disk is full: 3 MB are free")
 
 

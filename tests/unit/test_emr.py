@@ -111,7 +111,7 @@ def test_a_session_that_is_over_is_told_as_one(stub):
     builder = SimpleNamespace(endpoint="127.0.0.1:1", ended=lambda: emr.Channel.ended(
         SimpleNamespace(world=WORLD, session="s1")))
     spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
-    assert sessions._ended(spark) == "the session is TERMINATED: Session idle timeout"
+    assert sessions._ended(spark) == "it is TERMINATED: Session idle timeout"
     assert sessions._ended(SimpleNamespace()) == ""
 
 

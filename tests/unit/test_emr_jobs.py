@@ -159,6 +159,15 @@ def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
     assert said[-1] == "job j1 on EMR Serverless was left as it was: RUNNING"
 
 
+def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverless):
+    has(s3)
+    starts(serverless)
+    tells(serverless, "RUNNING")
+    serverless.add_client_error("get_job_run", "ThrottlingException", "Rate exceeded")
+    tells(serverless, "SUCCESS")
+    assert run()[0] == 0
+
+
 @pytest.mark.parametrize("code, said", [
     ("AccessDeniedException", "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a"),
     ("ThrottlingException", "asked too often")])

@@ -72,7 +72,7 @@ def test_what_fails_is_told_with_emrs_reason_and_the_cells_that_ran(emr, left):
 def test_after_its_time_it_is_stopped(emr, left):
     left.clear()
     starts(emr)
-    tells(emr, "RUNNING", "RUNNING", "RUNNING")
+    tells(emr, "RUNNING", "RUNNING")
     emr.add_response("stop_notebook_execution", {}, {"NotebookExecutionId": "ex-1"})
     done = emr_notebook.notebook(WORLD, PATH, {"world": "aws"}, timeout=0)
     assert "longer than 0 s" in done.why
@@ -105,7 +105,7 @@ def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
         update={"kind": "classic"})}))
     asked = []
 
-    def notebook(world, path, values, timeout, on_cell):
+    def notebook(world, path, values, timeout):
         asked.append((path.stem, values))
         book = nbformat.v4.new_notebook(cells=[CELL])
         return execute.Executed(book, why="EMR says FAILED: x" if "12" in path.stem else "")
@@ -128,8 +128,24 @@ def test_a_notebook_that_lost_its_session_is_run_once_more(error, times):
         output = nbformat.v4.new_output("error", ename="StackError", evalue=f"{error}\n  where: x", traceback=[])
         return execute.Executed(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])]))
 
-    runner._once_more(executed, runner._Lines(False), "path", {}, 600, None)
-    assert ran == [("path", {}, 600, None)] * times
+    runner._once_more(executed, runner._Lines(False), "path", {})
+    assert ran == [("path", {})] * times
+
+
+def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(emr, left):
+    starts(emr)
+    tells(emr, "RUNNING")
+    emr.add_client_error("describe_notebook_execution", "ThrottlingException", "Rate exceeded")
+    tells(emr, "FINISHED")
+    assert not emr_notebook.notebook(WORLD, PATH, {"world": "aws"}).why
+
+
+def test_a_login_that_expires_meanwhile_is_told_at_once(emr, left):
+    starts(emr)
+    tells(emr, "RUNNING")
+    emr.add_client_error("describe_notebook_execution", "ExpiredTokenException", "expired")
+    with pytest.raises(StackError, match="credentials have expired"):
+        emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
 
 
 def test_a_cluster_that_has_ended_is_told(emr):

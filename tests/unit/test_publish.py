@@ -44,7 +44,7 @@ def a_pip(code=0, asked=None):
     def run(arguments, **how):
         asked is None or asked.append(arguments)
         Path(arguments[arguments.index("--target") + 1], "workbench").mkdir(parents=True)
-        return SimpleNamespace(returncode=code, stderr="No matching distribution found for pyarrow")
+        return SimpleNamespace(returncode=code, stdout="", stderr="No matching distribution found for pyarrow")
 
     return run
 

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, TypeVar
+from typing import Callable, Iterator, Optional, TypeVar
 
 from .errors import WorkbenchError
 
@@ -53,27 +53,29 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
 
 
 @contextlib.contextmanager
-def on_stop(do: Callable[[int, object], None]) -> Iterator[dict[int, Any]]:
-    """In this block TERM and Ctrl-C call `do`, as signal handlers are called; it gives those of before, by number."""
-    before = {number: signal.signal(number, do) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield before
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def told_to_stop(*, interrupting: bool = False) -> Iterator[threading.Event]:
+    """In this block the first TERM or Ctrl-C sets the event that it gives; a second one does what it did before.
 
-
-@contextlib.contextmanager
-def told_to_stop() -> Iterator[threading.Event]:
-    """In this block the first TERM or Ctrl-C sets the event that it gives; a second one does what it did before."""
+    Args:
+        interrupting: the first raises KeyboardInterrupt, too, and a second one does nothing: what the first one has
+            begun is finished.
+    """
     told = threading.Event()
 
     def tell(number: int, frame: object) -> None:
+        again = told.is_set()
         told.set()
-        signal.signal(number, before[number])
+        if not interrupting:
+            signal.signal(number, before[number])
+        elif not again:
+            raise KeyboardInterrupt
 
-    with on_stop(tell) as before:
+    before = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
         yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

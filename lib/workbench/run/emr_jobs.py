@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
-from ..base import StackError, World, aws, wait_until
+from ..base import StackError, World, aws
 from ..base.paths import bucket_and_key
 from ..base.wait import told_to_stop
 from ..spark import emr
@@ -44,29 +44,29 @@ def run(world: World, on: str, arguments: Sequence[str], *, continuous: bool = F
     """
     job = PLACES[on](world, list(arguments), continuous)
     say(f"{job.name} is started; what it says: {job.log} (some minutes late)")
-    last = ("", "")
-
-    def look() -> None:
-        nonlocal last
-        before, last = last[0], job.look()
-        if last[0] != before:
-            say(f"{job.name}: {last[0]}")
-
     if not wait:
         say(f"it is stopped by: {job.how}")
         return 0
+    state, reason = "", ""
+
+    def over() -> bool:
+        nonlocal state, reason
+        before, (state, reason) = state, job.look()
+        if state != before:
+            say(f"{job.name}: {state}")
+        return state in OVER
+
     with told_to_stop() as told:
         try:
-            wait_until(lambda: last[0] in OVER or told.is_set(), "its end", timeout=math.inf, every=5, failed=look)
-            if last[0] not in OVER:
+            aws.wait(lambda: told.is_set() or over(), f"the end of {job.name}", timeout=math.inf, every=5)
+            if state not in OVER:
                 say(f"{job.name} is stopped …")
                 job.stop()
-                wait_until(lambda: last[0] in OVER, f"the end of {job.name}", timeout=GRACE + 180, every=5, failed=look,
-                           error=StackError, next_step="the console of EMR shows it; it may still cost something")
+                aws.wait(over, f"the end of {job.name}", timeout=GRACE + 180, every=5,
+                         next_step="the console of EMR shows it; it may still cost something")
         except StackError:
-            say(f"{job.name} was left as it was: {last[0] or 'state unknown'}")
+            say(f"{job.name} was left as it was: {state or 'state unknown'}")
             raise
-    state, reason = last
     if told.is_set() and state == "CANCELLED":
         return 0 if continuous else 130
     if state not in DONE:

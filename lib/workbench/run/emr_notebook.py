@@ -3,11 +3,11 @@
 import json
 import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import nbformat
 
-from ..base import World, aws, files, paths, wait_until
+from ..base import StackError, World, aws, files, paths
 from ..spark import emr
 from . import notebooks
 from .execute import Executed
@@ -16,8 +16,7 @@ NEEDED = ("emr/cluster", "emr/notebook_role")  # of a deployment's parameters: `
 OVER = {"FINISHED", "FAILED", "STOPPED"}
 
 
-def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 600,
-             on_cell: Callable[[int, list], None] = lambda at, cells: None) -> Executed:
+def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 600) -> Executed:
     """Execute a notebook that `workbench aws publish` has put into the bucket; as `execute.notebook`, but that nothing
     is told of its cells meanwhile.
 
@@ -35,13 +34,13 @@ def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 
             Tags=[{"Key": aws.TAG, "Value": world.stack.deployment}])["NotebookExecutionId"]
     done = Executed(nbformat.read(path, as_version=4))
     try:
-        last = wait_until(lambda: _over(world, started), f"{name} on the cluster", timeout=timeout, every=5)
+        last = aws.wait(lambda: _over(world, started), f"{name} on the cluster", timeout=timeout, every=5)
         if last["Status"] != "FINISHED":
             done.why = f"EMR says {last['Status']}: {last.get('LastStateChangeReason') or 'no reason'}"
     except KeyboardInterrupt:
         done.stopped, done.why = True, "stopped by the user"
-    except Exception as e:
-        if _over(world, started):
+    except StackError as e:
+        if e.__cause__:  # AWS has refused the question: what became of the notebook is not known
             raise
         done.why = f"the notebook took longer than {timeout:g} s and was ended: {e}"
     if done.why and not _over(world, started):

@@ -95,18 +95,14 @@ def declared(book: Any, shown: str) -> dict[str, Any]:
     if len(cells) != 1:
         raise ParamsError(f"the notebook has {len(cells) or 'no'} parameters cell{'s'[:len(cells) > 1]}", where=shown,
                           expected="one code cell tagged `parameters`", next_step="tag the cell that says world = …")
-    found: dict[str, Any] = {}
+    found, node = {}, None
     try:
-        statements = ast.parse(cells[0].source).body
-    except SyntaxError as e:
-        raise ParamsError("the parameters cell is not Python", where=f"{shown}: {e}") from None
-    for node in statements:
-        try:
+        for node in ast.parse(cells[0].source).body:
             found[node.targets[0].id] = ast.literal_eval(node.value)
-        except (ValueError, TypeError, AttributeError):
-            raise ParamsError("the parameters cell holds something else than literals",
-                              where=f"{shown}: {ast.unparse(node)}", expected="lines such as scale = 1",
-                              next_step="compute it in the cell below") from None
+    except (SyntaxError, ValueError, TypeError, AttributeError) as e:
+        raise ParamsError("the parameters cell holds something else than literals",
+                          where=f"{shown}: {ast.unparse(node) if node else e}", expected="lines such as scale = 1",
+                          next_step="compute it in the cell below") from None
     if "world" not in found:
         raise ParamsError("the parameters cell does not declare `world`", where=shown, expected='world = "local"')
     return found

@@ -95,14 +95,19 @@ def _zipped(jars: list[Path]) -> bytes:
     return data.getvalue()
 
 
+def _pip(failed: str, *arguments: str, expected: str = "") -> None:
+    """Raises: StackError: pip did not do it: what failed, and the end of what it said."""
+    done = subprocess.run([sys.executable, "-m", "pip", *arguments], capture_output=True, text=True,
+                          env={**os.environ, "SOURCE_DATE_EPOCH": "1735689600"})  # else no two wheels are the same
+    if done.returncode:
+        raise StackError(failed, where=(done.stdout + done.stderr).strip()[-500:], expected=expected)
+
+
 def _wheel() -> tuple[str, bytes]:
     """Key and content of the library's wheel."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-                               "--wheel-dir", folder, str(paths.ROOT)], capture_output=True, text=True,
-                              env={**os.environ, "SOURCE_DATE_EPOCH": "1735689600"})  # else no two are the same
-        if done.returncode:
-            raise StackError("the wheel was not built", where=(done.stdout + done.stderr).strip()[-500:])
+        _pip("the wheel was not built", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder,
+             str(paths.ROOT))
         (file,) = Path(folder).glob("*.whl")
         return f"workbench/{file.name}", file.read_bytes()
 
@@ -120,13 +125,10 @@ def _environment(region: str, bucket: str, key: str, wheel: bytes, say: Callable
     with tempfile.TemporaryDirectory() as folder:
         local, archive = Path(folder, Path(key).name), Path(folder, "environment.tar.gz")
         local.write_bytes(wheel)
-        done = subprocess.run([
-            sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", f"{folder}/environment",
-            "--python-version", PYTHON, "--only-binary=:all:", "--platform", "manylinux2014_x86_64",
-            "--platform", "manylinux_2_28_x86_64", *ONLY_THERE, str(local)], capture_output=True, text=True)
-        if done.returncode:
-            raise StackError("the library's packages were not had", where=done.stderr.strip()[-500:],
-                             expected="an index of packages that pip can reach from here")
+        _pip("the library's packages were not had", "install", "--quiet", "--no-compile", "--target",
+             f"{folder}/environment", "--python-version", PYTHON, "--only-binary=:all:", "--platform",
+             "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64", *ONLY_THERE, str(local),
+             expected="an index of packages that pip can reach from here")
         with tarfile.open(archive, "w:gz") as made:
             made.add(f"{folder}/environment", arcname=".")
         with archive.open("rb") as body:

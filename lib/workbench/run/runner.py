@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Iterator, Sequence
+from typing import Any, Callable, ContextManager, Sequence
 
 import nbformat
 from rich.console import Console
@@ -79,53 +78,31 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
         raise errors.WorkbenchError(f"nothing is run: {process.full_disk()}",
                                     next_step="make room: `make clean` removes service data, lake and runs")
     lines = _Lines(progress)
-    with _lock(), _stoppable():
+    with _lock(), wait.told_to_stop(interrupting=True), contextlib.ExitStack() as after:
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
-        executed = execute.notebook if on == "here" else partial(emr_notebook.notebook, loaded)
+        executed = (partial(execute.notebook, timeout=timeout, on_cell=lines.cell) if on == "here"
+                    else partial(emr_notebook.notebook, loaded, timeout=timeout))
         if loaded.spark.kind == "emr_serverless":
+            from ..spark import emr
+
             executed = partial(_once_more, executed, lines)
-        with _ended(loaded):
-            _run_all(folder, record, books, given, timeout, lines, executed)
+            after.callback(emr.stop, loaded)  # it costs something; the kernels that share it are killed: none ends it
+        _run_all(folder, record, books, given, lines, executed)
         return RunResult(folder, run_record.report(folder), record["status"], record["seconds"], record["notebooks"])
 
 
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let TERM stop a run as Ctrl-C does, by KeyboardInterrupt. A second one changes nothing: the report is written."""
-    def stop(*_: Any) -> None:
-        for number in before:
-            signal.signal(number, lambda *_: None)
-        raise KeyboardInterrupt
-
-    with wait.on_stop(stop) as before:
-        yield
-
-
-@contextlib.contextmanager
-def _ended(world: params.World) -> Iterator[None]:
-    """End the session of Spark that the notebooks share, where it costs something: their kernels are killed, so none of
-    them does."""
-    try:
-        yield
-    finally:
-        if world.spark.kind == "emr_serverless":
-            from ..spark import emr
-
-            emr.stop(world)
-
-
-def _once_more(executed: Callable[..., execute.Executed], lines: _Lines, *given: Any) -> execute.Executed:
+def _once_more(executed: Callable[..., execute.Executed], lines: _Lines, path: Path, values: dict) -> execute.Executed:
     """Execute a notebook, and once more where its session of Spark was lost, to idleness or a lack of capacity say: a
     notebook makes what it needs anew."""
-    done = executed(*given)
+    done = executed(path, values)
     if "Spark was restarted or is gone" in ((_outcome(done)["error"] or {}).get("message") or ""):
         lines.say("    Spark's session was lost: the notebook is run once more")
-        return executed(*given)
+        return executed(path, values)
     return done
 
 
-def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: float, lines: _Lines,
+def _run_all(folder: Path, record: dict, books: dict, given: dict, lines: _Lines,
              executed: Callable[..., execute.Executed]) -> None:
     began = time.monotonic() - record["seconds"]
     entries, broken = record["notebooks"], set()
@@ -144,7 +121,7 @@ def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: floa
             record["seconds"] = round(time.monotonic() - began, 2)
             run_record.save(folder, record)
             own = {k: v for k, v in given.items() if k in notebooks.declared(book, entry["path"])}
-            _run_one(entry, path, folder, {"world": record["world"], **own}, timeout, lines, executed)
+            _run_one(entry, path, folder, {"world": record["world"], **own}, lines, executed)
             if entry["status"] == "stopped":
                 raise KeyboardInterrupt
             if entry["status"] == "failed":
@@ -160,12 +137,12 @@ def _run_all(folder: Path, record: dict, books: dict, given: dict, timeout: floa
     run_record.save(folder, record)
 
 
-def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float, lines: _Lines,
+def _run_one(entry: dict, path: Path, folder: Path, values: dict, lines: _Lines,
              executed: Callable[..., execute.Executed]) -> None:
     """Execute one notebook and put what came out into its entry; the copy is written masked."""
     lines.start(entry["path"])
     began = time.monotonic()
-    done = executed(path, values, timeout, lines.cell)
+    done = executed(path, values)
     entry.update(_outcome(done), seconds=round(time.monotonic() - began, 2))
     if entry["error"] and process.full_disk():  # who waits for a service in vain gets a time-out to read
         entry["error"]["message"] += f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
@@ -177,21 +154,21 @@ def _run_one(entry: dict, path: Path, folder: Path, values: dict, timeout: float
 
 def _outcome(done: execute.Executed) -> dict:
     """Status, cells, checks and error of an executed notebook."""
-    cells, checks, errors, red = [], [], [], []
-    if done.why and done.at < 0:  # no cell was started: the kernel did not come up
-        errors.append({"cell": None, "name": "", "message": done.why})
-    for i, (cell, section) in enumerate(zip(done.book.cells, notebooks.sections(done.book.cells))):
+    cells, checks, red, sections = [], [], [], notebooks.sections(done.book.cells)
+    places = [{"cell": i, "section": section, "source": cell.source}
+              for i, (cell, section) in enumerate(zip(done.book.cells, sections))]
+    # where no cell was started, the kernel did not come up
+    at = places[done.at] if done.at >= 0 else {"cell": None}
+    errors = [{**at, "name": "", "message": done.why}] if done.why else []
+    for cell, place in zip(done.book.cells, places):
         if cell.cell_type != "code":
             continue
-        place = {"cell": i, "section": section, "source": cell.source}
         seconds = cell.metadata.get("papermill", {}).get("duration") or 0
-        cells.append({"section": section, "seconds": round(seconds, 3)})
-        if done.why and i == done.at:
-            errors.insert(0, {**place, "name": "", "message": done.why})
+        cells.append({"section": place["section"], "seconds": round(seconds, 3)})
         for output in cell.get("outputs", []):
             if MIME in output.get("data", {}):
                 check = output["data"][MIME]
-                checks.append({"cell": i, "section": section, **check})
+                checks.append({"cell": place["cell"], "section": place["section"], **check})
                 if check["ok"] is False:  # one that was caught is still red
                     red.append({**place, "name": "CheckFailed", "message": f"check failed: {check['what']}",
                                 "traceback": check["detail"]})

@@ -11,12 +11,12 @@ import contextlib
 import datetime as dt
 import getpass
 import threading
-from typing import Any, Callable, Iterable, Iterator, Optional
+from typing import Any, Callable, Iterable, Iterator
 from urllib.parse import urlsplit
 
 from pyspark.sql.connect.client import ChannelBuilder
 
-from ..base import StackError, World, aws, paths, wait_until
+from ..base import StackError, World, aws, paths
 from .settings import hudi_needs
 
 HEADER = "x-aws-proxy-auth"  # in which each call bears the session's token
@@ -90,21 +90,21 @@ def _start(world: World, say: Callable[[str], None]) -> str:
     return session
 
 
+def _state(session: dict[str, Any]) -> str:
+    return f"it is {session['state']}: {session.get('stateDetails') or 'no reason told'}"
+
+
 def _ready(world: World, session: str) -> None:
     """Wait until a session can be asked."""
-    now: dict[str, Any] = {}
+    log = "its log: EMR Studio, or the application's log location"
 
     def ready() -> bool:
-        now.update(_call(world, "get_session", sessionId=session)["session"])
+        now = _call(world, "get_session", sessionId=session)["session"]
+        if now["state"] not in ALIVE:
+            raise StackError(f"session {session} on EMR Serverless does not start: {_state(now)}", next_step=log)
         return now["state"] in READY
 
-    def failed() -> Optional[str]:
-        if not now or now["state"] in ALIVE:
-            return None
-        return f"it is {now['state']}: {now.get('stateDetails') or 'no reason told'}"
-
-    wait_until(ready, f"session {session} on EMR Serverless to start", timeout=600, every=2,
-               failed=failed, error=StackError, next_step="its log: EMR Studio, or the application's log location")
+    aws.wait(ready, f"session {session} on EMR Serverless to start", timeout=600, every=2, next_step=log)
 
 
 def terminate(world: World, session: str) -> None:
@@ -147,7 +147,7 @@ class Channel(ChannelBuilder):
     def ended(self) -> str:
         """Why the session is over; "" while it is not."""
         now = _call(self.world, "get_session", sessionId=self.session)["session"]
-        return "" if now["state"] in ALIVE else f"the session is {now['state']}: {now.get('stateDetails') or 'idle?'}"
+        return "" if now["state"] in ALIVE else _state(now)
 
     def metadata(self) -> Iterable[tuple[str, str]]:
         """What goes along with a call; pyspark asks before each."""
