@@ -174,7 +174,8 @@ def ingest(name: str = typer.Argument(..., help="A captured table, such as cdc_e
     from .walkthroughs import ingest as here
 
     params.choice("--on", on, "here", *emr_jobs.PLACES)
-    params.choice("--source", source, "", *flow.KINDS)
+    if source:
+        params.choice("--source", source, *flow.KINDS)
     walkthroughs.captured(name)  # a misspelt one is told before anything is started
     loaded = params.load(world)
     if on == "here":

@@ -159,7 +159,7 @@ def deployment(name: str) -> tuple[str, str]:
     found = str(raw.get("region") or ""), str((raw.get("stack") or {}).get("deployment") or "")
     if not all(found):
         raise ParamsError(f"world {name!r} is none of AWS", where=f"params/{name}.yaml",
-                          expected="a region, and a name in stack.deployment")
+                          expected="a region, and a name in stack.deployment", next_step="--world aws")
     return found
 
 

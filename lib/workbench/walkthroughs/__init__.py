@@ -27,8 +27,8 @@ def captured(name: str) -> tuple[Walkthrough, str]:
         folder, table = table, ""
     found = [flow for flow in ALL if folder in ("", flow.folder.name) and table in ("", *flow.names)]
     if not found:
-        raise LakeError(f"there is no captured table {name!r}", next_step="name one as in: workbench trace artists 299",
-                        expected=nearest(table, [known for flow in ALL for known in flow.names]))
+        raise LakeError(f"there is no captured table {name!r}",
+                        expected=nearest(table, [known for flow in ALL for known in (*flow.names, flow.folder.name)]))
     if len(found) > 1:
         raise LakeError(f"{len(found)} walkthroughs have a table {name!r}", expected="one of " + ", ".join(
             f"{flow.folder.name}/{table}" for flow in found))
