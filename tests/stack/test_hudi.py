@@ -230,8 +230,7 @@ def test_the_catalog_finds_it_and_start_clean_removes_it(lake, world, spark):
     assert it.go().upserts == 1  # from the beginning again
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_where_athena_asks_the_catalog_has_new_partitions_and_columns(lake, world, spark, monkeypatch, kind):
+def test_where_athena_asks_the_catalog_has_new_partitions_and_columns(lake, world, spark, monkeypatch):
     """Spark finds them in the table; Athena knows those of the catalog only. Here that is Hive's, on EMR it is Glue."""
     def known(name):
         rows = spark.sql(f"DESCRIBE {name}").collect()
@@ -242,7 +241,7 @@ def test_where_athena_asks_the_catalog_has_new_partitions_and_columns(lake, worl
                 there.append(part)
         return there, "more" in {row["col_name"] for row in rows}
 
-    it = lake(type=kind)
+    it = lake(type="mor")
     it.go(change(1, 1))
     hudi.register(spark, it.table)
     names = hudi.entries(it.table)

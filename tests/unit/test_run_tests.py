@@ -26,8 +26,9 @@ def script(tmp_path, monkeypatch):
 
 @pytest.fixture
 def pytest_then(script, monkeypatch):
-    def run(make=lambda: None, *words):
+    def run(make=lambda: None, *words, watchers=list):  # not those of the run that this test is of
         monkeypatch.setattr(script.subprocess, "call", lambda *a, **k: make() or 0)
+        monkeypatch.setattr(instance, "watchers", watchers)
         return script.main(list(words) or ["unit"])
 
     return run
@@ -51,9 +52,9 @@ def test_who_takes_down_what_was_killed_is_waited_for(pytest_then, monkeypatch):
     seen = []
     other = subprocess.Popen([sys.executable, instance.__file__, str(os.getpid()), "keep"], stdin=subprocess.DEVNULL)
     watching = [p for p in instance.watchers() if p.pid == other.pid]
-    monkeypatch.setattr(instance, "watchers", lambda: watching)
     monkeypatch.setattr(instance, "marked", lambda start: seen.append(psutil.pid_exists(other.pid)) or [])
-    assert pytest_then(lambda: other.send_signal(signal.SIGTERM)) == 0 and watching and seen == [False]
+    assert pytest_then(lambda: other.send_signal(signal.SIGTERM), watchers=lambda: watching) == 0
+    assert watching and seen == [False]
 
 
 @pytest.mark.parametrize("words, folders, options", [
