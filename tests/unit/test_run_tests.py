@@ -65,6 +65,7 @@ def test_who_takes_down_what_was_killed_is_waited_for(pytest_then, monkeypatch):
 ])
 def test_the_chosen_kinds_and_pytests_options(script, monkeypatch, words, folders, options):
     seen = []
+    monkeypatch.setattr(instance, "watchers", list)
     monkeypatch.setattr(script.subprocess, "call", lambda command, cwd: seen.extend(command) or 0)
     assert script.main(words) == 0 and seen[-len(folders + options):] == folders + options
 

@@ -4,8 +4,6 @@ Credentials come from where AWS's own tools look (environment, profile, role of 
 a deployment has made is found by its name, `stack.deployment`: its parameters are `/<deployment>/<name>` in the SSM
 Parameter Store, its secrets `<deployment>/<name>` in the Secrets Manager (deploy/README.md has them all).
 """
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,6 +1,4 @@
 """What the environment of this process would do to our own services, and must not."""
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

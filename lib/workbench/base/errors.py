@@ -1,6 +1,4 @@
 """The one exception that people see: what failed, where, what was expected, and what to do next."""
-from __future__ import annotations
-
 import difflib
 from typing import Iterable
 

@@ -1,6 +1,4 @@
 """Files of the lake by address (`file:`, `s3:`, `s3a:`): what Spark Connect cannot do, read one or remove a folder."""
-from __future__ import annotations
-
 import contextlib
 import os
 import re

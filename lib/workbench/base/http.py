@@ -1,6 +1,4 @@
 """Calls of services over HTTP."""
-from __future__ import annotations
-
 from typing import Any
 
 import requests

@@ -9,8 +9,6 @@ clock (no clock of a machine counts); one that stood still for longer than that 
 before they ask for the object, and write its name into that: what a killed one has left is theirs at once.
 Source: S3 User Guide, "How to prevent object overwrites with conditional writes".
 """
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -7,8 +7,6 @@ One params file is one world. Every file has the same keys. Values may hold
   ${ssm:NAME}     a parameter of that deployment, asked of AWS when the file is loaded (see aws.py),
   ${secret:NAME}  a secret, resolved only when somebody calls `.reveal()` (see secrets.py).
 """
-from __future__ import annotations
-
 import html
 import os
 import re

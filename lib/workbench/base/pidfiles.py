@@ -1,6 +1,4 @@
 """Pid files: which processes this instance has started, and whether each of them still is the one that was noted."""
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Optional

@@ -5,8 +5,6 @@ DirectoryConfigProvider (KIP-421) reads the same files, so that a connector conf
 password. An environment variable WORKBENCH_SECRET_<NAME> (dots as underscores, upper case) goes before the files. In
 the embedded world it may give a password at first start only: PostgreSQL keeps the one that it was made with.
 """
-from __future__ import annotations
-
 import os
 import secrets as random_secrets
 import threading

@@ -1,6 +1,4 @@
 """Nouns with two sides: the same functions in two modules, and the world says which of them is meant."""
-from __future__ import annotations
-
 import functools
 from types import ModuleType
 from typing import Any, Callable

@@ -1,6 +1,4 @@
 """Waiting for a condition. The only place in the workbench that sleeps."""
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -3,13 +3,11 @@
 A reader's `next(mine, number)` gives the next `Batch`, or None when there is nothing new. `mine` is how far the table's
 last commit says that the source has been read, and `Batch.reached` what the next commit is to say.
 """
-from __future__ import annotations
-
 import contextlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional, Union
 
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +79,7 @@ class Batch:
 
 
 def reader(spark: SparkSession, world: World, source: Source, table: Table, most: int,
-           schema: T.StructType | None = None) -> _Topic | _Landed:
+           schema: Optional[T.StructType] = None) -> Union["_Topic", "_Landed"]:
     """The reader of a source for a table; `most` messages or files in one batch. schema: as of `hudi.ingest`."""
     kinds = {Topic: _Topic, Landed: _Landed}
     if type(source) not in kinds:
@@ -93,7 +91,7 @@ class _Reader:
     """What both have: where they read, for which table, and the schemas by which they decode."""
 
     def __init__(self, spark: SparkSession, world: World, source: Any, table: Table, most: int,
-                 schema: T.StructType | None):
+                 schema: Optional[T.StructType]):
         self.spark, self.world, self.source, self.table, self.most = spark, world, source, table, most
         self.avro = source.format == "avro"
         self.schema: Any = (decode_avro.Schemas(world, source.topic, schema) if self.avro else
@@ -107,7 +105,7 @@ class _Topic(_Reader):
         super().__init__(*given)
         self.name, self._admin = self.source.name, AdminClient(topics.settings(self.world))
 
-    def next(self, mine: dict[str, Any], number: int) -> Batch | None:
+    def next(self, mine: dict[str, Any], number: int) -> Optional[Batch]:
         bounds = topics.bounds(self.world, self.name)
         now = topics.topic_id(self.world, self.name, self._admin)
         if mine.get("topic_id", now) != now:
@@ -170,9 +168,9 @@ class _Landed(_Reader):
     def __init__(self, *given: Any):
         super().__init__(*given)
         self.folder = f"{self.world.lake.landing}/{self.source.name}".rstrip("/")
-        self.lists: dict[int, list[str] | None] = {}  # what was read of them: a committed list does not change
+        self.lists: dict[int, Optional[list[str]]] = {}  # what was read of them: a committed list does not change
 
-    def next(self, mine: dict[str, Any], number: int) -> Batch | None:
+    def next(self, mine: dict[str, Any], number: int) -> Optional[Batch]:
         # the landing names files by offset: those of a topic made anew have the names of the old ones
         now = files.read_text(landed_topic_id(self.world, self.source.folder))
         if mine.get("topic_id", now) != now:
@@ -205,7 +203,7 @@ class _Landed(_Reader):
         return Batch(decode.rows(lines, self.schema, self.table), reached)
 
 
-def landed_list(world: World, table: Table, source: str, batch: int) -> list[str] | None:
+def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:
     """Paths of the landed files that a batch has read, None where nobody knows. source: its id."""
     return json.loads(files.read_text(_list_of(world, table, source, batch)) or "null")
 
@@ -220,7 +218,7 @@ def is_scratch(path: str) -> bool:
     return any(hidden) or path.endswith((".tmp", ".crc", ".inprogress"))
 
 
-def reading_order(path: str, mtime: int | None) -> tuple[Any, ...]:
+def reading_order(path: str, mtime: Optional[int]) -> tuple[Any, ...]:
     """Sort key of landed files: by topic, partition and first offset where the name has them, else by time.
 
     `<topic>-<partition>-<first offset>.json` as the landing writes it, `<topic>(<partition>_<offset>).json` as Lenses,

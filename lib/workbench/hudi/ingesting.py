@@ -9,13 +9,11 @@ others share (seen, Hudi 1.0.2); with true, its documentation says, the batch is
 
 No Python runs inside Spark, so the same code serves Spark Connect, spark-submit and EMR.
 """
-from __future__ import annotations
-
 import contextlib
 import json
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
@@ -44,7 +42,7 @@ class Ingested(Counts):
 
 
 def ingest(spark: SparkSession, world: World, source: changes.Source, table: Table, *,
-           schema: T.StructType | None = None, replay: bool = False, batch: int = 200_000,
+           schema: Optional[T.StructType] = None, replay: bool = False, batch: int = 200_000,
            stop: Callable[[], bool] = lambda: False) -> Ingested:
     """Bring the changes of `source` into `table`, until all that is there has been written.
 
@@ -69,7 +67,7 @@ def ingest(spark: SparkSession, world: World, source: changes.Source, table: Tab
 
 
 def stream(spark: SparkSession, world: World, source: changes.Source, table: Table, *,
-           schema: T.StructType | None = None) -> Stream:
+           schema: Optional[T.StructType] = None) -> "Stream":
     """Bring the changes of `source` into `table`, and go on with what comes later, until `stop()` of what this returns.
     Arguments as of `ingest`."""
     return Stream(Job(spark, world, source, table, schema))
@@ -78,7 +76,7 @@ def stream(spark: SparkSession, world: World, source: changes.Source, table: Tab
 class Stream:
     """An ingest that goes on until `stop()`, in a thread of this process; it ends between two batches."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: "Job"):
         self._job, self._error = job, None  # type: ignore[var-annotated]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"ingest {job.table.name}", daemon=True)
@@ -94,7 +92,7 @@ class Stream:
         """What it has done so far."""
         return self._job.done
 
-    def failure(self) -> str | None:
+    def failure(self) -> Optional[str]:
         """What ended it; None while all is well. For `failed=` of wait_until."""
         return str(self._error) if self._error else None
 
@@ -117,7 +115,7 @@ class Job:
     world: World
     source: changes.Source
     table: Table
-    schema: T.StructType | None = None
+    schema: Optional[T.StructType] = None
     batch: int = 200_000
     replay: bool = False
     done: Ingested = field(default_factory=Ingested)
@@ -216,7 +214,7 @@ class Job:
                             next_step="write it as it was made, or drop it and ingest it anew")
 
 
-def last_commit(table: Table, done: list[Done] | None = None) -> dict[str, Any]:
+def last_commit(table: Table, done: Optional[list[Done]] = None) -> dict[str, Any]:
     """The metadata of the table's last commit by an ingest; compactions and other writers say no progress."""
     bodies = (done.body for done in reversed(completed(table) if done is None else done))
     return next((body for body in bodies if body.get("extraMetadata", {}).get(PROGRESS)), {})

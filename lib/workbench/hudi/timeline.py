@@ -4,8 +4,6 @@ Table version 6 has one clock: an instant is the time at which its action was *r
 commits, time travel and incremental reads (Hudi's table versions from 8 on know the completion time as well). It is
 UTC: the Javas here run in UTC, and new tables say it (hoodie.table.timeline.timezone), for who else writes to them.
 """
-from __future__ import annotations
-
 import datetime as dt
 import json
 import math
@@ -45,7 +43,7 @@ def check_readable(table: Table, instant: str) -> bool:
     return any(c.instant <= instant for c in done)
 
 
-def check_active(table: Table, instant: str, done: list[Done]) -> None:
+def check_active(table: Table, instant: str, done: list["Done"]) -> None:
     """Raise LakeError where the commits of an instant were archived: no reader looks at those. done: completed()."""
     if done and instant < done[0].instant and archived(table):
         raise LakeError(f"the commits of {instant} were archived", where=archived(table),

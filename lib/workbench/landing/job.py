@@ -4,8 +4,6 @@ For a world whose Kafka Connect has no such plugin. Spark reads the topics, one 
 order; Python in the task writes the objects. Their names say topic, partition and first offset, so a batch that is done
 again after a crash (Spark repeats the very same offsets) writes the same names over: exactly once.
 """
-from __future__ import annotations
-
 import contextlib
 import json
 import re

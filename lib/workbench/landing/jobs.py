@@ -4,8 +4,6 @@ A Connect works on its own, again and again; such a job works when `step` is cal
 the lake's checkpoints: each one's configuration, state and error. Whose plugin is there is deployed in the Connect, and
 the job steps aside.
 """
-from __future__ import annotations
-
 import json
 from typing import Any, Optional, Union
 

@@ -6,8 +6,6 @@ its schema. How far it came is written when Kafka has all of a table: a poll tha
 its messages come twice (at least once). No row is skipped between two polls, also where several share the last
 timestamp, for one poll is one read and ends with all of them. What no poll sees stands in docs/limits.md.
 """
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -3,8 +3,6 @@
 A setting that the poll does not honour is an error that names it. The statements say what those of the connector say,
 with values for its question marks. They, and which types a column may have, stand in settings.yaml.
 """
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Optional

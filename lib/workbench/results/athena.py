@@ -2,8 +2,6 @@
 charges, is shown below it, and the workgroup's limit of that ends a query (BytesScannedCutoffPerQuery; Athena's guide,
 "Configure per-query and workgroup-wide data usage controls").
 """
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import logging
@@ -12,7 +10,7 @@ import numbers
 import re
 from decimal import Decimal
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Optional, Union
 
 import pandas
 from pyspark.sql import SparkSession
@@ -34,7 +32,7 @@ AS_TEXT = ("array", "map", "row", "json", "time", "time with time zone")  # PyAt
 HIVES = re.compile(rf"{dialect.PLAIN.pattern}|{dialect.EXTERNAL.pattern}|ALTER\b", re.I)  # statements without values
 
 
-def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.DataFrame:
+def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
     """The rows of a statement; `attrs["bytes_scanned"]` says what it took. Arguments and errors: see query.sql."""
     from pyathena import connect, error
     from pyathena.converter import DefaultTypeConverter
@@ -118,7 +116,7 @@ def _column(kind: str, values: list[Any]) -> pandas.Series:
         return pandas.Series(values, dtype=object)
 
 
-def _why(world: World, text: str, query: str | None, error: Exception) -> Exception:
+def _why(world: World, text: str, query: Optional[str], error: Exception) -> Exception:
     """What is raised for an error of PyAthena's: AWS's own that is behind it, or how the query ended."""
     refused, said = error.__cause__, first_line(error)
     name = str(getattr(refused, "response", {}).get("Error", {}).get("Code", ""))

@@ -15,12 +15,10 @@ Values are compared by what they say, not by how Python or Arrow holds them:
   nothing   None, NaN, NaT and pandas.NA are the same; the empty text and 0 are something else
   JSON      a text holding an object or array equals the object or array, whatever the spacing and key order
 """
-from __future__ import annotations
-
 import contextvars
 import html
 import time
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Optional, Sequence, Union
 
 import IPython.display
 import numpy as np
@@ -37,7 +35,7 @@ SHOWN = 5  # differing rows that are named; the others are counted
 _quiet: contextvars.ContextVar = contextvars.ContextVar("quiet", default=False)  # where no check shows its line
 
 
-def same_rows(source: pd.DataFrame, lake: pd.DataFrame, key: str | Sequence[str],
+def same_rows(source: pd.DataFrame, lake: pd.DataFrame, key: Union[str, Sequence[str]],
               what: str = "the lake holds the rows of the source", *, allow_empty: bool = False,
               lake_label: str = "lake", source_label: str = "source") -> None:
     """Compare two frames row by row and column by column; the order of rows and of columns does not matter.
@@ -121,7 +119,7 @@ def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, own: str = "
 
 
 def eventually(what: str, condition: Callable[[], Any], timeout: float = 60, every: float = 0.2, *,
-               failed: Callable[[], str | None] | None = None) -> Any:
+               failed: Optional[Callable[[], Optional[str]]] = None) -> Any:
     """Wait until `condition()` is true and return what it returned.
 
     Args:

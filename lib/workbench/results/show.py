@@ -1,12 +1,10 @@
 """What notebooks show: tables, folded JSON, the files of the lake, and names as short as a page needs them."""
-from __future__ import annotations
-
 import html
 import json as jsons
 import re
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pandas as pd
 from IPython import get_ipython
@@ -84,7 +82,7 @@ def _table(df: pd.DataFrame, caption: str, limit: int, index: bool) -> str:
     return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
 
 
-def _cells(name: str, column: pd.Series) -> tuple[list[str | None], bool]:
+def _cells(name: str, column: pd.Series) -> tuple[list[Optional[str]], bool]:
     """A column's values as they are shown, None for what is missing, and whether they are numbers."""
     cells = [_cell(value) for value in column]
     if pd.api.types.infer_dtype(column) not in ("integer", "floating", "mixed-integer-float", "decimal"):
@@ -96,7 +94,7 @@ def _cells(name: str, column: pd.Series) -> tuple[list[str | None], bool]:
             for value, cell in zip(column, cells)], True
 
 
-def _cell(value: Any) -> str | None:
+def _cell(value: Any) -> Optional[str]:
     """A cell's value as it is shown: None for None, NaN and NA, and what was parsed from JSON as JSON."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return None

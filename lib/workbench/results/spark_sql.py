@@ -1,11 +1,9 @@
 """Queries in Athena's dialect where the engine is Spark: `dialect` translates, and Spark is asked in a session of its
 own with ANSI rules: a cast that fails, an overflow, an index beyond the end are errors, as they are in Athena.
 """
-from __future__ import annotations
-
 import contextlib
 from functools import partial
-from typing import Any
+from typing import Any, Union
 from weakref import WeakKeyDictionary
 
 import pandas
@@ -24,7 +22,7 @@ _beside: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()  # 
 RULES = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN", "spark.sql.ansi.enabled": "true"}  # map_concat: the last one counts
 
 
-def sql(where: SparkSession | World, text: str, /, **values: Any) -> pandas.DataFrame:
+def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
     """Run one query or statement and return its rows.
 
     Besides queries: CREATE EXTERNAL TABLE over Parquet, ORC or JSON, CREATE TABLE … WITH (…) AS, UNLOAD, MSCK REPAIR

@@ -1,7 +1,5 @@
 """What is kept of a run in runs/<time>-<world>: run.json, made, found again, written with every secret masked; and
 report.html, made of it."""
-from __future__ import annotations
-
 import datetime as dt
 import html
 import importlib.metadata
@@ -13,7 +11,7 @@ import shlex
 import subprocess
 import urllib.parse
 from pathlib import Path
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Optional
 
 from ..base import errors, params, paths, secrets, wait
 from ..stack.artifacts import versions
@@ -65,7 +63,7 @@ def new(books: dict[Path, Any], world: params.World, targets: list[str], given: 
             for p, book in books.items()]}
 
 
-def earlier(books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]) -> tuple[Path, dict] | None:
+def earlier(books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]) -> Optional[tuple[Path, dict]]:
     """Return folder and record of the newest run of the same world and notebooks that did not pass; None, and say so,
     where there is none. Its parameters go into `given`; ParamsError where other ones are there already."""
     for file in sorted(runs_dir().glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[::-1]:
@@ -111,7 +109,7 @@ def masked(value: Any) -> Any:
     return walk(value)
 
 
-def commit() -> str | None:
+def commit() -> Optional[str]:
     """The commit of this checkout, and whether a file of it was changed since; None where git does not say."""
     describe = ["git", "-C", str(paths.ROOT), "describe", "--always", "--exclude=*", "--dirty= with local changes"]
     try:

@@ -8,15 +8,13 @@
 A track is a folder of notebooks; a failed notebook stops the rest of its track and no other. Everything is looked at
 before the first notebook starts: world, targets, parameters cells. Whatever is written goes through run_record.masked.
 """
-from __future__ import annotations
-
 import contextlib
 import re
 import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Sequence
+from typing import Any, Callable, ContextManager, Optional, Sequence
 
 import nbformat
 from rich.console import Console
@@ -51,7 +49,7 @@ class RunResult:
                 + (f"; failed: {', '.join(failed)}" if failed else ""))
 
 
-def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str, Any] | None = None, *,
+def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[dict[str, Any]] = None, *,
         resume: bool = False, timeout: float = 600, progress: bool = True, on: str = "here") -> RunResult:
     """Run notebooks and write the report. Ctrl-C or TERM ends the kernel and leaves the rest out.
 
@@ -92,7 +90,8 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: dict[str,
         return RunResult(folder, run_record.report(folder), record["status"], record["seconds"], record["notebooks"])
 
 
-def _once_more(executed: Callable[..., execute.Executed], lines: _Lines, path: Path, values: dict) -> execute.Executed:
+def _once_more(executed: Callable[..., execute.Executed], lines: "_Lines", path: Path, values: dict
+               ) -> execute.Executed:
     """Execute a notebook, and once more where its session of Spark was lost, to idleness or a lack of capacity say: a
     notebook makes what it needs anew."""
     done = executed(path, values)
@@ -102,7 +101,7 @@ def _once_more(executed: Callable[..., execute.Executed], lines: _Lines, path: P
     return done
 
 
-def _run_all(folder: Path, record: dict, books: dict, given: dict, lines: _Lines,
+def _run_all(folder: Path, record: dict, books: dict, given: dict, lines: "_Lines",
              executed: Callable[..., execute.Executed]) -> None:
     began = time.monotonic() - record["seconds"]
     entries, broken = record["notebooks"], set()
@@ -137,7 +136,7 @@ def _run_all(folder: Path, record: dict, books: dict, given: dict, lines: _Lines
     run_record.save(folder, record)
 
 
-def _run_one(entry: dict, path: Path, folder: Path, values: dict, lines: _Lines,
+def _run_one(entry: dict, path: Path, folder: Path, values: dict, lines: "_Lines",
              executed: Callable[..., execute.Executed]) -> None:
     """Execute one notebook and put what came out into its entry; the copy is written masked."""
     lines.start(entry["path"])

@@ -4,8 +4,6 @@ A session there is a Spark driver with executors: it starts in a minute or two a
 processes of a person share one, found by its name, as notebooks share the embedded Spark. It ends when the process that
 started it does, when a headless run is over, after IDLE minutes without a question, or with `workbench aws down`.
 """
-from __future__ import annotations
-
 import atexit
 import contextlib
 import datetime as dt
@@ -60,7 +58,7 @@ def name(world: World) -> str:
     return f"{world.stack.deployment}-{getpass.getuser()}-{paths.instance()}"
 
 
-def channel(world: World, options: list[tuple[str, Any]], say: Callable[[str], None] = print) -> Channel:
+def channel(world: World, options: list[tuple[str, Any]], say: Callable[[str], None] = print) -> "Channel":
     """Where the session of this person listens; it is started where there is none.
 
     Raises: StackError: it does not come up, with EMR's reason; AWS refuses something.

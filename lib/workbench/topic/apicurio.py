@@ -1,6 +1,4 @@
 """The schema registry as Apicurio Registry is it: its own API, and the one that speaks Confluent's language."""
-from __future__ import annotations
-
 from typing import Any, Optional, Union
 from urllib.parse import quote
 

@@ -6,8 +6,6 @@ AWSSchemaNamingStrategyConnectNameImpl the record's full name, of Debezium `<top
 envelope `<topic>.Envelope`), and one registry is enough. Whichever it is, here they are the artifacts `<topic>-key` and
 `<topic>-value`, as with Apicurio; the versions of an artifact may so be those of two schemas.
 """
-from __future__ import annotations
-
 import re
 from typing import Any, Optional, Union
 

@@ -3,8 +3,6 @@
 No truststore is named: MSK's certificates are signed by Amazon Trust Services, which Java's own store and those of
 operating systems have. (The published walkthroughs name a copy of Java's.)
 """
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -3,8 +3,6 @@
 Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world names one. It is asked by this process
 only; but for the landing, whose tasks ask Apicurio by themselves (landing/messages.py).
 """
-from __future__ import annotations
-
 import datetime as dt
 from typing import Any, NamedTuple, Union
 from uuid import UUID
@@ -105,7 +103,7 @@ class Decoder:
                             expected=name) from e
 
 
-def peek(world: World, value: bytes | str) -> dict[str, Any]:
+def peek(world: World, value: Union[bytes, str]) -> dict[str, Any]:
     """Take one message apart, for people to look at.
 
     Args:

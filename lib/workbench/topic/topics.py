@@ -4,8 +4,6 @@ Reading assigns partitions and commits nothing, so it disturbs no consumer group
 a consumer here says with its question that the broker is to make none, and an admin client asks for the full list.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import time

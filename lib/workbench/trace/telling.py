@@ -1,16 +1,11 @@
 """A trace for people to look at: as text, and as a picture."""
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas
 
 from ..hudi.timeline import time_of
 from .biography import Biography
 from .in_lake import names
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def show(life: Biography) -> None:
@@ -49,9 +44,9 @@ def _print(console: Any, frame: pandas.DataFrame, columns: dict[Any, str]) -> No
     console.print()
 
 
-def draw(life: Biography) -> Figure:
-    """The timeline of a biography: a line per change, from the source to the topic and from there to each table. The
-    distances in time are not to scale."""
+def draw(life: Biography) -> Any:
+    """The timeline of a biography, as a Figure of matplotlib: a line per change, from the source to the topic and from
+    there to each table. The distances in time are not to scale."""
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
