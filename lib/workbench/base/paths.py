@@ -1,6 +1,4 @@
 """Where things lie: the checkout, the state of one instance of the stack, and links that services can take."""
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -6,8 +6,6 @@ In: a DataFrame with `key` and `text` (strings, either may be null) and where th
 `offset`, `file`). Out: the same plus `row` (the reader schema's struct), `outcome` and `reason`. Nothing is thrown away
 here, so that messages = upserts + deletes + tombstones + dead letters.
 """
-from __future__ import annotations
-
 import json
 from functools import reduce
 from operator import and_, or_

@@ -5,11 +5,9 @@ In: the messages with `framed`'s columns `schema` (which one, null where the wir
 Avro), or the addresses of files; `examine` looks at what they are in this process. Out: what decode.rows gives.
 Spark expressions only, no Python inside Spark.
 """
-from __future__ import annotations
-
 import json
 from functools import reduce
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, Optional, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -36,7 +34,7 @@ class Schemas:
     for the first time.
     """
 
-    def __init__(self, world: World, topic: str, reader: T.StructType | None = None):
+    def __init__(self, world: World, topic: str, reader: Optional[T.StructType] = None):
         self.world, self.topic, self.reader = world, topic, reader
         self._given, self._met = reader is not None, {}  # type: ignore[var-annotated]
 

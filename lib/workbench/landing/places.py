@@ -1,7 +1,5 @@
 """The folder that a record goes into: by fields of it (Lenses' PARTITIONBY, Confluent's FieldPartitioner), or by time
 (TimeBasedPartitioner). It travels into Spark tasks by value."""
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

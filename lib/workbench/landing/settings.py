@@ -1,7 +1,5 @@
 """Which settings of connectors, and of the transforms in them, are honoured: settings.yaml says it, and here a JSON is
 checked by it."""
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase

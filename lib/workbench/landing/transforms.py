@@ -3,8 +3,6 @@
 Four of them (settings.yaml), with the semantics of Kafka's own; any other is refused by name. Plain Python, for it
 travels into Spark tasks by value.
 """
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
