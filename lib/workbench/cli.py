@@ -83,12 +83,6 @@ def run(targets: Optional[list[str]] = typer.Argument(None, help="Tracks or note
 
 
 @app.command()
-def report(folder: Optional[Path] = typer.Argument(None, help="A folder of runs/; the newest by default.")) -> None:
-    """Write the report of a run again, and print where it is."""
-    print(run_record.report(folder or run_record.newest(run_record.runs_dir())))
-
-
-@app.command()
 def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
     """Open JupyterLab at the first notebook; on this machine only, with a token."""
     os.environ.pop("JUPYTER_TOKEN", None)  # Jupyter makes one and prints it: kernels inherit the environment

@@ -1,16 +1,18 @@
 """The lock on each other Python of this machine that fits: installed, unit tests, rows through everything. And the
 wheel on those of EMR."""
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import bare
 import pyspark
 import pytest
-from workbench.base import paths
-from workbench.run import emr_jobs
+from workbench.base import aws, paths
+from workbench.run import publish
 from workbench.stack import artifacts
 
 FITTING = [(3, minor) for minor in range(10, 14)]
@@ -107,11 +109,20 @@ def test_the_wheel_on_a_python_of_emr(version, wheel, done, tmp_path):
 
 
 @pytest.mark.drill
-def test_the_archive_for_jobs_on_the_python_of_emr(wheel, done, tmp_path):
+def test_the_archive_for_jobs_on_the_python_of_emr(wheel, done, tmp_path, monkeypatch):
     """It is made by this Python, for another: what only that one needs is in it, too."""
-    program = pythons(OF_EMR).get(emr_jobs.PYTHON)
+    program = pythons(OF_EMR).get(publish.PYTHON)
     if not program:
-        pytest.skip(f"Python {emr_jobs.PYTHON} is not here")
-    made = emr_jobs._installed(str(tmp_path / "environment"), wheel)
-    assert made.returncode == 0, made.stderr
+        pytest.skip(f"Python {publish.PYTHON} is not here")
+    kept = {}
+
+    def put(region, service, operation, **given):
+        if operation == "put_object":
+            kept[given["Key"]] = given["Body"].read()
+        return {"Metadata": {}}
+
+    monkeypatch.setattr(aws, "call", put)
+    assert publish._environment("r", "b", wheel.name, wheel.read_bytes(), print) == 1
+    with tarfile.open(fileobj=io.BytesIO(kept[publish.ARCHIVE])) as archive:
+        archive.extractall(tmp_path / "environment", filter="data")
     assert not done(program, "-c", bare.IMPORTS.format(refused=set()), path=tmp_path / "environment")

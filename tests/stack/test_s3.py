@@ -1,11 +1,15 @@
 """World `s3`: the lake on an S3 endpoint that the stack starts. Locks by conditional writes, notebooks, and an endpoint
 that stands still or refuses in the middle of a commit."""
 import contextlib
+import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -26,6 +30,7 @@ from workbench.results import check
 from workbench.run import runner
 from workbench.spark import session
 from workbench.stack import artifacts, process, services
+from workbench.walkthroughs import museum, outbox
 from worlds import varied
 
 AWAY = 30  # seconds that the endpoint is not to be had
@@ -230,6 +235,48 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
     hudi.label(far, table, "after")
     hudi.drop(spark, far, table)
     assert not files.below(table.base)
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("fault", ["stands still", "refuses"])
+@pytest.mark.parametrize("notebooks, watched", [
+    (["11_source_database", "12_connectors", "13_hudi_ingest", "15_dashboard"], lambda world: outbox.flow.table(world)),
+    (["51_source_database", "52_connectors", "53_hudi_ingest", "54_updates_and_compaction"],
+     lambda world: museum.flow.table(world, "artists", "mor"))])
+def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(far, relay, tmp_path, fault, notebooks, watched):
+    """Their lake is reached by way of the relay; the fault comes with the first commit of a table."""
+    root = tmp_path / "root"
+    root.mkdir()
+    for name in ("notebooks", "data", "docs", "deploy", "var"):
+        (root / name).symlink_to(paths.ROOT / name)
+    shutil.copytree(paths.ROOT / "params", root / "params")
+    text = (root / "params" / "s3.yaml").read_text().replace("name: s3\n", "name: far\n")
+    text, n = re.subn(r"endpoint: http://\S+", f"endpoint: {far.lake.endpoint}", text)
+    assert n == 1
+    (root / "params" / "far.yaml").write_text(text)
+    given = {**os.environ, "WORKBENCH_ROOT": str(root), "WORKBENCH_RUNS": str(tmp_path / "runs")}
+    table, over, away = watched(far), threading.Event(), []
+
+    def watch():
+        before = {written[:2] for written in timeline.written(table)}
+        while not over.wait(0.05):
+            if any(action.endswith("inflight") and (instant, action) not in before
+                   for instant, action, _ in timeline.written(table)):
+                with standing_still(far) if fault == "stands still" else relay.away():
+                    away.append(over.wait(AWAY))
+                return
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    done = subprocess.run([sys.executable, "-m", "workbench.cli", "run", *notebooks, "--world", "far"], env=given,
+                          capture_output=True, text=True, timeout=1800)
+    over.set()
+    watcher.join(60)
+    assert away == [False], "the fault came, and was over before the notebooks were"
+    (record,) = (tmp_path / "runs").glob("*/run.json")
+    found = json.loads(record.read_text())["notebooks"]
+    failed = [(n["path"], n["error"]) for n in found if n["status"] != "passed"]
+    assert done.returncode == 0 and not failed, f"{failed}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
 
 
 def test_its_restart_is_an_empty_lake_and_says_so(lake, capsys):

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 from workbench import cli, walkthroughs
 from workbench.base import params, paths, pidfiles
-from workbench.base.errors import StackError, WorkbenchError
+from workbench.base.errors import StackError
 from workbench.run import runner
 
 ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
@@ -28,7 +28,7 @@ def module(monkeypatch, name, **functions):
 
 def test_help_names_every_verb():
     out = call("--help").output
-    for verb in ("install demo up status run report lab doctor log down clean load trace").split():
+    for verb in ("install demo up status run lab doctor log down clean load trace").split():
         assert f" {verb} " in out
 
 
@@ -40,7 +40,7 @@ def test_help_imports_nothing_slow():
 
 def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
     for arguments, code in ((["run", "--world", "locale"], 1), (["run", "--param", "scale"], 2), (["rnu"], 2),
-                            (["load", "nortwind"], 1), (["report", "/nowhere"], 1)):
+                            (["load", "nortwind"], 1)):
         with pytest.raises(SystemExit) as e:
             cli.main(arguments)
         assert e.value.code == code, arguments
@@ -170,12 +170,6 @@ def test_clean_in_a_folder_that_was_named_takes_only_the_runs(monkeypatch, folde
     module(monkeypatch, "stack", running=list)
     assert call("clean", "--yes").exit_code == 0
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["letters"] and (folders / "runs/one").exists()
-
-
-def test_the_report_is_of_the_newest_run_where_runs_are_kept(monkeypatch, tmp_path):
-    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
-    with pytest.raises(WorkbenchError, match=f"(?s)there is no run yet.*{tmp_path}"):
-        call("report", catch_exceptions=False)
 
 
 def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):

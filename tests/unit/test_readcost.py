@@ -1,7 +1,6 @@
 """Which files a reader has to merge, on folders made by hand."""
 import pytest
 from workbench import hudi
-from workbench.base.errors import LakeError
 from workbench.results import readcost
 
 FILES = {  # the first group was compacted at …03, and got a log since; the second has only its base file
@@ -62,8 +61,3 @@ def test_a_base_file_whose_commit_was_archived_counts(table, tmp_path):
 def test_a_table_without_files(tmp_path):
     empty = hudi.Table(name="t", base=f"file:{tmp_path}/none", key=("id",), ordering="v")
     assert readcost.data_files(empty).empty and readcost.logs(empty).empty
-
-
-def test_measure_wants_spark_connect():
-    with pytest.raises(LakeError, match="only a Spark Connect session"):
-        readcost.measure(object(), "SELECT 1")

@@ -5,6 +5,7 @@ import json
 import sys
 import typing
 from decimal import Decimal
+from uuid import UUID
 
 import fastavro
 import pytest
@@ -179,8 +180,8 @@ def test_a_message_is_taken_apart_without_spark(monkeypatch):
     assert seen == {
         "wire": "apicurio_legacy8", "id_kind": "globalId", "schema_id": 7, "schema_name": "m.p.t.Value",
         "hex": value.hex(" "), "record": {
-            "id": 1, "day": dt.date(1959, 4, 15), "times": [now], "opens": 36_000_000_000, "price": Decimal("-0.01"),
-            "who": WHO, "inner": {"a": "b"}}}
+            "id": 1, "day": dt.date(1959, 4, 15), "times": [now.replace(tzinfo=dt.timezone.utc)],
+            "opens": 36_000_000_000, "price": Decimal("-0.01"), "who": UUID(WHO), "inner": {"a": "b"}}}
     assert "2001-02-03 04:05:06.789012" in json.dumps(seen["record"], default=str)
     for bad in (value[:-1], value + b"\0"):
         with pytest.raises(LakeError, match="(?s)not Avro of schema globalId 7: .*02 93 3d .*m.p.t.Value"):

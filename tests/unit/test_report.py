@@ -110,12 +110,6 @@ def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_a
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(WorkbenchError, match="there is no run here"):
         run_record.report(tmp_path)
-    with pytest.raises(WorkbenchError, match="there is no run yet"):
-        run_record.newest(tmp_path)
-
-
-def test_newest(run_dir):
-    assert run_record.newest(run_dir.parent) == run_dir
 
 
 def test_title_and_promise():

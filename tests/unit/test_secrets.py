@@ -70,14 +70,6 @@ def test_odd_passwords_come_back_as_they_were(monkeypatch):
     assert {**secrets.read(), "other": ""} == {**found, "other": ""}
 
 
-def test_an_instance_of_an_earlier_version_is_told_what_to_do(folder):
-    secrets.folder().parent.mkdir(parents=True)
-    (secrets.folder().parent / "secrets.properties").write_text("postgres.admin=canary\n")
-    with pytest.raises(ParamsError, match="(?s)made by an earlier version.*secrets.properties.*workbench clean"):
-        secrets.ensure(services.SECRETS)
-    assert not secrets.folder().exists()
-
-
 @pytest.mark.parametrize("text", ["two\nlines", "tab\t", "byte \udc80"])
 def test_a_password_that_no_file_can_hold_is_refused(monkeypatch, text):
     monkeypatch.setenv("WORKBENCH_SECRET_A_B", text)

@@ -64,13 +64,9 @@ def check(names: Iterable[str]) -> None:
     """See whether the environment agrees with the files.
 
     Raises:
-        ParamsError: a value of the environment is not the one of the file, or holds what a password cannot; or the
-            passwords lie where an earlier version kept them.
+        ParamsError: a value of the environment is not the one of the file, or holds what a password cannot.
     """
-    have, old = read(), state_dir() / "secrets.properties"
-    if old.exists() and not have:
-        raise ParamsError("this instance was made by an earlier version, which kept its passwords elsewhere",
-                          where=str(old), next_step="`workbench down` and `workbench clean`, to make it anew")
+    have = read()
     for name in names:
         variable = _variable(name)
         given = os.environ.get(variable)

@@ -14,7 +14,7 @@ from ..spark import engine
 from .tables import Table, entries
 from .timeline import check_version, completed, properties, write_stats
 
-_told: dict[str, set[str]] = {}  # {base: partitions and schemas that its entries were told of by this process}
+told: dict[str, set[str]] = {}  # {base: partitions and schemas that its entries were told of by this process}
 
 
 def make_database(spark: SparkSession, name: str) -> None:
@@ -69,9 +69,9 @@ def committed(spark: SparkSession, table: Table) -> None:
         return
     commit = done[-1].body
     new = {str(commit.get("extraMetadata", {}).get("schema")), *(folder for folder, _ in write_stats(commit))}
-    if not new <= _told.setdefault(table.base, set()):
+    if not new <= told.setdefault(table.base, set()):
         register(spark, table)
-        _told[table.base] |= new
+        told[table.base] |= new
 
 
 def refresh(spark: SparkSession, table: Table) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..base import LakeError, World, files, nearest
 from ..landing.batch import read_dead_letters
-from .ddl import unregister
+from .ddl import told, unregister
 from .tables import Table, all_entries, alone, dead_letters_path, state
 from .timeline import archived, completed
 
@@ -98,6 +98,7 @@ def drop(spark: SparkSession | None, world: World, table: Table) -> None:
         if spark is not None:
             for entry in all_entries(table):
                 unregister(spark, entry)
+            told.pop(table.base, None)
         # labels first: they are of no other table, also when the rest is not reached
         for place in (state(world, table), dead_letters_path(world, table), table.base):
             files.remove(place)

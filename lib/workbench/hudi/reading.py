@@ -4,6 +4,7 @@ Instants go by labels (see keeping). Athena has no time travel for Hudi, so thes
 incremental read are Hudi's own, and a test pins them for the version in use: begin is exclusive, end inclusive.
 """
 
+import importlib.util
 from typing import Any, Mapping, Optional
 
 import pandas as pd
@@ -15,6 +16,7 @@ from .tables import Table
 from .timeline import archived, check_active, check_readable, completed, pending_compactions
 
 BEGINNING = "00000000000000"
+NO_HUDI_RS = "hudi-rs is not in this Python"
 
 
 def reader(spark: SparkSession) -> DataFrameReader:
@@ -65,6 +67,18 @@ def between(spark: SparkSession, world: World, table: Table, begin: str = "", en
     return reader(spark).option("hoodie.datasource.query.type", "incremental").options(**options).load(table.base)
 
 
+def readers(spark: SparkSession, table: Table) -> dict[str, pd.DataFrame]:
+    """The rows of a table as each reader sees them that this Python has: {"Spark": …, "hudi-rs": …}.
+
+    Raises: LakeError: as `read_independent`.
+    """
+    rows = {"Spark": read(spark, table).toPandas()}
+    if importlib.util.find_spec("hudi"):
+        return {**rows, "hudi-rs": read_independent(table)}
+    print(f"{NO_HUDI_RS}: {table.name} is read by Spark only")
+    return rows
+
+
 def read_independent(table: Table, *, as_of: Optional[tuple[World, str]] = None, optimized: bool = False,
                      where: Optional[Mapping[str, Any]] = None) -> pd.DataFrame:
     """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java.
@@ -80,6 +94,9 @@ def read_independent(table: Table, *, as_of: Optional[tuple[World, str]] = None,
             record and moved another out of the same file, because Hudi puts both into one block and gives the second
             an ordering value of its own type. Compaction cures both.
     """
+    if not importlib.util.find_spec("hudi"):
+        raise LakeError(NO_HUDI_RS, expected="Python 3.10 or newer, and the package hudi",
+                        next_step="Spark reads it: hudi.read(spark, table)")
     import pyarrow
     from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 

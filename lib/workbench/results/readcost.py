@@ -2,12 +2,12 @@
 
 import re
 import time
-from typing import Any
+from typing import Any, Iterator
 
 import pandas
 from pyspark.sql import SparkSession
 
-from ..base import LakeError, files
+from ..base import files
 from ..hudi import Table, timeline
 from . import spark_sql
 
@@ -20,21 +20,35 @@ def measure(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
 
     Returns: rows, partitions, files, bytes (of base files: Spark's scan does not count the logs, see `logs`), seconds
         (the shortest of `runs`).
-    Raises:
-        LakeError: not a Spark Connect session, which is what hands the scan's metrics out.
     """
-    if not hasattr(spark, "client"):
-        raise LakeError("only a Spark Connect session tells what a query has read", expected="spark.kind: connect")
     statement, best, counts = spark_sql.translate(text, spark), float("inf"), {}
     for _ in range(runs):
         began = time.perf_counter()
-        rows = spark.sql(statement).toPandas()
+        frame = spark.sql(statement)
+        rows = frame.toPandas()
         best = min(best, time.perf_counter() - began)
-        scans = [{m.name: m.value for m in node.metrics} for node in rows.attrs["metrics"]
-                 if node.name.startswith("Scan")]
+        if hasattr(spark, "client"):
+            scans = [{m.name: m.value for m in node.metrics} for node in rows.attrs["metrics"]
+                     if node.name.startswith("Scan")]
+        else:
+            scans = list(_scans(frame._jdf.queryExecution().executedPlan()))
         counts = {"rows": len(rows), **{name: sum(s.get(metric, 0) for s in scans) for name, metric in (
             ("partitions", "numPartitions"), ("files", "numFiles"), ("bytes", "filesSize"))}}
     return {**counts, "seconds": round(best, 3)}
+
+
+def _scans(plan: Any) -> Iterator[dict[str, int]]:
+    """The metrics of the scans in a plan that was executed by a classic session."""
+    inside = {"AdaptiveSparkPlan": "executedPlan", "ShuffleQueryStage": "plan", "BroadcastQueryStage": "plan"}
+    name, children = plan.nodeName(), plan.children()
+    if name.startswith("Scan"):
+        found = plan.metrics().iterator()
+        pairs = (found.next() for _ in range(plan.metrics().size()))
+        yield {pair._1(): pair._2().value() for pair in pairs}
+    if name in inside:
+        yield from _scans(getattr(plan, inside[name])())
+    for n in range(children.size()):
+        yield from _scans(children.apply(n))
 
 
 def data_files(table: Table) -> pandas.DataFrame:

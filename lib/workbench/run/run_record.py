@@ -146,14 +146,6 @@ def report(run_dir: Path) -> Path:
     return target
 
 
-def newest(folder: Path) -> Path:
-    """Return the newest run's folder in `folder`. Raises WorkbenchError when there is none."""
-    runs = sorted(folder.glob("*/run.json"), key=lambda f: f.stat().st_mtime_ns)
-    if not runs:
-        raise errors.WorkbenchError("there is no run yet", where=str(folder), next_step="workbench run")
-    return runs[-1].parent
-
-
 def duration(seconds: Any) -> str:
     """Seconds as a person says them: 0.4 s, 12 s, 3 min 05 s."""
     seconds = float(seconds or 0)

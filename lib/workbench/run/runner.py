@@ -81,7 +81,7 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
         executed = (partial(execute.notebook, timeout=timeout, on_cell=lines.cell) if on == "here"
                     else partial(emr_notebook.notebook, loaded, timeout=timeout))
-        if loaded.spark.kind == "emr_serverless":
+        if on == "here" and loaded.spark.kind == "emr_serverless":
             from ..spark import emr
 
             executed = partial(_once_more, executed, lines)

@@ -223,12 +223,8 @@ def _lake(world: World) -> tuple[str, str]:
     return world.lake.endpoint, world.region
 
 
-def _bucket(world: World) -> str:
-    return world.lake.root.split("/")[2]
-
-
 def _s3_command(world: World) -> list[str]:
-    return [sys.executable, "-m", "workbench.stack.s3", world.lake.endpoint, _bucket(world)]
+    return [sys.executable, "-m", "workbench.stack.s3", world.lake.endpoint, paths.bucket_and_key(world.lake.root)[0]]
 
 
 # --- Spark -----------------------------------------------------------------------------------------------------------
@@ -319,7 +315,7 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
             told=lambda w: (w.registry.url, w.stack.java_compiler)),
     # only what bears a signature is answered: a refusal says that it is there
     Service("s3", lambda w: w.lake.endpoint, _s3_command, lambda w: _get(w.lake.endpoint).status_code == 403,
-            fresh=_s3_env, told=lambda w: (w.lake.endpoint, _bucket(w)),
+            fresh=_s3_env, told=lambda w: (w.lake.endpoint, w.lake.root),
             note="it holds the lake in memory: the lake is empty now"),
     Service("spark_master", lambda w: w.spark.master,
             lambda w: _standalone(w, "spark_master", "master.Master", "--port", host_port(w.spark.master)[1],

@@ -3,9 +3,7 @@
 Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world names one. It is asked by this process
 only; but for the landing, whose tasks ask Apicurio by themselves (landing/messages.py).
 """
-import datetime as dt
 from typing import Any, NamedTuple, Union
-from uuid import UUID
 
 from ..base import LakeError, World, nearest
 from ..base.sides import chooser
@@ -111,7 +109,7 @@ def peek(world: World, value: Union[bytes, str]) -> dict[str, Any]:
 
     Returns:
         wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record (a dict; dates, times and
-        decimals are Python's, times without a zone, in UTC, as Spark gives them).
+        decimals are Python's).
 
     Raises:
         LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
@@ -119,15 +117,4 @@ def peek(world: World, value: Union[bytes, str]) -> dict[str, Any]:
     raw = value.encode("utf-8") if isinstance(value, str) else bytes(value)
     record, found, name = Decoder(world)(raw)
     return {"wire": found.wire, "id_kind": found.kind, "schema_id": found.id, "schema_name": name, "hex": raw.hex(" "),
-            "record": _as_spark_gives(record)}
-
-
-def _as_spark_gives(value: Any) -> Any:
-    """A decoded value with the kinds that a row of Spark has: times without a zone (in UTC), a uuid as text."""
-    if isinstance(value, dict):
-        return {k: _as_spark_gives(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_as_spark_gives(v) for v in value]
-    if isinstance(value, dt.datetime) and value.tzinfo is not None:
-        return value.astimezone(dt.timezone.utc).replace(tzinfo=None)
-    return str(value) if isinstance(value, UUID) else value
+            "record": record}

@@ -5,19 +5,15 @@ Confluent: "Wire format"; Glue: its library's SerializationDataEncoder, for AWS 
   apicurio          magic byte 0, content id in 4 bytes: what Apicurio 3 writes by default
   apicurio_legacy8  magic byte 0, global id in 8 bytes: what Apicurio 2 writes with headers.enabled=false
   confluent         magic byte 0, schema id in 4 bytes, looked up at the API that speaks Confluent's language (ccompat)
-  glue              version byte 3, compression byte (0, or 5: what follows the id is compressed by zlib), the UUID of a
-                    schema version in 16 bytes
+  glue              version byte 3, compression byte 0, the UUID of a schema version in 16 bytes. (With compression byte
+                    5 what follows is compressed by zlib, which Spark's SQL cannot undo: `not_avro` says what to set.)
 
 Nothing in the bytes tells the first three apart, so the world says which one it is: `registry.wire`. (What Apicurio 2
 writes by default, seen with 2.6.13, is none of them: the id goes into a header of the message. No reader here looks
 there; a message without the magic byte is not Avro for any of them.)
-
-Spark's SQL has nothing that undoes zlib. So a compressed message can be looked at one by one (`framed`), but for Spark
-it is not in the wire format, and `not_avro` says what to set.
 """
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import NamedTuple, Optional, Union
 from uuid import UUID
@@ -68,23 +64,14 @@ def framed(world: World, value: bytes) -> Optional[Framed]:
     """Take a message's value apart; None where it is not in the world's wire format."""
     magic, size, kind = WIRES[world.registry.wire]
     end = len(magic) + size
-    inflated = zlib.decompressobj() if world.registry.wire == "glue" and value.startswith(ZLIB) else None
-    if len(value) < end or not (inflated or value.startswith(magic)):
+    if len(value) < end or not value.startswith(magic):
         return None
     id, body = value[len(magic):end], value[end:]
-    if inflated:
-        try:
-            body = inflated.decompress(body)
-        except zlib.error:
-            return None
-        if not inflated.eof or inflated.unused_data:
-            return None
     return Framed(world.registry.wire, kind, str(UUID(bytes=id)) if size == 16 else int.from_bytes(id, "big"), body)
 
 
 def framed_in_spark(messages: DataFrame, world: World) -> DataFrame:
-    """Add to messages (see MESSAGES) what `framed` finds: `schema` and `body`; both null where it finds none, and where
-    the message is compressed."""
+    """Add to messages (see MESSAGES) what `framed` finds: `schema` and `body`; both null where it finds none."""
     magic, size, kind = WIRES[world.registry.wire]
     at, end = len(magic) + 1, len(magic) + size
     found = F.expr(f"length(value) >= {end} AND substring(value, 1, {len(magic)}) = X'{magic.hex()}'")
