@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from ..base import files
 from ..hudi import Table, timeline
+from ..spark import is_remote
 from . import spark_sql
 
 # a base file is <group>_<write token>_<instant>.parquet, a log .<group>_<instant>.log.<number>_<write token>
@@ -27,7 +28,7 @@ def measure(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, Any]:
         frame = spark.sql(statement)
         rows = frame.toPandas()
         best = min(best, time.perf_counter() - began)
-        if hasattr(spark, "client"):
+        if is_remote(spark):
             scans = [{m.name: m.value for m in node.metrics} for node in rows.attrs["metrics"]
                      if node.name.startswith("Scan")]
         else:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from ..base import LakeError, World
-from ..spark import answered, session
+from ..spark import answered, is_remote, session
 from ..spark.sessions import of_session
 from . import dialect
 
@@ -57,7 +57,7 @@ def translate(text: str, spark: SparkSession) -> str:
 
 def _session(spark: SparkSession) -> SparkSession:
     """A session beside this one, with the same catalog, in which Athena's rules hold."""
-    if spark not in _beside and hasattr(spark, "client"):
+    if spark not in _beside and is_remote(spark):
         _beside[spark] = type(spark)(spark.client._builder)
         _beside[spark].client._retry_policy = spark.client._retry_policy
     own = _beside[spark] = _beside.get(spark) or spark.newSession()

@@ -66,6 +66,11 @@ def session(world: World) -> SparkSession:
     return _prepared(builder.create(), world)
 
 
+def is_remote(spark: Any) -> bool:
+    """Whether a session is one of Spark Connect. (A classic one has `client`, too: asked for, it raises.)"""
+    return not isinstance(spark, SparkSession) and hasattr(spark, "client")
+
+
 def _classic(world: World) -> SparkSession:
     """A session in this process, for the master that the world names; the one that there is already, else."""
     builder = SparkSession.builder.appName("workbench")
@@ -78,7 +83,7 @@ def _classic(world: World) -> SparkSession:
 
 def _prepared(spark: Any, world: World) -> SparkSession:
     """A session, with what every one of this world is given. Raises: StackError: it is of another Spark."""
-    if hasattr(spark, "client"):  # or a server that is gone is tried ten minutes
+    if is_remote(spark):  # or a server that is gone is tried ten minutes
         spark.client._retry_policy.update(max_retries=6, max_backoff=2000)
         if not world.stack.embedded and spark.version.split(".")[:2] != pyspark.__version__.split(".")[:2]:
             minor = ".".join(spark.version.split(".")[:2])
@@ -182,18 +187,17 @@ def gone(spark: Any, why: str) -> StackError:
 
 def _ended(spark: Any) -> str:
     """Why a session of EMR Serverless is over; "" of one that is not, and of any other."""
-    ended = getattr(getattr(getattr(spark, "client", None), "_builder", None), "ended", None)
+    ended = getattr(spark.client._builder, "ended", None) if is_remote(spark) else None
     return ended() if ended else ""
 
 
 def unreachable(spark: Any) -> str:
     """Why the server of a Spark Connect session cannot be reached; "" where it can, or the session is a classic one."""
-    client = getattr(spark, "client", None)
-    if client is None:
+    if not is_remote(spark):
         return ""
-    if client.is_closed:
+    if spark.client.is_closed:
         return "the session was closed"
-    endpoint = client._builder.endpoint
+    endpoint = spark.client._builder.endpoint
     try:
         socket.create_connection(host_port(endpoint), timeout=10).close()
     except OSError as e:
