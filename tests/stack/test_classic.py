@@ -30,7 +30,8 @@ def test_the_first_walkthrough_passes_in_a_classic_session(tmp_path):
              "WORKBENCH_PORT_BASE": str(int(os.environ["WORKBENCH_PORT_BASE"]) + BESIDE),
              # what a cluster's own configuration says
              "JAVA_HOME": str(artifacts.java_home()), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-             "PYSPARK_SUBMIT_ARGS": f"--jars {jars} --conf spark.ui.enabled=false --conf spark.sql.catalogImplementation=hive "
+             "PYSPARK_SUBMIT_ARGS": f"--jars {jars} --conf spark.ui.enabled=false "
+                                    f"--conf spark.sql.catalogImplementation=hive "
                                     f"--conf spark.driver.bindAddress=127.0.0.1 "
                                     f"--conf spark.sql.warehouse.dir=file:{tmp_path}/warehouse --driver-java-options "
                                     f"'-Dderby.system.home={tmp_path} -Duser.timezone=UTC' pyspark-shell"}
