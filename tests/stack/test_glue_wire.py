@@ -93,7 +93,7 @@ def test_a_topic_is_landed_and_the_files_are_ingested(world, spark, glue, topic)
     other, asked = glue
     config = {k: v for k, v in connect.config(world, "moma_sink").items()
               if not k.startswith(("key.converter", "value.converter", "topics"))}
-    config.update({"topics": topic, "value.converter": AWS, "value.converter.registry.name": "workbench"})
+    config.update({"topics": topic, "value.converter": AWS, "value.converter.registry.name": "workbench-values"})
     table = new_table(world, key=("id",))
     try:
         done = landing.run(spark, other, config)

@@ -39,7 +39,7 @@ def groups():
     """{what differs: the connectors of which it does}"""
     found = {}
     for name in sorted(file.stem for file in connect.FOLDER.glob("*.json")):
-        differs = difference(form(LOCAL, name), form(AWS, name), "MSK Connect").replace(f"={name}-key", "=<name>-key")
+        differs = difference(form(LOCAL, name), form(AWS, name), "MSK Connect")
         found.setdefault(differs, []).append(f"`{name}`")
     return found
 

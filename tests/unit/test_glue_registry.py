@@ -9,7 +9,7 @@ import fastavro
 import on_aws
 import pandas
 import pytest
-from workbench import landing
+from workbench import landing, walkthroughs
 from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import decode_avro
@@ -20,7 +20,8 @@ WORLD = on_aws.world()
 ROW = {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [{"name": "id", "type": "int"}]}
 MORE = {**ROW, "fields": [*ROW["fields"], {"name": "name", "type": ["null", "string"], "default": None}]}
 ID, OTHER = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", "ffffffff-0000-0000-0000-000000000001"
-ARN = f"arn:aws:glue:{on_aws.REGION}:{on_aws.ACCOUNT}:schema/workbench/m.p.t.Value"
+ARN = f"arn:aws:glue:{on_aws.REGION}:{on_aws.ACCOUNT}:schema/workbench-values/m.p.t"
+KEYS, VALUES = "workbench-keys", "workbench-values"
 
 
 def framed(id, avsc, record, magic=b"\3\0"):
@@ -53,30 +54,31 @@ def test_what_is_no_message_of_glue():
 
 @pytest.fixture
 def glue(account):
-    """Glue's client, with a registry of the deployment's name."""
+    """Glue's client, with the deployment's registries."""
     client = aws.client(WORLD.region, "glue")
-    client.create_registry(RegistryName="workbench")
+    for name in (KEYS, VALUES):
+        client.create_registry(RegistryName=name)
     return client
 
 
-def create(glue, name, avsc):
-    made = glue.create_schema(RegistryId={"RegistryName": "workbench"}, SchemaName=name, DataFormat="AVRO",
+def create(glue, name, avsc, registry=VALUES):
+    made = glue.create_schema(RegistryId={"RegistryName": registry}, SchemaName=name, DataFormat="AVRO",
                               Compatibility="NONE", SchemaDefinition=json.dumps(avsc))
     return made["SchemaVersionId"]
 
 
 def test_a_schema_by_its_id(glue):
-    id = create(glue, "m.p.t.Value", ROW)
+    id = create(glue, "m.p.t", ROW)
     assert registry.schema(WORLD, id) == registry.find(WORLD, id, "globalId") == ROW
     assert registry.find(WORLD, OTHER) is registry.find(WORLD, "4711") is registry.find(WORLD, 4711) is None
-    with pytest.raises(LakeError, match=f"(?s)no schema with globalId {OTHER}.*registry 'workbench' in {WORLD.region}"):
+    with pytest.raises(LakeError, match=f"(?s)no schema with globalId {OTHER}.*{KEYS}, {VALUES} in {WORLD.region}"):
         registry.schema(WORLD, OTHER)
     with pytest.raises(LakeError, match="(?s)no kind of id 'ccompat' here.*valid: globalId"):
         registry.find(WORLD, id, "ccompat")
 
 
 def test_a_message_is_decoded(glue):
-    old, new = create(glue, "m.p.t.Value", ROW), create(glue, "m.p.u.Value", MORE)
+    old, new = create(glue, "m.p.t", ROW), create(glue, "m.p.u", MORE)
     decode = registry.Decoder(WORLD)
     assert decode(framed(old, ROW, {"id": 7})).record == {"id": 7}
     seen = registry.peek(WORLD, framed(new, MORE, {"id": 7, "name": "é"}))
@@ -87,8 +89,10 @@ def test_a_message_is_decoded(glue):
 
 
 def test_deleted_schemas_are_waited_for(glue, monkeypatch):
-    for name in ("t.Key", "t.Value", "t.Envelope", "u", "u-key"):
-        create(glue, name, ROW)
+    here = {KEYS: ["t", "u"], VALUES: ["t", "u-key"]}
+    for registry_name, topics in here.items():
+        for topic in topics:
+            create(glue, topic, ROW, registry_name)
     seen, real = [], aws.call
 
     def call(region, service, operation, **given):  # deleting takes a while there, none in moto
@@ -99,22 +103,22 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
 
     monkeypatch.setattr(aws, "call", call)
     monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
-    monkeypatch.setattr(aws, "pages", lambda *_, **__: [{"SchemaName": n} for n in (
-        "t.Key", "t.Value", "t.Envelope", "u", "u-key")])
-    registry.delete(WORLD, "t-key", "t-value", "u-key", "not there-value")
-    there = {"RegistryName": "workbench"}
-    for name in ("t.Key", "t.Value", "t.Envelope", "u-key"):
+    monkeypatch.setattr(aws, "pages", lambda *_, RegistryId: [
+        {"SchemaName": topic} for topic in here[RegistryId["RegistryName"]]])
+    registry.delete(WORLD, "t-key", "t-value", "u-key-value", "not there-value", "neither")
+    for name, topic in ((KEYS, "t"), (VALUES, "t"), (VALUES, "u-key")):
         with pytest.raises(glue.exceptions.EntityNotFoundException):
-            glue.get_schema(SchemaId={**there, "SchemaName": name})
-    assert glue.get_schema(SchemaId={**there, "SchemaName": "u"})["SchemaName"] == "u"
-    assert seen.count("delete_schema") == 4 and seen.count("get_schema") == 2 + 4
+            glue.get_schema(SchemaId={"RegistryName": name, "SchemaName": topic})
+    assert glue.get_schema(SchemaId={"RegistryName": KEYS, "SchemaName": "u"})["SchemaName"] == "u"
+    assert seen.count("delete_schema") == 3 and seen.count("get_schema") == 2 + 3
     registry.delete(WORLD, "t-key", "t-value")
-    assert seen.count("delete_schema") == 4 + 3, "gone meanwhile: fine"
+    assert seen.count("delete_schema") == 3 + 2, "gone meanwhile: fine"
+    monkeypatch.setattr(aws, "pages", None)
+    registry.delete(WORLD)  # of a walkthrough that has none, nobody is asked
 
 
 def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
-    create(glue, "t.Value", ROW)
-    monkeypatch.setattr(aws, "pages", lambda *_, **__: [{"SchemaName": "t.Value"}])
+    monkeypatch.setattr(glue_registry, "names", lambda _: ["t-value"])
     monkeypatch.setattr(aws, "call", lambda *_, **__: {"SchemaStatus": "DELETING"})
     monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
     clock = iter(range(0, 1000, 20))
@@ -125,67 +129,81 @@ def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
 
 # --- what it does not ------------------------------------------------------------------------------------------------
 
-def version(number, id, created, status="AVAILABLE"):
-    return {"SchemaArn": ARN, "SchemaVersionId": id, "VersionNumber": number, "Status": status, "CreatedTime": created}
+def version(number, id, status="AVAILABLE"):
+    return {"SchemaArn": ARN, "SchemaVersionId": id, "VersionNumber": number, "Status": status}
 
 
-def listed(stub, *names, more=()):
+def listed(stub, registry_name, *topics, more=()):
     """ListSchemas, in two pages where there are `more`."""
-    def page(names, **told):
-        return {"Schemas": [{"RegistryName": "workbench", "SchemaName": n, "SchemaStatus": "AVAILABLE"}
-                            for n in names], **told}
+    def page(topics, **told):
+        return {"Schemas": [{"RegistryName": registry_name, "SchemaName": t, "SchemaStatus": "AVAILABLE"}
+                            for t in topics], **told}
 
-    asked = {"RegistryId": {"RegistryName": "workbench"}}
-    stub.add_response("list_schemas", page(names, **({"NextToken": "2"} if more else {})), asked)
+    asked = {"RegistryId": {"RegistryName": registry_name}}
+    stub.add_response("list_schemas", page(topics, **({"NextToken": "2"} if more else {})), asked)
     if more:
         stub.add_response("list_schemas", page(more), {**asked, "NextToken": "2"})
 
 
-def versions(stub, name, *found):
+def versions(stub, registry_name, topic, *found):
     stub.add_response("list_schema_versions", {"Schemas": list(found)},
-                      {"SchemaId": {"RegistryName": "workbench", "SchemaName": name}})
+                      {"SchemaId": {"RegistryName": registry_name, "SchemaName": topic}})
 
 
-def test_artifacts_are_called_as_with_apicurio_whoever_named_them():
+def test_artifacts_are_called_as_with_apicurio():
+    """A schema is called as its topic, of the keys in one registry, of the values in the other."""
     third = "00000000-0000-0000-0000-000000000003"
     with on_aws.stubbed("glue") as stub:
-        listed(stub, "m.Value", "n", "m.Envelope", more=["m.Key", "o-value"])
-        versions(stub, "m.Key", version(1, third, "2026-01-02"))
-        versions(stub, "m.Value", version(2, ID, "2026-01-04"), version(1, third, "2026-01-03"),
-                 version(3, OTHER, "2026-01-05", "FAILURE"))
-        versions(stub, "m.Envelope", version(1, OTHER, "2026-01-01"))
-        versions(stub, "n")
-        versions(stub, "o-value", version(1, third, "2026-01-01"))
+        listed(stub, KEYS, "m", "n")
+        listed(stub, VALUES, "o", more=["m"])
+        versions(stub, KEYS, "m", version(1, third))
+        versions(stub, VALUES, "m", version(3, OTHER, "FAILURE"), version(2, ID), version(1, OTHER))
+        versions(stub, KEYS, "n")
+        versions(stub, VALUES, "o", version(1, third))
         frame = registry.artifacts(WORLD)
     assert list(frame.columns) == ["group", "artifact", "type", "version", "global_id", "content_id"]
     assert frame[["group", "artifact", "version", "global_id"]].values.tolist() == [
-        ["workbench", "m-key", "1", third], ["workbench", "m-value", "1", OTHER], ["workbench", "m-value", "1", third],
-        ["workbench", "m-value", "2", ID], ["workbench", "o-value", "1", third]]
+        [KEYS, "m-key", "1", third], [VALUES, "m-value", "1", OTHER], [VALUES, "m-value", "2", ID],
+        [VALUES, "o-value", "1", third]]
+
+
+def test_what_a_walkthrough_looks_for_is_what_there_is():
+    """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown removes them."""
+    for flow in (flow for flow in walkthroughs.ALL if "apicurio" in flow.services):
+        wanted = {f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")}
+        assert wanted and wanted <= flow._artifacts(WORLD)
+        topics = sorted({artifact.rpartition("-")[0] for artifact in flow._artifacts(WORLD)})
+        with on_aws.stubbed("glue") as stub:
+            listed(stub, KEYS, *topics)
+            listed(stub, VALUES, *topics)
+            assert set(registry.names(WORLD)) == flow._artifacts(WORLD)
 
 
 def test_the_newest_version_is_the_last_one_that_may_be_used():
     asked = {"SchemaVersionId": ID}
     with on_aws.stubbed("glue") as stub:
-        listed(stub, "m.p.t.Value", "m.p.t.Key")
-        versions(stub, "m.p.t.Value", version(3, OTHER, "2026-01-03", "FAILURE"), version(2, ID, "2026-01-02"),
-                 version(1, OTHER, "2026-01-01"))
+        listed(stub, KEYS, "m.p.t")
+        listed(stub, VALUES, "m.p.t")
+        versions(stub, VALUES, "m.p.t", version(3, OTHER, "FAILURE"), version(2, ID), version(1, OTHER))
         stub.add_response("get_schema_version", {"SchemaDefinition": json.dumps(MORE), "SchemaArn": ARN}, asked)
         assert registry.latest(WORLD, "m.p.t-value") == MORE
 
 
-def test_an_artifact_that_is_not_there_names_the_nearest():
+@pytest.mark.parametrize("name", ["moma.public.artist-value", "moma.public.artists", "-value"])
+def test_an_artifact_that_is_not_there_names_the_nearest(name):
     with on_aws.stubbed("glue") as stub:
         for _ in "ab":
-            listed(stub, "moma.public.artists.Value")
-        with pytest.raises(LakeError, match="(?s)no artifact .*Glue schema .*did you mean 'moma.public.artists-value'"):
-            registry.latest(WORLD, "moma.public.artist-value")
+            listed(stub, KEYS)
+            listed(stub, VALUES, "moma.public.artists")
+        with pytest.raises(LakeError, match="(?s)no artifact .*Glue schema .*moma.public.artists-value"):
+            registry.latest(WORLD, name)
 
 
 @pytest.mark.parametrize("code, message, told", [
     ("EntityNotFoundException", "Registry is not found.",
-     "there is no such schema registry(?s:.)*'workbench' in ap-southeast-2(?s:.)*2-lake.yaml(?s:.)*workbench aws up"),
+     "there is no schema registry workbench-keys(?s:.)*ap-southeast-2(?s:.)*2-lake.yaml(?s:.)*workbench aws up"),
     ("AccessDeniedException", "User: arn:aws:iam::1:user/x is not authorized to perform: glue:ListSchemas on resource: "
-     "arn:aws:glue:r:1:registry/workbench", "glue:ListSchemas is not allowed on arn:aws:glue:r:1:registry/workbench"),
+     "arn:aws:glue:r:1:registry/w-keys", "glue:ListSchemas is not allowed on arn:aws:glue:r:1:registry/w-keys"),
     ("ThrottlingException", "Rate exceeded", "asked too often")])
 def test_what_glue_refuses_is_told(code, message, told):
     for ask in (registry.artifacts, lambda w: registry.latest(w, "t-value"), lambda w: registry.delete(w, "t-value")):
@@ -208,7 +226,7 @@ def test_a_schema_that_is_no_avro():
     with on_aws.stubbed("glue") as stub:
         stub.add_response("get_schema_version", {"SchemaDefinition": "syntax = proto3", "SchemaArn": ARN},
                           {"SchemaVersionId": ID})
-        with pytest.raises(LakeError, match="(?s)not an Avro schema.*m.p.t.Value"):
+        with pytest.raises(LakeError, match="(?s)not an Avro schema.*workbench-values/m.p.t"):
             registry.find(WORLD, ID)
 
 
@@ -224,7 +242,7 @@ def test_the_ingest_meets_schemas_of_glue(monkeypatch):
 # --- the landing, whose tasks cannot ask ------------------------------------------------------------------------------
 
 CONVERTER = {"value.converter": "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter",
-             "value.converter.region": WORLD.region, "value.converter.registry.name": "workbench",
+             "value.converter.region": WORLD.region, "value.converter.registry.name": VALUES,
              "value.converter.avroRecordType": "GENERIC_RECORD"}
 SINK = {"name": "s", "connector.class": "io.confluent.connect.s3.S3SinkConnector", "topics": "t", "flush.size": "10",
         "storage.class": "io.confluent.connect.s3.storage.S3Storage",
@@ -234,9 +252,9 @@ SINK = {"name": "s", "connector.class": "io.confluent.connect.s3.S3SinkConnector
 
 def test_the_landing_honours_the_converter_of_the_worlds_registry():
     assert landing.parse(SINK, WORLD).messages == "avro"
-    with pytest.raises(ConnectorError, match="(?s)registry.name is 'other'.*params/aws.yaml: workbench"):
+    with pytest.raises(ConnectorError, match="(?s)registry.name is 'other'.*params/aws.yaml: workbench-values"):
         landing.parse({**SINK, "value.converter.registry.name": "other"}, WORLD)
-    with pytest.raises(ConnectorError, match="(?s)registry.name is missing.*params/aws.yaml: workbench"):
+    with pytest.raises(ConnectorError, match="(?s)registry.name is missing.*params/aws.yaml: workbench-values"):
         landing.parse({k: v for k, v in SINK.items() if k != "value.converter.registry.name"}, WORLD)
     with pytest.raises(ConnectorError, match="(?s)value.converter is .*params/local.yaml, apicurio"):
         landing.parse(SINK, params.load("local"))

@@ -11,10 +11,10 @@ from workbench.base.errors import StackError
 from workbench.stack import verbs
 from worlds import varied
 
-NOW = dt.datetime(2026, 1, 1)
+NOW, VALUES = dt.datetime(2026, 1, 1), "workbench-values"
 ANSWERS = {
     "kafkaconnect": ("list_connectors", {"connectors": []}, {"maxResults": 1}),
-    "glue": ("get_registry", {"RegistryName": "workbench"}, {"RegistryId": {"RegistryName": "workbench"}}),
+    "glue": ("get_registry", {"RegistryName": VALUES}, {"RegistryId": {"RegistryName": VALUES}}),
     "emr-serverless": ("get_application", {"application": {
         "applicationId": on_aws.PARAMETERS["spark/application"], "name": "workbench", "state": "STARTED",
         "arn": f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/00f1r4c2hs0mq01p",

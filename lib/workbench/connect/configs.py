@@ -13,7 +13,7 @@ import yaml
 
 from ..base import ROOT, ConnectorError, World, nearest
 from ..source import postgres
-from ..stack.services import AVRO_CONVERTER, REGISTRY_V2
+from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
 FOLDER = ROOT / "params" / "connectors"
 KNOWN = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
@@ -65,27 +65,23 @@ def config(world: World, name: str, **more: Any) -> dict[str, str]:
         raise ConnectorError(f"{shown} has no placeholder ${{{unused}}}", where=shown, expected=nearest(unused, used))
     # one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
     filled = {key: PLACEHOLDER.sub(lambda m: values[m[1]], value) for key, value in raw.items()}
-    return _with_glue(world, name, filled) if world.registry.kind == "glue" else filled
+    return _with_glue(world, filled) if world.registry.kind == "glue" else filled
 
 
-def _with_glue(world: World, name: str, config: dict[str, str]) -> dict[str, str]:
+def _with_glue(world: World, config: dict[str, str]) -> dict[str, str]:
     """Return a configuration with Glue's converter for Avro where it has Apicurio's (the settings are of the README of
     aws-glue-schema-registry)."""
     # As with the embedded registry, there is no rule for a new version: a topic may begin anew in another shape.
-    settings = {"": GLUE_CONVERTER, ".region": world.region, ".registry.name": world.stack.deployment,
-                ".schemaAutoRegistrationEnabled": "true", ".compatibility": "NONE",
-                ".avroRecordType": "GENERIC_RECORD"}
-    # A schema is called as the topic, of keys and of values alike (1.1.27 has no other strategy). So that a topic's
-    # versions are those of its values, all keys of a source are versions of one schema with a name of its own.
-    own = {} if {"topics", "topics.regex"} & config.keys() else {".schemaName": f"{name}-key"}
-    changed: dict[str, str] = {}
+    settings = {"": GLUE_CONVERTER, ".region": world.region, ".schemaAutoRegistrationEnabled": "true",
+                ".compatibility": "NONE", ".avroRecordType": "GENERIC_RECORD"}
+    registries, changed = glue_registries(world), {}
     for key, value in config.items():
-        side = next((s for s in ("key.converter", "value.converter") if key == s or key.startswith(s + ".")), "")
-        if config.get(side) != AVRO_CONVERTER:
+        side, converter, rest = key.partition(".converter")
+        if side not in registries or config.get(side + converter) != AVRO_CONVERTER:
             changed[key] = value
-        elif key == side:
-            more = own if side == "key.converter" else {}
-            changed.update({side + setting: told for setting, told in {**settings, **more}.items()})
+        elif not rest:
+            told = {**settings, ".registry.name": registries[side]}
+            changed.update({key + setting: text for setting, text in told.items()})
     return changed
 
 

@@ -11,7 +11,7 @@ from typing import Any, Iterable, Optional
 from zoneinfo import ZoneInfo
 
 from ..base import World
-from ..stack.services import AVRO_CONVERTER, REGISTRY_V2
+from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from . import settings, transforms
 from .places import Times, field_of, folder_of, strftime
 
@@ -116,8 +116,9 @@ def _confluent(said: settings.Settings, world: Optional[World]) -> Sink:
         own = world.registry.url.rstrip("/")
         if converter == "apicurio" and said[REGISTRY_URL].rstrip("/") not in (own, own + REGISTRY_V2):
             raise said.refused(REGISTRY_URL, f"the registry of {world.file}: {own}{REGISTRY_V2}")
-        if converter == "glue" and said[REGISTRY_NAME] != world.stack.deployment:
-            raise said.refused(REGISTRY_NAME, f"the registry of {world.file}: {world.stack.deployment}")
+        values = glue_registries(world)["value"]
+        if converter == "glue" and said[REGISTRY_NAME] != values:
+            raise said.refused(REGISTRY_NAME, f"the registry of {world.file}: {values}")
     return Sink(format, said["topics.dir"], said["flush.size"],
                 said["topics.regex"] or "|".join(map(re.escape, names)), tuple(names),
                 tuple(said["partition.field.name"] or ()), said[ENVELOPE], confluent=True, messages=messages,

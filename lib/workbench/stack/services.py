@@ -28,6 +28,11 @@ COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240
 AVRO_CONVERTER, REGISTRY_V2 = "io.apicurio.registry.utils.converter.AvroConverter", "/apis/registry/v2"
 
 
+def glue_registries(world: World) -> dict[str, str]:
+    """{side of a message: Glue's registry of its schemas}, of a deployment (deploy/2-lake.yaml)."""
+    return {side: f"{world.stack.deployment}-{side}s" for side in ("key", "value")}
+
+
 def _conf(name: str, **values: object) -> Path:
     """Fill in a template of conf/, write it to the state folder (no secret is in it) and return its path."""
     path = paths.state_dir() / "conf" / name

@@ -198,7 +198,7 @@ def _by_api(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]
              "query": world.query.kind}
     return {
         "msk": ("kafkaconnect", "list_connectors", {"maxResults": 1}),
-        "glue": ("glue", "get_registry", {"RegistryId": {"RegistryName": of}}),
+        "glue": ("glue", "get_registry", {"RegistryId": {"RegistryName": services.glue_registries(world)["value"]}}),
         "emr_serverless": ("emr-serverless", "get_application", {"applicationId": world.spark.url}),
         "athena": ("athena", "get_work_group", {"WorkGroup": of}),
     }.get(kinds.get(name, ""))

@@ -1,10 +1,9 @@
-"""The schema registry as the AWS Glue Schema Registry is it, in a registry that has the deployment's name.
+"""The schema registry as the AWS Glue Schema Registry is it: one registry for the schemas of keys, one for those of
+values (services.glue_registries), as the published walkthrough on schema evolution has it (S4).
 
-AWS's converter registers a topic's schemas under the name that its setting `schemaNameGenerationClass` makes (library
-aws-glue-schema-registry): by default the topic's, for keys and for values alike, which then need a registry each; with
-AWSSchemaNamingStrategyConnectNameImpl the record's full name, of Debezium `<topic>.Key` and `<topic>.Value` (of its
-envelope `<topic>.Envelope`), and one registry is enough. Whichever it is, here they are the artifacts `<topic>-key` and
-`<topic>-value`, as with Apicurio; the versions of an artifact may so be those of two schemas.
+AWS's converter calls a schema as the topic is called, of keys and of values alike, unless its setting
+`schemaNameGenerationClass` names another way (library aws-glue-schema-registry): in one registry both would be versions
+of one schema. Here they are the artifacts `<topic>-key` and `<topic>-value`, as with Apicurio.
 """
 import re
 from typing import Any, Optional, Union
@@ -12,16 +11,16 @@ from typing import Any, Optional, Union
 import pandas
 
 from ..base import LakeError, StackError, World, aws, nearest, wait_until
+from ..stack.services import glue_registries
 from . import avro
 from .wire import GLOBAL
 
-ENDINGS = {"-key": "-key", ".Key": "-key", "-value": "-value", ".Value": "-value", ".Envelope": "-value", "": "-value"}
 MISSING = "EntityNotFoundException"
 
 
 def address(world: World) -> str:
     """Where the registry is, for people."""
-    return f"Glue schema registry {world.stack.deployment!r} in {world.region}"
+    return f"Glue schema registries {', '.join(glue_registries(world).values())} in {world.region}"
 
 
 def artifacts(world: World) -> pandas.DataFrame:
@@ -31,14 +30,24 @@ def artifacts(world: World) -> pandas.DataFrame:
 
     Raises: StackError: there is no such registry, or AWS refuses to tell.
     """
-    rows = [(world.stack.deployment, artifact, None, str(v["VersionNumber"]), v["SchemaVersionId"], None)
-            for artifact, schemas in sorted(_schemas(world).items()) for v in _versions(world, schemas)]
+    rows = [(_id(world, artifact)["RegistryName"], artifact, None, str(v["VersionNumber"]), v["SchemaVersionId"], None)
+            for artifact in names(world) for v in _versions(world, artifact)]
     return pandas.DataFrame(rows, columns=["group", "artifact", "type", "version", "global_id", "content_id"])
 
 
 def names(world: World) -> list[str]:
     """Return the names of all artifacts. Raises: as `artifacts`."""
-    return sorted(_schemas(world))
+    found = []
+    for side, registry in glue_registries(world).items():
+        try:
+            schemas = aws.pages(world.region, "glue", "list_schemas", "Schemas", RegistryId={"RegistryName": registry})
+        except StackError as e:
+            if aws.code(e) != MISSING:
+                raise
+            raise StackError(f"there is no schema registry {registry}", where=address(world), next_step="deploy/"
+                             "2-lake.yaml makes it: `workbench aws up`") from e
+        found += [f"{one['SchemaName']}-{side}" for one in schemas]
+    return sorted(found)
 
 
 def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict[str, Any]]:
@@ -57,7 +66,7 @@ def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict
 
 def newest(world: World, artifact: str, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
     """Return the newest version of an artifact's schema, None where there is no such artifact. See registry.latest."""
-    versions = _versions(world, _schemas(world).get(artifact, []))
+    versions = _versions(world, artifact) if artifact in names(world) else []
     return find(world, versions[-1]["SchemaVersionId"], kind) if versions else None
 
 
@@ -66,8 +75,7 @@ def delete(world: World, *artifacts: str) -> None:
 
     Raises: StackError: AWS refuses it, or one is still there after a minute.
     """
-    there = _schemas(world)
-    ids = [_id(world, schema) for artifact in artifacts for schema in there.get(artifact, [])]
+    ids = [_id(world, artifact) for artifact in (names(world) if artifacts else ()) if artifact in artifacts]
     for id in ids:
         _asked(world, "delete_schema", SchemaId=id)
     # the list leaves out what is being deleted, and a schema of the same name cannot be made before that is done
@@ -75,33 +83,15 @@ def delete(world: World, *artifacts: str) -> None:
                f"the schemas of {', '.join(artifacts)} to be gone", every=1, error=StackError)
 
 
-def _schemas(world: World) -> dict[str, list[str]]:
-    """{artifact: names of its schemas}."""
-    try:
-        found = aws.pages(world.region, "glue", "list_schemas", "Schemas",
-                          RegistryId={"RegistryName": world.stack.deployment})
-    except StackError as e:
-        if aws.code(e) != MISSING:
-            raise
-        raise StackError("there is no such schema registry", where=address(world), expected="one with the name of the "
-                         "deployment", next_step="deploy/2-lake.yaml makes it: `workbench aws up`") from e
-    named: dict[str, list[str]] = {}
-    for schema in (one["SchemaName"] for one in found):
-        ending = next(ending for ending in ENDINGS if schema.endswith(ending))
-        named.setdefault(schema[:len(schema) - len(ending)] + ENDINGS[ending], []).append(schema)
-    return named
+def _versions(world: World, artifact: str) -> list[dict[str, Any]]:
+    """The versions of an artifact that can be used, the oldest first."""
+    found = aws.pages(world.region, "glue", "list_schema_versions", "Schemas", SchemaId=_id(world, artifact))
+    return sorted((v for v in found if v["Status"] == "AVAILABLE"), key=lambda v: v["VersionNumber"])
 
 
-def _versions(world: World, schemas: list[str]) -> list[dict[str, Any]]:
-    """The versions of schemas that can be used, the oldest first."""
-    found = [v for schema in schemas for v in aws.pages(
-        world.region, "glue", "list_schema_versions", "Schemas", SchemaId=_id(world, schema))]
-    usable = (v for v in found if v["Status"] == "AVAILABLE")
-    return sorted(usable, key=lambda v: (v["CreatedTime"], v["VersionNumber"]))
-
-
-def _id(world: World, schema: str) -> dict[str, str]:
-    return {"RegistryName": world.stack.deployment, "SchemaName": schema}
+def _id(world: World, artifact: str) -> dict[str, str]:
+    topic, _, side = artifact.rpartition("-")
+    return {"RegistryName": glue_registries(world)[side], "SchemaName": topic}
 
 
 def _asked(world: World, operation: str, **given: Any) -> Optional[dict[str, Any]]:
