@@ -69,17 +69,30 @@ def stacks():
     return {one["StackName"]: one["StackStatus"] for one in has("cloudformation").describe_stacks()["Stacks"]}
 
 
+CONNECTOR = f"arn:aws:kafkaconnect:{ON.region}:1:connector/"
+
+
+def lists(connect, connectors):
+    """What connectors there are whose names begin so, and whose they are: {name: deployment}, "" of one that goes."""
+    there = [{"connectorName": name, "connectorArn": CONNECTOR + name, "connectorState": "RUNNING"}
+             for name in connectors]
+    connect.add_response("list_connectors", {"connectors": there}, {"connectorNamePrefix": "workbench-"})
+    for name, deployment in connectors.items():
+        if deployment:
+            connect.add_response("list_tags_for_resource", {"tags": {"workbench:deployment": deployment}},
+                                 {"resourceArn": CONNECTOR + name})
+        else:
+            connect.add_client_error("list_tags_for_resource", "NotFoundException", "gone")
+
+
 @contextlib.contextmanager
 def nothing_runs(connectors=(), sessions=()):
     """MSK Connect and EMR Serverless, asked by `down`: what they have, and that it is ended."""
-    arn = f"arn:aws:kafkaconnect:{ON.region}:1:connector/"
-    there = [{"connectorName": name, "connectorArn": arn + name, "connectorState": "RUNNING"} for name in connectors]
     with on_aws.stubbed("kafkaconnect") as connect, on_aws.stubbed("emr-serverless") as emr:
-        asked = {"connectorNamePrefix": "workbench-"}
-        connect.add_response("list_connectors", {"connectors": there}, asked)
+        lists(connect, dict.fromkeys(connectors, "workbench"))
         for name in connectors:
-            connect.add_response("delete_connector", {}, {"connectorArn": arn + name})
-        connect.add_response("list_connectors", {"connectors": []}, asked)
+            connect.add_response("delete_connector", {}, {"connectorArn": CONNECTOR + name})
+        lists(connect, {})
         of = {"applicationId": "00f1r4c2hs0mq01p"}
         application = {"id": of["applicationId"], "name": "workbench", "state": "STARTED", "type": "Spark",
                        "arn": f"arn:aws:emr-serverless:{ON.region}:1:/applications/00f1r4c2hs0mq01p",
@@ -281,6 +294,18 @@ def test_down_removes_all_of_it_in_reverse_order(account):
                     "workbench-network        was removed"]
     with nothing_runs():
         cloud.down(ON, say=said.append)  # there is nothing, and that is fine
+
+
+def test_connectors_of_another_deployment_whose_name_begins_so_stay():
+    """`workbench-b-x` is x of workbench-b, in one region with workbench."""
+    ours, theirs = {"workbench-x": "workbench", "workbench-y": "workbench"}, {"workbench-b-x": "workbench-b"}
+    with on_aws.stubbed("kafkaconnect") as connect:
+        lists(connect, {**theirs, **ours})
+        for name in ours:
+            connect.add_response("delete_connector", {}, {"connectorArn": CONNECTOR + name})
+        lists(connect, {**theirs, "workbench-x": "", "workbench-y": "workbench"})
+        lists(connect, theirs)
+        assert cloud._end_connectors(ON) == 2
 
 
 def test_down_that_was_interrupted_goes_on(account, monkeypatch):

@@ -8,7 +8,7 @@ before it export; they are removed in the reverse order. All that belongs to a d
 import itertools
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 import jmespath
 import yaml
@@ -324,14 +324,19 @@ def _ended(on: Deployment, arn: str) -> bool:
 
 
 def _end_connectors(on: Deployment) -> int:
-    def there() -> list[dict[str, Any]]:
-        return on.pages("kafkaconnect", "list_connectors", "connectors", connectorNamePrefix=on.stack(""))
+    def ours() -> Iterator[dict[str, Any]]:
+        for one in on.pages("kafkaconnect", "list_connectors", "connectors", connectorNamePrefix=on.stack("")):
+            with aws.suppress("^NotFoundException$"):  # it went meanwhile
+                # by its tag: `workbench-b-x` is one of deployment workbench-b
+                if on.call("kafkaconnect", "list_tags_for_resource", resourceArn=one["connectorArn"]).get(
+                        "tags", {}).get(TAG) == on.name:
+                    yield one
 
-    found = there()
+    found = list(ours())
     for one in found:
         if one["connectorState"] != "DELETING":
             on.call("kafkaconnect", "delete_connector", connectorArn=one["connectorArn"])
-    aws.wait(lambda: not there(), "the connectors to be gone", timeout=15 * 60, every=5)
+    aws.wait(lambda: not any(ours()), "the connectors to be gone", timeout=15 * 60, every=5)
     return len(found)
 
 
