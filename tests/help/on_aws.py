@@ -33,3 +33,12 @@ def stubbed(service, region=REGION):
     with mock.patch.dict("os.environ", environment), Stubber(aws.client(region, service)) as stub:
         yield stub
         stub.assert_no_pending_responses()
+
+
+def once(waited):
+    """A sleep that sleeps not, notes in `waited` how long it should, and bears to be called once."""
+    def sleep(seconds):
+        waited.append(seconds)
+        assert len(waited) == 1, "it is waited for what should be told at once"
+
+    return sleep

@@ -127,6 +127,19 @@ def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
         registry.delete(WORLD, "t-value")
 
 
+def test_a_login_that_expires_while_schemas_go_is_told_at_once(monkeypatch):
+    monkeypatch.setattr(glue_registry, "names", lambda _: ["t-value"])
+    waited, id = [], {"SchemaId": {"RegistryName": VALUES, "SchemaName": "t"}}
+    monkeypatch.setattr("workbench.base.wait.time.sleep", on_aws.once(waited))
+    with on_aws.stubbed("glue") as stub:
+        stub.add_response("delete_schema", {}, id)
+        stub.add_client_error("get_schema", "ThrottlingException", "Rate exceeded")
+        stub.add_client_error("get_schema", "ExpiredTokenException", "expired")
+        with pytest.raises(StackError, match="credentials have expired"):
+            registry.delete(WORLD, "t-value")
+    assert len(waited) == 1
+
+
 # --- what it does not ------------------------------------------------------------------------------------------------
 
 def version(number, id, status="AVAILABLE"):

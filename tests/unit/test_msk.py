@@ -2,10 +2,12 @@
 import contextlib
 import datetime as dt
 import time
+from unittest import mock
 
 import on_aws
 import pytest
-from on_aws import ANY
+from botocore.exceptions import EndpointConnectionError
+from on_aws import ANY, once
 from workbench import connect
 from workbench.base import aws, wait
 from workbench.base.errors import ConnectorError, StackError
@@ -361,6 +363,65 @@ def test_wait_running_ends_at_once_with_the_reason(msk):
     with logs(*TRACE, times=2), pytest.raises(
             ConnectorError, match='(?s)gave up waiting.*FAILED: ERROR.*publication "p" does not exist'):
         connect.wait_running(WORLD, NAME)
+
+
+def creates(msk):
+    """What `apply` does until the new connector is waited for."""
+    judged(msk)
+    tells(msk, None)
+    prepared(msk)
+    tells(msk, None)
+    created(msk)
+
+
+def deletes(msk):
+    tells(msk, "RUNNING")
+    msk.add_response("delete_connector", {}, {"connectorArn": arn(NAME)})
+
+
+def restarts(msk):
+    tells(msk, "RUNNING", "RUNNING")
+    done(msk, "restart_connector", asked={"onlyFailedTasks": True})
+
+
+def nothing(msk):
+    pass
+
+
+@pytest.mark.parametrize("before, verb, look", [
+    (creates, lambda: connect.apply(WORLD, NAME, CONFIG), "list_connectors"),
+    (deletes, lambda: connect.delete(WORLD, NAME), "list_connectors"),
+    (lambda msk: tells(msk, "UPDATING"), lambda: connect.delete(WORLD, NAME), "list_connectors"),
+    (restarts, lambda: connect.restart(WORLD, NAME), "describe_connector_operation"),
+    (nothing, lambda: connect.wait_running(WORLD, NAME), "list_connectors"),
+], ids=["apply", "delete", "at rest", "operate", "wait_running"])
+def test_a_login_that_expires_while_something_is_waited_for_is_told_at_once(msk, monkeypatch, before, verb, look):
+    """A look that is throttled, or finds no network, is tried again."""
+    waited = []
+    monkeypatch.setattr(wait.time, "sleep", once(waited))
+    before(msk)
+    for _ in range(2 if before is nothing else 1):  # wait_running asks whether it has failed, too
+        msk.add_client_error(look, "TooManyRequestsException", "Rate exceeded", http_status_code=429)
+    msk.add_client_error(look, "ExpiredTokenException", "The security token included in the request is expired")
+    with pytest.raises(StackError, match="credentials have expired"):
+        verb()
+    assert len(waited) == 1 and not msk._queue
+
+
+def test_that_aws_gives_no_answer_is_no_failure_of_a_connector(msk, monkeypatch):
+    """Who waits for something else asks this in between (topics.wait_count)."""
+    msk.add_client_error("list_connectors", "TooManyRequestsException", "Rate exceeded", http_status_code=429)
+    assert connect.failure(WORLD, NAME) is None
+    away = EndpointConnectionError(endpoint_url="https://kafkaconnect.example")
+    with monkeypatch.context() as patched:
+        patched.setattr(msk.client, "get_paginator", mock.Mock(side_effect=away))
+        assert connect.failure(WORLD, NAME) is None
+    tells(msk, "FAILED", stateDescription={"code": "X", "message": "no"})  # it was not taken for well
+    with logs():
+        assert "FAILED" in connect.failure(WORLD, NAME)
+    msk.add_client_error("list_connectors", "AccessDeniedException", "User: x is not authorized to perform: y")
+    with pytest.raises(StackError, match="is not allowed"):
+        connect.failure(WORLD, NAME)
 
 
 def test_delete_waits_until_it_is_gone_and_one_that_is_not_there_is_fine(msk):

@@ -111,19 +111,25 @@ def suppress(pattern: str) -> Iterator[None]:
             raise
 
 
+def passes(error: BaseException) -> bool:
+    """Whether an error that `answered` raised may be over soon: AWS is asked too often, it or the network is away."""
+    from botocore import exceptions as of
+
+    away = isinstance(error.__cause__, (of.ConnectionError, of.HTTPClientError))
+    return away or bool(re.search(PASSING, code(error)))
+
+
 def wait(look: Callable[[], T], what: str, *, timeout: float, every: float, **more: Any) -> T:
-    """Ask AWS until it answers something true, and return that. Only errors that pass (it is asked too often, the
-    network is away) are waited for: a login that has expired meanwhile, or a right that is missing, is raised at once.
+    """Ask AWS until it answers something true, and return that. Only errors that pass are waited for: a login that has
+    expired meanwhile, or a right that is missing, is raised at once.
 
     Args: as of wait_until.
     """
     def once() -> Any:
-        from botocore import exceptions as of
-
         try:
             return look()
         except StackError as e:
-            if isinstance(e.__cause__, (of.ConnectionError, of.HTTPClientError)) or re.search(PASSING, code(e)):
+            if passes(e):
                 raise
             return e
 

@@ -8,7 +8,7 @@ connector: what takes seconds in a Kafka Connect takes minutes here. docs/limits
 import time
 from typing import Any, Optional
 
-from ..base import ConnectorError, World, aws, nearest, wait_until
+from ..base import ConnectorError, StackError, World, aws, nearest
 from . import judging, msk_api
 from .configs import KNOWN, PLACEHOLDER, known_keys, unknown_keys
 from .msk_api import EVERY, METRICS, PATIENCE, call, describe, errored, full, operate, settled, there, why
@@ -87,7 +87,8 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
         new = _new(world, name, wanted)  # what is missing for it is missed before anything is deleted
         delete(world, name)
         call(world, "create_connector", **new)
-        wait_until(lambda: name in names(world), f"connector {name!r} to appear", timeout=60, error=ConnectorError)
+        aws.wait(lambda: name in names(world), f"connector {name!r} to appear", timeout=60, every=1,
+                 error=ConnectorError)
         return status(world, name)
     if before["connectorState"] == "PAUSED":
         operate(world, name, "resume_connector")
@@ -168,8 +169,13 @@ def failure(world: World, name: str) -> Optional[str]:
     key = world.stack.deployment, name
     if time.monotonic() < _well.get(key, 0):
         return None
-    found = describe(world, name)
-    told = judging.failure(name, found and _status(world, name, found))
+    try:
+        found = describe(world, name)
+        told = judging.failure(name, found and _status(world, name, found))
+    except StackError as e:
+        if not aws.passes(e):
+            raise
+        return None  # of the connector that says nothing
     if not told:
         _well[key] = time.monotonic() + EVERY
     return told
@@ -181,9 +187,9 @@ def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, A
     Raises:
         ConnectorError: at once when it is FAILED, with the reason from its log and likely causes.
     """
-    return wait_until(judging.steadily(lambda: status(world, name), steady), f"connector {name!r} to be RUNNING",
-                      timeout=PATIENCE, every=EVERY, error=ConnectorError, failed=lambda: failure(world, name),
-                      next_step=f"read the lines of {full(world, name)} in its log group in CloudWatch")
+    return aws.wait(judging.steadily(lambda: status(world, name), steady), f"connector {name!r} to be RUNNING",
+                    timeout=PATIENCE, every=EVERY, error=ConnectorError, failed=lambda: failure(world, name),
+                    next_step=f"read the lines of {full(world, name)} in its log group in CloudWatch")
 
 
 def restart(world: World, name: str) -> None:
@@ -212,5 +218,5 @@ def delete(world: World, name: str) -> None:
     found = settled(world, name)
     if found:
         call(world, "delete_connector", connectorArn=found["connectorArn"])
-        wait_until(lambda: not describe(world, name), f"connector {name!r} to be gone", timeout=PATIENCE, every=EVERY,
-                   error=ConnectorError)
+        aws.wait(lambda: not describe(world, name), f"connector {name!r} to be gone", timeout=PATIENCE, every=EVERY,
+                 error=ConnectorError)

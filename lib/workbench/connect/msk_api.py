@@ -4,7 +4,7 @@ import datetime as dt
 import re
 from typing import Any, Optional
 
-from ..base import ConnectorError, StackError, World, aws, nearest, wait_until
+from ..base import ConnectorError, StackError, World, aws, nearest
 from . import judging
 
 PATIENCE, EVERY = 15 * 60, 5.0  # seconds that a connector may take to run or to be gone, and between two looks at it
@@ -68,8 +68,8 @@ def settled(world: World, name: str) -> Optional[dict[str, Any]]:
     found = describe(world, name)  # what is wrong with it is told at once, by no waiting
     if not found or found["connectorState"] in SETTLED:
         return found
-    wait_until(lambda: (describe(world, name) or {}).get("connectorState") in (None, *SETTLED),
-               f"connector {name!r} to come to rest", timeout=PATIENCE, every=EVERY, error=ConnectorError)
+    aws.wait(lambda: (describe(world, name) or {}).get("connectorState") in (None, *SETTLED),
+             f"connector {name!r} to come to rest", timeout=PATIENCE, every=EVERY, error=ConnectorError)
     return describe(world, name)
 
 
@@ -80,7 +80,7 @@ def operate(world: World, name: str, operation: str, **given: Any) -> None:
     if operation == "update_connector":
         given["currentVersion"] = found["currentVersion"]
     done = call(world, operation, connectorArn=found["connectorArn"], **given)["connectorOperationArn"]
-    seen = wait_until(
+    seen = aws.wait(
         lambda: [now for now in [call(world, "describe_connector_operation", connectorOperationArn=done)]
                  if re.search("COMPLETE|FAILED", now["connectorOperationState"])],
         f"{operation} of {name!r}", timeout=PATIENCE, every=EVERY, error=ConnectorError)[0]

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 
 import pandas
 
-from ..base import LakeError, StackError, World, aws, nearest, wait_until
+from ..base import LakeError, StackError, World, aws, nearest
 from ..stack.services import glue_registries
 from . import avro
 from .wire import GLOBAL
@@ -79,8 +79,8 @@ def delete(world: World, *artifacts: str) -> None:
     for id in ids:
         _asked(world, "delete_schema", SchemaId=id)
     # the list leaves out what is being deleted, and a schema of the same name cannot be made before that is done
-    wait_until(lambda: not any(_asked(world, "get_schema", SchemaId=id) for id in ids),
-               f"the schemas of {', '.join(artifacts)} to be gone", every=1, error=StackError)
+    aws.wait(lambda: not any(_asked(world, "get_schema", SchemaId=id) for id in ids),
+             f"the schemas of {', '.join(artifacts)} to be gone", timeout=60, every=1)
 
 
 def _versions(world: World, artifact: str) -> list[dict[str, Any]]:
