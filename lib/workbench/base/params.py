@@ -31,7 +31,7 @@ class Part(BaseModel, frozen=True, extra="forbid", strict=True):
 class Stack(Part):
     embedded: bool  # True: `stack` starts the services; False: it only checks that they can be reached
     # on AWS: begins the names of stacks, parameters, secrets, connectors and tags; "" elsewhere
-    deployment: str = Field(pattern=r"^([a-z][a-z0-9-]{0,19})?$", description="up to 20 small letters, digits and -")
+    deployment: str = Field(pattern=r"^([a-z][a-z0-9-]{1,19})?$", description="2 to 20 small letters, digits and -")
     port_base: int
     java_compiler: Literal["quick", "full"]  # see stack/services.py
 
