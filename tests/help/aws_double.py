@@ -22,6 +22,7 @@ from botocore.validate import ParamValidator
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc).isoformat()
 # names that requests are signed with
 ALIASES = {"elasticmapreduce": "emr", "tagging": "resourcegroupstaggingapi", "monitoring": "cloudwatch"}
+WRONG = "DoubleIsWrong"  # an error that AWS has not, so that nobody takes it for one that is fine
 _session = botocore.session.get_session()
 
 
@@ -79,7 +80,7 @@ class Double:
         except Refused as e:
             answer, status = {"__type": e.args[0], "message": e.args[1], "Message": e.args[1]}, 400
         except Exception as e:  # noqa: BLE001 - else the client would try it again and again
-            answer, status = {"__type": "ValidationException", "message": f"double: {type(e).__name__}: {e}"}, 400
+            answer, status = {"__type": WRONG, "message": f"double: {type(e).__name__}: {e}"}, 400
         data = json.dumps(answer).encode()
         request.send_response(status)
         if status >= 400:

@@ -1,10 +1,12 @@
 """Spark Connect on EMR Serverless: sessions started, shared, ended; tokens renewed; which client speaks with it."""
 import datetime as dt
+import re
 from types import SimpleNamespace
 
+import aws_double
 import on_aws
 import pytest
-from workbench.base import aws, wait
+from workbench.base import aws, paths, wait
 from workbench.base.errors import LakeError, StackError
 from workbench.spark import answered, emr, sessions, settings
 
@@ -54,6 +56,23 @@ def token(stub, text, minutes=60, number="s1"):
     until = dt.datetime.now(dt.timezone.utc) + dt.timedelta(minutes=minutes)
     stub.add_response("get_session_endpoint", of(sessionId=number, endpoint="https://s1.example.aws", authToken=text,
                                                  authTokenExpiresAt=until), of(sessionId=number))
+
+
+def test_a_double_that_answers_wrongly_is_no_session_that_is_gone(monkeypatch):
+    """In the dry run (tests/stack/test_aws_dry_run.py); ValidationException, say, means that the session is over."""
+    double = aws_double.Double("http://127.0.0.1:9", {("emr-serverless", "TerminateSession"): lambda given: {"no": 1}})
+    for name, value in (("ENDPOINT_URL", double.url), ("ACCESS_KEY_ID", "none"), ("SECRET_ACCESS_KEY", "none")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    aws.client.cache_clear()
+    try:
+        with pytest.raises(StackError, match="the double's answer to emr-serverless.TerminateSession is not AWS's"):
+            emr.terminate(WORLD, "s1")
+    finally:
+        aws.client.cache_clear()
+        double.close()
+    for path in (paths.ROOT / "lib/workbench").rglob("*.py"):
+        for pattern in re.findall(r'aws\.suppress\("(.*?)"\)', path.read_text(encoding="utf-8")):
+            assert not re.search(pattern, aws_double.WRONG), f"{path.name}: {pattern}"
 
 
 def test_a_session_is_started_and_waited_for(stub):
