@@ -25,8 +25,9 @@ postgres.execute(world, "CREATE RULE kept AS ON DELETE TO cdc_events DO INSTEAD 
               back='postgres.execute(world, "DROP RULE kept ON cdc_events")'),
         Break("facts = postgres.frame(",
               """
-postgres.execute(world, outbox.change("01_update_11077"))
-postgres.execute(world, outbox.change("02_insert_11075"))
+from workbench.source import sql_file
+postgres.execute(world, sql_file("northwind/changes/01_update_11077"))
+postgres.execute(world, sql_file("northwind/changes/02_insert_11075"))
 postgres.execute(world, "DELETE FROM cdc_events WHERE order_id = 10250")""",
               {"outbox rows = orders": ("outbox 829", "orders 830"),
                "items in the outbox = order details": ("outbox 2153", "order_details 2155"),
@@ -200,7 +201,7 @@ postgres.execute(world, "UPDATE cdc_events SET ship_country = 'Atlantis' WHERE o
 )]
 
 CHANGES = [Run(
-    Break("shipped = outbox.change(", """
+    Break("shipped = sql_file(", """
 postgres.execute(world, '''
     CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS
         $$BEGIN NEW.shipped_date := NEW.shipped_date + 1; RETURN NEW; END$$;

@@ -1,1 +1,2 @@
 """The source databases."""
+from .loading import sql_file

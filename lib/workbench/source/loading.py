@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import psycopg
 
-from ..base import SourceError, World, first_line
+from ..base import ROOT, SourceError, World, first_line
 from . import postgres
 
 # what a public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one transaction
@@ -199,6 +199,11 @@ def run_script(c: psycopg.Connection, script: Script) -> None:
             line += statement.count("\n", 0, int((e.diag.statement_position if e.diag else None) or 1) - 1)
             raise SourceError(f"the script failed: {first_line(e)}", next_step="mend the script and load "
                               "again; nothing was changed", where=f"{script.path}, line {line}: {begin[:80]}") from None
+
+
+def sql_file(name: str) -> str:
+    """Return the SQL in a file of data/, `northwind/queries/revenue` say."""
+    return (ROOT / "data" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def find(folder: str, name: str, expected: str) -> Path:

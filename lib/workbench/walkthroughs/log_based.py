@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from ..base import ROOT, World
 from ..results import query
+from ..source import sql_file
 from ..spark import session
 from ..topic import registry, topics
 from . import pagila
@@ -25,12 +26,9 @@ CATALOG = "pagila_kafka_connect"  # the catalog's database, as published
 REFINED = "refined/film"  # folder of the refined table
 KEYS = {"actor": "actor_id", "film": "film_id", "film_actor": ("actor_id", "film_id"), "category": "category_id",
         "film_category": ("film_id", "category_id"), "language": "language_id"}
+TRUTHS = {"film": sql_file("pagila/queries/film")}
 LARGE = {"film": "description"}  # where a table has none, the empty text takes its place
 ARRAY = "special_features"  # of films: asked for as JSON, for as text Athena's arrays do not tell where a value ends
-
-
-def _query(name: str) -> str:
-    return (pagila.DATA / "queries" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def events(world: World, name: str, after: dict[int, int] | None = None) -> pandas.DataFrame:
@@ -62,7 +60,8 @@ def latest_sql(name: str, world: World) -> str:
     keys, large = ", ".join(flow.capture(name).keys), LARGE.get(name, "''")
     said = {large: f"known AS {large}", ARRAY: f"json_format(CAST({ARRAY} AS JSON)) AS {ARRAY}"}
     columns = [said.get(c, c) for c in flow.rows(world, name, "false").columns]
-    return _query("latest").format(columns=", ".join(columns), keys=keys, table=catalogued(name), large=large)
+    return sql_file("pagila/queries/latest").format(columns=", ".join(columns), keys=keys, table=catalogued(name),
+                                                    large=large)
 
 
 def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
@@ -85,8 +84,8 @@ def _catalogued(world: World) -> bool:
 
 
 flow = Walkthrough(
-    captures=tuple(Capture(f"public.{name}", key, CONNECTOR, SINK, "avro",
-                           truth=_query("film") if name == "film" else "") for name, key in KEYS.items()),
+    captures=tuple(Capture(f"public.{name}", key, CONNECTOR, SINK, "avro", truth=TRUTHS.get(name, ""))
+                   for name, key in KEYS.items()),
     database=DATABASE,
     watermark=False,  # the notebooks count the events
     folder=ROOT / "notebooks" / "30_log_based_cdc",

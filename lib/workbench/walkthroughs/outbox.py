@@ -4,6 +4,7 @@
 
 from .. import hudi
 from ..base import ROOT, World
+from ..source import sql_file
 from . import northwind
 from .flow import Capture
 from .walkthrough import Walkthrough
@@ -20,18 +21,9 @@ EXPERIMENTS = ("cdc_events_by_order", "cdc_events_by_country", "tie_by_time", "t
 CDC_EVENTS = {"name": "cdc_events", "ordering": "__lsn", "partition": ("ship_country",), "index": "GLOBAL_SIMPLE"}
 
 
-def change(name: str) -> str:
-    """Return the SQL of one of the walkthrough's changes (data/northwind/changes)."""
-    return (ROOT / "data" / "northwind" / "changes" / f"{name}.sql").read_text(encoding="utf-8")
-
-
-def query(name: str) -> str:
-    """Return the SQL of one of its truths (data/northwind/queries): what PostgreSQL says of its own tables."""
-    return (ROOT / "data" / "northwind" / "queries" / f"{name}.sql").read_text(encoding="utf-8")
-
-
 flow = Walkthrough(
-    captures=(Capture(TABLE, "order_id", CONNECTOR, SINK, lake=(CDC_EVENTS,), truth=query("cdc_events")),),
+    captures=(Capture(TABLE, "order_id", CONNECTOR, SINK, lake=(CDC_EVENTS,),
+                      truth=sql_file("northwind/queries/cdc_events")),),
     folder=ROOT / "notebooks" / "10_outbox",
     publication="cdc_publication",
     loader=northwind.loader,
