@@ -88,8 +88,9 @@ def _release(world: str) -> None:
 
     try:
         loaded = params.load(world)
-        there = set(postgres.frame(loaded, "SELECT datname FROM pg_database", database="postgres")["datname"])
-        for flow in (f for f in walkthroughs.ALL if (f.database or loaded.postgres.database) in there):
+        there = postgres.databases(loaded)
+        ours = [f for f in walkthroughs.ALL if f.engine == "postgres"]
+        for flow in (f for f in ours if (f.database or loaded.postgres.database) in there):
             for slot in postgres.own_slots(loaded, flow.database):
                 postgres.drop_slot(loaded, slot, flow.database)
             if flow.publication:

@@ -8,7 +8,8 @@ from workbench.base import aws, params
 
 REGION, ACCOUNT = "ap-southeast-2", "111222333444"
 PARAMETERS = {
-    "postgres/host": "db.example", "postgres/port": "5432", "kafka/bootstrap": "b-1.example:9098,b-2.example:9098",
+    "postgres/host": "db.example", "postgres/port": "5432", "mysql/host": "my.example", "mysql/port": "3306",
+    "kafka/bootstrap": "b-1.example:9098,b-2.example:9098",
     "kafka/cluster": f"arn:aws:kafka:{REGION}:{ACCOUNT}:cluster/workbench/1b2c3d4e-5f60-7081-92a3-b4c5d6e7f809-2",
     "connect/subnets": "subnet-1,subnet-2", "connect/security_groups": "sg-1",
     "connect/log_group": "/workbench/connect",

@@ -660,4 +660,4 @@ def test_errors_are_readable(loaded):
     with pytest.raises(SourceError, match="returns no rows"):
         postgres.frame(loaded, "SET work_mem = '4MB'")
     assert postgres.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
-    assert "/" in postgres.wal_position(loaded)
+    assert "/" in postgres.log_position(loaded)

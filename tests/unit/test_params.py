@@ -144,7 +144,7 @@ def test_the_port_base_of_the_environment_moves_every_port(monkeypatch):
     world = params.load("local")
     ports = re.findall(r"31\d\d\d", str(world))
     assert world.stack.port_base == 31000 and world.postgres.port == 31000
-    assert len(ports) == 6 and "214" not in str(world)
+    assert len(ports) == 7 and "214" not in str(world)
 
 
 @pytest.mark.parametrize("base", ["x", "80", "-1", "70000", "²"])

@@ -20,7 +20,7 @@ from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets
 from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
-from workbench.stack import artifacts, process, services, verbs
+from workbench.stack import artifacts, databases, process, services, verbs
 from workbench.stack.process import Service
 from worlds import varied
 
@@ -499,21 +499,21 @@ def test_only_spark_restarts_between_local_and_cluster_and_nothing_is_written(wr
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up rights")
 def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(tmp_path, monkeypatch):
-    installed = services._postgres_bin().parents[1]
+    installed = databases.postgres_bin().parents[1]
     for folder in (installed, *installed.parent.glob(f"{installed.name}.libs")):
         shutil.copytree(folder, tmp_path / "closed" / folder.name)
     (tmp_path / "closed").chmod(0o700)
     monkeypatch.setattr(paths, "VAR", tmp_path / "closed" / "var")
     monkeypatch.setattr(artifacts, "package", lambda name: tmp_path / "closed" / installed.name)
     secrets.ensure(services.SECRETS)
-    services._postgres_fresh(params.load("local"))
-    mine, inside = tmp_path / "closed" / "mine", services._data("postgres") / "inside"
+    databases.postgres_fresh(params.load("local"))
+    mine, inside = tmp_path / "closed" / "mine", process.data("postgres") / "inside"
     mine.write_text("mine")
-    ask = services._as_postgres([str(services._postgres_bin() / "postgres"), "--single", "-D",
-                                 str(services._data("postgres")), "postgres"])
+    ask = databases.as_nobody([str(databases.postgres_bin() / "postgres"), "--single", "-D",
+                                 str(process.data("postgres")), "postgres"])
     asked = f"COPY (SELECT 'overwritten') TO '{mine}'\nCOPY (SELECT 'its own') TO '{inside}'\n"
     done = subprocess.run(ask, input=asked, capture_output=True, text=True, cwd="/")
-    if services._passing() == "dac_read_search":  # a container may lack it
+    if databases._passing() == "dac_read_search":  # a container may lack it
         assert mine.read_text() == "mine" and f'could not open file "{mine}" for writing' in done.stderr, done.stderr
     assert inside.read_text() == "its own\n"
 
@@ -521,10 +521,10 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up rights")
 def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "VAR", tmp_path)
-    monkeypatch.setattr(services, "_passing", lambda: "no_such_right")
+    monkeypatch.setattr(databases, "_passing", lambda: "no_such_right")
     secrets.ensure(services.SECRETS)
     with pytest.raises(StackError, match="initdb failed") as error:
-        services._postgres_fresh(params.load("local"))
+        databases.postgres_fresh(params.load("local"))
     assert "no_such_right" in error.value.where and "ordinary user" in error.value.next_step
     assert "--cap-add=NO_SUCH_RIGHT --cap-add=SETPCAP" in error.value.next_step
 

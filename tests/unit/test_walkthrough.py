@@ -240,7 +240,7 @@ def followed(monkeypatch, tmp_path):
         if unlanded:
             sink = landing.parse(connect.config(world, museum.SINK))
             files.write_text(f"{landing.dead_letters_path(world, sink)}/00000000/part-0.json", "{}")
-        monkeypatch.setattr(flows.postgres, "wal_position", lambda *_: "0/0")
+        monkeypatch.setattr(flows.postgres, "log_position", lambda *_: "0/0")
         monkeypatch.setattr(flows, "last_commit", lambda table: before and {
             "extraMetadata": {"_workbench_progress": json.dumps({before: {}})}})
         monkeypatch.setattr(flows.landing, "run", lambda *_: seen.append("landed"))

@@ -20,6 +20,10 @@ TRIES = 6  # of a call that is throttled, or that a service could not answer: so
 SIGN_IN = "sign in (`aws sso login`, `aws configure`), or name a profile: export AWS_PROFILE=…"
 THROTTLED = r"Throttl|TooManyRequests|RequestLimitExceeded|SlowDown|LimitExceededException|ProvisionedThroughputExc"
 PASSING = f"{THROTTLED}|^Internal|ServiceUnavailable"
+# By which a client of Kafka's in Java logs in to MSK: Amazon's library aws-msk-iam-auth
+KAFKA_LOGIN = {"sasl.mechanism": "AWS_MSK_IAM",
+               "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+               "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
 # What AWS calls its errors: (pattern of the code, what failed, what to do)
 KNOWN = (
     (r"Expired|TokenRefreshRequired|RequestExpired", "the AWS credentials have expired", SIGN_IN),

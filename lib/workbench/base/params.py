@@ -46,6 +46,17 @@ class Postgres(Part):
     replication_password: Secret
 
 
+class MySql(Part):
+    kind: Literal["mariadb", "mysql"]  # MariaDB, or MySQL (Aurora's): another plugin of Debezium's
+    host: str
+    port: int
+    admin_user: str
+    admin_password: Secret
+    replication_user: str
+    replication_password: Secret
+    password_reference: str  # as connect's
+
+
 class Kafka(Part):
     bootstrap: str
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"]  # SASL_SSL: MSK's, by IAM (see topic/kafka_iam.py)
@@ -96,6 +107,7 @@ class World(Part):
     region: str
     stack: Stack
     postgres: Postgres
+    mysql: MySql
     kafka: Kafka
     connect: Connect
     registry: Registry

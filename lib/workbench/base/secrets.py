@@ -92,6 +92,15 @@ def ensure(names: Iterable[str]) -> None:
         _keep(name, os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24))
 
 
+def ensured(secret: Secret) -> str:
+    """The secret's text; one is made if there is none. Raises StackError: AWS refuses it."""
+    try:
+        return secret.reveal()
+    except ParamsError:
+        ensure([secret.name])
+        return secret.reveal()
+
+
 def _keep(name: str, text: str) -> None:
     scratch = closed(folder()) / f".{name}.{os.getpid()}.{threading.get_ident()}"  # two services start side by side
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:

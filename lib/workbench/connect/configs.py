@@ -11,13 +11,16 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from ..base import ROOT, ConnectorError, World, nearest
+from ..base import ROOT, ConnectorError, World, aws, nearest
 from ..source import postgres
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
 FOLDER = ROOT / "params" / "connectors"
 KNOWN = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
 GLUE_CONVERTER = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
+MYSQL_CONNECTORS = {"mariadb": "io.debezium.connector.mariadb.MariaDbConnector",
+                    "mysql": "io.debezium.connector.mysql.MySqlConnector"}
+HISTORY = "schema.history.internal"
 SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
 # Looked for in what a value holds beside references. An address, ://user:password@host (digits and a slash are a port):
 SECRET_ADDRESS = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
@@ -65,7 +68,17 @@ def config(world: World, name: str, **more: Any) -> dict[str, str]:
         raise ConnectorError(f"{shown} has no placeholder ${{{unused}}}", where=shown, expected=nearest(unused, used))
     # one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
     filled = {key: PLACEHOLDER.sub(lambda m: values[m[1]], value) for key, value in raw.items()}
+    filled |= _history_login(world, filled)
     return _with_glue(world, filled) if world.registry.kind == "glue" else filled
+
+
+def _history_login(world: World, config: dict[str, str]) -> dict[str, str]:
+    """How Debezium's own clients of Kafka, which keep what it knows of MySQL's tables, log in where IAM is asked for
+    ("Debezium source connector with configuration provider" of Amazon's developer guide); elsewhere nothing."""
+    if world.kafka.security_protocol != "SASL_SSL" or f"{HISTORY}.kafka.topic" not in config:
+        return {}
+    login = {"security.protocol": world.kafka.security_protocol, **aws.KAFKA_LOGIN}
+    return {f"{HISTORY}.{side}.{key}": value for side in ("consumer", "producer") for key, value in login.items()}
 
 
 def _with_glue(world: World, config: dict[str, str]) -> dict[str, str]:
@@ -95,7 +108,7 @@ def _once(pairs: list[tuple[str, Any]], shown: str) -> dict[str, Any]:
 
 def placeholders(world: World) -> dict[str, str]:
     """Return what `world` fills into connector configurations. No secret is among it, only a reference to one."""
-    pg, region = world.postgres, world.region
+    pg, my, region = world.postgres, world.mysql, world.region
     lake = urlsplit(world.lake.landing)
     return {
         "topic_prefix": world.connect.topic_prefix,
@@ -105,6 +118,12 @@ def placeholders(world: World) -> dict[str, str]:
         "database_name": pg.database,
         "database_user": pg.replication_user,
         "password_reference": world.connect.password_reference,
+        "mysql_connector": MYSQL_CONNECTORS[my.kind],
+        "mysql_host": my.host,
+        "mysql_port": str(my.port),
+        "mysql_user": my.replication_user,
+        "mysql_password_reference": my.password_reference,
+        "kafka_bootstrap": world.kafka.bootstrap,
         "registry_url": world.registry.url + REGISTRY_V2 if world.registry.url else "",
         "region": region or "local",
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
@@ -114,8 +133,11 @@ def placeholders(world: World) -> dict[str, str]:
 
 
 def _refers(key: str, value: str) -> bool:
-    """Whether a secret is named instead of written out; a JAAS line holds a reference among other words."""
-    return bool(REFERENCE.search(value) if "jaas" in key.lower() else REFERENCE.fullmatch(value))
+    """Whether a secret is named instead of written out; a JAAS line holds a reference among other words, or says
+    nothing but who logs in."""
+    if "jaas" in key.lower():
+        return bool(REFERENCE.search(value)) or "=" not in value
+    return bool(REFERENCE.fullmatch(value))
 
 
 def literal_secrets(config: dict[str, str]) -> list[str]:

@@ -24,11 +24,11 @@ FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; bootstr
 SCRIPTS = ("bootstrap.sh", "kernel.sh")  # of the cluster (deploy/6-emr.yaml)
 # Spark's jars of the embedded stack that EMR has itself, or that are for one machine
 NOT_ON_EMR = ("hudi-", "spark-connect_", "spark-avro_", "hadoop-")
-DEBEZIUM = "debezium-postgres"
+DEBEZIUM = ("debezium-postgres", "debezium-mysql")  # of the same jars: a plugin of MSK Connect's is of one class
 # What is on no index: (folder below var/, how the jar's name begins, what is without it)
 BY_HAND = (("jars", "aws-msk-iam-auth", "Spark cannot log in to MSK"),
-           (f"plugins/{DEBEZIUM}", "msk-config-providers", "no connector finds its password"),
-           (f"plugins/{DEBEZIUM}", "schema-registry-kafkaconnect-converter", "no connector writes Avro for Glue"))
+           (f"plugins/{DEBEZIUM[0]}", "msk-config-providers", "no connector finds its password"),
+           (f"plugins/{DEBEZIUM[0]}", "schema-registry-kafkaconnect-converter", "no connector writes Avro for Glue"))
 ARCHIVE = "workbench/environment.tar.gz"
 PYTHON = "3.9"  # of emr-7
 # What packages need on that Python only: pip decides by the Python that it runs on itself, and would leave them out
@@ -75,7 +75,8 @@ def _objects() -> Iterator[tuple[str, bytes]]:
     for jar in [*ours, *sorted((paths.VAR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _there(jar).read_bytes()
     own = {folder.name: sorted(folder.rglob("*.jar")) for folder in sorted((paths.VAR / "plugins").glob("*"))}
-    own[DEBEZIUM] = [*artifacts.jars("debezium"), *artifacts.jars("converter"), *own.get(DEBEZIUM, [])]
+    jars = [*artifacts.jars("debezium"), *artifacts.jars("converter"), *own.get(DEBEZIUM[0], [])]
+    own.update(dict.fromkeys(DEBEZIUM, jars))
     for name, jars in own.items():
         yield f"plugins/{name}.zip", _zipped(jars)
 

@@ -1,6 +1,6 @@
 """Types of PostgreSQL's columns: what pandas makes of them, and which of them Debezium carries."""
 
-from typing import Any
+from typing import Any, Sequence
 
 import pandas
 import psycopg
@@ -25,10 +25,20 @@ OR_TEXT = {"date": _or_text(of.DateLoader), "time": _or_text(of.TimeLoader), "ti
            "timestamp": _or_text(of.TimestampLoader), "timestamptz": _or_text(of.TimestamptzLoader)}
 
 
-def dtype(type_code: int, values: pandas.Series) -> str:
-    """Return the type that a column of a frame gets: as Spark's toPandas has it, so that both can be compared."""
-    kind, nulls = psycopg.postgres.types.get(type_code), bool(values.isna().any())
-    name = kind.name if kind and kind.oid == type_code else ""  # an array's type is found by its element's
+def kind(type_code: int) -> str:
+    """What PostgreSQL calls a type; "" of an array, which is found by its element's."""
+    known = psycopg.postgres.types.get(type_code)
+    return known.name if known and known.oid == type_code else ""
+
+
+def framed(names: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> pandas.DataFrame:
+    """Return a frame of these columns, each of a kind: as Spark's toPandas has it, so that both can be compared."""
+    values = [pandas.Series([row[i] for row in rows], dtype=object, name=name) for i, name in enumerate(names)]
+    return pandas.concat([v.astype(_dtype(kind, v)) for v, kind in zip(values, kinds)], axis=1)
+
+
+def _dtype(name: str, values: pandas.Series) -> str:
+    nulls = bool(values.isna().any())
     if name in ("int2", "int4", "int8", "oid"):
         return "Int64" if nulls else "int64"
     if name == "bool":

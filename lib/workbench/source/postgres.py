@@ -8,14 +8,16 @@ the world's own, wherever a function takes it.
 import json
 import re
 from contextlib import contextmanager
-from typing import Any, Iterator, Optional, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence
 
 import pandas
 import psycopg
 from psycopg import sql
 
-from ..base import ParamsError, SourceError, World, first_line, secrets, wait_until
+from ..base import SourceError, World, first_line, secrets, wait_until
 from . import column_types
+from .names import identifier as identifier
+from .names import login, quoted
 from .queries import QUERIES
 
 
@@ -28,10 +30,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
         SourceError: the server does not answer, or refuses user, password or database.
     """
     p = world.postgres
-    users = {"admin": (p.admin_user, p.admin_password), "replication": (p.replication_user, p.replication_password)}
-    if role not in users:
-        raise SourceError(f"there is no role {role!r}", expected="admin or replication")
-    user, password = users[role]
+    user, password = login(p, role)
     name = database or p.database
     try:
         return psycopg.connect(host=p.host, port=p.port, dbname=name, user=user, password=password.reveal(),
@@ -75,29 +74,20 @@ def frame(world: World, query: Any, params: Any = None, database: Optional[str] 
         if cursor.description is None:
             raise SourceError("the statement returns no rows", expected="a SELECT", next_step="use postgres.execute")
         columns, rows = cursor.description, cursor.fetchall()
-    values = [pandas.Series([row[i] for row in rows], dtype=object, name=c.name) for i, c in enumerate(columns)]
-    return pandas.concat([v.astype(column_types.dtype(c.type_code, v)) for v, c in zip(values, columns)], axis=1)
+    kinds = [column_types.kind(c.type_code) for c in columns]
+    return column_types.framed([c.name for c in columns], kinds, rows)
 
 
-def identifier(name: str) -> sql.Identifier:
-    """Quote `table` or `schema.table`. Raises SourceError when a part is empty or there are more."""
-    parts = name.split(".")
-    if len(parts) > 2 or not all(parts) or "\0" in name:
-        raise SourceError(f"{name!r} is not a name of a table", expected="table or schema.table")
-    return sql.Identifier(*parts)
-
-
-def quoted(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:
-    """Return SQL in which each {} is one of the names, quoted: `name` or `(schema, table)`."""
-    return sql.SQL(text).format(*(sql.Identifier(*([name] if isinstance(name, str) else name)) for name in names))
+def databases(world: World) -> list[str]:
+    """Names of the databases on the server."""
+    return list(frame(world, "SELECT datname FROM pg_database", database="postgres")["datname"])
 
 
 def create_database(world: World, database: Optional[str] = None) -> None:
     """Create the database unless it is there."""
     name = database or world.postgres.database
-    with session(world, "postgres") as c:
-        if not c.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
-            c.execute(quoted("CREATE DATABASE {}", name))
+    if name not in databases(world):
+        execute(world, quoted("CREATE DATABASE {}", name), database="postgres")
 
 
 def own_slots(world: World, database: Optional[str] = None) -> list[str]:
@@ -120,12 +110,7 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     connectors; any other right there is taken back. Its password is the world's secret, made if there is none.
     PostgreSQL gets its SCRAM verifier, so that the password is in no statement and no server log. Raises SourceError.
     """
-    secret, user = world.postgres.replication_password, world.postgres.replication_user
-    try:
-        password = secret.reveal()
-    except ParamsError:
-        secrets.ensure([secret.name])
-        password = secret.reveal()
+    password, user = secrets.ensured(world.postgres.replication_password), world.postgres.replication_user
     with session(world, database) as c, c.transaction():
         found = [(schema, table) for schema, table, _ in _tables(c, tables)]
         verifier = c.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256").decode()
@@ -229,12 +214,12 @@ def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:
         return there
 
 
-def wal_position(world: World, database: Optional[str] = None) -> str:
+def log_position(world: World, database: Optional[str] = None) -> str:
     """Return the log position (LSN) that the server has written up to; all its databases share one log."""
     return frame(world, "SELECT pg_current_wal_lsn()::text AS lsn", database=database)["lsn"][0]
 
 
-def lsn(text: str) -> int:
-    """PostgreSQL's `16/B374D848` as the number that Debezium writes (pg_lsn: two 32-bit halves)."""
-    high, _, low = text.partition("/")
+def place(position: str) -> int:
+    """A log position, `16/B374D848`, as the number that Debezium writes (pg_lsn: two 32-bit halves)."""
+    high, _, low = position.partition("/")
     return (int(high, 16) << 32) + int(low, 16)

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tarfile
 import warnings
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
@@ -31,6 +32,7 @@ LIB = VAR / "lib"
 CACHE = VAR / "cache"
 CONF = plain(Path(__file__).parent / "conf")  # configurations of the services and of Ivy, and templates of them
 ON_DEMAND = ("s3",)  # services whose files are fetched when a world asks for them
+PACKED = ("apicurio", "mariadb")  # services that come as an archive
 FETCHERS = 4  # Ivy fetches one file after another; this many side by side keep the line busy
 
 
@@ -151,7 +153,7 @@ def install(say: Callable[[str], None] = print, *more: str) -> int:
                 raise StackError(f"{len(damaged)} files did not come as pinned, the first is {damaged[0].path.name}",
                                  where=str(damaged[0].path), expected=f"SHA-256 {damaged[0].sha256}",
                                  next_step="run `make install` again; if it stays so, the mirror serves another file")
-        _unpack([a for a in locked() if a.ext == "tar.gz"])
+        _unpack([a for a in locked() if a.service in PACKED])
         return len(missing)
 
 
@@ -167,9 +169,15 @@ def _unpack(archives: Iterable[Artifact]) -> None:
         folder, stamp = LIB / a.name, LIB / a.name / ".sha256"
         if not stamp.exists() or stamp.read_text() != a.sha256:
             shutil.rmtree(folder, ignore_errors=True)
-            with tarfile.open(a.path) as tar:
-                safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-                tar.extractall(folder, **safe)
+            if a.ext == "jar":
+                with zipfile.ZipFile(a.path) as jar:
+                    jar.extractall(folder)
+                for program in folder.rglob("bin/*"):
+                    program.chmod(0o755)  # a jar does not say so
+            else:
+                with tarfile.open(a.path) as tar:
+                    safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+                    tar.extractall(folder, **safe)
             stamp.write_text(a.sha256)
 
 

@@ -130,7 +130,7 @@ def _files(*more: str) -> Finding:
 
 def _ports(world: World) -> list[Finding]:
     ours = process.held()
-    wanted = [(name, port) for name in [*services.wanted(world), "apicurio"]
+    wanted = [(name, port) for name in [*services.wanted(world), *services.WHEN_ASKED]
               for port in services.SERVICES[name].ports(world)]
     held = [(name, port, process.holder(port)) for name, port in wanted if port not in ours]
     return [Finding(f"port {port} ({name})", f"held by {stranger}", process.OTHER_PORTS)
@@ -141,5 +141,5 @@ def _ports(world: World) -> list[Finding]:
 def _root() -> Finding:
     if os.geteuid() == 0 and not shutil.which("setpriv"):
         return Finding("user", "root, and setpriv is missing",
-                       "PostgreSQL does not run as root: use an ordinary user, or install util-linux")
-    return Finding("user", "root (PostgreSQL runs as nobody)" if os.geteuid() == 0 else "an ordinary user")
+                       "databases do not run as root: use an ordinary user, or install util-linux")
+    return Finding("user", "root (databases run as nobody)" if os.geteuid() == 0 else "an ordinary user")

@@ -10,11 +10,13 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any, Callable, Optional
 
 import psutil
 
 from ..base import StackError, World, host_port, pidfiles, state_dir, wait_until
+from .artifacts import CONF
 
 # Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
 # Sparks, Javas and Pythons: a kernel with a Spark Connect session holds variables that keep a classic session from
@@ -72,6 +74,21 @@ def mark(name: str) -> str:
 
 def log_file(name: str) -> Path:
     return state_dir() / "log" / f"{name}.log"
+
+
+def conf(name: str, **values: object) -> Path:
+    """Fill in a template of conf/, write it to the state folder (no secret is in it) and return its path."""
+    path = state_dir() / "conf" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(Template((CONF / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8")
+    return path
+
+
+def data(name: str) -> Path:
+    """A service's folder for what it keeps."""
+    path = state_dir() / "data" / name
+    path.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def printed(name: str) -> Path:

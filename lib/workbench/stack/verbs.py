@@ -116,11 +116,11 @@ def restart(world: World, name: str) -> None:
 
 
 def status(world: World) -> list[Status]:
-    """Return the status of every service of the world, Apicurio included, changing nothing."""
+    """Return the status of every service of the world, those that start when asked included, changing nothing."""
     if not world.stack.embedded:
         return [_look(world, n) for n in _reached(world)]
     _refuse_other_ports(world)
-    return _side_by_side(lambda n: process.status(SERVICES[n], world), [*services.wanted(world), "apicurio"])
+    return _side_by_side(lambda n: process.status(SERVICES[n], world), [*services.wanted(world), *services.WHEN_ASKED])
 
 
 def lost(world: World, name: str, address: str) -> Optional[StackError]:

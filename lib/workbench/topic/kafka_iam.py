@@ -11,9 +11,7 @@ from ..base import World, aws
 CONNECT = "kafka-cluster:Connect"
 NEXT_STEP = (f"is this machine in the cluster's network (port 9098)? Are the AWS credentials valid (`aws sts "
              f"get-caller-identity`), and may they {CONNECT}?")
-# of Java's clients, by Amazon's library aws-msk-iam-auth
-JAVA = {"sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
-        "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
+JAVA = aws.KAFKA_LOGIN  # of Java's clients
 
 
 def settings(world: World) -> dict[str, Any]:

@@ -6,6 +6,7 @@ What is particular to a walkthrough is data: its captures.
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Callable, Optional
 
 import pandas
@@ -18,21 +19,25 @@ from ..hudi import changes
 from ..hudi.ingesting import last_commit, progress_in
 from ..landing.sources import topic_of
 from ..results import check
-from ..source import postgres
+from ..source import mariadb, postgres
+from ..source.names import identifier
 from ..spark import session
 from ..topic import registry, topics
 from ..trace import Traced
 from .capture import Capture
 
 KINDS = ("topic", "landed")
+ENGINES = {"postgres": postgres, "mariadb": mariadb}
 
 
 @dataclass(frozen=True)
 class Flow:
     """The captures of one database. Where there is one only, its name may be left out below.
 
-    database: None for the world's own. config: a connector's configuration by its name.
-    watermark: whether `settle` may write. Not where the notebooks count events: there each change waits for its own.
+    database: None for the world's own. config: a connector's configuration by its name. engine: of the database, one
+    of ENGINES; a table of MariaDB's is `database.table`.
+    watermark: whether `settle` may write. Not where the notebooks count events: there each change waits for its own;
+    nor in MariaDB, where a row that is written unchanged makes no event.
     polled: whether connectors ask the tables what is new, instead of the log, and connectors land that. What reads
     events of the log is nothing for these: tracing, following, settling.
     """
@@ -42,6 +47,17 @@ class Flow:
     config: Callable[[World, str], dict[str, str]] = connect.config
     watermark: bool = True
     polled: bool = False
+    engine: str = "postgres"
+
+    def __post_init__(self) -> None:
+        if self.watermark and self.engine != "postgres":
+            raise LakeError(f"{self.engine} knows no watermark", where=", ".join(self.names),
+                            expected="watermark=False: each change waits for its own event")
+
+    @property
+    def db(self) -> ModuleType:
+        """The functions of its database."""
+        return ENGINES[self.engine]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,28 +127,27 @@ class Flow:
     def rows(self, world: World, name: str = "", where: str = "true", values: Any = None) -> pandas.DataFrame:
         """The rows of a table in the source, by key, as they travel; `where` is a condition in SQL."""
         c = self.capture(name)
-        rows = sql.SQL("({}) AS rows").format(sql.SQL(c.truth)) if c.truth else postgres.identifier(c.source)
+        rows = sql.SQL('({}) AS "rows"').format(sql.SQL(c.truth)) if c.truth else identifier(c.source)
         asked = sql.SQL("SELECT * FROM {} WHERE {} ORDER BY {}").format(rows, sql.SQL(where), c.key_columns)
-        return postgres.frame(world, asked, values, self.database)
+        return self.db.frame(world, asked, values, self.database)
 
     def count(self, world: World, name: str = "") -> int:
         """How many rows the source has."""
-        asked = sql.SQL("SELECT count(*) AS n FROM {}").format(postgres.identifier(self.capture(name).source))
-        return int(postgres.frame(world, asked, database=self.database).loc[0, "n"])
+        asked = sql.SQL("SELECT count(*) AS n FROM {}").format(identifier(self.capture(name).source))
+        return int(self.db.frame(world, asked, database=self.database).loc[0, "n"])
 
     def change(self, world: World, name: str, key: Any, /, **values: Any) -> None:
         """Set columns of one row of the source, and wait for its event. Raises as `execute`."""
         c = self.capture(name)
         fields = sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in values)
-        statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(postgres.identifier(c.source), fields,
-                                                                     c.key_columns)
+        statement = sql.SQL("UPDATE {} SET {} WHERE {} = %s").format(identifier(c.source), fields, c.key_columns)
         self.execute(world, name, statement, [*values.values(), key])
 
     def delete(self, world: World, name: str, key: Any) -> None:
         """Delete one row of the source, and wait for its two messages, the delete and a tombstone. Raises as `execute`.
         """
         c = self.capture(name)
-        statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(postgres.identifier(c.source), c.key_columns)
+        statement = sql.SQL("DELETE FROM {} WHERE {} = %s").format(identifier(c.source), c.key_columns)
         self.execute(world, name, statement, [key], messages=2)
 
     def execute(self, world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1) -> int:
@@ -145,7 +160,7 @@ class Flow:
         """
         topic, connector = self.topic(world, name), self.capture(name).connector
         end = sum(topics.ends(world, topic).values())
-        changed = postgres.execute(world, statement, values, self.database)
+        changed = self.db.execute(world, statement, values, self.database)
         if changed < 1:
             raise SourceError(f"no row of {name} was changed", where=f"values {values}",
                               next_step="is the key right? A row that was deleted comes back with `reset`")
@@ -167,10 +182,10 @@ class Flow:
         A watermark: one row is written unchanged, and its event is waited for; all earlier ones stand before it.
         """
         for c in self.captures if self.watermark else ():
-            position = postgres.lsn(postgres.wal_position(world, self.database))
-            postgres.execute(world, sql.SQL(
+            position = self.db.place(self.db.log_position(world, self.database))
+            self.db.execute(world, sql.SQL(
                 "UPDATE {0} SET {1} = {1} WHERE ({2}) = (SELECT {2} FROM {0} ORDER BY {2} LIMIT 1)").format(
-                    postgres.identifier(c.source), sql.Identifier(c.keys[0]), c.key_columns), database=self.database)
+                    identifier(c.source), sql.Identifier(c.keys[0]), c.key_columns), database=self.database)
             wait_until(lambda c=c, position=position: self._newest(world, c) >= position,
                        f"topic {self.topic(world, c.name)} to reach the source's position", timeout=60, every=0.2,
                        failed=lambda c=c: connect.failure(world, c.connector))
@@ -222,7 +237,7 @@ class Flow:
         Raises: LakeError: a message could not be landed or decoded.
         """
         self.settle(world)
-        position = postgres.wal_position(world, self.database)
+        position = self.db.log_position(world, self.database)
         done = self.ingest(spark, world, *into, kind=kind)
         for table in (into or self.tables(world)) if label else ():
             hudi.label(world, table, label, position)
@@ -277,7 +292,7 @@ class Flow:
         """The rows of a table as its events (see `events`, as pandas) have them at a position of the source's log, such
         as `16/B374D848`: of each key the last event before it, deletes included. (The next change will stand at that
         position, so it is exclusive. The snapshot is older than any, and need not have moved the log.)"""
-        so_far = events[(events["__lsn"] < postgres.lsn(position)) | (events["__op"] == "r")]
+        so_far = events[(events["__lsn"] < self.db.place(position)) | (events["__op"] == "r")]
         return so_far.sort_values("__lsn").groupby([*self.capture(name).keys], as_index=False).tail(1)
 
 

@@ -13,10 +13,11 @@ from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing
 from ..base import WorkbenchError, World, files, nearest, wait_until
+from ..connect.configs import HISTORY
 from ..hudi import ddl
 from ..landing.sources import JDBC, topic_of
 from ..run import execute
-from ..source import postgres
+from ..source import mariadb, postgres
 from ..source.loading import Loader
 from ..source.queries import QUERIES
 from ..spark import session
@@ -37,6 +38,8 @@ class Walkthrough(Flow):
     folders: below the lake's tables, with the files of those. label: put on each table's first commit. steps:
     {notebook: whether its product is there}, for notebooks that others need, beside those of every walkthrough:
     `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+
+    Of MariaDB's tables no copy is kept: notebooks make them, and they go when their topics begin anew.
     """
 
     folder: Path = Path()
@@ -87,16 +90,15 @@ class Walkthrough(Flow):
         return names[at:]
 
     def _has_source(self, world: World) -> bool:
-        if not self._has_database(world):
-            return False
+        if self.engine == "mariadb" or not self._has_database(world):
+            return self._has_database(world)
         found = postgres.publications(world, self.database)
         published = set(found[found["publication"] == self.publication]["table"])
         ours = {c.source for c in self.captures}
         return (not self.publication or ours <= published) and kept.is_kept(world, self._kept(), self.database)
 
     def _has_database(self, world: World) -> bool:
-        asked = "SELECT 1 FROM pg_database WHERE datname = %s"
-        return not postgres.frame(world, asked, [self.database or world.postgres.database], "postgres").empty
+        return (self.database or world.postgres.database) in self.db.databases(world)
 
     def _has_topics(self, world: World) -> bool:
         ours, deployed = {self.topic(world, name) for name in self.names}, set(self.deployed)
@@ -156,12 +158,16 @@ class Walkthrough(Flow):
         if changed and CONNECTORS not in later:
             self.deploy(world)
         if SOURCE in later:
-            postgres.create_database(world, self.database)  # what comes next is loaded into it
+            self.db.create_database(world, self.database)  # what comes next is loaded into it
             if self.loader:
                 self.loader.unload(world)
             if self.publication:
                 postgres.drop_publication(world, self.publication, self.database)
-            kept.forget(world, self._kept(), self.database)
+            if self.engine == "postgres":
+                kept.forget(world, self._kept(), self.database)
+        if self.engine == "mariadb" and CONNECTORS in later:
+            for table in self._source_left(world):
+                mariadb.execute(world, mariadb.quoted("DROP TABLE {}", tuple(table.split("."))))
 
     def begin(self, spark: SparkSession, world: World, name: str, *keys: int) -> bool:
         """Set everything back to what was loaded if one of these rows of a table, or any where no key is given, was
@@ -178,6 +184,8 @@ class Walkthrough(Flow):
 
     def _set_back_topics(self, world: World) -> bool:
         """Set the source back; whether there are topics, and they hold more than was loaded."""
+        if self.engine == "mariadb":
+            return False
         changed, there = self.set_back(world), set(topics.names(world))
         if not {self.topic(world, name) for name in self.names} <= there:
             return False
@@ -209,18 +217,19 @@ class Walkthrough(Flow):
     def left_over(self, world: World) -> dict[str, list[str]]:
         """What is still there of this walkthrough: {what: names}, each list empty after a `reset` of the first step."""
         there, artifacts = self._has_database(world), self._artifacts(world)
+        slotted = there and self.engine == "postgres"
         landed = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
-        published = postgres.publications(world, self.database)["publication"] if there else []
+        published = postgres.publications(world, self.database)["publication"] if slotted else []
         known = registry.artifacts(world)["artifact"] if artifacts else []  # who makes none needs no registry
         return {"connectors": self.connectors_left(world),
-                "replication slots": postgres.own_slots(world, self.database) if there else [],
+                "replication slots": postgres.own_slots(world, self.database) if slotted else [],
                 "topics": self._topics_left(world),
                 "schemas in the registry": sorted(artifacts & set(known)),
                 "files": [folder for folder in (*landed, *self._folders(world)) if files.below(folder)],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "databases in the catalog": self.databases_left(world),
                 "publications": sorted({self.publication} & set(published)),
-                "tables in PostgreSQL": self._source_left(world) if there else []}
+                "tables in the source": self._source_left(world) if there else []}
 
     def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
@@ -241,12 +250,13 @@ class Walkthrough(Flow):
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
 
     def _topics(self, world: World) -> set[str]:
-        """The topics that its connectors make, and their heartbeats."""
+        """The topics that its connectors make, their heartbeats, and what they note of tables (MariaDB's do)."""
         made = {self.topic(world, name) for name in self.names}
         for config in (self.config(world, name) for name in self._connectors()):
             tables = config.get("table.include.list", config.get("table.whitelist", "")).split(",")
             made |= {topic_of(config, table.strip()) for table in tables}
             made.add(f"__debezium-heartbeat.{config['topic.prefix']}")
+            made |= {config[key] for key in [f"{HISTORY}.kafka.topic"] if key in config}
         return made
 
     def _topics_left(self, world: World) -> list[str]:
@@ -258,7 +268,10 @@ class Walkthrough(Flow):
         return {f"{topic}-{side}" for topic in registered for side in ("key", "value")}
 
     def _source_left(self, world: World) -> list[str]:
-        """Its tables in PostgreSQL, the copies of them, and the schemas that are its own."""
+        """Its tables in the source, the copies of them, and the schemas that are its own."""
+        if self.engine == "mariadb":
+            asked = "SELECT concat(table_schema, '.', table_name) AS name FROM information_schema.tables"
+            return sorted({c.source for c in self.captures} & set(mariadb.frame(world, asked)["name"]))
         schemas = {table.partition(".")[0] for table in self._kept()} - {"public"}
         tables = [*self._kept(), *(f"{kept.SCHEMA}.{table}" for table in self._kept())]
         return list(postgres.frame(world, QUERIES["left_over"], [list(schemas), tables], self.database)["name"])

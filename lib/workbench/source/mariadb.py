@@ -1,0 +1,151 @@
+"""The source database where that is MariaDB, or MySQL on AWS: the functions that `postgres` has, by the same names.
+
+What is a schema there is a database here: a table is `sampledatabase.movies`. SQL is written alike, names in double
+quotes and values as %s, for a session takes names so, and a backslash for itself. CREATE, ALTER and DROP commit by
+themselves, and what is open before them, too; a statement is one statement. Times are UTC.
+"""
+
+import datetime as dt
+import re
+from contextlib import contextmanager
+from hashlib import sha1
+from typing import Any, Iterator, Optional, Sequence
+
+import pandas
+import pymysql
+from psycopg import sql
+from pymysql import converters
+from pymysql.constants import FIELD_TYPE
+
+from ..base import SourceError, World, secrets
+from . import column_types
+from .names import identifier as identifier
+from .names import login, quoted
+
+SPOKEN = {"mariadb": "MariaDB", "mysql": "MySQL"}
+# Strict: a value that does not fit is an error, nothing is cut. A date may be zero, as it may in what people have.
+MODE = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+# Of PyMySQL's own: the bits as they travel, the lowest first; a time with a zone is told in that of the session
+CONVERT = {**converters.conversions, FIELD_TYPE.BIT: lambda bits: bits[::-1],
+           dt.datetime: lambda value, _=None: converters.escape_datetime(
+               value.astimezone(dt.timezone.utc) if value.tzinfo else value)}
+KINDS = {  # what a column holds, in the words of column_types
+    **dict.fromkeys((FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG,
+                     FIELD_TYPE.YEAR), "int8"),
+    FIELD_TYPE.FLOAT: "float4", FIELD_TYPE.DOUBLE: "float8", FIELD_TYPE.DATETIME: "timestamp",
+    FIELD_TYPE.TIMESTAMP: "timestamptz"}
+
+
+class Connection(pymysql.Connection):
+    """PyMySQL's, with psycopg's way to run a statement: what `execute` returns has the rows."""
+
+    def execute(self, statement: Any, params: Any = None) -> Any:
+        cursor = self.cursor()
+        cursor.execute(statement.as_string(None) if isinstance(statement, sql.Composable) else statement, params)
+        return cursor
+
+
+def connect(world: World, database: Optional[str] = None, role: str = "admin") -> Connection:
+    """Return a connection in autocommit mode, to no database where none is named. Raises SourceError as of postgres."""
+    m = world.mysql
+    user, password = login(m, role)
+    try:
+        return Connection(host=m.host, port=m.port, user=user, password=password.reveal().encode(), database=database,
+                          autocommit=True, connect_timeout=5, charset="utf8mb4", program_name="workbench",
+                          sql_mode=MODE, init_command="SET time_zone = '+00:00'", conv=CONVERT)
+    except pymysql.Error as e:
+        raise SourceError(f"cannot connect to {SPOKEN[m.kind]}", next_step='start it: stack.need(world, "mariadb"); or '
+                          "create the database first",
+                          where=f"{user}@{m.host}:{m.port}/{database or ''}: {e.args[-1]}") from None
+
+
+@contextmanager
+def session(world: World, database: Optional[str] = None, role: str = "admin") -> Iterator[Connection]:
+    """A connection that is closed afterwards and whose errors read as SourceError."""
+    with connect(world, database, role) as c:
+        try:
+            yield c
+        except pymysql.Error as e:
+            raise SourceError(f"{SPOKEN[world.mysql.kind]} refused: {e.args[-1]}",
+                              where=f"database {database or '(none)'}, error {e.args[0]}") from e
+
+
+def execute(world: World, statement: Any, params: Any = None, database: Optional[str] = None) -> int:
+    """Run a statement, and return how many rows it changed: one that it leaves as it was does not count, and is not in
+    the log. Raises SourceError."""
+    with session(world, database) as c:
+        return c.execute(statement, params).rowcount
+
+
+def frame(world: World, query: Any, params: Any = None, database: Optional[str] = None) -> pandas.DataFrame:
+    """Return the rows of a query, in the types of `postgres.frame`.
+
+    BIT(1) is a bool, longer ones are bytes, the lowest bits first; JSON, ENUM and SET are text; TIME is a timedelta. An
+    unsigned BIGINT beyond int64 makes its column objects, a date of zeros one of texts. Raises SourceError.
+    """
+    with session(world, database) as c:
+        cursor = c.execute(query, params)
+        if cursor.description is None:
+            raise SourceError("the statement returns no rows", expected="a SELECT", next_step="use mariadb.execute")
+        columns, rows = cursor.description, [list(row) for row in cursor.fetchall()]
+    kinds = []
+    for i, (_, code, _, length, *_) in enumerate(columns):
+        kind = KINDS.get(code, "")
+        if code == FIELD_TYPE.BIT and length == 1:
+            kind = "bool"
+            for row in rows:
+                row[i] = row[i] and row[i] == b"\1"
+        elif kind == "int8" and any(row[i] is not None and row[i] >= 2**63 for row in rows):
+            kind = ""
+        kinds.append(kind)
+    return column_types.framed([column[0] for column in columns], kinds, rows)
+
+
+def databases(world: World) -> list[str]:
+    """Names of the databases on the server."""
+    return list(frame(world, "SELECT schema_name FROM information_schema.schemata").iloc[:, 0])
+
+
+def create_database(world: World, database: Optional[str] = None) -> None:
+    """Create the database unless it is there."""
+    if not database:
+        raise SourceError("no database is named", expected="the name of one")
+    execute(world, quoted("CREATE DATABASE IF NOT EXISTS {} CHARACTER SET utf8mb4", database))
+
+
+def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
+    """Make the user that connectors log in as: it may read the log, and the databases of `tables`, which need not be
+    there yet; any other right in those is taken back.
+
+    Rights are Debezium's ("Creating a user" of its MariaDB page), without RELOAD and SHOW DATABASES: where nobody may
+    lock the whole server, as on Aurora, its snapshot locks the tables. Its password is the world's secret, made if
+    there is none. The server gets its hash (mysql_native_password: twice SHA-1), so that it is in no statement and no
+    log. Raises SourceError.
+    """
+    user = sql.SQL("{}@'%%'").format(sql.Identifier(world.mysql.replication_user))
+    password = secrets.ensured(world.mysql.replication_password)
+    hashed = "*" + sha1(sha1(password.encode()).digest()).hexdigest().upper()
+    names = {(database or "") if "." not in table else table.partition(".")[0] for table in tables}
+    if isinstance(tables, str) or not all(names) or not names:
+        raise SourceError(f"tables is {tables!r}", expected="a list such as ['sampledatabase.movies']")
+    with session(world) as c:
+        for verb in ("CREATE USER IF NOT EXISTS", "ALTER USER"):
+            c.execute(sql.SQL(f"{verb} {{}} IDENTIFIED WITH mysql_native_password AS %s").format(user), [hashed])
+        c.execute(sql.SQL("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}").format(user), [])
+        for name in sorted(names):
+            only = sql.Identifier(re.sub(r"([_%\\])", r"\\\1", name))  # here they would stand for any letter, or many
+            for right in ("GRANT SELECT ON {}.* TO {}", "REVOKE ALL ON {}.* FROM {}",
+                          "GRANT SELECT, LOCK TABLES ON {}.* TO {}"):
+                c.execute(sql.SQL(right).format(only, user), [])
+
+
+def log_position(world: World, database: Optional[str] = None) -> str:
+    """Return the log position, `mariadb-bin.000003:1234`, that the server has written up to; all its databases share
+    one log."""
+    return ":".join(map(str, frame(world, "SHOW MASTER STATUS").iloc[0, :2]))
+
+
+def place(position: str) -> int:
+    """A log position as a number: later ones are greater."""
+    file, _, offset = position.rpartition(":")
+    return (int(file.rpartition(".")[2]) << 32) + int(offset)
