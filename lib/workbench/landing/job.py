@@ -100,7 +100,7 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int,
            schemas: Optional[dict[str, Optional[str]]] = None) -> Any:
     """Start the stream that lands what is there now; return its query."""
     messages = spark.readStream.format("kafka").options(
-        **topics.spark_options(world), subscribePattern=sink.pattern, startingOffsets="earliest",
+        **topics.spark_options(world), subscribePattern=f"^({sink.pattern})$", startingOffsets="earliest",
         maxOffsetsPerTrigger=str(batch)).load()
     columns = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"),
                F.unix_millis("timestamp").alias("sent"), "value"]

@@ -40,7 +40,8 @@ def letters(world: World, topic: str) -> pandas.DataFrame:
     start, stop = ({p: ends[n] for p, ends in there.items()} for n in (0, 1))
     with contextlib.closing(topics.messages(world, topic, start, stop)) as found:
         rows = [_letter(m, [m.partition(), m.offset()] in done) for m in found]
-    return pandas.DataFrame(rows, columns=COLUMNS, dtype=object).sort_values(COLUMNS[:2], ignore_index=True)
+    frame = pandas.DataFrame(rows, columns=COLUMNS).sort_values(COLUMNS[:2], ignore_index=True)
+    return frame.astype({"replayed": bool})  # also where there is no row
 
 
 def _letter(message: Any, replayed: bool) -> tuple:
@@ -112,7 +113,7 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
         if wanted - set(found["offset"]):
             raise LakeError(f"topic {topic} has no letter at offset {min(wanted - set(found['offset']))}",
                             where=world.kafka.bootstrap, next_step=f"workbench dlq show {topic} has all {len(found)}")
-        chosen = found[~found["replayed"].astype(bool) & (found["offset"].isin(wanted) | (not wanted))]
+        chosen = found[~found["replayed"] & (found["offset"].isin(wanted) | (not wanted))]
         values = [(one, one.value if mend is None else mend(one)) for one in chosen.itertuples(name="Letter")]
         back = [(one, value) for one, value in values if mend is None or value is not None]
         origins = {one.topic for one, _ in back}
