@@ -7,7 +7,7 @@ import workbench
 
 LIB = Path(workbench.__file__).parent
 ROOMS = ("base", "stack", "source", "connect", "topic", "spark", "landing", "hudi", "results", "trace", "run",
-         "walkthroughs", "cli_aws", "cli")
+         "walkthroughs", "cli_aws", "cli_dlq", "cli")
 
 
 def imported(text, module, modules):

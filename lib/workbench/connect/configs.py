@@ -129,6 +129,7 @@ def placeholders(world: World) -> dict[str, str]:
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
         # where the lake is a folder there is no bucket; its landing folder takes that place
         "bucket": lake.netloc if lake.scheme.startswith("s3") else "landing",
+        "landing_folder": lake.path if lake.scheme == "file" else "",
     }
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..base import LakeError, World, files, nearest
 from ..landing.batch import read_dead_letters
+from ..topic import dlq
 from .ddl import told, unregister
 from .tables import Table, all_entries, alone, dead_letters_path, state
 from .timeline import archived, completed
@@ -108,3 +109,10 @@ def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
     """The messages that could not be ingested: reason, topic, partition, offset, file, text (base64 where it is Avro).
     """
     return read_dead_letters(spark, dead_letters_path(world, table))
+
+
+def send_dead_letters(world: World, table: Table, topic: str) -> int:
+    """Send the messages that could not be ingested from topics to a dead-letter topic, in the form that a Connect sink
+    gives them; those that were not sent yet. Return how many. Raises: LakeError as dlq.send does."""
+    return dlq.send(world, topic, dead_letters_path(world, table), f"{state(world, table)}/dead_letters.json",
+                    table.name, "workbench.hudi.ingest")

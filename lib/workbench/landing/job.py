@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from ..base import LakeError, World, files, nearest
 from ..spark import answered, causes
-from ..topic import apicurio, registry, topics, wire
+from ..topic import apicurio, dlq, registry, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
 from .formats import Containers, Form, Lines
@@ -44,7 +44,8 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
     """Land what is in the sink's topics and has not been landed yet.
 
     One run is one flush: at its end everything is on disk, so nothing waits longer than a run, whatever
-    WITH_FLUSH_INTERVAL says. Run it again whenever there is more to land.
+    WITH_FLUSH_INTERVAL says. Run it again whenever there is more to land. Where the sink names a topic for dead
+    letters, they are sent to it at the end of the run: those that an earlier run has left, too.
 
     Args:
         config: the sink connector's JSON (see connect.config).
@@ -62,6 +63,9 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
     with _alone(world, sink), answered(spark, "a batch was not landed", place, next_step, world), causes(spark):
         same_topics(world, sink)
         reports = _all(spark, world, sink, timeout, batch)
+        if sink.dead_letters:
+            dlq.send(world, sink.dead_letters, dead_letters_path(world, sink),
+                     f"{checkpoint(world, sink)}/dead_letters.json", sink.name or sink.shown, "workbench.landing.run")
     return sum((LandingCounts(batches=1, **counts) for counts in map(observed, reports) if counts), LandingCounts())
 
 
@@ -96,7 +100,7 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int,
            schemas: Optional[dict[str, Optional[str]]] = None) -> Any:
     """Start the stream that lands what is there now; return its query."""
     messages = spark.readStream.format("kafka").options(
-        **topics.spark_options(world), subscribePattern=sink.pattern, startingOffsets="earliest",
+        **topics.spark_options(world), subscribePattern=f"^({sink.pattern})$", startingOffsets="earliest",
         maxOffsetsPerTrigger=str(batch)).load()
     columns = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"),
                F.unix_millis("timestamp").alias("sent"), "value"]

@@ -6,7 +6,7 @@ A setting that the landing does not honour is an error that names it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Iterable, Optional
 from zoneinfo import ZoneInfo
 
@@ -17,7 +17,7 @@ from .places import Times, field_of, folder_of, strftime
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 REGISTRY_URL, REGISTRY_NAME = "value.converter.apicurio.registry.url", "value.converter.registry.name"
-ENVELOPE = "value.converter.schemas.enable"
+ENVELOPE, DEAD_LETTERS = "value.converter.schemas.enable", "errors.deadletterqueue.topic.name"
 CLAUSE = re.compile(r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I)
 
 
@@ -31,7 +31,7 @@ class Sink:
     confluent: objects are named and cut as Confluent's sink does it; else as Lenses'. messages: "json" or "avro".
     codec: of Parquet. times: folders by time. rotate: most milliseconds between the times of the first and the last
     record of an object, below 1 for any. transforms: of values, before all else. null_fails: a message without a value
-    is an error.
+    is an error. name: of the connector. dead_letters: the topic that they are sent to.
     """
 
     format: str
@@ -48,6 +48,8 @@ class Sink:
     rotate: int = -1
     transforms: tuple[transforms.Transform, ...] = ()
     null_fails: bool = False
+    name: str = ""
+    dead_letters: str = ""
 
     @property
     def shown(self) -> str:
@@ -95,7 +97,10 @@ def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
         world: where it is given, the registry that the JSON names has to be the world's.
     """
     said = settings.read("sink", config, config.get("name", "the S3 sink's JSON"))
-    return _lenses(said) if config["connector.class"] == LENSES else _confluent(said, world)
+    sink = _lenses(said) if config["connector.class"] == LENSES else _confluent(said, world)
+    if said[DEAD_LETTERS] and sink.matching([said[DEAD_LETTERS]]):
+        raise said.refused(DEAD_LETTERS, "a topic that the sink does not land")
+    return replace(sink, name=config.get("name", ""), dead_letters=said[DEAD_LETTERS])
 
 
 def _confluent(said: settings.Settings, world: Optional[World]) -> Sink:

@@ -97,7 +97,8 @@ def _connect_plugins() -> Path:
     for link in converter.parent.iterdir():
         if link.is_symlink():
             link.unlink()
-    links = {converter.parent / "debezium": artifacts.LIB / "debezium", converter / "lib": artifacts.LIB / "converter"}
+    links = {converter.parent / name: artifacts.LIB / name for name in ("debezium", "filestream")}
+    links[converter / "lib"] = artifacts.LIB / "converter"
     links |= {converter.parent / f"own-{name}": paths.VAR / "plugins" / name for name in _own_plugins()}
     for link, target in links.items():
         link.unlink(missing_ok=True)
@@ -108,6 +109,9 @@ def _connect_plugins() -> Path:
 
 
 def _connect_command(world: World) -> list[str]:
+    landing = paths.local_path(world.lake.landing)
+    if landing:  # Kafka's sink to a file makes the file, and no folder
+        landing.mkdir(parents=True, exist_ok=True)
     # not every plugin has a service file; to look at all classes of its jars takes seconds
     settings = conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
                     plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",

@@ -54,10 +54,14 @@ def spark_options(world: World) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _answered(world: World, where: str = "") -> Iterator[None]:
-    """Raises: StackError: Kafka does not answer; with its state, where it is a service of this instance."""
+    """Raises: StackError: Kafka does not answer; with its state, where it is a service of this instance. LakeError: it
+    does not take a message, which is too large."""
     try:
         yield
     except KafkaException as e:
+        if e.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            raise LakeError(f"a message is refused: {e.args[0].str()}", where=where, next_step="a producer sends at "
+                            "most its message.max.bytes, and a topic takes at most its max.message.bytes") from e
         raise _silent(world, f"Kafka does not answer: {e.args[0].str()}", where or world.kafka.bootstrap,
                       "run `workbench status`, then `workbench up`") from e
 
@@ -229,19 +233,26 @@ def _text(raw: Optional[bytes]) -> Union[str, bytes, None]:
         return raw
 
 
-def send(world: World, topic: str, messages: Iterable[Sequence[Optional[str]]]) -> None:
+def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: Any) -> None:
     """Send messages, (key, value) each, in their order; Kafka has all of them when this returns.
 
-    Raises: StackError: Kafka does not take them, a part of them may be there; what making one of them raises.
+    Args:
+        messages: where one has a third part, that is what its producer is told besides: headers, timestamp, partition.
+        more: settings of the producer.
+
+    Raises: LakeError: one is too large for the producer, or for the topic. StackError: Kafka does not take them. A part
+        of them may be there then. What making one of them raises.
     """
     refused: list[KafkaError] = []
     # an idempotent producer keeps the order, and sends none twice, when it tries again
-    producer = Producer(settings(world, **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000}))
+    producer = Producer(settings(world, **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000,
+                                          **more}))
     with _answered(world, f"topic {topic!r}"):
-        for key, value in messages:
+        for key, value, *told in messages:
             while len(producer) >= WAITING:
                 producer.poll(0.1)
-            producer.produce(topic, value, key, on_delivery=lambda error, _: refused.append(error) if error else None)
+            producer.produce(topic, value, key, on_delivery=lambda error, _: refused.append(error) if error else None,
+                             **dict(*told))
             if refused:
                 break
         producer.flush()
@@ -249,13 +260,13 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Optional[str]]]) 
             raise KafkaException(refused[0])
 
 
-def create(world: World, name: str) -> None:
+def create(world: World, name: str, **config: str) -> None:
     """Make a topic of one partition, unless it is there. Its replicas are as many as the broker makes by default
-    (KIP-464), of MSK one for each zone. Raises WorkbenchError: Kafka refuses it, or is gone."""
+    (KIP-464), of MSK one for each zone. config: of the topic. Raises WorkbenchError: Kafka refuses it, or is gone."""
     admin = AdminClient(settings(world))
     if name not in _partitions(world, admin):
         try:
-            admin.create_topics([NewTopic(name, 1)], request_timeout=TIMEOUT)[name].result(TIMEOUT + 5)
+            admin.create_topics([NewTopic(name, 1, config=config)], request_timeout=TIMEOUT)[name].result(TIMEOUT + 5)
         except KafkaException as e:
             raise WorkbenchError(f"topic {name!r} was not made: {e.args[0].str()}", where=world.kafka.bootstrap) from e
 

@@ -202,12 +202,15 @@ class Flow:
         return max((int(row["__lsn"]) for row in found), default=0)
 
     def land(self, spark: SparkSession, world: World) -> None:
-        """Land what is new in the topics, as the sinks say. Raises LakeError: some message could not be."""
+        """Land what is new in the topics, as the sinks say. Raises LakeError: some message could not be, of a sink that
+        names no topic for those."""
         for config in (self.config(world, name) for name in self.sinks):
             landing.run(spark, world, config)
-            place = landing.dead_letters_path(world, landing.parse(config))
-            _none_dead(place, "landed", "landing.dead_letters(spark, world, config)",
-                       "run the notebook on connectors: it lands all of them anew")
+            sink = landing.parse(config)
+            if not sink.dead_letters:  # where it names a topic, they are looked after there
+                _none_dead(landing.dead_letters_path(world, sink), "landed",
+                           "landing.dead_letters(spark, world, config)",
+                           "run the notebook on connectors: it lands all of them anew")
 
     def kind_of(self, world: World, table: hudi.Table) -> str:
         """Where a lake table is read from: "landed" once it was, or "topic"."""

@@ -1,0 +1,214 @@
+"""Dead letters in a topic, as the sinks of a Kafka Connect put them there (KIP-298): the message as it was, every byte
+of its key and its value, with headers that say where it came from and why it could not be read.
+
+A Connect writes them by itself (errors.deadletterqueue.topic.name); for jobs of ours `send` does it, from the files
+that they put them into. `letters` and `counts` show them, and `replay` sends them back to where they came from.
+"""
+import contextlib
+import json
+import re
+from typing import Any, Callable, Iterable, Optional
+
+import pandas
+
+from ..base import LakeError, World, files
+from ..connect.judging import first_line
+from . import topics
+
+PREFIX = "__connect.errors."  # of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
+REPLAYED = "workbench.replayed"  # header of a message that was sent back: `<topic>/<partition>/<offset>` of its letter
+ROOM = 2 << 20  # most bytes of a letter: its headers come on top of a message, of at most 1 MiB by a producer's default
+MOST = 300  # letters that are shown of a value
+COLUMNS = ["partition", "offset", "replayed", "topic", "origin_partition", "origin_offset", "connector", "stage",
+           "reason", "key", "value", "headers", "timestamp"]
+
+
+# --- what is there ---------------------------------------------------------------------------------------------------
+
+def letters(world: World, topic: str) -> pandas.DataFrame:
+    """The letters in a dead-letter topic, in their order.
+
+    Returns:
+        Columns partition, offset: of the letter; replayed: whether it was sent back; topic, origin_partition,
+        origin_offset: where the message was ("" and -1 where its headers do not say it); connector, stage, reason: who
+        could not read it, at what, and why; key, value: bytes or None; headers: [(name, bytes)]; timestamp: of the
+        message, in ms.
+
+    Raises: LakeError: there is no such topic.
+    """
+    there, done = topics.bounds(world, topic), _replayed(world, topic)
+    start, stop = ({p: ends[n] for p, ends in there.items()} for n in (0, 1))
+    with contextlib.closing(topics.messages(world, topic, start, stop)) as found:
+        rows = [_letter(m, [m.partition(), m.offset()] in done) for m in found]
+    frame = pandas.DataFrame(rows, columns=COLUMNS).sort_values(COLUMNS[:2], ignore_index=True)
+    return frame.astype({"replayed": bool})  # also where there is no row
+
+
+def _letter(message: Any, replayed: bool) -> tuple:
+    headers = message.headers() or []
+    said = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+
+    def told(name: str, default: Any = "") -> str:
+        return said.get(PREFIX + name, default)
+
+    return (message.partition(), message.offset(), replayed, told("topic"), int(told("partition", -1)),
+            int(told("offset", -1)), told("connector.name"), told("stage"),
+            first_line(told("exception.stacktrace")) or told("exception.message"),
+            message.key(), message.value(), headers, message.timestamp()[1])
+
+
+def shown(value: Optional[bytes]) -> str:
+    """A key, a value or a header for people: its text, else hex (also where a terminal would take it for a command)."""
+    if value is None:
+        return "none"
+    text = value.decode("utf-8", "replace")
+    if "\ufffd" in text or not all(c.isprintable() or c in "\t\n" for c in text):
+        text = value.hex(" ")
+    return text if len(text) <= MOST else f"{text[:MOST]}… ({len(value):,} bytes)"
+
+
+def counts(world: World) -> pandas.DataFrame:
+    """How many dead letters there are, by place, origin and reason; and how many of those in a topic were sent back.
+
+    A place is a topic (whose first message is a letter), or a folder below the world's `dead_letters`, where our jobs
+    put them: those of a sink that names a topic are in both.
+    """
+    rows = [("topic " + topic, one.topic, one.reason, one.replayed) for topic in topics.names(world)
+            if _holds_letters(world, topic) for one in letters(world, topic).itertuples()]
+    for path in _files(world.lake.dead_letters):
+        folder = re.sub(r"(/\d{8})?/[^/]+$", "", path)  # without that of a batch
+        rows += [("files " + folder, one.get("topic") or one["file"], one["reason"], False)
+                 for one in _lines(world.lake.dead_letters, path)]
+    frame = pandas.DataFrame(rows, columns=["place", "origin", "reason", "replayed"])
+    return frame.groupby(["place", "origin", "reason"])["replayed"].agg(letters="size", replayed="sum").reset_index()
+
+
+def _holds_letters(world: World, topic: str) -> bool:
+    start = {p: begin for p, (begin, end) in topics.bounds(world, topic).items() if begin < end}
+    with contextlib.closing(topics.messages(world, topic, start, {p: n + 1 for p, n in start.items()})) as found:
+        return any(name.startswith(PREFIX) for m in found for name, _ in m.headers() or [])
+
+
+# --- back to where they came from ------------------------------------------------------------------------------------
+
+def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
+           mend: Optional[Callable[[Any], Optional[bytes]]] = None) -> int:
+    """Send letters back to the partition that they came from, each once; return how many. The message is as it was, its
+    time and its own headers too, and has one header more (REPLAYED). What cannot be read again becomes a new letter.
+
+    It comes behind all that was sent to the topic since: who reads it goes by an ordering field, not by the order.
+    Killed between Kafka's answer and the note of it, the next replay sends the same ones again; the header tells them.
+
+    Args:
+        offsets: of these letters; by default of all that were not sent back.
+        mend: is given a letter (a row of `letters`, fields by name), and gives the value that is sent; None leaves the
+            letter where it is.
+
+    Raises:
+        LakeError: there is no such topic, no such letter, or no topic to go back to; another replay is going on. What
+            `mend` raises. Nothing is sent then.
+    """
+    with files.alone(_noted(world, topic), f"replay of {topic}", "wait until it is done"):
+        found, wanted = letters(world, topic), set(offsets)
+        if wanted - set(found["offset"]):
+            raise LakeError(f"topic {topic} has no letter at offset {min(wanted - set(found['offset']))}",
+                            where=world.kafka.bootstrap, next_step=f"workbench dlq show {topic} has all {len(found)}")
+        chosen = found[~found["replayed"] & (found["offset"].isin(wanted) | (not wanted))]
+        values = [(one, one.value if mend is None else mend(one)) for one in chosen.itertuples(name="Letter")]
+        back = [(one, value) for one, value in values if mend is None or value is not None]
+        origins = {one.topic for one, _ in back}
+        if "" in origins:
+            raise LakeError(f"a letter of {topic} does not say where it came from", expected=f"headers {PREFIX}…",
+                            next_step="let the sink write them: errors.deadletterqueue.context.headers.enable=true")
+        for origin in origins:
+            topics.bounds(world, origin)  # one that is gone would be made
+        for origin in origins:
+            topics.send(world, origin, [_back(topic, *each) for each in back if each[0].topic == origin])
+        done = _replayed(world, topic) + [[one.partition, one.offset] for one, _ in back]
+        files.write_text(_noted(world, topic), json.dumps({topics.topic_id(world, topic): done}))
+    return len(back)
+
+
+def _back(topic: str, one: Any, value: Optional[bytes]) -> tuple:
+    own = [(name, v) for name, v in one.headers if not name.startswith((PREFIX, REPLAYED))]
+    mark = (REPLAYED, f"{topic}/{one.partition}/{one.offset}".encode())
+    return one.key, value, {"partition": one.origin_partition, "timestamp": one.timestamp, "headers": [*own, mark]}
+
+
+def _noted(world: World, topic: str) -> str:
+    """Where it is kept which letters were sent back, {id of the topic: [[partition, offset], …]}. (The offset of a
+    consumer group is one place for all, and Kafka forgets it after a week.)"""
+    return f"{world.lake.checkpoints}/replayed/{topic}.json"
+
+
+def _replayed(world: World, topic: str) -> list[list[int]]:
+    noted = json.loads(files.read_text(_noted(world, topic)) or "{}")
+    return noted.get(topics.topic_id(world, topic), []) if noted else []
+
+
+# --- those of our jobs -----------------------------------------------------------------------------------------------
+
+def send(world: World, topic: str, place: str, noted: str, connector: str, by: str) -> int:
+    """Send what a job has put aside to a dead-letter topic, which is made where it is missing; return how many.
+
+    The messages are read from their topics once more: a file has a message's text, not its bytes. Killed on the way, it
+    sends the same ones again the next time; topic, partition and offset in the headers tell a double.
+
+    Args:
+        place: address of the files (see landing.batch.DEAD_LETTER); what in them comes from a landed file is not sent.
+        noted: address of the file that keeps which of them were sent; one that was written anew since is sent again.
+        connector, by: for the headers, the name of the job and of the function that does its work.
+
+    Raises:
+        LakeError: messages are no longer in their topic. All others are sent; these are not tried again.
+    """
+    there, sent = _files(place), json.loads(files.read_text(noted) or "{}")
+    dead: dict[str, dict[tuple[int, int], str]] = {}  # {topic: {(partition, offset): reason}}
+    for path in sorted(path for path in there if sent.get(path) != there[path]):
+        for one in filter(lambda one: one.get("topic"), _lines(place, path)):
+            dead.setdefault(one["topic"], {})[one["partition"], one["offset"]] = one["reason"]
+    found = [(m, why[m.partition(), m.offset()]) for origin, why in dead.items() for m in _at(world, origin, why)]
+    if found:
+        topics.create(world, topic, **{"max.message.bytes": str(ROOM)})
+        topics.send(world, topic, [
+            (m.key(), m.value(), {"timestamp": m.timestamp()[1],
+                                  "headers": [*(m.headers() or []), *_context(m, connector, by, reason)]})
+            for m, reason in found], **{"message.max.bytes": ROOM})
+    if there != sent:
+        files.write_text(noted, json.dumps(there))
+    gone = sum(map(len, dead.values())) - len(found)
+    if gone:
+        raise LakeError(f"{gone} dead letters were not sent to {topic}: their messages are gone from {', '.join(dead)}",
+                        where=place, next_step="the files there have their text, or its base64")
+    return len(found)
+
+
+def _context(message: Any, connector: str, by: str, reason: str) -> list[tuple[str, bytes]]:
+    """The headers of a letter. (What fails in a job of ours, whichever it is, is the reading of a value.)"""
+    said = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(),
+            "connector.name": connector, "task.id": 0, "stage": "VALUE_CONVERTER", "class.name": by,
+            "exception.class.name": "LakeError", "exception.message": reason,
+            "exception.stacktrace": f"LakeError: {reason}"}
+    return [(PREFIX + name, str(value).encode()) for name, value in said.items()]
+
+
+def _at(world: World, topic: str, places: Iterable[tuple[int, int]]) -> list[Any]:
+    """The messages at places of a topic, (partition, offset) each, those that are still there. Of each partition all is
+    read from the first to the last."""
+    start, stop = {}, {}
+    for partition, (begin, end) in topics.bounds(world, topic).items():
+        offsets = [n for p, n in places if p == partition and begin <= n < end]
+        start[partition], stop[partition] = min(offsets, default=end), max(offsets, default=-1) + 1
+    with contextlib.closing(topics.messages(world, topic, start, stop)) as found:
+        return [m for m in found if (m.partition(), m.offset()) in places]
+
+
+def _files(place: str) -> dict[str, str]:
+    """{path: when it was written, and its size} of the files of dead letters below an address. Names of Spark's own
+    files, and of those that are being written, begin with _ or a dot."""
+    return {path: f"{info.mtime_ns} {info.size}" for path, info in files.below(place).items()
+            if not re.search(r"(^|/)[._]", path)}
+
+
+def _lines(place: str, path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in files.read_bytes(f"{place}/{path}").splitlines()]

@@ -1,0 +1,178 @@
+"""Dead letters on real parts: every kind of message that cannot be read is put aside, seen, repaired and sent back, and
+the counts close: produced = landed + dead letters, and in the end produced = landed."""
+import re
+import uuid
+from types import SimpleNamespace
+
+import avro_bytes
+import avro_help
+import pytest
+from avro_bytes import framed, number, record
+from lake_help import new_table, new_topic
+from typer.testing import CliRunner
+from workbench import cli, connect, hudi, landing, stack
+from workbench.base import paths
+from workbench.base.errors import LakeError
+from workbench.base.wait import wait_until
+from workbench.topic import dlq, topics
+
+ORIGIN = ("topic", "origin_partition", "origin_offset")
+KINDS = ("not Avro", "unknown schema", "truncated", "too large", "wrong type")
+
+
+def row(id, lsn=1):
+    return number(id) + avro_bytes.text("p") + number(lsn)
+
+
+@pytest.fixture
+def bench(world):
+    """A topic with two good messages and one of each KINDS between them, and what repairs these. (The name of the other
+    begins as this one's does: a landing takes its own topic and none that is only like it.)"""
+    stack.need(world, "apicurio")
+    topic = new_topic(world)
+    letters = f"{topic}.dlq"
+    fields = {"id": "int", "part": "string", "__lsn": "int"}
+    ids = avro_help.register(world, record("Value", **fields), f"{topic}-value")
+    later = ids.glob + 1  # the registry counts its ids
+    sent = {"good": framed(ids.glob, row(1)), "not Avro": b'{"id": 2}', "unknown schema": framed(later, row(3)),
+            "truncated": framed(ids.glob, row(4))[:-1], "too large": b"x" * 1_048_000,
+            "wrong type": framed(ids.glob, avro_bytes.text("x" * 60)), "also good": framed(ids.glob, row(7))}
+    topics.send(world, topic, [(kind, value) for kind, value in sent.items()], **{"message.max.bytes": 2**21})
+
+    def mend(letter):
+        """What was meant: its place says which row."""
+        if letter.key == b"unknown schema":
+            return letter.value
+        return framed(ids.glob, row(letter.origin_offset + 1))
+
+    def register_later():
+        again = {**record("Value", **fields), "doc": uuid.uuid4().hex}
+        assert avro_help.register(world, again, f"{topic}-value").glob == later
+
+    yield SimpleNamespace(topic=topic, dlq=letters, sent=sent, mend=mend, register_later=register_later, produced=7)
+    topics.delete(world, topic, letters)
+
+
+def errors(bench):
+    return {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": bench.dlq,
+            "errors.deadletterqueue.context.headers.enable": "true"}
+
+
+def judged(world, bench, count=5):
+    """The letters in the topic, which are those of KINDS, each message as it was."""
+    found = dlq.letters(world, bench.dlq)
+    assert len(found) == count and set(found["topic"]) == {bench.topic} and set(found["stage"]) == {"VALUE_CONVERTER"}
+    for one in found.itertuples():
+        kind = one.key.decode()
+        assert bench.sent[kind] == one.value and list(bench.sent).index(kind) == one.origin_offset, kind
+        assert one.reason and not one.replayed
+    return found
+
+
+def test_a_sink_in_connect_goes_on_behind_every_kind_of_poison(world, bench):
+    name = f"file_{bench.topic}"
+    file = paths.local_path(world.lake.landing) / f"{name}.txt"
+    config = {**connect.config(world, "movies_file_sink"), **errors(bench), "topics": bench.topic, "file": str(file)}
+    connect.apply(world, name, config)
+    try:
+        def lines():
+            return file.read_text().splitlines() if file.exists() else []
+
+        wait_until(lambda: len(lines()) == 2, "what can be read to land", failed=lambda: connect.failure(world, name))
+        topics.wait_count(world, bench.dlq, 5, connector=name)
+        found = judged(world, bench)
+        print(found[["offset", "key", "reason"]].to_string())
+        assert len(lines()) + len(found) == bench.produced
+        bench.register_later()
+        assert dlq.replay(world, bench.dlq, mend=bench.mend) == 5
+        wait_until(lambda: len(lines()) == bench.produced, "all to land", failed=lambda: connect.failure(world, name))
+        assert sorted(int(re.search(r"id=(\d+)", line)[1]) for line in lines()) == [*range(1, 8)]
+        assert dlq.letters(world, bench.dlq)["replayed"].all() and topics.count(world, bench.dlq) == 5
+        assert dlq.replay(world, bench.dlq) == 0
+    finally:
+        connect.delete(world, name)
+        file.unlink(missing_ok=True)
+
+
+# --- our own jobs ----------------------------------------------------------------------------------------------------
+
+def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(world, spark, bench):
+    config = {**connect.config(world, "moma_sink"), **errors(bench), "topics": bench.topic, "name": "museum"}
+    del config["topics.regex"]
+    try:
+        first = landing.run(spark, world, config)
+        found = judged(world, bench)
+        print(found[["offset", "key", "reason"]].to_string())
+        assert set(found["connector"]) == {"museum"}
+        assert first.records + len(found) == bench.produced and first.dead_letters == len(found)
+        assert landing.run(spark, world, config) == landing.LandingCounts()
+        bench.register_later()
+        assert dlq.replay(world, bench.dlq, mend=bench.mend) == 5
+        second = landing.run(spark, world, config)
+        assert (first + second).records == bench.produced and second.dead_letters == 0
+        root = paths.local_path(world.lake.landing) / "topics" / bench.topic
+        rows = [r["id"] for file in root.rglob("*.avro") for r in avro_bytes.opened(file.read_bytes()).records]
+        assert sorted(rows) == [*range(1, 8)]
+        assert topics.count(world, bench.dlq) == 5 and dlq.letters(world, bench.dlq)["replayed"].all()
+    finally:
+        landing.drop(world, config)
+
+
+def test_what_cannot_be_ingested_goes_the_same_way(world, spark, bench):
+    table = new_table(world, index="GLOBAL_SIMPLE")
+    source = hudi.Topic(bench.topic, format="avro")
+    try:
+        first = hudi.ingest(spark, world, source, table)
+        assert hudi.send_dead_letters(world, table, bench.dlq) == first.dead_letters == 5
+        found = judged(world, bench)
+        print(found[["offset", "key", "reason"]].to_string())
+        assert first.upserts + len(found) == bench.produced
+        bench.register_later()
+        assert dlq.replay(world, bench.dlq, mend=bench.mend) == 5
+        second = hudi.ingest(spark, world, source, table)
+        assert (first + second).upserts == bench.produced and second.dead_letters == 0
+        assert sorted(r.id for r in hudi.read(spark, table).collect()) == [*range(1, 8)]
+        assert hudi.send_dead_letters(world, table, bench.dlq) == 0
+    finally:
+        hudi.drop(spark, world, table)
+
+
+# --- sent back -------------------------------------------------------------------------------------------------------
+
+def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world, spark, bench):
+    table = new_table(world, index="GLOBAL_SIMPLE")
+    source = hudi.Topic(bench.topic, format="avro")
+    try:
+        hudi.ingest(spark, world, source, table)
+        hudi.send_dead_letters(world, table, bench.dlq)
+        call = CliRunner().invoke
+        assert call(cli.app, ["dlq", "replay", bench.dlq, "--offset", "2", "--offset", "0"]).output[:2] == "2 "
+        assert list(dlq.letters(world, bench.dlq)["replayed"]) == [True, False, True, False, False]
+        assert dlq.replay(world, bench.dlq, offsets=[0]) == 0
+        with pytest.raises(LakeError, match="no letter at offset 9"):
+            dlq.replay(world, bench.dlq, offsets=[0, 9])
+        assert hudi.ingest(spark, world, source, table).dead_letters == 2
+        assert hudi.send_dead_letters(world, table, bench.dlq) == 2
+        found = dlq.letters(world, bench.dlq)
+        assert list(found["origin_offset"]) == [1, 2, 3, 4, 5, 7, 8] and found["replayed"].sum() == 2
+        marks = [dict(headers).get(dlq.REPLAYED) for headers in found["headers"]]
+        assert marks == [None] * 5 + [f"{bench.dlq}/0/0".encode(), f"{bench.dlq}/0/2".encode()]
+        with pytest.raises(ZeroDivisionError):
+            dlq.replay(world, bench.dlq, mend=lambda letter: 1 / (letter.offset - 6))
+        assert topics.count(world, bench.topic) == bench.produced + 2, "nothing was sent"
+        # who cannot mend a letter leaves it
+        assert dlq.replay(world, bench.dlq, mend=lambda letter: bench.mend(letter) if letter.offset == 6 else None) == 1
+        assert list(dlq.letters(world, bench.dlq).query("not replayed")["offset"]) == [1, 3, 4, 5]
+        mine = dlq.counts(world).query(f"origin == '{bench.topic}'")
+        by_place = mine.groupby("place")[["letters", "replayed"]].sum()
+        assert by_place.loc[f"topic {bench.dlq}"].to_list() == [7, 3]
+        files = by_place[by_place.index.str.startswith("files ")]
+        assert files["letters"].to_list() == [7] and files.index[0].endswith(source.id)
+        for verb in (["list"], ["show", bench.dlq]):
+            assert bench.topic in call(cli.app, ["dlq", *verb]).output
+        topics.delete(world, bench.dlq)  # of a topic that was made anew nothing is known
+        topics.send(world, bench.dlq, [("k", "no letter")])
+        with pytest.raises(LakeError, match="does not say where it came from"):
+            dlq.replay(world, bench.dlq)
+    finally:
+        hudi.drop(spark, world, table)

@@ -1,0 +1,74 @@
+"""What a source may not send: a schema that the registry refuses, a row that is too large. There is no dead-letter
+topic for it, Connect has that for sinks only: the task fails, says why, and goes on where it was when that is mended."""
+import avro_help
+import pytest
+import requests
+from workbench import connect
+from workbench.base.errors import LakeError
+from workbench.base.wait import wait_until
+from workbench.source import postgres
+from workbench.topic import registry, topics
+
+NAME = "dlq_test"
+TOPIC = f"{NAME}.public.artists"
+SCRIPT = """
+    CREATE TABLE artists (artist_id int PRIMARY KEY, name text NOT NULL, born int);
+    INSERT INTO artists VALUES (1, 'one');
+    CREATE TABLE artworks (artwork_id int PRIMARY KEY)"""
+
+
+@pytest.fixture
+def lab(world):
+    with avro_help.museum(world, NAME, SCRIPT) as lab:
+        topics.wait_count(lab, TOPIC, 1, connector=NAME)
+        yield lab
+    registry.delete(world, f"{TOPIC}-value", f"{TOPIC}-key")
+
+
+def failed(lab):
+    return wait_until(lambda: connect.failure(lab, NAME), "the task to fail")
+
+
+def versions(lab):
+    return list(registry.artifacts(lab).query(f"artifact == '{TOPIC}-value'")["version"])
+
+
+def test_a_schema_that_the_registry_refuses(lab):
+    rules = f"{lab.registry.url}/apis/registry/v2/groups/default/artifacts/{TOPIC}-value/rules"
+    requests.post(rules, json={"type": "COMPATIBILITY", "config": "FORWARD"}, timeout=10).raise_for_status()
+    postgres.execute(lab, "ALTER TABLE artists DROP COLUMN name")
+    postgres.execute(lab, "INSERT INTO artists VALUES (2)")
+    said = failed(lab)
+    print(said)
+    assert "Incompatible artifact" in said and "likely: the registry refuses" in said and "connect.restart" in said
+    assert versions(lab) == ["1"] and topics.count(lab, TOPIC) == 1
+    requests.put(f"{rules}/COMPATIBILITY", json={"type": "COMPATIBILITY", "config": "NONE"},
+                 timeout=10).raise_for_status()
+    connect.restart(lab, NAME)
+    assert topics.wait_count(lab, TOPIC, 2, connector=NAME) == 2 and versions(lab) == ["1", "2"]
+
+
+def test_a_row_that_is_too_large(lab):
+    postgres.execute(lab, "INSERT INTO artists SELECT 2, string_agg(md5(n::text), '') FROM generate_series(1, 40000) n")
+    postgres.execute(lab, "INSERT INTO artists VALUES (3, 'after it')")
+    said = failed(lab)
+    print(said)
+    assert "max.request.size" in said and "likely: a row is larger" in said
+    assert topics.count(lab, TOPIC) == 1
+    larger = {**avro_help.source(lab, NAME), "producer.override.max.request.size": "2000000"}
+    connect.apply(lab, NAME, larger)
+    topics.wait_count(lab, TOPIC, 3, connector=NAME)
+    assert [registry.peek(lab, value)["record"]["artist_id"] for value in topics.read(lab, TOPIC)["value"]] == [1, 2, 3]
+
+
+def test_a_message_that_is_too_large_is_refused_before_it_is_sent(world):
+    with pytest.raises(LakeError, match="(?s)a message is refused: .*too large.*max.message.bytes"):
+        topics.send(world, f"{NAME}_large", [("k", "x" * 1_100_000)])
+    assert f"{NAME}_large" not in topics.names(world)
+    topics.create(world, f"{NAME}_large")
+    try:
+        with pytest.raises(LakeError, match="too large"):
+            topics.send(world, f"{NAME}_large", [("k", "x" * 2_100_000)], **{"message.max.bytes": 3_000_000})
+        assert topics.count(world, f"{NAME}_large") == 0
+    finally:
+        topics.delete(world, f"{NAME}_large")

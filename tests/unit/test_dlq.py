@@ -1,0 +1,169 @@
+"""Dead letters without a broker: what a sink's JSON may say of them, what a letter says, and what people are shown."""
+import json
+from types import SimpleNamespace
+
+import pandas
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME
+from confluent_sink import SINK
+from typer.testing import CliRunner
+from workbench import cli, connect, landing
+from workbench.base import params
+from workbench.base.errors import ConnectorError
+from workbench.topic import dlq, topics
+
+WORLD = params.load("local")
+ERRORS = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead",
+          "errors.deadletterqueue.context.headers.enable": "true",
+          "errors.deadletterqueue.topic.replication.factor": "1", "errors.log.enable": "true",
+          "producer.override.max.request.size": "2097152"}
+
+
+class Message:
+    def __init__(self, offset, value, headers=(), topic="dead", key=b"k"):
+        self._said = SimpleNamespace(topic=topic, partition=0, offset=offset, key=key, value=value,
+                                     headers=list(headers) or None, timestamp=(TIMESTAMP_CREATE_TIME, 1_000))
+
+    def __getattr__(self, name):
+        return lambda: getattr(self._said, name)
+
+
+# --- what a sink says ------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("sink", [{**SINK, "topics": "t"}, connect.config(WORLD, "outbox_sink")])
+def test_a_sink_of_either_plugin_may_name_a_topic_for_them(sink):
+    assert landing.parse(sink).dead_letters == ""
+    read = landing.parse({**sink, **ERRORS, "name": "mine"})
+    assert (read.dead_letters, read.name) == ("dead", "mine")
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"errors.tolerance": "some"}, "errors.tolerance is 'some'.*valid: all, none"),
+    ({"errors.tolerance": "none"}, "topic.name is 'dead'.*no effect with errors.tolerance=none"),
+    ({"errors.tolerance": None}, "topic.name is 'dead'.*no effect with errors.tolerance=None"),
+    ({"errors.deadletterqueue.context.headers.enable": "false"}, "headers.enable is 'false'.*true"),
+    ({"errors.deadletterqueue.topic.name": "t"}, "topic.name is 't'.*a topic that the sink does not land"),
+    ({"errors.retry.timeout": "1"}, "errors.retry.timeout is not honoured"),
+])
+def test_what_a_sink_may_not_say_of_them(change, says):
+    config = {k: v for k, v in {**SINK, "topics": "t", **ERRORS, **change}.items() if v is not None}
+    with pytest.raises(ConnectorError, match=f"(?s){says}"):
+        landing.parse(config)
+
+
+# --- what a letter says ----------------------------------------------------------------------------------------------
+
+def test_a_letter_of_ours_has_the_headers_of_connects():
+    origin = Message(7, b"x", topic="movies")
+    headers = dlq._context(origin, "sink", "workbench.landing.run", "malformed JSON")
+    assert [name for name, _ in headers] == ["__connect.errors." + name for name in (
+        "topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name", "exception.class.name",
+        "exception.message", "exception.stacktrace")]
+    letter = dict(zip(dlq.COLUMNS, dlq._letter(Message(0, b"x", headers), False)))
+    assert {name: letter[name] for name in dlq.COLUMNS[3:9]} == {
+        "topic": "movies", "origin_partition": 0, "origin_offset": 7, "connector": "sink", "stage": "VALUE_CONVERTER",
+        "reason": "LakeError: malformed JSON"}
+
+
+def test_a_message_without_such_headers_came_from_nowhere():
+    letter = dict(zip(dlq.COLUMNS, dlq._letter(Message(0, None, key=None), False)))
+    assert (letter["topic"], letter["origin_offset"], letter["reason"], letter["value"]) == ("", -1, "", None)
+
+
+def test_a_message_goes_back_as_it_was_with_one_header_more():
+    headers = [("own", b"1"), *dlq._context(Message(7, b"x", topic="movies"), "s", "by", "why"),
+               (dlq.REPLAYED, b"dead/0/1")]  # it was sent back once, and could not be read again
+    letter, = pandas.DataFrame([dlq._letter(Message(4, b"x", headers), False)], columns=dlq.COLUMNS).itertuples()
+    assert dlq._back("dead", letter, b"mended") == (b"k", b"mended", {
+        "partition": 0, "timestamp": 1_000, "headers": [("own", b"1"), (dlq.REPLAYED, b"dead/0/4")]})
+
+
+@pytest.mark.parametrize("value, shown", [
+    (None, "none"), (b"", ""), ("Genève\n\tat x".encode(), "Genève\n\tat x"), (b"\0\1", "00 01"), (b"\xff", "ff"),
+    (b"\x1b[2J", "1b 5b 32 4a"), (b"x" * 1000, "x" * 300 + "… (1,000 bytes)")])
+def test_a_value_is_shown_as_text_or_in_hex(value, shown):
+    assert dlq.shown(value) == shown
+
+
+# --- from files to the topic -----------------------------------------------------------------------------------------
+
+@pytest.fixture
+def kafka(monkeypatch):
+    """A topic `movies` of ten messages; what is sent is noted: (topic, key, value, headers, settings)."""
+    sent = []
+    there = [Message(n, b"%d" % n, topic="movies") for n in range(10)]
+
+    def send(world, topic, messages, **more):
+        sent.extend((topic, key, value, dict(told["headers"]), more) for key, value, told in messages)
+
+    monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (2, 10)})  # two have expired
+    monkeypatch.setattr(topics, "messages", lambda world, topic, start, stop: (
+        m for m in there[start[0]:stop[0]] if m.offset() != 5))  # one was compacted away
+    monkeypatch.setattr(topics, "create", lambda world, topic, **config: sent.append((topic, config)))
+    monkeypatch.setattr(topics, "send", send)
+    return sent
+
+
+def put(folder, name, *offsets, **more):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(
+        {"reason": f"why {n}", "topic": "movies", "partition": 0, "offset": n, **more}) + "\n" for n in offsets))
+
+
+def test_what_is_new_in_the_files_is_sent_once(kafka, tmp_path):
+    def send():
+        kafka.clear()
+        n = dlq.send(WORLD, "dead", f"file:{tmp_path}/letters", f"file:{tmp_path}/noted.json", "sink", "by")
+        assert n == len(kafka) - bool(kafka) and kafka[:1] in ([], [("dead", {"max.message.bytes": "2097152"})])
+        return [(value, headers["__connect.errors.exception.message"]) for _, _, value, headers, _ in kafka[1:]]
+
+    assert send() == []
+    letters = tmp_path / "letters"
+    put(letters / "a", "1.json", 3, 8)
+    put(letters, "_SUCCESS.json", 4)
+    put(letters, ".2.json.crc", 4)
+    put(letters, "landed.json", 6, topic=None, file="x.avro")
+    assert send() == [(b"3", b"why 3"), (b"8", b"why 8")]
+    assert kafka[1][4] == {"message.max.bytes": 2097152}
+    assert send() == []
+    put(letters / "a", "2.json", 9)
+    assert send() == [(b"9", b"why 9")]
+    put(letters / "a", "2.json", 9, 7)  # a batch was done again
+    assert send() == [(b"7", b"why 7"), (b"9", b"why 9")]
+
+
+def test_those_whose_messages_are_gone_are_told_once(kafka, tmp_path):
+    put(tmp_path / "letters", "1.json", 1, 3, 5)
+    for _ in range(2):
+        try:
+            dlq.send(WORLD, "dead", f"file:{tmp_path}/letters", f"file:{tmp_path}/noted.json", "sink", "by")
+        except Exception as e:  # noqa: BLE001 - looked at below
+            assert "2 dead letters were not sent to dead" in str(e) and str(tmp_path) in str(e)
+            kafka.append("told")
+    assert [each[2] if each[0] == "dead" and len(each) == 5 else each for each in kafka[1:]] == [b"3", "told"]
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+def test_the_command_line(monkeypatch):
+    headers = dlq._context(Message(7, b"x", topic="movies"), "sink", "by", "not Avro \x1b[2J")
+    frame = pandas.DataFrame([dlq._letter(Message(n, b"\0x", headers), n == 0) for n in range(3)], columns=dlq.COLUMNS)
+    monkeypatch.setattr(dlq, "letters", lambda world, topic: frame)
+    monkeypatch.setattr(dlq, "replay", lambda world, topic, offsets: len(list(offsets)) or 2)
+    monkeypatch.setattr(dlq, "counts", lambda world: pandas.DataFrame(
+        [("topic dead", "movies", "not Avro", 3, 1), ("files landing/x", "movies", "not Avro", 3, 0)],
+        columns=["place", "origin", "reason", "letters", "replayed"]))
+
+    def call(*arguments):
+        done = CliRunner().invoke(cli.app, ["dlq", *arguments])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert call("list") == ("topic dead  from movies: 3, 1 sent back\n    not Avro\n"
+                            "files landing/x  from movies: 3\n    not Avro\n")
+    said = call("show", "dead", "--limit", "2")
+    assert "offset 0, of movies partition 0 offset 7, sent back\n" in said and "offset 2," not in said
+    assert "    __connect.errors.stage: VALUE_CONVERTER\n" in said and "    value: 00 78\n" in said
+    assert said.endswith("2 of 3 letters\n") and "\x1b" not in said
+    assert call("replay", "dead") == "2 letters were sent back\n"
+    assert call("replay", "dead", "--offset", "0") == "1 letters were sent back\n"
