@@ -228,7 +228,7 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         return T.ArrayType(*_spark(avsc["items"], f"{where}[]")), False
     if kind == "map":
         return T.MapType(T.StringType(), *_spark(avsc["values"], f"{where}{{}}")), False
-    if (kind, logical) == ("bytes", "decimal") and avsc.get("precision", DIGITS + 1) <= DIGITS:
+    if kind in ("bytes", "fixed") and logical == "decimal" and avsc.get("precision", DIGITS + 1) <= DIGITS:
         return T.DecimalType(avsc["precision"], avsc.get("scale", 0)), False
     found = SPARK.get((kind, logical))
     if found is None:

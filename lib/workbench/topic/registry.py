@@ -61,10 +61,11 @@ def _missing(world: World, artifact: str) -> LakeError:
     have = names(world)
     return LakeError(f"the registry has no artifact {artifact!r}", where=address(world),
                      expected=nearest(artifact, have) if have else "the registry is empty",
-                     next_step="the first message registers it: is the connector RUNNING, its converter this registry's?")
+                     next_step="the first message registers it: is the connector RUNNING, its converter this "
+                               "registry's?")
 
 
-# --- versions, and which of them the registry takes --------------------------------------------------------------------
+# --- versions, and which of them the registry takes ------------------------------------------------------------------
 
 def versions(world: World, artifact: str) -> list[Any]:
     """Return the schemas of an artifact, the oldest first. Raises: LakeError: there is no such artifact."""
