@@ -121,9 +121,9 @@ def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = 
     Raises: LakeError: another mode, no such artifact or kind.
     """
     wanted = avro.known_mode(mode or compatibility(world, artifact))
-    copy = f"check-{uuid4().hex[:8]}-{artifact}"
+    copy, have = f"check-{uuid4().hex[:8]}-{artifact}", versions(world, artifact)
     try:
-        for each in versions(world, artifact):
+        for each in have:
             _add(world, copy, each)
         _set_compatibility(world, copy, wanted)
         return _refusal(world, copy, schema, kind)
