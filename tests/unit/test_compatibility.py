@@ -112,8 +112,9 @@ def test_a_copy_is_asked_and_goes(glue, monkeypatch, status, why):
     there(glue)
     makes(glue, ROW, copy)
     there(glue, ID, name=copy)
-    glue.add_response("update_schema", {}, {"SchemaId": {**REGISTRY, "SchemaName": copy},
-                                            "SchemaVersionNumber": {"VersionNumber": 1}, "Compatibility": "FORWARD_ALL"})
+    glue.add_response("update_schema", {}, {
+        "SchemaId": {**REGISTRY, "SchemaName": copy}, "SchemaVersionNumber": {"VersionNumber": 1},
+        "Compatibility": "FORWARD_ALL"})
     there(glue, ID, name=copy)
     takes(glue, MORE, status, copy)
     glue.add_response("list_schemas", {"Schemas": [{"SchemaName": copy}]}, {"RegistryId": REGISTRY})
