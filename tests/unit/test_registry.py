@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
-from workbench.hudi import decode_avro
+from workbench.hudi import decode_avro, evolving
 from workbench.landing import messages
 from workbench.topic import apicurio, avro, registry, wire
 from worlds import varied
@@ -242,7 +242,7 @@ def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
 @pytest.mark.parametrize(("have", "want", "fits"), [((10, 2), (12, 2), True), ((10, 2), (12, 4), True),
                                                     ((10, 2), (11, 4), False), ((10, 2), (38, 1), False)])
 def test_a_decimal_with_more_digits_holds_it(have, want, fits):
-    assert decode_avro._more_digits(T.DecimalType(*have), T.DecimalType(*want)) is fits
+    assert evolving.more_digits(T.DecimalType(*have), T.DecimalType(*want)) is fits
 
 
 def test_the_format_of_a_topic_and_the_deletes_of_a_table():

@@ -7,4 +7,4 @@ from .ingesting import Ingested, Stream, ingest, stream
 from .keeping import dead_letters, drop, label, labels, send_dead_letters
 from .reading import as_of, between, read, read_independent, reader, readers
 from .tables import Table, dead_letters_path, entries, table
-from .timeline import commits, exists, properties
+from .timeline import commits, exists, properties, schema_changes

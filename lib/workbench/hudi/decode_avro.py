@@ -5,6 +5,7 @@ In: the messages with `framed`'s columns `schema` (which one, null where the wir
 Avro), or the addresses of files; `examine` looks at what they are in this process. Out: what decode.rows gives.
 Spark expressions only, no Python inside Spark.
 """
+import contextlib
 import json
 from functools import reduce
 from typing import Any, Iterable, Optional, Sequence
@@ -17,6 +18,7 @@ from pyspark.sql.avro.functions import from_avro
 from ..base import LakeError, World, files
 from ..topic import avro, registry, wire
 from . import decode
+from .evolving import merged, more_digits
 from .tables import Table
 
 # Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes that are left over,
@@ -30,25 +32,34 @@ WIDER = {("int", "bigint"), ("int", "float"), ("int", "double"), ("bigint", "flo
 class Schemas:
     """The schemas of one topic's values: the writers' as they are met, and the reader's.
 
-    reader: where it is given it stays; else it is the newest one of `<topic>-value`, asked for whenever a schema is met
+    newest: where it is given it stays; else it is the newest one of `<topic>-value`, asked for whenever a schema is met
     for the first time.
+    reader: the one that is given; else the newest one with what those that were met had before it: a message that was
+    written before a column was dropped still brings its value. Only those count that have its name, as the versions of
+    a topic's rows do.
     """
 
     def __init__(self, world: World, topic: str, reader: Optional[T.StructType] = None):
-        self.world, self.topic, self.reader = world, topic, reader
+        self.world, self.topic, self.reader, self.newest = world, topic, reader, reader
         self._given, self._met = reader is not None, {}  # type: ignore[var-annotated]
 
     def meet(self, ids: Iterable[str]) -> dict[str, Any]:
         """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and is asked for again
         with each batch. ids: Framed.schema, or of a landed file the JSON that stands in it.
 
-        Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`.
+        Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`, or no table holds what
+            is written by its versions.
         """
-        found = ((id, self._find(id)) for id in sorted(set(ids) - set(self._met)))
+        found = ((id, self._find(id)) for id in sorted(set(ids) - set(self._met), key=lambda id: (len(id), id)))
         new = {id: avro.exact(avsc) for id, avsc in found if avsc is not None}
         if not self._given and (new or self.reader is None):
-            newest = registry.latest(self.world, f"{self.topic}-value")
-            self.reader = avro.to_spark(avro.exact(newest))
+            newest = avro.exact(registry.latest(self.world, f"{self.topic}-value"))
+            self.newest = avro.to_spark(newest)
+            versions = [self.reader] if self.reader else []
+            for avsc in new.values():
+                with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
+                    versions += [avro.to_spark(avsc)] if avro.full_name(avsc) == avro.full_name(newest) else []
+            self.reader = merged(avro.full_name(newest), *versions, self.newest)
         self._met.update(new)  # last: after an error everything is asked for again
         return {id: self._met.get(id) for id in sorted(ids)}
 
@@ -183,13 +194,6 @@ def _converted(column: Column, have: T.DataType, want: T.DataType, where: str) -
         return F.transform(column, lambda v: _converted(v, have.elementType, want.elementType, f"{where}[]"))
     if isinstance(have, T.MapType) and isinstance(want, T.MapType):
         return F.transform_values(column, lambda _, v: _converted(v, have.valueType, want.valueType, f"{where}{{}}"))
-    if (have.simpleString(), want.simpleString()) in WIDER or _more_digits(have, want):
+    if (have.simpleString(), want.simpleString()) in WIDER or more_digits(have, want):
         return column.cast(want)
     raise LakeError(f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}", where=where)
-
-
-def _more_digits(have: T.DataType, want: T.DataType) -> bool:
-    """Whether every decimal of type `have` is one of type `want`. (Avro wants equal types here; nothing gets lost.)"""
-    if not (isinstance(have, T.DecimalType) and isinstance(want, T.DecimalType)):
-        return False
-    return want.scale >= have.scale and want.precision - want.scale >= have.precision - have.scale

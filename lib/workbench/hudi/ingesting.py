@@ -21,10 +21,10 @@ from pyspark.sql import types as T
 from ..base import LakeError, World, files
 from ..landing.batch import Counts
 from ..spark import answered, causes
-from . import changes, ddl
+from . import changes, ddl, evolving
 from .loading import load
 from .tables import BUCKETS, Table, alone, dead_letters_path, writing
-from .timeline import Done, archived, check_clock, check_version, completed, write_stats
+from .timeline import SCHEMA_CHANGE, Done, archived, check_clock, check_version, completed, write_stats
 
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
 FORGOTTEN = "*"  # among the sources in a progress: what others had read before is not known
@@ -56,9 +56,13 @@ def ingest(spark: SparkSession, world: World, source: changes.Source, table: Tab
         batch: most messages or files of one commit.
         stop: asked after each batch whether to leave it at that; the next run goes on from there.
 
+    The table follows the source's schema (see evolving): columns are added and become wider, those that are gone stay.
+    The commit says so, see `hudi.schema_changes`.
+
     Raises:
-        LakeError: a batch failed (nothing of it is visible; the next run does it again), how far the source was read is
-            not known, or the table version changed.
+        LakeError: a column cannot hold what the source's schema says now (names both types, and the choices); a batch
+            failed (nothing of it is visible; the next run does it again), how far the source was read is not known, or
+            the table version changed.
         StackError: the registry does not answer, or Spark or Kafka is gone. Nothing of the batch shows then.
     """
     job = Job(spark, world, source, table, schema, batch, replay)
@@ -157,11 +161,17 @@ class Job:
                     self._tidied = True
                 return False
             check_clock(self.table)
-            reached = {**batch.reached, "batch": number, "since": since}
+            before = evolving.columns(done)
+            columns = evolving.merged(self.table.name, *([before] if before else []), batch.schema)
+            newest = evolving.fields(batch.newest)
+            changed = evolving.told(last.get("fields") or evolving.fields(before), newest, evolving.fields(columns)
+                                    ) if before else ""
+            reached = {**batch.reached, "batch": number, "since": since, "fields": newest}
             with writing(self.table) if done else contextlib.nullcontext():
                 counts = load(self.spark, batch.rows, self.table, f"{self._letters}/{number:08d}",
-                              few=batch.few, new=not done,
-                              options={PROGRESS: json.dumps({**progress, self.source.id: reached})})
+                              few=batch.few, new=not done, columns=columns,
+                              options={PROGRESS: json.dumps({**progress, self.source.id: reached}),
+                                       **({SCHEMA_CHANGE: changed} if changed else {})})
         commit = last_commit(self.table)
         if progress_in(commit).get(self.source.id) != reached:  # or the next step would read the very same again
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,

@@ -22,7 +22,7 @@ LARGE = 50_000  # rows
 
 
 def load(spark: SparkSession, rows: DataFrame, table: Table, letters: str, *, few: bool, new: bool,
-         options: dict[str, str]) -> dict[str, int]:
+         columns: T.StructType, options: dict[str, str]) -> dict[str, int]:
     """Write a batch, and return how many it had of each of OUTCOMES.
 
     Args:
@@ -30,6 +30,7 @@ def load(spark: SparkSession, rows: DataFrame, table: Table, letters: str, *, fe
         letters: address of this batch's dead letters. Written over when it is done again, hence exactly once.
         few: the rows travel with the query.
         new: the table has no commit yet.
+        columns: those of the table from now on; what the rows lack of them is null.
         options: go before the table's own.
     """
     is_dead = F.col("outcome") == decode.DEAD
@@ -54,9 +55,10 @@ def load(spark: SparkSession, rows: DataFrame, table: Table, letters: str, *, fe
         flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
         flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
         written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
+        written = written.to(T.StructType([*columns, *(T.StructField(decode.DELETED, T.BooleanType()) for _ in flags)]))
         if new and not once:
             written = newest(written, table)
-        first = first_load(counts.get("upserts", 0), written.schema) if new else {}
+        first = first_load(counts.get("upserts", 0), columns) if new else {}
         written.write.format("hudi").options(**{**table.options(), **first, **table.extra, **options}).mode(
             "append").save(table.base)
     finally:

@@ -17,6 +17,7 @@ import pandas as pd
 from ..base import LakeError, files, wait_until
 from .tables import TABLE_VERSION, Table
 
+SCHEMA_CHANGE = "_workbench_schema_change"  # in a commit's extra metadata what the source changed (see evolving.told)
 WRITES = ("commit", "deltacommit", "replacecommit")  # actions that change what a query sees
 SKEW = 10  # seconds that the clocks of this machine and of the one that writes may differ by
 BASE_FILE = re.compile(r"_[^_/]+_(\d+)\.parquet$")  # <file id>_<try of a task>_<instant>.parquet
@@ -88,6 +89,12 @@ def commits(table: Table) -> pd.DataFrame:
         rows.append((done.instant, done.action, done.body.get("operationType"), *counts, len(stats), size,
                      done.seconds))
     return pd.DataFrame(rows, columns=columns)
+
+
+def schema_changes(table: Table) -> pd.DataFrame:
+    """The commits of the active timeline with which the source's schema changed, oldest first: instant, change."""
+    said = ((done.instant, done.body.get("extraMetadata", {}).get(SCHEMA_CHANGE)) for done in completed(table))
+    return pd.DataFrame([each for each in said if each[1]], columns=["instant", "change"])
 
 
 @dataclass(frozen=True)

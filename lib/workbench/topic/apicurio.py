@@ -1,8 +1,10 @@
 """The schema registry as Apicurio Registry is it: its own API, and the one that speaks Confluent's language."""
+import json
 from typing import Any, Optional, Union
 from urllib.parse import quote
 
 import pandas
+import requests
 
 from ..base import LakeError, StackError, World, http, nearest
 from ..stack.services import REGISTRY_V2
@@ -10,9 +12,12 @@ from . import avro
 from .wire import CCOMPAT, CONTENT, GLOBAL
 
 V2, V6 = REGISTRY_V2, "/apis/ccompat/v6"  # v6: what S5 asks
+RULE = "/rules/COMPATIBILITY"
 BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}", CCOMPAT: V6 + "/schemas/ids/{}"}
 NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/{}/versions/latest"}
+TESTS = {GLOBAL: NEWEST[GLOBAL] + "/test", CCOMPAT: V6 + "/compatibility/subjects/{}/versions/latest"}
 PAGE = 500  # artifacts or versions of one answer
+REFUSED = 409  # by a rule
 LARGEST = 2**63 - 1  # the registry's ids are Java's longs
 
 
@@ -58,6 +63,49 @@ def delete(world: World, *artifacts: str) -> None:
         _ask(world, NEWEST[GLOBAL].format(quote(artifact, safe="")), "DELETE")
 
 
+def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]:
+    """Make a schema the newest version of an artifact, the first one where there is none; one that it has stays the
+    version that it is. Return its global id and "", or why the compatibility rule refuses it. Raises: StackError."""
+    answer = _call(world, f"{V2}/groups/default/artifacts?ifExists=RETURN_OR_UPDATE", "POST", schema,
+                   X_Registry_ArtifactId=artifact, X_Registry_ArtifactType="AVRO")
+    return (0, _reason(answer)) if answer.status_code == REFUSED else (answer.json()["globalId"], "")
+
+
+def refusal(world: World, artifact: str, schema: Any, kind: str = GLOBAL) -> str:
+    """Why the registry's own test would refuse a schema as the next version, "" where it would take it.
+
+    Args:
+        kind: as of registry.check; Confluent's API only says yes or no.
+    """
+    path = _path(TESTS, kind).format(quote(artifact, safe=""))
+    if kind == GLOBAL:
+        return _reason(_call(world, path, "PUT", schema))
+    answer = _call(world, path, "POST", {"schema": json.dumps(schema), "schemaType": "AVRO"})
+    return "" if answer.ok and answer.json()["is_compatible"] else "not compatible"
+
+
+def compatibility(world: World, artifact: str) -> str:
+    """Return the mode of an artifact: by its own rule, else by the rule for all, else NONE."""
+    own, of_all = NEWEST[GLOBAL].format(quote(artifact, safe="")) + RULE, f"{V2}/admin{RULE}"
+    texts = ((_ask(world, path), path) for path in (own, of_all))
+    return next((avro.parsed(text, path)["config"] for text, path in texts if text is not None), "NONE")
+
+
+def set_compatibility(world: World, artifact: str, mode: str) -> None:
+    """Give an artifact that is there a rule of its own. mode: one of avro.MODES."""
+    path, rule = NEWEST[GLOBAL].format(quote(artifact, safe="")), {"type": "COMPATIBILITY", "config": mode}
+    if _ask(world, path + RULE, "PUT", rule) is None:
+        _ask(world, path + "/rules", "POST", rule)
+
+
+def _reason(answer: requests.Response) -> str:
+    """What the registry says against a schema, "" where it took it."""
+    if answer.status_code != REFUSED:
+        return ""
+    causes = [f"{each['description']} at {each['context']}" for each in answer.json().get("causes") or ()]
+    return "; ".join(causes) or answer.json()["message"]
+
+
 def _path(paths: dict[str, str], kind: str) -> str:
     if kind not in paths:
         raise LakeError(f"there is no kind of id {kind!r} here", expected=nearest(str(kind), paths))
@@ -82,13 +130,17 @@ def _pages(world: World, path: str, what: str) -> list:
             return rows
 
 
-def _ask(world: World, path: str, method: str = "GET") -> Optional[bytes]:
+def _ask(world: World, path: str, method: str = "GET", body: Any = None) -> Optional[bytes]:
     """The text of an answer, None for 404."""
+    answer = _call(world, path, method, body)
+    return None if answer.status_code == 404 else answer.content
+
+
+def _call(world: World, path: str, method: str, body: Any = None, **headers: str) -> requests.Response:
+    """What the registry answers, be it that there is no such thing (404) or that a rule refuses it."""
     url = address(world) + path
-    answer = http.call("the schema registry", method, url,
+    answer = http.call("the schema registry", method, url, body, again=[503], **headers,
                        next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
-    if answer.status_code == 404:
-        return None
-    if answer.status_code >= 400:
+    if answer.status_code >= 400 and answer.status_code not in (404, REFUSED):
         raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)
-    return answer.content
+    return answer

@@ -12,7 +12,7 @@ from typing import Any, Callable, Sequence, Union
 
 from pyspark.sql import types as T
 
-from ..base import LakeError
+from ..base import LakeError, nearest
 
 SOURCE_DIGITS = 131_072 + 16_383  # the most that PostgreSQL's numeric has, before and after the point
 # Debezium's types that Avro has too, with time.precision.mode=adaptive. A timestamp without time zone counts from 1970
@@ -22,6 +22,9 @@ DEBEZIUM = {
     "io.debezium.time.Timestamp": ("long", "timestamp-millis"),
     "io.debezium.time.MicroTimestamp": ("long", "timestamp-micros"),
 }
+# What the next version of a schema must be able to do: read what was written with the one before it (BACKWARD), be read
+# by that (FORWARD), both (FULL); TRANSITIVE: not that one only, but all before it.
+MODES = ("NONE", *(kind + every for kind in ("BACKWARD", "FORWARD", "FULL") for every in ("", "_TRANSITIVE")))
 DIGITS = 38  # the most that a decimal of Spark has
 SPARK = {  # by the Avro type and its logical type
     ("int", None): T.IntegerType(), ("long", None): T.LongType(), ("float", None): T.FloatType(),
@@ -124,6 +127,39 @@ def schema_of(data: bytes) -> str:
     return blocks.metadata["avro.schema"]
 
 
+# --- which schema reads what another has written ---------------------------------------------------------------------
+
+def known_mode(mode: str) -> str:
+    """A compatibility mode, as it is. Raises: LakeError: it is none."""
+    if mode not in MODES:
+        raise LakeError(f"there is no compatibility mode {mode!r}", expected=nearest(str(mode), MODES))
+    return mode
+
+
+def predicted(old: Sequence[Any], new: Any, mode: str) -> str:
+    """Whether a schema may follow others by Avro's rules ("Schema Resolution", as Avro's own library has them).
+
+    Args:
+        old: the versions that there are, the oldest first; a mode that is not transitive looks at the last only.
+        new: the next one. mode: one of MODES.
+
+    Returns: "" where it may, else why not.
+    Raises: LakeError: another mode, or no Avro schema.
+    """
+    from avro import compatibility, errors, schema
+
+    kind, _, every = known_mode(mode).partition("_")
+    try:
+        *before, after = (schema.parse(json.dumps(each)) for each in (*(old if every else old[-1:]), new))
+    except errors.AvroException as e:
+        raise LakeError(f"not an Avro schema: {e}", where=full_name(new)) from None
+    reads = [(after, each) for each in before if kind in ("BACKWARD", "FULL")]
+    reads += [(each, after) for each in before if kind in ("FORWARD", "FULL")]
+    found = [compatibility.ReaderWriterCompatibilityChecker().get_compatibility(*pair) for pair in reads]
+    return "; ".join(f"{', '.join(dict.fromkeys(k.value.replace('_', ' ') for k in each.incompatibilities))}: "
+                     f"{', '.join(sorted(each.messages))}" for each in found if each.incompatibilities)
+
+
 # --- schemas as Spark has them ---------------------------------------------------------------------------------------
 
 def exact(avsc: Any) -> Any:
@@ -192,7 +228,7 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         return T.ArrayType(*_spark(avsc["items"], f"{where}[]")), False
     if kind == "map":
         return T.MapType(T.StringType(), *_spark(avsc["values"], f"{where}{{}}")), False
-    if (kind, logical) == ("bytes", "decimal") and avsc.get("precision", DIGITS + 1) <= DIGITS:
+    if kind in ("bytes", "fixed") and logical == "decimal" and avsc.get("precision", DIGITS + 1) <= DIGITS:
         return T.DecimalType(avsc["precision"], avsc.get("scale", 0)), False
     found = SPARK.get((kind, logical))
     if found is None:

@@ -5,6 +5,7 @@ AWS's converter calls a schema as the topic is called, of keys and of values ali
 `schemaNameGenerationClass` names another way (library aws-glue-schema-registry): in one registry both would be versions
 of one schema. Here they are the artifacts `<topic>-key` and `<topic>-value`, as with Apicurio.
 """
+import json
 import re
 from typing import Any, Optional, Union
 
@@ -56,8 +57,7 @@ def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict
     It may be of another registry of the account: a schema version is asked for by its id alone, which a policy has to
     allow on every resource (Glue Developer Guide, "IAM examples for deserializers").
     """
-    if kind != GLOBAL:
-        raise LakeError(f"there is no kind of id {kind!r} here", where=address(world), expected=nearest(kind, [GLOBAL]))
+    _one_kind(world, kind)
     if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", str(id)):
         return None
     found = _asked(world, "get_schema_version", SchemaVersionId=id)
@@ -81,6 +81,55 @@ def delete(world: World, *artifacts: str) -> None:
     # the list leaves out what is being deleted, and a schema of the same name cannot be made before that is done
     aws.wait(lambda: not any(_asked(world, "get_schema", SchemaId=id) for id in ids),
              f"the schemas of {', '.join(artifacts)} to be gone", timeout=60, every=1)
+
+
+def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]:
+    """Make a schema the newest version of an artifact, the first one where there is none; one that it has stays the
+    version that it is. Return its SchemaVersionId and "", or why the compatibility check refuses it: Glue gives no
+    reasons, and keeps the version as a failure, which is none. Raises: StackError: AWS refuses to take it at all."""
+    given, id = {"SchemaDefinition": json.dumps(schema)}, _id(world, artifact)
+    if _asked(world, "get_schema", SchemaId=id):
+        made = aws.call(world.region, "glue", "register_schema_version", SchemaId=id, **given)
+    else:
+        made = aws.call(world.region, "glue", "create_schema", RegistryId={"RegistryName": id["RegistryName"]},
+                        SchemaName=id["SchemaName"], DataFormat="AVRO", Compatibility="NONE", **given)
+    status = made.get("Status") or made["SchemaVersionStatus"]
+    if status == "PENDING":
+        status = aws.wait(lambda: _judged(world, made["SchemaVersionId"]), "Glue to judge a schema version",
+                          timeout=60, every=1)
+    return made["SchemaVersionId"], "" if status == "AVAILABLE" else f"the version is {status}, says Glue"
+
+
+def refusal(world: World, artifact: str, schema: Any, kind: str = GLOBAL) -> str:
+    """Why the registry refuses a schema as the next version, "" where it takes it: Glue has no test, so it is given the
+    schema. For a copy that registry.check makes. kind: as of registry.check; Glue has one only."""
+    _one_kind(world, kind)
+    return add(world, artifact, schema)[1]
+
+
+def compatibility(world: World, artifact: str) -> str:
+    """Return the mode of an artifact, or DISABLED (no versions at all); NONE where there is no such artifact."""
+    found = _asked(world, "get_schema", SchemaId=_id(world, artifact))
+    return found["Compatibility"].replace("_ALL", "_TRANSITIVE") if found else "NONE"
+
+
+def set_compatibility(world: World, artifact: str, mode: str) -> None:
+    """Give an artifact that is there a mode. mode: one of avro.MODES."""
+    # Glue compares from a checkpoint on, which has to be said with the mode: the first version, or the last
+    since = {"VersionNumber": 1} if mode.endswith("_TRANSITIVE") else {"LatestVersion": True}
+    aws.call(world.region, "glue", "update_schema", SchemaId=_id(world, artifact),
+             SchemaVersionNumber=since, Compatibility=mode.replace("_TRANSITIVE", "_ALL"))
+
+
+def _judged(world: World, id: str) -> str:
+    """What became of a version, "" while Glue compares it with the others."""
+    status = aws.call(world.region, "glue", "get_schema_version", SchemaVersionId=id)["Status"]
+    return "" if status == "PENDING" else status
+
+
+def _one_kind(world: World, kind: str) -> None:
+    if kind != GLOBAL:
+        raise LakeError(f"there is no kind of id {kind!r} here", where=address(world), expected=nearest(kind, [GLOBAL]))
 
 
 def _versions(world: World, artifact: str) -> list[dict[str, Any]]:

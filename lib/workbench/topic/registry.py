@@ -4,6 +4,7 @@ Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world 
 only; but for the landing, whose tasks ask Apicurio by themselves (landing/messages.py).
 """
 from typing import Any, NamedTuple, Union
+from uuid import uuid4
 
 from ..base import LakeError, World, nearest
 from ..base.sides import chooser
@@ -11,8 +12,9 @@ from . import apicurio, avro, glue_registry
 from .wire import GLOBAL, WIRES, Framed, framed
 
 _of = chooser(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
-address, artifacts, names, find, newest, delete = map(
-    _of, ("address", "artifacts", "names", "find", "newest", "delete"))
+address, artifacts, names, find, newest, delete, compatibility = map(
+    _of, ("address", "artifacts", "names", "find", "newest", "delete", "compatibility"))
+_add, _refusal, _set_compatibility = map(_of, ("add", "refusal", "set_compatibility"))
 
 
 def schema(world: World, id: Union[int, str], kind: str = GLOBAL) -> dict[str, Any]:
@@ -50,12 +52,82 @@ def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
     """
     found = newest(world, artifact, kind)
     if found is None:
-        have = names(world)
-        raise LakeError(f"the registry has no artifact {artifact!r}", where=address(world),
-                        expected=nearest(artifact, have) if have else "the registry is empty",
-                        next_step="the first message registers it: is the connector RUNNING, its converter this "
-                                  "registry's?")
+        raise _missing(world, artifact)
     return found
+
+
+def _missing(world: World, artifact: str) -> LakeError:
+    have = names(world)
+    return LakeError(f"the registry has no artifact {artifact!r}", where=address(world),
+                     expected=nearest(artifact, have) if have else "the registry is empty",
+                     next_step="the first message registers it: is the connector RUNNING, its converter this "
+                               "registry's?")
+
+
+# --- versions, and which of them the registry takes ------------------------------------------------------------------
+
+def versions(world: World, artifact: str) -> list[Any]:
+    """Return the schemas of an artifact, the oldest first. Raises: LakeError: there is no such artifact."""
+    found = artifacts(world)
+    ids = found.loc[found["artifact"] == artifact, "global_id"].tolist()
+    if not ids:
+        raise _missing(world, artifact)
+    return [schema(world, id) for id in ids]
+
+
+def register(world: World, artifact: str, schema: Any) -> Union[int, str]:
+    """Make a schema the newest version of an artifact, the first one where there is none; return its id (globalId). One
+    that the artifact has stays the version that it is.
+
+    Raises: LakeError: the registry refuses it by the artifact's compatibility mode; no version is added.
+    """
+    id, reason = _add(world, artifact, schema)
+    if reason:
+        mode = compatibility(world, artifact)
+        raise LakeError(f"the registry refuses the schema as next version of {artifact!r}: {reason}",
+                        where=address(world), expected=f"one that is {mode} compatible with what is there",
+                        next_step="make the change in another way (a field that comes or goes has a default), or "
+                                  "registry.set_compatibility(world, artifact, mode), if all readers can bear it")
+    return id
+
+
+def set_compatibility(world: World, artifact: str, mode: str) -> None:
+    """Say which changes an artifact may see from now on; the versions that it has are not judged.
+
+    Args:
+        mode: one of avro.MODES (of Glue, `_TRANSITIVE` is what it calls `_ALL`).
+
+    Raises: LakeError: another mode, or there is no such artifact.
+    """
+    if newest(world, artifact) is None:
+        raise _missing(world, artifact)
+    _set_compatibility(world, artifact, avro.known_mode(mode))
+
+
+def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = GLOBAL) -> str:
+    """Ask the registry whether it would take a schema as an artifact's next version, and change nothing.
+
+    It is asked of a copy: an artifact of another name is given the versions of this one (those that are equal count as
+    one) and the mode, and is deleted afterwards. So it can be asked what another mode than the artifact's own would let
+    through while a connector registers its schemas; and of Glue, which has no test, at all: there the copy is given
+    the schema, and Glue says whether the version is available or a failure, not why.
+
+    Args:
+        mode: by default the artifact's own.
+        kind: of Apicurio "ccompat" asks the API that speaks Confluent's language, see `latest`.
+
+    Returns: "" where it would take it, else why not, in the registry's words.
+    Raises: LakeError: another mode, no such artifact or kind.
+    """
+    wanted = avro.known_mode(mode or compatibility(world, artifact))
+    copy, have = f"check-{uuid4().hex[:8]}-{artifact}", versions(world, artifact)
+    try:
+        for each in have:
+            _add(world, copy, each)
+        _set_compatibility(world, copy, wanted)
+        return _refusal(world, copy, schema, kind)
+    finally:
+        delete(world, copy)
 
 
 class Decoded(NamedTuple):
