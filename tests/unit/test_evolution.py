@@ -85,9 +85,44 @@ def row(text, sign=" "):
     ("a struct<x:int>", "a struct<y:int,x:bigint>", "a struct<x:bigint,y:int>"),
     ("a array<struct<x:int>>", "a array<struct<x:bigint>>", "a array<struct<x:bigint>>"),
     ("a map<string,int>", "a map<string,bigint>", "a map<string,bigint>"),
+    ("a map<string,bigint>", "a map<string,int>", "a map<string,bigint>"),
 ])
-def test_a_table_holds_the_old_schema_and_the_new(old, new, both):
+def test_messages_of_both_schemas_are_read_into_one(old, new, both):
     assert evolving.merged("t", row(old), row(new)) == row(both)
+
+
+def grown(old, new, as_text=False):
+    return evolving.grown("t", row(old), row(new), as_text)
+
+
+@pytest.mark.parametrize("old, new, both", [
+    ("a int, b string", "COUNTRY string, a int", "a int, b string, COUNTRY string"),
+    ("a int, b float, c int", "a bigint, b double, c double", "a bigint, b double, c double"),
+    ("a bigint", "a int", "a bigint"),
+    ("a decimal(12,2)", "a decimal(10,2)", "a decimal(12,2)"),
+    ("a struct<x:int>, b array<struct<x:int>>", "a struct<y:int,x:int>, b array<struct<x:int,y:int>>",
+     "a struct<x:int,y:int>, b array<struct<x:int,y:int>>"),
+    ("a struct<x:bigint>", "a struct<x:int>", "a struct<x:bigint>"),
+])
+def test_a_table_takes_new_fields_and_wider_columns(old, new, both):
+    assert grown(old, new) == row(both)
+
+
+@pytest.mark.parametrize("old, new", [
+    ("a decimal(10,2)", "a decimal(12,2)"), ("a struct<x:int>", "a struct<x:bigint>"),
+    ("a array<int>", "a array<bigint>"), ("a map<string,int>", "a map<string,bigint>"), ("a int", "a string"),
+    ("a array<struct<x:int>>", "a array<struct<x:bigint>>"), ("a double", "a string"),
+])
+def test_what_no_reader_of_hudi_sees_as_another_type_stops_a_table(old, new):
+    with pytest.raises(LakeError, match="its column cannot follow"):
+        grown(old, new)
+
+
+def test_a_whole_number_becomes_a_text_where_a_person_says_so():
+    assert grown("a int, b bigint", "a string, b string", as_text=True) == row("a string, b string")
+    for old, new in (("a double", "a string"), ("a struct<x:int>", "a struct<x:string>"), ("a string", "a int")):
+        with pytest.raises(LakeError, match="its column cannot follow"):
+            grown(old, new, as_text=True)
 
 
 @pytest.mark.parametrize("old, new, told", [
@@ -103,7 +138,7 @@ def test_a_table_holds_the_old_schema_and_the_new(old, new, both):
     ("a int", "a struct<x:int>", "t.a was int and becomes struct<x:int>"),
 ])
 def test_what_no_column_holds_is_told_with_the_choices(old, new, told):
-    with pytest.raises(LakeError, match=f"(?s){told}: no column holds both.*int to bigint.*schema=….*hudi.drop"):
+    with pytest.raises(LakeError, match=f"(?s){told}: its column cannot follow.*int to bigint.*schema=….*hudi.drop"):
         evolving.merged("t", row(old), row(new))
 
 
@@ -127,7 +162,7 @@ def test_what_is_said_of_a_change():
     assert said("a int, b string", "b string, a int", "a int, b string") == ""
     assert said("a int", "a int, COUNTRY string", "a int, COUNTRY string") == "added COUNTRY string"
     assert said("n int", "n bigint", "n bigint") == "widened n int to bigint"
-    assert said("n bigint", "n int", "n bigint") == "narrowed n bigint to int, in a column of bigint as before"
+    assert said("n bigint", "n int", "n bigint") == "changed n bigint to int, in a column of bigint"
     assert said("a int, b string", "a int, order string", "a int, b string, order string") == (
         "added order string; dropped b string, which stays and is null in new rows")
 

@@ -6,7 +6,7 @@ gone stays and is null in newer rows; one that is renamed is both. What no colum
 """
 import json
 from functools import reduce
-from typing import Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 from pyspark.sql import types as T
 
@@ -15,10 +15,14 @@ from ..topic import avro
 from .timeline import Done
 
 # (from, to): of numbers that lose nothing. (Avro lets a reader see a long as a double, too, of which not all digits are
-# there.)
+# there.) Hudi reads them so in older files; a float as the double of the same few digits, 0.1 as 0.1.
 WIDER = {("int", "bigint"), ("int", "double"), ("float", "double")}
-CHOICES = ("go on with the old type, hudi.ingest(…, schema=…): what it cannot read is a dead letter, which a replay "
-           "brings in once the source is mended; or hudi.drop, and ingest anew with schema=… of the new type")
+# What Hudi reads so, too, but no reader of Avro, and no query expects: where a person says so.
+AS_TEXT = {("int", "string"), ("bigint", "string")}
+CHOICES = ("say which type it is to be with hudi.ingest(…, schema=…): the old one, and what it cannot read is a dead "
+           "letter, which a replay brings in once the source is mended; or string for a whole number, which the column "
+           "becomes. Or hudi.drop, and ingest anew")
+Wider = Callable[[T.DataType, T.DataType], bool]  # whether a column of one type may become one of another
 
 
 def columns(done: list[Done]) -> Optional[T.StructType]:
@@ -29,44 +33,62 @@ def columns(done: list[Done]) -> Optional[T.StructType]:
     return found and T.StructType([f for f in found if not f.name.startswith("_hoodie_")])
 
 
-def merged(where: str, *types: T.DataType) -> T.DataType:
-    """The type that holds the values of all, the oldest first: of records the fields of all.
+def merged(where: str, *types: T.StructType) -> T.StructType:
+    """The fields of all, the oldest first, each of a type that holds the values of all: what messages are read into.
 
-    Args: where: whose types they are, for what is said of them.
-    Raises: LakeError: there is none; names the field and both types. Or names differ in upper and lower case only.
+    Args: where: whose they are, for what is said of them.
+    Raises: LakeError: there is no such type; names the field and both. Or names differ in upper and lower case only.
     """
-    return reduce(lambda old, new: _merged(old, new, where), types, types[0])
+    return reduce(lambda old, new: _fields(old, new, where, _wider, _wider), types, types[0])
 
 
-def _merged(old: T.DataType, new: T.DataType, where: str) -> T.DataType:
+def grown(where: str, table: T.StructType, rows: T.StructType, as_text: bool) -> T.StructType:
+    """The columns of a table that takes rows in. What lies within a column gets new fields at most: no reader of Hudi
+    sees a number there as a wider one (Spark 3.5.7, Hudi 1.0.2), nor a decimal of more digits anywhere.
+
+    Args: as_text: whether a whole number may become a text.
+    Raises: as `merged`.
+    """
+    known = WIDER | (AS_TEXT if as_text else set())
+    return _fields(table, rows, where, lambda old, new: _names(old, new) in known, lambda old, new: False)
+
+
+def _fields(old: T.StructType, new: T.StructType, where: str, wider: Wider, inside: Wider) -> T.StructType:
+    """wider: for these fields; inside: for what is in them."""
+    before, after = ({f.name: f.dataType for f in of} for of in (old, new))
+    alike: dict[str, str] = {}
+    for name in {**before, **after}:
+        other = alike.setdefault(name.lower(), name)
+        if other != name:
+            raise LakeError(f"{where} has {other} and {name}, which are one name to Spark and to Athena",
+                            next_step="rename one at the source; or leave one out: hudi.ingest(…, schema=…)")
+    return T.StructType([T.StructField(name, _merged(
+        before.get(name, after.get(name)), after.get(name, before.get(name)), f"{where}.{name}", wider, inside))
+        for name in alike.values()])
+
+
+def _merged(old: T.DataType, new: T.DataType, where: str, wider: Wider, inside: Wider) -> T.DataType:
     if isinstance(old, T.StructType) and isinstance(new, T.StructType):
-        known = {f.name: f.dataType for f in (*new, *old)}  # of a name that both have, the old type
-        newer = {f.name: f.dataType for f in new}
-        names = [*old.fieldNames(), *(f.name for f in new if f.name not in old.fieldNames())]
-        alike: dict[str, str] = {}
-        for name in names:
-            other = alike.setdefault(name.lower(), name)
-            if other != name:
-                raise LakeError(f"{where} has {other} and {name}, which are one name to Spark and to Athena",
-                                next_step="rename one at the source; or leave one out: hudi.ingest(…, schema=…)")
-        return T.StructType([
-            T.StructField(n, _merged(known[n], newer.get(n, known[n]), f"{where}.{n}")) for n in names])
+        return _fields(old, new, where, inside, inside)
     if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
-        return T.ArrayType(_merged(old.elementType, new.elementType, f"{where}[]"))
+        return T.ArrayType(_merged(old.elementType, new.elementType, f"{where}[]", inside, inside))
     if isinstance(old, T.MapType) and isinstance(new, T.MapType):
-        return T.MapType(T.StringType(), _merged(old.valueType, new.valueType, f"{where}{{}}"))
-    if _holds(new, old):
-        return new
-    if _holds(old, new):
+        return T.MapType(T.StringType(), _merged(old.valueType, new.valueType, f"{where}{{}}", inside, inside))
+    if old == new or _wider(new, old):
         return old
-    raise LakeError(f"{where} was {old.simpleString()} and becomes {new.simpleString()}: no column holds both",
-                    expected="a new column, or a wider type: " + ", ".join(f"{a} to {b}" for a, b in sorted(WIDER))
-                    + ", a decimal of more digits", next_step=CHOICES)
+    if wider(old, new):
+        return new
+    raise LakeError(f"{where} was {old.simpleString()} and becomes {new.simpleString()}: its column cannot follow",
+                    expected="a new column, or a wider one: " + ", ".join(f"{a} to {b}" for a, b in sorted(WIDER)),
+                    next_step=CHOICES)
 
 
-def _holds(wide: T.DataType, narrow: T.DataType) -> bool:
-    names = (narrow.simpleString(), wide.simpleString())
-    return names[0] == names[1] or names in WIDER or more_digits(narrow, wide)
+def _names(old: T.DataType, new: T.DataType) -> tuple[str, str]:
+    return old.simpleString(), new.simpleString()
+
+
+def _wider(old: T.DataType, new: T.DataType) -> bool:
+    return _names(old, new) in WIDER or more_digits(old, new)
 
 
 def more_digits(have: T.DataType, want: T.DataType) -> bool:
@@ -82,14 +104,12 @@ def fields(schema: T.StructType) -> dict[str, str]:
 
 
 def told(before: Mapping[str, str], now: Mapping[str, str], table: Mapping[str, str]) -> str:
-    """What has changed from one schema of the source to the next, and what the table makes of it; "" if nothing.
-
-    Args: before, now, table: `fields` of the schemas, and of the table that both go into.
-    """
-    new = [f"added {name} {kind}" for name, kind in now.items() if name not in before]
-    gone = [f"dropped {name} {kind}, which stays and is null in new rows" for name, kind in before.items()
-            if name not in now]
-    other = [(name, before[name], kind) for name, kind in now.items() if before.get(name, kind) != kind]
-    return "; ".join([*new, *(f"widened {name} {old} to {kind}" if table[name] == kind else
-                              f"narrowed {name} {old} to {kind}, in a column of {table[name]} as before"
-                              for name, old, kind in other), *gone])
+    """What has changed from one schema of the source to the next, in the columns of the table; "" if nothing. Each as
+    `fields` gives it."""
+    return "; ".join([
+        *(f"added {name} {kind}" for name, kind in now.items() if name not in before),
+        *(f"widened {name} {before[name]} to {kind}" if table[name] == kind else
+          f"changed {name} {before[name]} to {kind}, in a column of {table[name]}"
+          for name, kind in now.items() if before.get(name, kind) != kind),
+        *(f"dropped {name} {kind}, which stays and is null in new rows" for name, kind in before.items()
+          if name not in now)])

@@ -161,12 +161,8 @@ class Job:
                     self._tidied = True
                 return False
             check_clock(self.table)
-            before = evolving.columns(done)
-            columns = evolving.merged(self.table.name, *([before] if before else []), batch.schema)
-            newest = evolving.fields(batch.newest)
-            changed = evolving.told(last.get("fields") or evolving.fields(before), newest, evolving.fields(columns)
-                                    ) if before else ""
-            reached = {**batch.reached, "batch": number, "since": since, "fields": newest}
+            columns, changed = self._columns(evolving.columns(done), batch, last.get("fields"))
+            reached = {**batch.reached, "batch": number, "since": since, "fields": evolving.fields(batch.newest)}
             with writing(self.table) if done else contextlib.nullcontext():
                 counts = load(self.spark, batch.rows, self.table, f"{self._letters}/{number:08d}",
                               few=batch.few, new=not done, columns=columns,
@@ -182,6 +178,15 @@ class Job:
         self.done += Ingested(messages=sum(counts.values()), batches=1, **counts)
         ddl.committed(self.spark, self.table)
         return True
+
+    def _columns(self, table: Optional[T.StructType], batch: changes.Batch, before: Optional[dict[str, str]]
+                 ) -> tuple[T.StructType, str]:
+        """The columns of the table with this batch, and what has changed in the source's schema since `before`."""
+        if table is None:
+            return evolving.merged(self.table.name, batch.schema), ""
+        columns = evolving.grown(self.table.name, table, batch.schema, as_text=self.schema is not None)
+        now = evolving.fields(batch.newest)
+        return columns, evolving.told(before or evolving.fields(table), now, evolving.fields(columns))
 
     def _lettered(self) -> dict[int, str]:
         """{number: address of its dead letters} of the batches that have some."""
