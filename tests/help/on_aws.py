@@ -4,7 +4,7 @@ import contextlib
 from unittest import mock
 
 from botocore.stub import ANY, Stubber  # noqa: F401
-from workbench.base import aws, params
+from workbench.base import aws, params, paths
 
 REGION, ACCOUNT = "ap-southeast-2", "111222333444"
 PARAMETERS = {
@@ -18,6 +18,9 @@ PARAMETERS = {
     "lake/bucket": "workbench-lake", "spark/application": "00f1r4c2hs0mq01p",
     "spark/role": f"arn:aws:iam::{ACCOUNT}:role/workbench-spark", "emr/cluster": "j-1ABCDEFGHIJKL",
     "emr/notebook_role": f"arn:aws:iam::{ACCOUNT}:role/workbench-notebook",
+    **{f"connect/role/{file.stem}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{file.stem}"
+       for file in (paths.ROOT / "params/connectors").glob("*.json")
+       if file.stem != "pagila_source_envelope"},  # deployed as pagila_source
 }
 
 

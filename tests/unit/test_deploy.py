@@ -359,19 +359,31 @@ def read():
             words = {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)}
             names |= {word for word in words if isinstance(word, str) and re.fullmatch(
                 r"(?:postgres|kafka|connect|lake|query|spark|emr|studio)/[\w/]+", word)}
-    names.discard("connect/role/")
-    return names
+    names.remove("connect/role/")  # connect/msk.py, of each connector that it is told to apply: all of the walkthroughs
+    deployed = {name for flow in walkthroughs.ALL for name in (*flow._connectors(), *flow.sinks)}
+    return names | {f"connect/role/{name}" for name in deployed}
 
 
 def test_10_names_written_are_names_read():
-    written = {name for name in parameters() if not name.startswith("connect/role/")} | BY_UP
+    written = parameters().keys() | BY_UP
     assert read() - written == set(), "read, and written by nobody"
     assert written - read() == set(), "written, and read by nobody"
 
 
 def test_10_the_made_up_world_of_the_tests_has_the_same_names():
-    assert {name for name in on_aws.PARAMETERS if not name.startswith("connect/role/")} == {
-        name for name in parameters() if not name.startswith("connect/role/")} | BY_UP
+    assert on_aws.PARAMETERS.keys() == parameters().keys() | BY_UP
+
+
+def test_10_a_connectors_role_is_the_one_of_its_name():
+    """And that MSK Connect may take on."""
+    roles = {name: value for name, value in parameters().items() if name.startswith("connect/role/")}
+    assert roles == {name: f"arn:aws:iam::{on_aws.ACCOUNT}:role/workbench-connect-{name.rpartition('/')[2]}"
+                     for name in roles} == {name: on_aws.PARAMETERS[name] for name in roles}
+    trusting = {f"arn:aws:iam::{on_aws.ACCOUNT}:role/{role['RoleName']}": role["AssumeRolePolicyDocument"]
+                for role in cloudformation.of_type("AWS::IAM::Role")}
+    for arn in roles.values():
+        trust, = trusting[arn]["Statement"]
+        assert trust["Principal"] == {"Service": "kafkaconnect.amazonaws.com"}, arn
 
 
 def test_10_the_world_can_be_loaded_from_what_the_templates_write():

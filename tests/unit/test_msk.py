@@ -25,7 +25,7 @@ OTHER = {**CONFIG, "poll.interval.ms": "60"}
 
 @pytest.fixture(autouse=True)
 def deployed(monkeypatch):
-    monkeypatch.setattr(aws, "parameters", lambda *_: {**on_aws.PARAMETERS, f"connect/role/{NAME}": ROLE})
+    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(side, "errored", lambda *_: 0)
     monkeypatch.setattr(side, "_well", {})
@@ -229,7 +229,8 @@ def test_a_failed_one_is_made_anew(msk):
 
 
 def test_nothing_is_deleted_for_one_that_cannot_be_created(msk, monkeypatch):
-    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
+    monkeypatch.setattr(aws, "parameters", lambda *_: {
+        name: value for name, value in on_aws.PARAMETERS.items() if name != f"connect/role/{NAME}"})
     judged(msk, NAME)
     tells(msk, "FAILED")
     with pytest.raises(ConnectorError, match="(?s)nothing was deployed.*/workbench/connect/role/outbox_source"):
