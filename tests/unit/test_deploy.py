@@ -239,7 +239,7 @@ def test_5_a_worker_of_msk_connect_names_no_login_and_reads_passwords_itself():
     assert {worker["key.converter"], worker["value.converter"]} == {"org.apache.kafka.connect.json.JsonConverter"}
 
 
-# -- 6. connector files (their keys, against the published ones, are in test_published.py) -----------------------------
+# -- 6. connector files (their keys and placeholders, against the published ones: test_published.py) -------------------
 
 def test_6_placeholders_stand_only_for_what_a_world_knows():
     known = connect.placeholders(on_aws.world())

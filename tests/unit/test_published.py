@@ -73,6 +73,29 @@ def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeyp
         published.compare(world, "S1/sink_connector", connect.config(world, outbox.SINK))
 
 
+# Our files, each with the published one that it follows: what is no walkthrough's own follows that of its kind
+FOLLOWS = {
+    outbox.CONNECTOR: "S1/source_connector", outbox.ENVELOPE: "S1/source_connector", outbox.SINK: "S1/sink_connector",
+    museum.CONNECTOR: "S5/source_connector", museum.ENVELOPE: "S5/source_connector", museum.SINK: "S5/sink_connector",
+    log_based.CONNECTOR: "S7/source_connector", log_based.ENVELOPE: "S7/source_connector",
+    log_based.SINK: "S7/sink_connector", query_based.LOG: "S7/source_connector",
+    log_based.POLL: "S3/source_connector_00",
+    **{name: f"S3/{kind}_connector_0{n}" for n, pair in enumerate(query_based.PAIRS)
+       for kind, name in zip(("source", "sink"), pair)}}
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in connect.FOLDER.glob("*.json")))
+def test_a_placeholder_stands_only_where_the_published_one_has_it_or_the_table_says_why(name):
+    ours = json.loads((connect.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    theirs = json.loads((REFERENCE / f"{FOLLOWS[name]}.json").read_text(encoding="utf-8"))
+    for row in known():
+        if fnmatch(FOLLOWS[name], f"{row['walkthrough']}/{row['part']}"):
+            theirs[row["key"]] = theirs.get(row["key"], "") + row["here"]
+    placeholder = re.compile(r"\$\{\w+\}")
+    for key, value in ours.items():
+        assert set(placeholder.findall(value)) <= set(placeholder.findall(theirs.get(key, ""))), key
+
+
 def test_an_unknown_configuration_is_named():
     with pytest.raises(WorkbenchError, match="S1/sink_connector"):
         published.compare(params.load("local"), "S1/sink_conector", {})
