@@ -1,4 +1,5 @@
 """The source database on a real PostgreSQL: loader, outbox triggers, publication, privileges, slots."""
+import dataclasses
 import datetime
 import decimal
 import json
@@ -10,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import pq, sql
-from workbench.base import paths
+from workbench import cli_aws, walkthroughs
+from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, SourceError
 from workbench.base.wait import wait_until
 from workbench.results import check
 from workbench.source import postgres
-from workbench.walkthroughs import northwind
+from workbench.walkthroughs import northwind, outbox
 from worlds import varied
 
 CHANGES = northwind.DATA / "changes"
@@ -661,3 +663,30 @@ def test_errors_are_readable(loaded):
         postgres.frame(loaded, "SET work_mem = '4MB'")
     assert postgres.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
     assert "/" in postgres.log_position(loaded)
+
+
+def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthroughs(world, monkeypatch, capsys):
+    """`workbench aws down`, while the database is still there: a slot that nobody reads holds its log for ever."""
+    theirs = varied(world, connect={"topic_prefix": "released"})  # with slots of its own
+    flow = dataclasses.replace(outbox.flow, database="test_release", publication="released_publication")
+    away = dataclasses.replace(flow, database="test_release_never_made")
+    monkeypatch.setattr(walkthroughs, "ALL", (away, flow))
+    monkeypatch.setattr(params, "load", lambda name: theirs)
+    postgres.create_database(theirs, flow.database)
+    try:
+        postgres.execute(theirs, "CREATE TABLE one (id int PRIMARY KEY)", database=flow.database)
+        postgres.create_publication(theirs, flow.publication, ["public.one"], flow.database)
+        postgres.create_publication(theirs, "anothers", ["public.one"], flow.database)
+        for slot in ("released_outbox", "anothers_outbox"):
+            postgres.frame(theirs, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')::text", [slot],
+                           flow.database)
+        assert postgres.own_slots(theirs, flow.database) == ["released_outbox"]
+        for _ in range(2):  # the second time there is nothing, and that is fine
+            cli_aws._release("aws")
+            assert list(postgres.slots(theirs, flow.database)["slot_name"]) == ["anothers_outbox"]
+            assert list(postgres.publications(theirs, flow.database)["publication"]) == ["anothers"]
+        assert capsys.readouterr().out == ""
+    finally:
+        for slot in postgres.slots(theirs, flow.database)["slot_name"]:
+            postgres.drop_slot(theirs, slot, flow.database)
+        postgres.execute(theirs, f"DROP DATABASE {flow.database} WITH (FORCE)", database="postgres")
