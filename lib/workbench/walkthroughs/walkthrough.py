@@ -25,6 +25,8 @@ from ..topic import registry, topics
 from . import kept
 from .flow import Flow
 
+# Settings that name a topic: what a source notes of tables (MariaDB's does), what a sink reads, where its dead letters go
+NAMES_TOPIC = (f"{HISTORY}.kafka.topic", "topics", "errors.deadletterqueue.topic.name")
 SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # notebooks that later ones hang on
 
 
@@ -253,10 +255,11 @@ class Walkthrough(Flow):
         """The topics that its connectors make, their heartbeats, and what they note of tables (MariaDB's do)."""
         made = {self.topic(world, name) for name in self.names}
         for config in (self.config(world, name) for name in self._connectors()):
-            tables = config.get("table.include.list", config.get("table.whitelist", "")).split(",")
-            made |= {topic_of(config, table.strip()) for table in tables}
-            made.add(f"__debezium-heartbeat.{config['topic.prefix']}")
-            made |= {config[key] for key in [f"{HISTORY}.kafka.topic"] if key in config}
+            if "topic.prefix" in config:
+                tables = config.get("table.include.list", config.get("table.whitelist", "")).split(",")
+                made |= {topic_of(config, table.strip()) for table in tables}
+                made.add(f"__debezium-heartbeat.{config['topic.prefix']}")
+            made |= {config[key] for key in NAMES_TOPIC if key in config}
         return made
 
     def _topics_left(self, world: World) -> list[str]:

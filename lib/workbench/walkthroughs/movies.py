@@ -1,0 +1,35 @@
+"""What is particular to the walkthrough on schema evolution (notebooks/40_schema_evolution): its captures of a table on
+MariaDB. `flow` has what every walkthrough has.
+"""
+
+
+from ..base import ROOT, World
+from .flow import Capture
+from .walkthrough import Walkthrough
+
+DATABASE = "sampledatabase"
+TABLE = f"{DATABASE}.movies"
+TOPIC = f"db1.{TABLE}"
+CONNECTOR, SINK = "movies_source", "movies_sink"  # as published
+POSITIONS = "movies_positions"  # the same source, whose messages say their place in the log: the lake goes by it
+FILE_SINK, LETTERS = "movies_file_sink", "movies.dlq"  # a sink that runs in Connect, and where it puts dead letters
+POISON = "movies.poison"  # a topic to spoil, with a copy of the messages
+LAKE = {"name": "movies", "database": DATABASE, "ordering": "__source_file,__source_pos,__source_row"}
+
+
+def _changed(world: World) -> bool:
+    """Whether notebook 43 has made its change: the lake has the new column."""
+    return "COUNTRY" in flow.rows(world, "movies", "false")
+
+
+flow = Walkthrough(
+    captures=(Capture(TABLE, "movie_id", CONNECTOR, SINK, "avro"),
+              Capture(TABLE, "movie_id", POSITIONS, format="avro", lake=(LAKE,), known_as="positions")),
+    database=DATABASE, engine="mariadb",
+    watermark=False,
+    folder=ROOT / "notebooks" / "40_schema_evolution",
+    looks=(FILE_SINK,),
+    databases=(DATABASE,),
+    steps={"43_evolve": _changed},
+    services=("mariadb", "kafka", "connect", "spark", "apicurio"),
+)
