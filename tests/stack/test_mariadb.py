@@ -10,10 +10,12 @@ from workbench import connect, stack
 from workbench.base import secrets
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
-from workbench.source import mariadb
+from workbench.source import loading, mariadb
 from workbench.stack import process
 from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
+from workbench.walkthroughs.capture import Capture
+from workbench.walkthroughs.walkthrough import Walkthrough
 
 MOVIES, TOPIC, HISTORY = "sampledatabase.movies", "db1.sampledatabase.movies", "dbhistory.demo1"
 CREATE = "CREATE TABLE {} (movie_id int NOT NULL PRIMARY KEY, title varchar(100) NOT NULL, release_year int NOT NULL)"
@@ -239,6 +241,18 @@ def test_rights_are_given_for_databases_that_are_named(lab, tables):
         mariadb.grant_replication(lab, tables)
 
 
+def test_a_script_runs_statement_by_statement_and_what_is_wrong_is_named(lab, database, tmp_path):
+    name, script = database("scripts"), tmp_path / "movies.sql"
+    script.write_text("-- a; comment\nCREATE TABLE t (a varchar(20));\nINSERT INTO t VALUES ('x;y'), ('it''s');\n")
+    with mariadb.session(lab, name) as c:
+        loading.run_script(c, loading.Script(script))
+        assert c.execute("SELECT a FROM t").fetchall() == (("x;y",), ("it's",))
+        script.write_text("INSERT INTO t VALUES ('z');\n\nINSERT INTO u VALUES (1);\n")
+        with pytest.raises(SourceError, match="(?s)scripts.u.*doesn't exist.*movies.sql, line 3: INSERT INTO u"):
+            loading.run_script(c, loading.Script(script))
+        assert len(c.execute("SELECT a FROM t").fetchall()) == 3, "each commits by itself"
+
+
 # --- its changes -----------------------------------------------------------------------------------------------------
 
 def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
@@ -325,3 +339,32 @@ def test_the_form_for_aurora_is_judged_by_mysqls_own_plugin(lab, movies):
     assert connect.configs.unknown_keys(form, known) == {}
     refused = {c["value"]["name"]: c["value"]["errors"] for c in answer["configs"] if c["value"]["errors"]}
     assert set(refused) <= {"database.hostname"}, refused
+
+
+def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
+    for step in ("71_source_database", "72_connectors"):
+        (tmp_path / f"{step}.ipynb").touch()
+    flow = Walkthrough((Capture(MOVIES, "movie_id", "movies_source", format="avro"),), database="sampledatabase",
+                       watermark=False, engine="mariadb", folder=tmp_path, services=("mariadb", "kafka", "apicurio"))
+    assert not flow.is_done(lab, "source_database")
+    flow.reset(lab)
+    assert flow.is_done(lab, "source_database") and not any(flow.left_over(lab).values())
+    assert not flow.is_done(lab, "connectors")
+    mariadb.grant_replication(lab, [MOVIES])
+    mariadb.execute(lab, CREATE.format(TABLE))
+    mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931), (2, 'Zwei', 1984)")
+    assert flow.deploy(lab) == {TOPIC: 2} and flow.is_done(lab, "connectors")
+    flow.change(lab, "movies", 2, title="Zwo 🎬", release_year=1985)
+    flow.delete(lab, "movies", 1)
+    with pytest.raises(SourceError, match="no row of movies was changed"):
+        flow.change(lab, "movies", 2, title="Zwo 🎬")  # as it is already
+    assert flow.rows(lab).values.tolist() == [[2, "Zwo 🎬", 1985]] and flow.count(lab) == 1
+    assert flow.rows(lab, where="title = %s", values=["Zwo"]).empty
+    assert [(r["movie_id"], r["__op"]) for r in records(lab)] == [(1, "r"), (2, "r"), (2, "u"), (1, "d")]
+    left = {what: names for what, names in flow.left_over(lab).items() if names}
+    assert left == {"connectors": ["movies_source"], "tables in the source": [MOVIES],
+                    "topics": ["__debezium-heartbeat.db1", TOPIC, HISTORY], "schemas in the registry": [
+                        f"{t}-{side}" for t in ("__debezium-heartbeat.db1", TOPIC) for side in ("key", "value")]}
+    flow.reset(lab, "connectors")
+    assert flow.is_done(lab, "source_database") and not any(flow.left_over(lab).values())
+    mariadb.execute(lab, "DROP DATABASE sampledatabase")

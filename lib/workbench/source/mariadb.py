@@ -37,9 +37,10 @@ KINDS = {  # what a column holds, in the words of column_types
 
 
 class Connection(pymysql.Connection):
-    """PyMySQL's, with psycopg's way to run a statement: what `execute` returns has the rows."""
+    """PyMySQL's, with psycopg's way to run a statement: what `execute` returns has the rows. (Which protocol carries
+    them is nothing that it lets one choose.)"""
 
-    def execute(self, statement: Any, params: Any = None) -> Any:
+    def execute(self, statement: Any, params: Any = None, *, binary: bool = False) -> Any:
         cursor = self.cursor()
         cursor.execute(statement.as_string(None) if isinstance(statement, sql.Composable) else statement, params)
         return cursor
