@@ -3,13 +3,12 @@ import pytest
 from workbench.connect import FOLDER, rest
 
 UNWRAP = "io.debezium.transforms.ExtractNewRecordState"
-POSTGRES = "io.debezium.connector.postgresql.PostgresConnector"
+CONNECTORS = sorted(file.stem for file in (FOLDER / "keys").glob("*Connector.txt"))
 
 
-@pytest.fixture(scope="module")
-def asked(world):
-    config = {"name": "x", "connector.class": POSTGRES, "transforms": "t", "transforms.t.type": UNWRAP}
-    answer = rest._call(world, "PUT", f"/connector-plugins/{POSTGRES}/config/validate", config)
+def asked(world, connector):
+    config = {"name": "x", "connector.class": connector, "transforms": "t", "transforms.t.type": UNWRAP}
+    answer = rest._call(world, "PUT", f"/connector-plugins/{connector}/config/validate", config)
     return sorted(c["definition"]["name"] for c in answer["configs"])
 
 
@@ -17,10 +16,15 @@ def kept(of):
     return (FOLDER / "keys" / f"{of}.txt").read_text().split()
 
 
-def test_of_the_connector(asked):
-    own = [key for key in asked if not key.startswith("transforms.t.")]
-    assert kept(POSTGRES) == own
+@pytest.mark.parametrize("connector", CONNECTORS)
+def test_of_a_connector(world, connector):
+    assert kept(connector) == [key for key in asked(world, connector) if not key.startswith("transforms.t.")]
 
 
-def test_of_its_transform(asked):
-    assert kept(UNWRAP) == [key[len("transforms.t."):] for key in asked if key.startswith("transforms.t.")]
+def test_of_their_transform(world):
+    assert kept(UNWRAP) == [key[len("transforms.t."):] for key in asked(world, CONNECTORS[0])
+                            if key.startswith("transforms.t.")]
+
+
+def test_of_every_connector_of_debezium(world):
+    assert {p["class"] for p in rest.plugins(world)} == set(CONNECTORS)

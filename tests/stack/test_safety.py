@@ -7,10 +7,10 @@ import instance
 import psutil
 import pytest
 import requests
-from workbench import stack
+from workbench import connect, stack
 from workbench.base import paths, secrets
 from workbench.base.wait import wait_until
-from workbench.source import postgres
+from workbench.source import mariadb, postgres
 from workbench.spark import session
 from workbench.stack import process, services
 from workbench.stack.services import SERVICES
@@ -30,8 +30,12 @@ def family():
 
 @pytest.fixture(scope="module")
 def busy(world):
-    """The stack with everything of it at work: the registry, a connector with a password, a Python worker in Spark."""
-    stack.need(world, "apicurio")
+    """The stack with everything of it at work: the registry, connectors with passwords, a Python worker in Spark."""
+    stack.need(world, *services.WHEN_ASKED)
+    mariadb.create_database(world, "sampledatabase")
+    mariadb.grant_replication(world, ["sampledatabase.movies"])
+    connect.apply(world, "movies_source", connect.config(world, "movies_source"))
+    connect.wait_running(world, "movies_source")
     postgres.execute(world, "CREATE TABLE IF NOT EXISTS canary (n int PRIMARY KEY)", database="postgres")
     config = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1",
@@ -48,13 +52,15 @@ def busy(world):
     same = spark.range(4).mapInPandas(lambda frames: frames, "id long")
     assert same.count() == 4
     yield world
+    connect.delete(world, "movies_source")
     requests.delete(url, timeout=30)
     with postgres.connect(world, database="postgres") as c:
         active = "SELECT 1 FROM pg_replication_slots WHERE active"
         wait_until(lambda: not c.execute(active).fetchone(), "the slot to rest")
         c.execute("SELECT pg_drop_replication_slot('canary')")
         c.execute("DROP TABLE canary")
-    process.stop(SERVICES["apicurio"])
+    for name in services.WHEN_ASKED:
+        process.stop(SERVICES[name])
 
 
 @pytest.fixture

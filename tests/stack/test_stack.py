@@ -18,7 +18,7 @@ from workbench import connect, stack
 from workbench.base import params, paths
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.base.wait import wait_until
-from workbench.source import postgres
+from workbench.source import mariadb, postgres
 from workbench.spark import session
 from workbench.stack import artifacts, process, services
 from workbench.stack.services import SERVICES
@@ -101,7 +101,7 @@ def test_up_again_reuses_and_is_quick(world):
 
 def test_the_status_table_and_the_memory_of_everything(world):
     found = {s.name: s for s in stack.status(world)}
-    assert set(found) == {*ANSWERS, "apicurio"}
+    assert set(found) == {*ANSWERS, *services.WHEN_ASKED}
     for name in ANSWERS:
         s = found[name]
         assert (s.state, s.pid) == ("up", process.own(name).pid) and s.seconds > 0 and s.memory_mb > 10
@@ -224,10 +224,12 @@ def test_a_name_that_is_no_service(world):
 
 
 def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, beside):
-    stack.need(beside, "postgres")
+    stack.need(beside, "postgres", "mariadb")
     with postgres.connect(beside, database="postgres") as c:
         assert c.execute("SHOW port").fetchone()[0] == str(beside.postgres.port) != str(world.postgres.port)
-    assert stack.running() == ["postgres"] and stack.down() == ["postgres"] and marked() == []
+    assert mariadb.frame(beside, "SELECT @@port").iloc[0, 0] == beside.mysql.port != world.mysql.port
+    assert stack.running() == ["postgres", "mariadb"] and len(marked()) > 2
+    assert sorted(stack.down()) == ["mariadb", "postgres"] and marked() == []
     with pytest.MonkeyPatch.context() as patch:  # back to the first, whose passwords lie in its own folder
         patch.setenv("WORKBENCH_INSTANCE", FIRST[-1])
         assert rows_of_one(world) == 1
@@ -259,21 +261,23 @@ spark.sql("INSERT INTO kept VALUES (1, 'one')")
 assert spark.table("kept").count() == 1 and (paths.ROOT / "var" / paths.instance() / "lake/hudi/kept").is_dir()
 stack.down()
 """
-    subprocess.run([sys.executable, "-c", work, *ANSWERS, "apicurio"], check=True, timeout=120,
+    subprocess.run([sys.executable, "-c", work, *ANSWERS, *services.WHEN_ASKED], check=True, timeout=120,
                    env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)})
 
 
 def test_a_killed_up_can_be_run_again(beside):
     # at moments spread over the first start: before, during and after initdb, with and without pid files
+    names = ["postgres", "kafka", "mariadb"]
     for moment in (0.5, 0.9, 1.3, 2.5):
-        first = subprocess.Popen([sys.executable, "-c", UP, "postgres", "kafka"], start_new_session=True)
+        first = subprocess.Popen([sys.executable, "-c", UP, *names], start_new_session=True)
         with contextlib.suppress(subprocess.TimeoutExpired):
             first.wait(moment)
         with contextlib.suppress(ProcessLookupError):  # it was done sooner
             os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-    found = stack.up(beside, ["postgres", "kafka"])
-    assert [s.state for s in found] == ["up", "up"] and rows_of_one(beside) == 1
+    found = stack.up(beside, names)
+    assert [s.state for s in found] == ["up"] * 3 and rows_of_one(beside) == 1
+    assert mariadb.frame(beside, "SELECT 1").iloc[0, 0] == 1
     assert leaders() == sorted(s.pid for s in found), "one of each, and no stray"
 
 

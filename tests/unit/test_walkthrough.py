@@ -201,6 +201,12 @@ def test_the_topics_of_a_walkthrough_are_those_of_its_tables_its_connectors_and_
     assert outbox.flow._artifacts(world) == set(), "who makes no schemas needs no registry"
 
 
+def test_a_flow_of_mariadb_has_no_watermark_and_no_topic_is_begun_again_for_it(world):
+    with pytest.raises(LakeError, match="(?s)mariadb knows no watermark.*watermark=False"):
+        dataclasses.replace(museum.flow, engine="mariadb", watermark=True)
+    assert not dataclasses.replace(museum.flow, engine="mariadb")._set_back_topics(world)
+
+
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 def test_the_change_log_as_of_a_position():

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import psycopg
+import pymysql
 
 from ..base import ROOT, SourceError, World, first_line
-from . import postgres
+from . import mariadb, postgres
 
 # what a public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one transaction
 DUMP = ("SET", "CREATE TABLE", "ALTER TABLE", "DROP TABLE IF EXISTS", "INSERT INTO", "CREATE INDEX",
@@ -179,7 +180,7 @@ def statements(text: str) -> Iterator[tuple[int, str]]:
             begin = None
 
 
-def run_script(c: psycopg.Connection, script: Script) -> None:
+def run_script(c: Union[psycopg.Connection, mariadb.Connection], script: Script) -> None:
     """Run a script's statements, one by one. Raises SourceError that names file and line."""
     from sqlglot.errors import SqlglotError
 
@@ -195,8 +196,9 @@ def run_script(c: psycopg.Connection, script: Script) -> None:
                               next_step="use a plain dump with INSERTs; nothing was changed")
         try:
             c.execute(statement, binary=True)  # the protocol for binary results takes one statement, and no second one
-        except psycopg.Error as e:
-            line += statement.count("\n", 0, int((e.diag.statement_position if e.diag else None) or 1) - 1)
+        except (psycopg.Error, pymysql.Error) as e:
+            diag = getattr(e, "diag", None)  # of PostgreSQL's
+            line += statement.count("\n", 0, int((diag.statement_position if diag else None) or 1) - 1)
             raise SourceError(f"the script failed: {first_line(e)}", next_step="mend the script and load "
                               "again; nothing was changed", where=f"{script.path}, line {line}: {begin[:80]}") from None
 

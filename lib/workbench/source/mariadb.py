@@ -37,9 +37,10 @@ KINDS = {  # what a column holds, in the words of column_types
 
 
 class Connection(pymysql.Connection):
-    """PyMySQL's, with psycopg's way to run a statement: what `execute` returns has the rows."""
+    """PyMySQL's, with psycopg's way to run a statement: what `execute` returns has the rows. (Which protocol carries
+    them is nothing that it lets one choose.)"""
 
-    def execute(self, statement: Any, params: Any = None) -> Any:
+    def execute(self, statement: Any, params: Any = None, *, binary: bool = False) -> Any:
         cursor = self.cursor()
         cursor.execute(statement.as_string(None) if isinstance(statement, sql.Composable) else statement, params)
         return cursor
@@ -117,10 +118,10 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     """Make the user that connectors log in as: it may read the log, and the databases of `tables`, which need not be
     there yet; any other right in those is taken back.
 
-    Rights are Debezium's ("Creating a user" of its MariaDB page), without RELOAD and SHOW DATABASES: where nobody may
-    lock the whole server, as on Aurora, its snapshot locks the tables. Its password is the world's secret, made if
-    there is none. The server gets its hash (mysql_native_password: twice SHA-1), so that it is in no statement and no
-    log. Raises SourceError.
+    They are what Debezium asks for ("Creating a user" of its MariaDB page), but SHOW DATABASES. RELOAD lets it lock the
+    server while a snapshot begins, LOCK TABLES the tables where nobody may do that, as on Aurora. Its password is the
+    world's secret, made if there is none; the server gets its hash, so that it is in no statement and no log. Raises
+    SourceError.
     """
     user = sql.SQL("{}@'%%'").format(sql.Identifier(world.mysql.replication_user))
     password = secrets.ensured(world.mysql.replication_password)
@@ -131,12 +132,13 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     with session(world) as c:
         for verb in ("CREATE USER IF NOT EXISTS", "ALTER USER"):
             c.execute(sql.SQL(f"{verb} {{}} IDENTIFIED WITH mysql_native_password AS %s").format(user), [hashed])
-        c.execute(sql.SQL("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}").format(user), [])
+        c.execute(sql.SQL("GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}").format(user), [])
         for name in sorted(names):
-            only = sql.Identifier(re.sub(r"([_%\\])", r"\\\1", name))  # here they would stand for any letter, or many
-            for right in ("GRANT SELECT ON {}.* TO {}", "REVOKE ALL ON {}.* FROM {}",
-                          "GRANT SELECT, LOCK TABLES ON {}.* TO {}"):
-                c.execute(sql.SQL(right).format(only, user), [])
+            exact = re.sub(r"([_%\\])", r"\\\1", name)  # in a right these stand for any letter, or many
+            for right, on in (("GRANT SELECT ON {}.* TO {}", name), ("REVOKE ALL ON {}.* FROM {}", name),
+                              ("GRANT SELECT ON {}.* TO {}", exact), ("REVOKE ALL ON {}.* FROM {}", exact),
+                              ("GRANT SELECT, LOCK TABLES ON {}.* TO {}", exact)):
+                c.execute(sql.SQL(right).format(sql.Identifier(on), user), [])
 
 
 def log_position(world: World, database: Optional[str] = None) -> str:
