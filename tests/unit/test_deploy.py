@@ -323,9 +323,9 @@ def test_9_release_applications_metastore_and_bootstrap():
             ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH"), "/opt/workbench/environment")}
     bucket = one("AWS::S3::Bucket")["BucketName"]
     script, = [b["ScriptBootstrapAction"] for b in cluster["BootstrapActions"]]
-    assert script["Path"] == f"s3://{bucket}/workbench/bootstrap.sh" and script["Args"][0] == bucket
+    assert script["Path"] == f"s3://{bucket}/workbench/jobs/bootstrap.sh" and script["Args"][0] == bucket
     assert one("AWS::EMR::Step")["HadoopJarStep"] == {
-        "Jar": "command-runner.jar", "Args": ["bash", "/opt/workbench/kernel.sh"]}
+        "Jar": "command-runner.jar", "Args": ["bash", "/opt/workbench/jobs/kernel.sh"]}
     assert cluster["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
     assert application["AutoStopConfiguration"]["Enabled"]
     assert application["InteractiveConfiguration"] == {"SessionEnabled": True}

@@ -233,7 +233,8 @@ def test_nothing_is_deleted_for_one_that_cannot_be_created(msk, monkeypatch):
         name: value for name, value in on_aws.PARAMETERS.items() if name != f"connect/role/{NAME}"})
     judged(msk, NAME)
     tells(msk, "FAILED")
-    with pytest.raises(ConnectorError, match="(?s)nothing was deployed.*/workbench/connect/role/outbox_source"):
+    with pytest.raises(ConnectorError, match=(
+            "(?s)has no parameter 'connect/role/outbox_source'.*nothing was deployed.*5-connect.yaml has one")):
         connect.apply(WORLD, NAME, CONFIG)
 
 

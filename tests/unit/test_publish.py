@@ -61,7 +61,8 @@ def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
     assert [line.split("-<")[0] for line in said if line.startswith("missing: ")] == [
         "missing: var/jars/aws-msk-iam-auth", "missing: var/plugins/debezium-postgres/msk-config-providers",
         "missing: var/plugins/debezium-postgres/schema-registry-kafkaconnect-converter"]
-    assert {"workbench/bootstrap.sh", "workbench/params/aws.yaml", "workbench/notebooks/99_teardown.ipynb",
+    assert {"workbench/jobs/bootstrap.sh", "workbench/jobs/kernel.sh",
+            "workbench/params/aws.yaml", "workbench/notebooks/99_teardown.ipynb",
             "workbench/notebooks-pyspark/10_outbox/13_hudi_ingest.ipynb", "workbench/jars/kafka-clients-3.jar",
             "workbench/lakehouse_workbench-0-py3-none-any.whl", "plugins/lenses-s3.zip"} <= keys(bucket)
     assert "workbench/jars/hudi-spark3.jar" not in keys(bucket), "EMR has its own"

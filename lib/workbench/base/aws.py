@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any, Callable, Iterator, TypeVar
 
-from .errors import StackError, nearest
+from .errors import StackError, WorkbenchError, nearest
 from .wait import wait_until
 
 T = TypeVar("T")
@@ -155,11 +155,16 @@ def parameter(region: str, deployment: str, name: str) -> str:
     if not deployment:
         raise StackError("this world is none of AWS", where="the params file: stack.deployment",
                          next_step="name one that is: --world aws")
-    have = parameters(region, deployment)
+    return among(parameters(region, deployment), deployment, name)
+
+
+def among(have: dict[str, str], deployment: str, name: str, where: str = "", next_step: str = "",
+          error: type[WorkbenchError] = StackError) -> str:
+    """One of the parameters that a deployment has. Raises: error: it has none of this name."""
     if name not in have:
-        raise StackError(f"deployment {deployment!r} has no parameter {name!r}", where=f"SSM /{deployment}/{name}",
-                         expected=nearest(name, have) if have else "a deployment",
-                         next_step="`workbench aws status` shows which stacks there are; `workbench aws up` makes them")
+        raise error(f"deployment {deployment!r} has no parameter {name!r}", where=where or f"SSM /{deployment}/{name}",
+                    expected=nearest(name, have) if have else "a deployment", next_step=next_step or
+                    "`workbench aws status` shows which stacks there are; `workbench aws up` makes them")
     return have[name]
 
 

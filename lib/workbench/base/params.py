@@ -253,12 +253,7 @@ class _Known:
         if kind in self.names and not arg:
             return self.names[kind]
         if kind == "ssm" and arg and self.deployment:
-            if arg not in self.parameters:
-                raise ParamsError(f"deployment {self.deployment!r} has no parameter {arg!r}", where=where,
-                                  expected=nearest(arg, self.parameters) if self.parameters else "a deployment",
-                                  next_step="`workbench aws status` tells what is there, `workbench aws up` makes it; "
-                                            "or write the value into the file in place of the reference")
-            return self.parameters[arg]
+            return aws.among(self.parameters, self.deployment, arg, where, error=ParamsError)
         raise ParamsError(f"unknown reference ${{{reference}}}", where=where, expected="${port:0…39}, ${state}, "
                           "${root}, ${deployment}, ${ssm:NAME} where there is a deployment, or ${secret:NAME} alone")
 

@@ -8,7 +8,7 @@ connector: what takes seconds in a Kafka Connect takes minutes here. docs/limits
 import time
 from typing import Any, Optional
 
-from ..base import ConnectorError, StackError, World, aws, nearest
+from ..base import ConnectorError, StackError, World, aws
 from . import judging, msk_api
 from .configs import KNOWN, PLACEHOLDER, known_keys, unknown_keys
 from .msk_api import EVERY, METRICS, PATIENCE, call, describe, errored, full, operate, settled, there, why
@@ -102,16 +102,12 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
 def _new(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     """What CreateConnector is given."""
     told = aws.parameters(world.region, world.stack.deployment)
-    needed = (f"connect/role/{name}", "connect/subnets", "connect/security_groups", "connect/log_group",
-              "connect/worker_configuration")
-    lacking = [parameter for parameter in needed if parameter not in told]
-    if lacking:
-        raise ConnectorError(
-            f"connector {name!r} cannot be created; nothing was deployed", expected=nearest(lacking[0], told),
-            where=f"SSM has no /{world.stack.deployment}/{lacking[0]}",
-            next_step="a connector of your own needs a role (deploy/5-connect.yaml has one for each of ours), its ARN "
-                      "in that parameter; all else comes with `workbench aws up`")
-    role, subnets, groups, log, worker = (told[parameter] for parameter in needed)
+    role, subnets, groups, log, worker = (
+        aws.among(told, world.stack.deployment, needed, error=ConnectorError, next_step="nothing was deployed. A "
+                  "connector of your own needs a role (deploy/5-connect.yaml has one for each of ours), its ARN in "
+                  "that parameter; all else comes with `workbench aws up`")
+        for needed in (f"connect/role/{name}", "connect/subnets", "connect/security_groups", "connect/log_group",
+                       "connect/worker_configuration"))
     authentication, encryption = SECURITY[world.kafka.security_protocol]
     plugin = next(plugin for of, plugin in _custom_plugins(world).items()
                   if PLUGINS[of][0] == config["connector.class"])

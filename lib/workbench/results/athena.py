@@ -2,7 +2,6 @@
 charges, is shown below it, and the workgroup's limit of that ends a query (BytesScannedCutoffPerQuery; Athena's guide,
 "Configure per-query and workgroup-wide data usage controls").
 """
-import contextlib
 import datetime as dt
 import logging
 import math
@@ -18,7 +17,7 @@ from rich.filesize import decimal as size
 from sqlglot.dialects.trino import Trino
 from sqlglot.errors import SqlglotError
 
-from ..base import LakeError, StackError, World, aws, first_line
+from ..base import LakeError, World, aws, first_line
 from ..spark import world_of
 from . import dialect
 
@@ -128,18 +127,10 @@ def _why(world: World, text: str, query: Optional[str], error: Exception) -> Exc
         stopped = seen["Status"]["State"]
         said = seen["Status"].get("StateChangeReason") or said
     if stopped == "CANCELLED" and re.search("bytes scanned", said, re.I):
-        return LakeError(f"the query was cancelled: it would scan more than {_limit(world)}", where=f"{where}\n{said}",
-                         next_step="name the columns that you need, and a partition; the limit is that of workgroup "
-                                   f"{world.stack.deployment} (deploy/2-lake.yaml)")
+        return LakeError(f"the query was cancelled: it would scan more than workgroup {world.stack.deployment} "
+                         "lets it", where=f"{where}\n{said}", next_step="name the columns that you need, and a "
+                         "partition; the limit is CutOffBytes of deploy/2-lake.yaml")
     if stopped == "CANCELLED":
         return LakeError("somebody cancelled the query", where=f"{where}\n{said}", next_step="run it again")
     return LakeError(f"the query failed: {said}", where=where,
                      next_step="see whether the table is registered (hudi.register) and the column exists")
-
-
-def _limit(world: World) -> str:
-    """What a query of the workgroup may scan, as far as we may know."""
-    with contextlib.suppress(StackError):
-        found = aws.call(world.region, "athena", "get_work_group", WorkGroup=world.stack.deployment)["WorkGroup"]
-        return size(found["Configuration"]["BytesScannedCutoffPerQuery"])
-    return "its workgroup lets it"

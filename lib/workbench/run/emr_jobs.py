@@ -1,7 +1,7 @@
 """A verb of the workbench as a job on EMR: on EMR Serverless, or as a step of the cluster.
 
 Either starts deploy/jobs/ingest.py, which `workbench aws publish` has put into the bucket, with the library and all
-that it needs in one archive. Nodes of the cluster have unpacked that (deploy/bootstrap.sh); on Serverless Spark does.
+that it needs in one archive. Nodes of the cluster have unpacked that (bootstrap.sh there); on Serverless Spark does.
 """
 
 import math
@@ -15,6 +15,7 @@ from ..base.wait import told_to_stop
 from ..spark import emr
 from .publish import ARCHIVE
 
+SCRIPT = "workbench/jobs/ingest.py"
 GRACE = 120  # seconds from the word to stop to the end of a job: it finishes a batch meanwhile
 DONE, OVER = ("SUCCESS", "COMPLETED"), ("SUCCESS", "COMPLETED", "FAILED", "CANCELLED", "INTERRUPTED")
 
@@ -89,7 +90,7 @@ def _serverless(world: World, arguments: list[str], continuous: bool) -> Job:
     number = call("start_job_run", executionRoleArn=role, name=_name(world, arguments),
                   mode="STREAMING" if continuous else "BATCH", executionTimeoutMinutes=0 if continuous else 720,
                   tags={aws.TAG: world.stack.deployment},
-                  jobDriver={"sparkSubmit": {"entryPoint": f"{world.lake.root}/workbench/jobs/ingest.py",
+                  jobDriver={"sparkSubmit": {"entryPoint": f"{world.lake.root}/{SCRIPT}",
                                              "entryPointArguments": [f"{world.lake.root}/workbench", *arguments]}},
                   configurationOverrides={
                       "applicationConfiguration": [{"classification": "spark-defaults", "properties": settings}],
@@ -110,7 +111,7 @@ def _step(world: World, arguments: list[str], continuous: bool) -> Job:
     cluster = aws.parameter(world.region, world.stack.deployment, "emr/cluster")
     _published(world)
     settings = [part for key, value in emr.settings(world).items() for part in ("--conf", f"{key}={value}")]
-    script = [f"{world.lake.root}/workbench/jobs/ingest.py", f"{world.lake.root}/workbench", *arguments]
+    script = [f"{world.lake.root}/{SCRIPT}", f"{world.lake.root}/workbench", *arguments]
     with emr.taken(cluster, "step"):
         number = aws.call(world.region, "emr", "add_job_flow_steps", JobFlowId=cluster, Steps=[
             {"Name": _name(world, arguments), "ActionOnFailure": "CONTINUE", "HadoopJarStep": {
@@ -138,9 +139,8 @@ def _name(world: World, arguments: list[str]) -> str:
 
 def _published(world: World) -> None:
     """Raises: StackError: there is nothing to start."""
-    bucket, _ = bucket_and_key(world.lake.root)
-    there = {one["Key"] for one in aws.pages(world.region, "s3", "list_objects_v2", "Contents", Bucket=bucket,
-                                             Prefix="workbench/")}
-    if not {"workbench/jobs/ingest.py", ARCHIVE} <= there:
-        raise StackError("the library is not in the bucket", where=f"{world.lake.root}/workbench/",
-                         next_step=f"workbench aws publish --world {world.name}")
+    with aws.suppress("^404$|NotFound|NoSuchKey"):  # `publish` puts it there after the archive
+        aws.call(world.region, "s3", "head_object", Bucket=bucket_and_key(world.lake.root)[0], Key=SCRIPT)
+        return
+    raise StackError("the library is not in the bucket", where=f"{world.lake.root}/{SCRIPT}",
+                     next_step=f"workbench aws publish --world {world.name}")

@@ -20,8 +20,7 @@ from ..spark.settings import hudi_needs
 from ..stack import artifacts
 from . import notebooks
 
-FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; bootstrap.sh puts them on the cluster
-SCRIPTS = ("bootstrap.sh", "kernel.sh")  # of the cluster (deploy/6-emr.yaml)
+FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; jobs/bootstrap.sh puts them on the cluster
 # Spark's jars of the embedded stack that EMR has itself, or that are for one machine
 NOT_ON_EMR = ("hudi-", "spark-connect_", "spark-avro_", "hadoop-")
 DEBEZIUM = ("debezium-postgres", "debezium-mysql")  # of the same jars: a plugin of MSK Connect's is of one class
@@ -66,8 +65,6 @@ def _objects() -> Iterator[tuple[str, bytes]]:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and ".ipynb_checkpoints" not in file.parts:
                 yield f"workbench/{folder.name}/{file.relative_to(folder)}", file.read_bytes()
-    for name in SCRIPTS:
-        yield f"workbench/{name}", (paths.ROOT / "deploy" / name).read_bytes()
     for path in notebooks.find():
         book = pyspark_variant(nbformat.read(path, as_version=4))
         yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", nbformat.writes(book).encode("utf-8")
