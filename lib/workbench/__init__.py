@@ -14,7 +14,8 @@ run           notebooks headless, in order, to a report; the notebooks' contents
 walkthroughs  what a walkthrough is, and one module for each
 
 A room imports from rooms above it only. `cli` (the command `workbench`) stands above all.
-Two sides of one noun are two modules with the same functions: a Kafka Connect and MSK Connect, Spark's SQL
-now and Athena later; `spark.session` knows Spark Connect and an existing session; addresses are file: or s3:.
+Two sides of one noun are two modules with the same functions: a Kafka Connect and MSK Connect, Apicurio's
+registry and Glue's, Spark's SQL and Athena; `spark.session` knows Spark Connect, here or on EMR Serverless, a
+session that is there, and one in this process; addresses are file:, s3a: or s3:.
 """
 from .base import params as params

@@ -53,6 +53,14 @@ def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
         assert f"up {stack}" in NEVER or stack == "studio" and "EMR Studio" in NEVER, stack
 
 
+def test_a_stack_that_down_does_not_know_has_to_go_before():
+    """CloudFormation removes no stack whose exports another one imports."""
+    others = [path for path in (ROOT / "deploy").rglob("*.yaml") if path.parent != ROOT / "deploy"
+              and "Fn::ImportValue" in path.read_text(encoding="utf-8")]
+    down = GUIDE[GUIDE.index("## Down"):GUIDE.index("## Never run")]
+    assert others and all(f"`{path.parent.name}/{path.name}`" in down for path in others) and "delete-stack" in down
+
+
 def test_files_that_are_named_are_there():
     for name in re.findall(r"\]\((?!#|http)([^)#]+)", GUIDE + NIGHT):
         assert (ROOT / "deploy" / name).is_file(), name
