@@ -61,6 +61,20 @@ def test_a_difference_that_is_not_in_the_table_is_red_and_so_is_one_that_is_gone
         published.compare(world, "S1/source_connector", {**connect.config(world, outbox.CONNECTOR), **change})
 
 
+@pytest.mark.parametrize("change, says", [
+    ({"value.converter.compatibility": "BACKWARD"}, "here 'BACKWARD', table 'NONE'"),
+    ({"key.converter.registry.name": "workbench-values"}, "here 'workbench-values', table 'workbench-keys'"),
+    ({"value.converter.avroRecordType": ""}, "key='value.converter.avroRecordType': missing in here"),
+    ({"value.converter": "org.apache.kafka.connect.json.JsonConverter"}, "key='value.converter', here"),
+    ({"key.converter.apicurio.registry.find-latest": "true"}, "find-latest': missing in here"),
+    ({"value.converter.compression": "ZLIB"}, "key='value.converter.compression': not in table"),
+])
+def test_so_it_is_where_the_registry_is_glues(change, says):
+    world = on_aws.world()
+    with pytest.raises(CheckFailed, match=re.escape(says)):
+        published.compare(world, "S5/source_connector", {**connect.config(world, museum.CONNECTOR), **change})
+
+
 def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeypatch):
     """Not only against ours: the table quotes both."""
     world = params.load("local")
@@ -89,7 +103,7 @@ def test_a_placeholder_stands_only_where_the_published_one_has_it_or_the_table_s
     ours = json.loads((connect.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     theirs = json.loads((REFERENCE / f"{FOLLOWS[name]}.json").read_text(encoding="utf-8"))
     for row in known():
-        if fnmatch(FOLLOWS[name], f"{row['walkthrough']}/{row['part']}"):
+        if fnmatch(FOLLOWS[name], f"{row['walkthrough']}/{row['part'].partition('@')[0]}"):
             theirs[row["key"]] = theirs.get(row["key"], "") + row["here"]
     placeholder = re.compile(r"\$\{\w+\}")
     for key, value in ours.items():
@@ -105,7 +119,10 @@ def test_the_table_holds_differences_with_reasons_of_configurations_that_are_the
     rows = known()
     assert all(row["published"] != row["here"] and row["reason"] for row in rows)
     assert len({(row["walkthrough"], row["part"], row["key"], row["here"]) for row in rows}) == len(rows)
-    of = [{name for name in NAMES if fnmatch(name, f"{row['walkthrough']}/{row['part']}")} for row in rows]
+    parts = [row["part"].partition("@") for row in rows]
+    assert {registry for _, _, registry in parts} == {"", "apicurio", "glue"}
+    of = [{name for name in NAMES if fnmatch(name, f"{row['walkthrough']}/{part}")}
+          for row, (part, *_) in zip(rows, parts)]
     assert all(of), "a line is of no published configuration"
 
 

@@ -9,12 +9,9 @@ import pandas
 
 from .. import connect
 from ..base import errors, params, paths
-from ..connect.configs import GLUE_CONVERTER
 from . import check
 
 REFERENCE = paths.ROOT / "data" / "reference"
-CONVERTERS = r"(key|value)\.converter"
-GLUE_REASON = "the registry of this world is Glue's: its converter, with its settings"
 
 
 def compare(world: params.World, name: str, here: Mapping[str, str], **more: str) -> pandas.DataFrame:
@@ -24,7 +21,7 @@ def compare(world: params.World, name: str, here: Mapping[str, str], **more: str
         name: of the published one, such as "S1/sink_connector".
         here: ours. A key that is not there counts as an empty text.
         more: what `${…}` stands for in the published one and in data/reference/differences.csv, beside what every
-            world fills in (connect.placeholders).
+            world fills in (connect.placeholders) and `${deployment}`.
     Returns: the differences: key, published, here, and the reason that differences.csv gives. What is no difference in
         this world is left out.
     Raises: CheckFailed: a difference without a reason, or a reason for what is no difference. WorkbenchError: there is
@@ -36,7 +33,7 @@ def compare(world: params.World, name: str, here: Mapping[str, str], **more: str
         raise errors.WorkbenchError(f"there is no published configuration {name!r}",
                                     where=f"data/reference/{name}.json", expected=errors.nearest(name, names))
 
-    values = {**connect.placeholders(world), **more}
+    values = {"deployment": world.stack.deployment, **connect.placeholders(world), **more}
 
     def filled(text: str) -> str:
         return Template(text).safe_substitute(values)
@@ -45,12 +42,10 @@ def compare(world: params.World, name: str, here: Mapping[str, str], **more: str
             "here": pandas.Series(here)}
     seen = pandas.DataFrame(both).fillna("").rename_axis("key").reset_index()
     table = pandas.read_csv(REFERENCE / "differences.csv", dtype=str, keep_default_na=False)
-    known = table[[fnmatch(name, f"{row.walkthrough}/{row.part}") for row in table.itertuples()]].filter(
-        ["key", "published", "here", "reason"]).map(filled)
+    which = (name, f"{name}@{world.registry.kind}")
+    known = table[[any(fnmatch(one, f"{row.walkthrough}/{row.part}") for one in which) for row in table.itertuples()]
+                  ].filter(["key", "published", "here", "reason"]).map(filled)
     seen, known = (frame[frame["published"] != frame["here"]].reset_index(drop=True) for frame in (seen, known))
-    if GLUE_CONVERTER in set(seen["here"]):  # in the place of the converter that the table speaks of, as a whole
-        converters, others = (seen[seen["key"].str.match(CONVERTERS)], known[~known["key"].str.match(CONVERTERS)])
-        known = pandas.concat([others, converters.assign(reason=GLUE_REASON)], ignore_index=True)
     check.same_rows(known[seen.columns], seen, key="key", what=f"differences from {name}", lake_label="here",
                     source_label="table")
     return known
