@@ -3,10 +3,11 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.errors import LakeError
-from workbench.hudi import timeline
+from workbench.hudi import decode, evolving, timeline
 from workbench.hudi.tables import alone, dead_letters_path, state
 
 
@@ -16,7 +17,7 @@ def table(**fields):
 
 @pytest.mark.parametrize("fields, says", [
     ({"key": "id"}, "key of table t is 'id'"), ({"key": ()}, r"key of table t is \(\)"),
-    ({"ordering": ""}, "ordering of table t is ''"),
+    ({"ordering": ""}, "ordering of table t is ''"), ({"ordering": "a,,b"}, "ordering of table t is 'a,,b'"),
     ({"type": "mro"}, "did you mean 'mor'"), ({"index": "SIMPEL"}, "did you mean 'SIMPLE'"),
 ])
 def test_a_table_that_cannot_be(fields, says):
@@ -44,6 +45,36 @@ def test_options_can_be_overridden_and_say_what_matters():
     assert table(index="BUCKET", buckets=5).options()["hoodie.bucket.index.num.buckets"] == "5"
     assert "hoodie.bucket.index.num.buckets" not in table().options()
     assert "hoodie.cleaner.parallelism" not in options and options["hoodie.global.index.reconcile.parallelism"] == "2"
+
+
+BINLOG = "__source_file, __source_pos,__source_row"
+
+
+def test_a_table_may_be_ordered_by_several_fields():
+    """As one column, whose texts are in the order of the log: first its files, then the numbers in them."""
+    it = table(ordering=BINLOG)
+    assert it.ordering_fields == ["__source_file", "__source_pos", "__source_row"]
+    options = it.options()
+    assert {options[f"hoodie.{name}"] for name in (
+        "datasource.write.precombine.field", "payload.ordering.field", "payload.event.time.field")} == {"__position"}
+    assert table().options()["hoodie.payload.ordering.field"] == "__lsn" and table().version({"__lsn": 7}) == 7
+    log = [("bin.000001", 5, 0), ("bin.000001", 40, 0), ("bin.000001", 40, 3), ("bin.000001", 2**63 - 1, 12),
+           ("bin.000002", 4, 0), ("bin.000010", 0, 0), ("bin.0000100", 0, 0)]
+    versions = [it.version(dict(zip(it.ordering_fields, place))) for place in log]
+    assert versions == sorted(versions) and len(set(versions)) == len(log)
+    assert versions[2] == "bin.000001/00000000000000000040/00000000000000000003"
+    with_floats = {"__source_file": "f", "__source_pos": 40.0, "__source_row": 3.0}  # as pandas has them beside nulls
+    assert it.version(with_floats) == it.version({**with_floats, "__source_pos": 40, "__source_row": 3})
+
+
+def test_the_position_is_a_column_from_the_beginning_and_no_change_of_the_source():
+    it = table(ordering=BINLOG)
+    source = T.StructType([T.StructField(name, T.StringType()) for name in ("id", *it.ordering_fields)])
+    assert decode.judged_schema(source, table()) == source
+    whole = decode.judged_schema(source, it)
+    assert whole.fieldNames() == ["id", *it.ordering_fields, "__position"]
+    assert evolving.grown("t", whole, whole, as_text=False) == whole
+    assert evolving.told(evolving.fields(whole), evolving.fields(whole), evolving.fields(whole)) == ""
 
 
 @pytest.mark.parametrize("count", [0, "2", True])

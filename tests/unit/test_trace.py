@@ -29,7 +29,7 @@ def test_what_a_change_did(before, record, says):
     assert in_topic.what(before, record) == says
 
 
-MOR = SimpleNamespace(ordering="v", deletes="hard")
+MOR = hudi.Table("t", "file:/none", ("id",), "v", type="mor")
 
 
 @pytest.mark.parametrize("state, op, here, last, based, shows", [

@@ -105,7 +105,7 @@ class _Reader:
 
     def batch(self, rows: DataFrame, reached: dict[str, Any], few: bool = False) -> Batch:
         both = (self.schema.reader, self.schema.newest) if self.avro else (self.schema, self.schema)
-        return Batch(rows, reached, *both, few)
+        return Batch(rows, reached, *(decode.judged_schema(each, self.table) for each in both), few)
 
 
 class _Topic(_Reader):

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from ..base import ROOT, LakeError
 from ..topic import avro
-from .tables import Table
+from .tables import DIGITS, POSITION, Table
 
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
@@ -91,7 +91,8 @@ def _not_utf8(text: Column) -> Column:
 
 def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: list[tuple[Column, Column]],
            table: Table) -> DataFrame:
-    """Add `reason` and `outcome`: what becomes of a message, and why it is a dead letter if it is one.
+    """Add `reason` and `outcome`: what becomes of a message, and why it is a dead letter if it is one; and to `row` the
+    position that a table of several ordering fields has.
 
     Args:
         decoded: columns `row` (of type `schema`), `key`, and whatever the conditions ask for.
@@ -102,13 +103,14 @@ def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: lis
         LakeError: the schema lacks a key, ordering or partition field.
     """
     names = schema.fieldNames()
-    missing = [f for f in (*table.key, table.ordering, *table.partition) if f not in names]
+    missing = [f for f in (*table.key, *table.ordering_fields, *table.partition) if f not in names]
     if missing:
         raise LakeError(f"the reader schema has no field {missing[0]!r}", expected=", ".join(names))
     marks = [F.col(f"row.{name}").cast("string").eqNullSafe(value)
              for name, value in (("__deleted", "true"), ("__op", "d")) if name in names]
     deleted = reduce(or_, marks, F.lit(False))
-    needed = [*(("record key", name) for name in table.key), ("ordering field", table.ordering)]
+    needed = [*(("record key", name) for name in table.key),
+              *(("ordering field", name) for name in table.ordering_fields)]
     wrong = [*wrong, *((F.col(f"row.{name}").isNull(), F.lit(f"{what} {name} is null")) for what, name in needed)]
     beside = [n for n in table.partition if n not in table.key]
     if beside and not table.index.startswith("GLOBAL_"):
@@ -122,4 +124,16 @@ def judged(decoded: DataFrame, schema: T.StructType, nothing: Column, wrong: lis
     reason = F.when(nothing, lost).otherwise(F.coalesce(*(F.when(condition, why) for condition, why in wrong)))
     outcome = (F.when(F.col("reason").isNotNull(), F.lit(DEAD)).when(nothing, F.lit(TOMBSTONE))
                .when(deleted, F.lit(DELETE)).otherwise(F.lit(UPSERT)))
-    return decoded.withColumn("reason", reason).withColumn("outcome", outcome)
+    decoded = decoded.withColumn("reason", reason).withColumn("outcome", outcome)
+    if table.ordering_column != POSITION:
+        return decoded
+    parts = ((F.col(f"row.{name}"), schema[name].dataType == T.StringType()) for name in table.ordering_fields)
+    # / is before every digit and letter: where a text begins as another does, the shorter one is the smaller still
+    text = F.concat_ws("/", *(part if text else F.lpad(part.cast("string"), DIGITS, "0") for part, text in parts))
+    return decoded.withColumn("row", F.col("row").withField(POSITION, text))
+
+
+def judged_schema(schema: T.StructType, table: Table) -> T.StructType:
+    """The type of `row` as `judged` leaves it."""
+    return T.StructType([*schema, *([T.StructField(POSITION, T.StringType())] if table.ordering_column == POSITION
+                                    else [])])

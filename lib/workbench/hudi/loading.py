@@ -105,6 +105,6 @@ def newest(rows: DataFrame, table: Table) -> DataFrame:
     which takes twice as long.
     """
     fields = table.key if table.index.startswith("GLOBAL_") else dict.fromkeys((*table.key, *table.partition))
-    versions = Window.partitionBy(*fields).orderBy(F.col(table.ordering).desc())
+    versions = Window.partitionBy(*fields).orderBy(F.col(table.ordering_column).desc())
     last = rows.withColumn("_version", F.row_number().over(versions)).where("_version = 1").drop("_version")
     return last.where(~F.col(decode.DELETED)) if decode.DELETED in rows.columns else last

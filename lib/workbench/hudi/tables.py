@@ -19,6 +19,8 @@ TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 CHOICES = {"type": TYPES, "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
            "deletes": ("hard", "soft")}
 TABLE_VERSION = "6"
+DIGITS = 20  # of a number in POSITION, so that texts are ordered as numbers are
+POSITION = "__position"  # column of a table that is ordered by several fields: what they say, as one text
 BUCKETS = "_workbench_buckets"  # in a commit's extra metadata how many the table has
 # Of Hudi's options: {part: {option: value}}, all text
 PARTS = yaml.load(Path(__file__).with_name("options.yaml").read_text(encoding="utf-8"), yaml.BaseLoader)
@@ -30,7 +32,9 @@ class Table:
 
     name: of the table. database, catalog: of its entry in the catalog, the table's name by default (see `entries`).
     base: address of its folder. key: record key fields. partition: partition fields.
-    ordering: of two versions of a key the one with the greater value wins, whichever comes last, deletes too.
+    ordering: of two versions of a key the one with the greater value wins, whichever comes last, deletes too. Several
+    fields, "__source_file,__source_pos,__source_row", where a place in the source's log is in none alone (MariaDB's,
+    MySQL's): the first that differs counts. They are whole numbers, or texts whose order is the log's.
     type: "cow" or "mor". parallelism: tasks of a shuffle.
     index: how the file of a key is found. SIMPLE and BLOOM look into the files of the key's partition, GLOBAL_SIMPLE
     and GLOBAL_BLOOM into all, so that a row may move to another partition. BUCKET reckons the file from the key and
@@ -68,18 +72,35 @@ class Table:
         for name, right, expected in (
                 ("key", names["key"] and self.key, "a tuple of field names, one at least"),
                 ("partition", names["partition"], "a tuple of field names"),
-                ("ordering", self.ordering, "the name of a field"),
+                ("ordering", all(self.ordering_fields), "the name of a field, or several with commas between"),
                 ("buckets", type(self.buckets) is int and self.buckets > 0, "a whole number from 1 on"),
                 *((name, given[name] in of, nearest(str(given[name]), of)) for name, of in CHOICES.items())):
             if not right:
                 raise LakeError(f"{name} of table {self.name} is {given[name]!r}", expected=expected)
+
+    @property
+    def ordering_fields(self) -> list[str]:
+        """The fields that `ordering` names."""
+        return [name.strip() for name in self.ordering.split(",")]
+
+    @property
+    def ordering_column(self) -> str:
+        """The column that Hudi orders by: the field itself, or what decode.judged makes of several."""
+        return POSITION if len(self.ordering_fields) > 1 else self.ordering
+
+    def version(self, record: Mapping[str, Any]) -> Any:
+        """Which version of its key a row or a record is: what stands, or will stand, in the ordering column."""
+        values = [record[name] for name in self.ordering_fields]
+        return values[0] if len(values) == 1 else "/".join(
+            value if isinstance(value, str) else f"{int(value):0{DIGITS}}" for value in values)
 
     def options(self) -> dict[str, str]:
         """The Hudi write options of this table: parts of options.yaml, then `extra`."""
         several = len(self.partition) > 1 or len(self.key) > 1
         keys = "Nonpartitioned" if not self.partition else "Complex" if several else "Simple"
         said = {**vars(self), "type": TYPES[self.type], "key": ",".join(self.key), "keys": keys,
-                "partition": ",".join(self.partition), "version": TABLE_VERSION}
+                "partition": ",".join(self.partition), "version": TABLE_VERSION,
+                "ordering": self.ordering_column}
         parts = ["every table", "base files", "bloom filter" if self.index.endswith("BLOOM") else "no bloom filter",
                  *(["partitions"] if self.partition else []), *(["buckets"] if self.index == "BUCKET" else [])]
         made = {option: Template(value).substitute(said) for part in parts for option, value in PARTS[part].items()}

@@ -99,12 +99,12 @@ def _through(world: World, table: Traced, lake: hudi.Table, where: Mapping[str, 
         mine = place(world, lake, commit, where, event["record"], group) if commit and not merged else {}
         group, path = mine.get("fileId", group), mine.get("path") or ""
         if path.endswith(".parquet"):
-            based.add(event["record"][lake.ordering])
+            based.add(lake.version(event["record"]))
         event[f"{lake.type}_commit"] = commit.instant if commit else ""
         event[f"{lake.type}_file_group"], event[f"{lake.type}_file"] = mine.get("fileId", ""), path
         event["_state"] = NEVER if merged else WAS if commit else ""
     for short, view in names(lake).items():
-        here = set(shown[shown["view"] == view].get(lake.ordering, ()))
+        here = {lake.version(r) for r in shown[shown["view"] == view].to_dict("records")}
         for number, event in enumerate(events):
             event[short] = _state(event["_state"], event["record"], lake, here, number == last,
                                   based if short == "mor_ro" else None)
@@ -114,7 +114,7 @@ def _state(state: str, record: dict[str, Any], lake: hudi.Table, here: set, last
     """Whether a view shows a change: `here` are the versions it shows, `based` those that base files have held."""
     if state != WAS:
         return state
-    version, gone = record[lake.ordering], record.get("__op") == "d" and lake.deletes == "hard"
+    version, gone = lake.version(record), record.get("__op") == "d" and lake.deletes == "hard"
     if version in here or (last and gone and not here):
         return NOW
     if based is None or version in based:

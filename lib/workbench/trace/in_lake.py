@@ -65,7 +65,7 @@ def place(world: World, lake: hudi.Table, commit: Done, key: Mapping[str, Any], 
         group: the file group of the version before it. A hard delete goes there, too.
     """
     if record.get("__deleted") != "true" or lake.deletes == "soft":
-        group = held(world, lake, key, commit).get(record[lake.ordering], "").partition("_")[0]
+        group = held(world, lake, key, commit).get(lake.version(record), "").partition("_")[0]
     return next((stat for _, stat in write_stats(commit.body) if stat["fileId"] == group), {})
 
 
@@ -74,6 +74,6 @@ def held(world: World, lake: hudi.Table, key: Mapping[str, Any], commit: Done, k
     """{version of a record: its file, or file group} in a kind of view as of a commit; nothing where files of then were
     cleaned away. A version is told by its ordering value."""
     try:
-        return {r[lake.ordering]: r["_hoodie_file_name"] for r in rows(world, lake, key, kind, commit.instant)}
+        return {lake.version(r): r["_hoodie_file_name"] for r in rows(world, lake, key, kind, commit.instant)}
     except LakeError:
         return {}
