@@ -67,7 +67,7 @@ def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]
     """Make a schema the newest version of an artifact, the first one where there is none; one that it has stays the
     version that it is. Return its global id and "", or why the compatibility rule refuses it. Raises: StackError."""
     answer = _call(world, f"{V2}/groups/default/artifacts?ifExists=RETURN_OR_UPDATE", "POST", schema,
-                   X_Registry_ArtifactId=artifact, X_Registry_ArtifactType="AVRO")
+                   {"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"})
     return (0, _reason(answer)) if answer.status_code == REFUSED else (answer.json()["globalId"], "")
 
 
@@ -136,10 +136,11 @@ def _ask(world: World, path: str, method: str = "GET", body: Any = None) -> Opti
     return None if answer.status_code == 404 else answer.content
 
 
-def _call(world: World, path: str, method: str, body: Any = None, **headers: str) -> requests.Response:
+def _call(world: World, path: str, method: str, body: Any = None, headers: Optional[dict[str, str]] = None
+          ) -> requests.Response:
     """What the registry answers, be it that there is no such thing (404) or that a rule refuses it."""
     url = address(world) + path
-    answer = http.call("the schema registry", method, url, body, again=[503], **headers,
+    answer = http.call("the schema registry", method, url, body, again=[503], headers=headers,
                        next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
     if answer.status_code >= 400 and answer.status_code not in (404, REFUSED):
         raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)
