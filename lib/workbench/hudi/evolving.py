@@ -60,7 +60,7 @@ def _fields(old: T.StructType, new: T.StructType, where: str, wider: Wider, insi
     alike = {name.lower(): name for name in (*after, *before)}
     twice = [name for name in {**before, **after} if alike[name.lower()] != name]
     if twice:
-        raise LakeError(f"{where} has {twice[0]} and {alike[twice[0].lower()]}, which Spark and Athena take for one",
+        raise LakeError(f"{where} has {alike[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for one",
                         next_step="rename one at the source; or leave one out: hudi.ingest(…, schema=…)")
     return T.StructType([T.StructField(name, _merged(
         before.get(name, after.get(name)), after.get(name, before.get(name)), f"{where}.{name}", wider, inside))
