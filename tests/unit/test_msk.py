@@ -255,6 +255,7 @@ def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for
     ({"tasks.max": ""}, "MSK Connect demands"),
     ({"topic.prefix": "${topic_prefix}"}, r"topic.prefix: nobody has filled \$\{topic_prefix\}"),
     ({"database.password": "geheim"}, "secret as plain text"),
+    ({"errors.tolerance": "all"}, "a source would lose"),
     ({"connector.class": "io.debezium.connector.mysql.MySqlConnector"}, "(?s)no plugin.*plugins/<plugin>.zip"),
     ({"connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector"}, "(?s)no plugin.*landing.poll"),
 ])
