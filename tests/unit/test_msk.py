@@ -266,10 +266,10 @@ def test_what_can_be_judged_is_judged_before_anything_is_created(msk, change, sa
     assert "geheim" not in str(e.value)
 
 
-@pytest.mark.parametrize("file", sorted(connect.FOLDER.glob("*.json")), ids=lambda file: file.stem)
-def test_every_connector_of_ours_passes(msk, file):
+@pytest.mark.parametrize("name", sorted({file.stem for file in connect.FOLDER.glob("*.json")} - {"movies_file_sink"}))
+def test_every_connector_of_ours_passes(msk, name):  # but for the one whose plugin comes with Kafka
     has_plugins(msk, *map(plugin, side.PLUGINS))
-    connect.validate(WORLD, connect.config(WORLD, file.stem), file.stem)
+    connect.validate(WORLD, connect.config(WORLD, name), name)
 
 
 def test_a_slot_that_another_connector_reads_is_refused(msk):

@@ -596,7 +596,7 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
         return "hybrid_warn" in conf, names, process._fingerprint(services.SERVICES["connect"], world)
 
     without = seen()
-    assert without[:2] == (False, {"converter", "debezium"})
+    assert without[:2] == (False, {"converter", "debezium", "filestream"})
     (tmp_path / "plugins" / "jdbc").mkdir(parents=True)
     (tmp_path / "plugins" / "notes.txt").touch()
     with_it = seen()
