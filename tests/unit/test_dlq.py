@@ -113,14 +113,16 @@ def test_what_is_new_in_the_files_is_sent_once(kafka, tmp_path):
     assert send() == []
     letters = tmp_path / "letters"
     put(letters / "a", "1.json", 3, 8)
-    put(letters, "_SUCCESS.json", 4)
+    put(letters, "_SUCCESS", 4)
+    put(letters / "_temporary", "2.json", 4)
     put(letters, ".2.json.crc", 4)
     put(letters, "landed.json", 6, topic=None, file="x.avro")
     assert send() == [(b"3", b"why 3"), (b"8", b"why 8")]
     assert kafka[1][4] == {"message.max.bytes": 2097152}
     assert send() == []
     put(letters / "a", "2.json", 9)
-    assert send() == [(b"9", b"why 9")]
+    put(letters, "_heartbeat-0-6.json", 6)  # of a topic whose name begins so
+    assert send() == [(b"6", b"why 6"), (b"9", b"why 9")]
     put(letters / "a", "2.json", 9, 7)  # a batch was done again
     assert send() == [(b"7", b"why 7"), (b"9", b"why 9")]
 

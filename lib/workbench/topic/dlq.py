@@ -105,10 +105,12 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
                             next_step="let the sink write them: errors.deadletterqueue.context.headers.enable=true")
         for origin in origins:
             topics.bounds(world, origin)  # one that is gone would be made
+        done = _replayed(world, topic)
         for origin in origins:
-            topics.send(world, origin, [_back(topic, *each) for each in back if each[0].topic == origin], **SIZE)
-        done = _replayed(world, topic) + [[one.partition, one.offset] for one, _ in back]
-        files.write_text(_noted(world, topic), json.dumps({topics.topic_id(world, topic): done}))
+            mine = [each for each in back if each[0].topic == origin]
+            topics.send(world, origin, [_back(topic, *each) for each in mine], **SIZE)
+            done += [[one.partition, one.offset] for one, _ in mine]
+            files.write_text(_noted(world, topic), json.dumps({topics.topic_id(world, topic): done}))
     return len(back)
 
 
@@ -187,10 +189,10 @@ def _at(world: World, topic: str, places: Iterable[tuple[int, int]]) -> list[Any
 
 
 def _files(place: str) -> dict[str, str]:
-    """{path: when it was written, and its size} of the files of dead letters below an address. Names of Spark's own
-    files, and of those that are being written, begin with _ or a dot."""
+    """{path: when it was written, and its size} of the files of dead letters below an address, without Spark's own, and
+    without those that are being written."""
     return {path: f"{info.mtime_ns} {info.size}" for path, info in files.below(place).items()
-            if not re.search(r"(^|/)[._]", path)}
+            if not re.search(r"(^|/)(\.|_SUCCESS$|_temporary/)", path)}
 
 
 def _lines(place: str, path: str) -> list[dict[str, Any]]:
