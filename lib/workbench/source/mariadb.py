@@ -117,10 +117,10 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     """Make the user that connectors log in as: it may read the log, and the databases of `tables`, which need not be
     there yet; any other right in those is taken back.
 
-    Rights are Debezium's ("Creating a user" of its MariaDB page), without RELOAD and SHOW DATABASES: where nobody may
-    lock the whole server, as on Aurora, its snapshot locks the tables. Its password is the world's secret, made if
-    there is none. The server gets its hash (mysql_native_password: twice SHA-1), so that it is in no statement and no
-    log. Raises SourceError.
+    Rights are Debezium's ("Creating a user" of its MariaDB page), without SHOW DATABASES. A snapshot locks with RELOAD:
+    the whole server, or, where nobody may do that, as on Aurora, the tables (LOCK TABLES). Its password is the world's
+    secret, made if there is none. The server gets its hash (mysql_native_password: twice SHA-1), so that it is in no
+    statement and no log. Raises SourceError.
     """
     user = sql.SQL("{}@'%%'").format(sql.Identifier(world.mysql.replication_user))
     password = secrets.ensured(world.mysql.replication_password)
@@ -131,7 +131,7 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     with session(world) as c:
         for verb in ("CREATE USER IF NOT EXISTS", "ALTER USER"):
             c.execute(sql.SQL(f"{verb} {{}} IDENTIFIED WITH mysql_native_password AS %s").format(user), [hashed])
-        c.execute(sql.SQL("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}").format(user), [])
+        c.execute(sql.SQL("GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}").format(user), [])
         for name in sorted(names):
             only = sql.Identifier(re.sub(r"([_%\\])", r"\\\1", name))  # here they would stand for any letter, or many
             for right in ("GRANT SELECT ON {}.* TO {}", "REVOKE ALL ON {}.* FROM {}",
