@@ -220,6 +220,30 @@ def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *,
 
 
 @plt.rc_context(STYLE)
+def matrix(frame: pd.DataFrame, words: Mapping[Any, str], title: str = "", *, marked: Sequence[tuple[str, str]] = ()
+           ) -> Picture:
+    """Draw a frame as a grid, a cell for each value, which a word and a colour tell.
+
+    Args:
+        words: {value: word}; each value has the colour of its place here, the palette's from green on.
+        marked: (row, column) of cells to frame.
+    """
+    fig = Picture(1.6 + 0.42 * len(frame), title)
+    ax, colours = fig.subplots(), dict(zip(words, (PALETTE[2], PALETTE[0], PALETTE[1], GREY)))
+    for (y, x), value in np.ndenumerate(frame.to_numpy(dtype=object)):
+        edge = INK if (frame.index[y], frame.columns[x]) in marked else "white"
+        ax.add_patch(Rectangle((x - 0.46, y - 0.42), 0.92, 0.84, fc=colours[value], ec=edge, lw=2))
+        ax.text(x, y, words[value], ha="center", va="center", color="white", fontsize=10)
+    ax.set(xlim=(-0.5, len(frame.columns) - 0.5), ylim=(len(frame) - 0.5, -0.5))
+    ax.set_yticks(range(len(frame)), list(frame.index))
+    ax.set_xticks(range(len(frame.columns)), [name.replace("_", "\n") for name in frame.columns])
+    ax.xaxis.tick_top()
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    return fig
+
+
+@plt.rc_context(STYLE)
 def costs(frame: pd.DataFrame, units: dict[str, str], title: str = "", *, groups: Sequence[str] = ()) -> Picture:
     """Draw one measure beside the other: a panel for each column of `units`, a bar for each row of the frame.
 

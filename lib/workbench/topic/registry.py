@@ -3,8 +3,11 @@
 Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world names one. It is asked by this process
 only; but for the landing, whose tasks ask Apicurio by themselves (landing/messages.py).
 """
+import io
 from typing import Any, NamedTuple, Union
-from uuid import uuid4
+from uuid import UUID, uuid4
+
+import fastavro
 
 from ..base import LakeError, World, nearest
 from ..base.sides import chooser
@@ -126,6 +129,19 @@ def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = 
         return _refusal(world, copy, schema, kind)
     finally:
         delete(world, copy)
+
+
+def encoded(world: World, id: Union[int, str], record: dict[str, Any]) -> bytes:
+    """The message that a serializer makes of a record, by the schema with this id, of the kind that the world's wire
+    format names: what `peek` takes apart. Raises: LakeError: there is no such schema, or the record is none of it."""
+    wire, out = WIRES[world.registry.wire], io.BytesIO()
+    avsc = schema(world, id, wire.kind)
+    try:
+        fastavro.schemaless_writer(out, fastavro.parse_schema(avsc), record)
+    except (ValueError, TypeError, KeyError, AttributeError) as e:
+        raise LakeError(f"the record is none of schema {id}: {e}", expected=avro.full_name(avsc)) from e
+    number = UUID(str(id)).bytes if wire.size == 16 else int(id).to_bytes(wire.size, "big")
+    return wire.magic + number + out.getvalue()
 
 
 class Decoded(NamedTuple):

@@ -2,6 +2,10 @@
 MariaDB. `flow` has what every walkthrough has.
 """
 
+from typing import Any
+
+import yaml
+
 from .. import hudi
 from ..base import ROOT, World
 from ..source import mariadb
@@ -14,8 +18,25 @@ TOPIC = f"db1.{TABLE}"
 CONNECTOR, SINK = "movies_source", "movies_sink"  # as published
 POSITIONS = "movies_positions"  # the same source, whose messages say their place in the log: the lake goes by it
 FILE_SINK, LETTERS = "movies_file_sink", "movies.dlq"  # a sink that runs in Connect, and where it puts dead letters
-POISON = "movies.poison"  # a topic to spoil, with a copy of the messages
+POISON, TRIAL = "movies.poison", "movies.trial"  # topics to spoil, and to try changes of a schema with
 LAKE = {"name": "movies", "database": DATABASE, "ordering": "__source_file,__source_pos,__source_row"}
+
+
+def execute(world: World, statement: str, values: Any = None) -> int:
+    """Run a statement in the movies' database; return how many rows it changed. It waits for no event."""
+    return mariadb.execute(world, statement, values, DATABASE)
+
+
+def changes() -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """A schema, and what becomes of it by each kind of change: {kind: the next schema}."""
+    kinds = yaml.safe_load((ROOT / "data" / "movies" / "changes.yaml").read_text(encoding="utf-8"))
+    return _schema(kinds["first"]), {name: _schema(fields) for name, fields in kinds["changes"].items()}
+
+
+def _schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
+    own = [{"name": "__op", "type": ["null", "string"], "default": None},
+           {"name": "__lsn", "type": ["null", "long"], "default": None}]
+    return {"type": "record", "name": "Value", "namespace": TRIAL, "fields": [*fields, *own]}
 
 
 def _evolved(world: World) -> bool:
@@ -23,6 +44,16 @@ def _evolved(world: World) -> bool:
     asked = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = 'movies'"
     there = set(mariadb.frame(world, asked, [DATABASE]).iloc[:, 0])
     return "COUNTRY" in there and hudi.exists(flow.table(world, "positions"))
+
+
+def trial(world: World) -> hudi.Table:
+    """A table to try changes of a schema with."""
+    return hudi.table(world, "movies_trial", key=("id",), ordering="__lsn", database=DATABASE)
+
+
+def spoilt(world: World) -> hudi.Table:
+    """The table of a topic in which there is poison."""
+    return hudi.table(world, "movies_spoilt", key=("movie_id",), ordering="__source_ts_ms", database=DATABASE)
 
 
 def begin(world: World) -> None:
@@ -39,6 +70,8 @@ flow = Walkthrough(
     watermark=False,
     folder=ROOT / "notebooks" / "40_schema_evolution",
     looks=(FILE_SINK,),
+    own_topics=(POISON, LETTERS, TRIAL),
+    experiments=lambda world: [trial(world), spoilt(world)],
     databases=(DATABASE,),
     steps={"43_evolve": _evolved},
     services=("mariadb", "kafka", "connect", "spark", "apicurio"),

@@ -25,8 +25,6 @@ from ..topic import registry, topics
 from . import kept
 from .flow import Flow
 
-# Settings that name a topic: what a source notes of tables (MariaDB's does), what a sink reads, where its letters go
-NAMES_TOPIC = (f"{HISTORY}.kafka.topic", "topics", "errors.deadletterqueue.topic.name")
 SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # notebooks that later ones hang on
 
 
@@ -35,11 +33,11 @@ class Walkthrough(Flow):
     """A folder of notebooks that follow a flow.
 
     folder: of the notebooks. publication: of the captured tables, "" where there is none. loader: of its source. looks:
-    connectors that show something, beside those that capture. experiments: its other tables in the lake. kept: tables
-    that are set back beside the captured ones. databases: of the catalog, for tables that its notebooks make with SQL;
-    folders: below the lake's tables, with the files of those. label: put on each table's first commit. steps:
-    {notebook: whether its product is there}, for notebooks that others need, beside those of every walkthrough:
-    `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    connectors that show something, beside those that capture. own_topics: that notebooks make. experiments: its other
+    tables in the lake. kept: tables that are set back beside the captured ones. databases: of the catalog, for tables
+    that its notebooks make with SQL; folders: below the lake's tables, with the files of those. label: put on each
+    table's first commit. steps: {notebook: whether its product is there}, for notebooks that others need, beside those
+    of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
 
     Of MariaDB's tables no copy is kept: notebooks make them, and they go when their topics begin anew.
     """
@@ -48,6 +46,7 @@ class Walkthrough(Flow):
     publication: str = ""
     loader: Optional[Loader] = None
     looks: tuple[str, ...] = ()
+    own_topics: tuple[str, ...] = ()
     experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     kept: tuple[str, ...] = ()
     databases: tuple[str, ...] = ()
@@ -253,13 +252,13 @@ class Walkthrough(Flow):
 
     def _topics(self, world: World) -> set[str]:
         """The topics that its connectors make, their heartbeats, and what they note of tables (MariaDB's do)."""
-        made = {self.topic(world, name) for name in self.names}
+        made = {*self.own_topics, *(self.topic(world, name) for name in self.names)}
         for config in (self.config(world, name) for name in self._connectors()):
             if "topic.prefix" in config:
                 tables = config.get("table.include.list", config.get("table.whitelist", "")).split(",")
                 made |= {topic_of(config, table.strip()) for table in tables}
                 made.add(f"__debezium-heartbeat.{config['topic.prefix']}")
-            made |= {config[key] for key in NAMES_TOPIC if key in config}
+            made |= {config[key] for key in [f"{HISTORY}.kafka.topic"] if key in config}
         return made
 
     def _topics_left(self, world: World) -> list[str]:
