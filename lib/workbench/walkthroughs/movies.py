@@ -17,8 +17,9 @@ TABLE = f"{DATABASE}.movies"
 TOPIC = f"db1.{TABLE}"
 CONNECTOR, SINK = "movies_source", "movies_sink"  # as published
 POSITIONS = "movies_positions"  # the same source, whose messages say their place in the log: the lake goes by it
-FILE_SINK, LETTERS = "movies_file_sink", "movies.dlq"  # a sink that runs in Connect, and where it puts dead letters
+FILE_SINK = "movies_file_sink"  # a sink that Connect itself runs
 POISON, TRIAL = "movies.poison", "movies.trial"  # topics to spoil, and to try changes of a schema with
+LETTERS = {"connect": "movies.dlq", "landing": "movies.dlq.landing", "lake": "movies.dlq.lake"}  # dead ones, by reader
 LAKE = {"name": "movies", "database": DATABASE, "ordering": "__source_file,__source_pos,__source_row"}
 
 
@@ -70,7 +71,7 @@ flow = Walkthrough(
     watermark=False,
     folder=ROOT / "notebooks" / "40_schema_evolution",
     looks=(FILE_SINK,),
-    own_topics=(POISON, LETTERS, TRIAL),
+    own_topics=(POISON, TRIAL, *LETTERS.values()),
     experiments=lambda world: [trial(world), spoilt(world)],
     databases=(DATABASE,),
     steps={"43_evolve": _evolved},
