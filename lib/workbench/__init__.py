@@ -4,7 +4,7 @@ base          errors for people, waiting, addresses of files, paths, worlds (`pa
 stack         the embedded services: need, up, status, down; pinned jars (artifacts), the look at the machine (doctor)
 source        the source database (postgres), what every loader needs (loading)
 connect       connectors: config, validate, apply, status, delete
-topic         topics, the schema registry, the wire formats of messages
+topic         topics, the schema registry, the wire formats of messages, dead letters and their way back
 spark         session: what a world names, and the embedded server
 landing       topic → raw files, as a sink connector's JSON says
 hudi          tables: ingest, labels and time travel, catalog, compaction

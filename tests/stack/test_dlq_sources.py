@@ -1,5 +1,5 @@
 """What a source may not send: a schema that the registry refuses, a row that is too large. There is no dead-letter
-topic for it, Connect has that for sinks only: the task fails, says why, and goes on where it was when that is gone."""
+topic for it, Connect has that for sinks only: the task fails, says why, and goes on where it was when it is mended."""
 import avro_help
 import pytest
 import requests

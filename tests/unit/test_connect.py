@@ -222,6 +222,17 @@ def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     assert all(method == "GET" for method, _ in fake.sent)
 
 
+def test_a_source_that_would_lose_what_it_cannot_send_is_refused_and_a_sink_is_not(monkeypatch):
+    fake = FakePlugin()
+    monkeypatch.setattr(rest, "_call", fake)
+    with pytest.raises(ConnectorError, match="(?s)a source would lose.*errors.tolerance: all.*none"):
+        connect.validate(WORLD, {**GOOD, "errors.tolerance": "all"})
+    assert all(method == "GET" for method, _ in fake.sent)
+    for passes in ({"errors.tolerance": "none"}, {"errors.tolerance": "all", "topics": "t"}):
+        with pytest.raises(ConnectorError, match="would ignore it"):  # the next question: which keys the plugin has
+            connect.validate(WORLD, {**GOOD, **passes})
+
+
 REF = "${directory:/var/x/secrets:db.pw}"
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password='
 

@@ -259,6 +259,7 @@ def test_somebody_elses_of_the_same_name_is_left_alone_and_nothing_is_waited_for
     ({"tasks.max": ""}, "MSK Connect demands"),
     ({"topic.prefix": "${topic_prefix}"}, r"topic.prefix: nobody has filled \$\{topic_prefix\}"),
     ({"database.password": "geheim"}, "secret as plain text"),
+    ({"errors.tolerance": "all"}, "a source would lose"),
     ({"connector.class": "io.debezium.connector.mysql.MySqlConnector"}, "(?s)no plugin.*plugins/<plugin>.zip"),
     ({"connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector"}, "(?s)no plugin.*landing.poll"),
 ])
@@ -269,10 +270,10 @@ def test_what_can_be_judged_is_judged_before_anything_is_created(msk, change, sa
     assert "geheim" not in str(e.value)
 
 
-@pytest.mark.parametrize("file", sorted(connect.FOLDER.glob("*.json")), ids=lambda file: file.stem)
-def test_every_connector_of_ours_passes(msk, file):
+@pytest.mark.parametrize("name", sorted({file.stem for file in connect.FOLDER.glob("*.json")} - {"movies_file_sink"}))
+def test_every_connector_of_ours_passes(msk, name):  # but for the one whose plugin comes with Kafka
     has_plugins(msk, *map(plugin, side.PLUGINS))
-    connect.validate(WORLD, connect.config(WORLD, file.stem), file.stem)
+    connect.validate(WORLD, connect.config(WORLD, name), name)
 
 
 def test_a_slot_that_another_connector_reads_is_refused(msk):

@@ -596,10 +596,10 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
         return "hybrid_warn" in conf, names, process._fingerprint(services.SERVICES["connect"], world)
 
     without = seen()
-    assert without[:2] == (False, {"converter", "debezium"})
+    assert without[:2] == (False, {"converter", "debezium", "filestream"})
     (tmp_path / "plugins" / "jdbc").mkdir(parents=True)
     (tmp_path / "plugins" / "notes.txt").touch()
     with_it = seen()
-    assert with_it[:2] == (True, {"converter", "debezium", "own-jdbc"}) and with_it[2] != without[2]
+    assert with_it[:2] == (True, {"converter", "debezium", "filestream", "own-jdbc"}) and with_it[2] != without[2]
     (tmp_path / "plugins" / "jdbc").rmdir()
     assert seen() == without, "and it goes again"

@@ -1,5 +1,5 @@
 """Calls of services over HTTP."""
-from typing import Any, Collection
+from typing import Any, Collection, Optional
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -21,19 +21,17 @@ AGAIN = _Again(60, connect=0, read=0, other=0, status_forcelist=(409, 503), allo
 
 
 def call(service: str, method: str, url: str, body: Any = None, *, again: Collection[int] = AGAIN.status_forcelist,
-         next_step: str = "", **headers: str) -> requests.Response:
+         headers: Optional[dict[str, str]] = None, next_step: str = "") -> requests.Response:
     """Return what a service answers, whatever the status; `body` is sent as JSON. Raises StackError: no answer.
 
     Args:
         again: statuses that pass, after which it is asked again.
-        headers: of the request, an _ in a name for each - there.
     """
     try:
         with requests.Session() as session:
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=AGAIN.new(status_forcelist=again)))
-            sent = {name.replace("_", "-"): value for name, value in headers.items()}
-            return session.request(method, url, json=body, timeout=(5, 90), headers=sent)
+            return session.request(method, url, json=body, timeout=(5, 90), headers=headers)
     except requests.RequestException as e:
         raise StackError(f"{service} does not answer: {type(e).__name__}", where=f"{method} {url}",
                          next_step=next_step or "run `workbench status`, then `workbench up`") from None

@@ -33,6 +33,14 @@ def no_literal_secret(world: World, name: str, config: dict[str, str]) -> None:
             expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}")
 
 
+def no_tolerant_source(name: str, config: dict[str, str]) -> None:
+    """Refuse errors.tolerance=all of a source: it would pass over what it cannot send, a row too large or of a schema
+    that the registry refuses, and stay RUNNING. (A dead-letter topic is for sinks: KIP-298.)"""
+    if config.get("errors.tolerance") == "all" and not {"topics", "topics.regex"} & config.keys():
+        raise ConnectorError(f"connector {name!r} is refused: a source would lose what it cannot send, without a word",
+                             where="errors.tolerance: all", expected="none, with which it fails and says why")
+
+
 def slot_is_free(name: str, config: dict[str, str], others: dict[str, dict[str, str]]) -> None:
     """Refuse a replication slot that another connector reads: Debezium would retry for ever, and look RUNNING.
 

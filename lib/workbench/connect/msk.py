@@ -53,6 +53,7 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
     name = name or config.get("name") or "to-be-validated"
     wanted = judging.plugin_of(config, name, plugins(world), f"MSK Connect, {world.region}", INSTALL)
     judging.no_literal_secret(world, name, config)
+    judging.no_tolerant_source(name, config)
     known = known_keys(config)
     guesses = unknown_keys(config, known) if known else {}
     problems = {key: [judging.ignored(wanted, guess)] for key, guess in guesses.items()}

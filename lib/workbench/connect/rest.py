@@ -31,6 +31,7 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
     name = name or config.get("name") or "to-be-validated"
     wanted = plugin_of(config, name, plugins(world), world.connect.url, INSTALL)
     no_literal_secret(world, name, config)
+    judging.no_tolerant_source(name, config)
     answer = _call(world, "PUT", f"/connector-plugins/{quote(wanted)}/config/validate", {"name": name, **config})
     known = {c["definition"]["name"] for c in answer["configs"] if c.get("definition")}
     problems = {c["value"]["name"]: c["value"]["errors"] for c in answer["configs"] if c["value"].get("errors")}

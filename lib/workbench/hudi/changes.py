@@ -71,16 +71,10 @@ class Landed(Source):
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes, decoded (see decode.rows).
-
-    schema: of their `row`. newest: the schema that the source has now, of which theirs may hold more.
-    few: the rows travel with the query, so asking them twice costs no job.
-    """
+    """Changes, decoded (see decode.rows). few: the rows travel with the query, so asking them twice costs no job."""
 
     rows: DataFrame
     reached: dict[str, Any]
-    schema: T.StructType
-    newest: T.StructType
     few: bool = False
 
 
@@ -103,9 +97,12 @@ class _Reader:
         self.schema: Any = (decode_avro.Schemas(world, source.topic, schema) if self.avro else
                             schema or decode.reader_schema(table.name))
 
-    def batch(self, rows: DataFrame, reached: dict[str, Any], few: bool = False) -> Batch:
+    @property
+    def schemas(self) -> tuple[T.StructType, ...]:
+        """The schema that the last batch's rows have, and the one that the source has now, of which they may hold more.
+        """
         both = (self.schema.reader, self.schema.newest) if self.avro else (self.schema, self.schema)
-        return Batch(rows, reached, *(decode.judged_schema(each, self.table) for each in both), few)
+        return tuple(decode.judged_schema(each, self.table) for each in both)
 
 
 class _Topic(_Reader):
@@ -142,12 +139,11 @@ class _Topic(_Reader):
         reached = {"offsets": {str(p): n for p, n in stop.items()}, "topic_id": now}
         if not self.avro:  # the bytes are taken for text; decode.rows finds those that are not UTF-8
             texts = (F.col(name).cast("string").alias(to) for name, to in (("key", "key"), ("value", "text")))
-            messages = messages.select(*texts, *decode.ORIGIN)
-            return self.batch(decode.rows(messages, self.schema, self.table), reached, few)
+            return Batch(decode.rows(messages.select(*texts, *decode.ORIGIN), self.schema, self.table), reached, few)
         raw = wire.framed_in_spark(messages, self.world)
         ids = raw.select("schema") if few else raw.select("schema").distinct()  # of few Spark knows them without a job
         found = {r["schema"] for r in ids.collect() if r["schema"]}
-        return self.batch(decode_avro.rows(raw, found, self.schema, self.table), reached, few)
+        return Batch(decode_avro.rows(raw, found, self.schema, self.table), reached, few)
 
     def _fetch(self, start: dict[int, int], stop: dict[int, int]) -> tuple[list[tuple], dict[int, int]]:
         """Messages from `start` up to before `stop`, and up to where: an earlier place where they are large."""
@@ -208,10 +204,10 @@ class _Landed(_Reader):
         reached = {"first": first, "topic_id": now}
         addresses = [there[path][1] for path in new]
         if self.avro:
-            return self.batch(decode_avro.landed(self.spark, addresses, self.schema, self.table), reached)
+            return Batch(decode_avro.landed(self.spark, addresses, self.schema, self.table), reached)
         lines = self.spark.read.format("text").load(addresses).where("length(trim(value)) > 0").select(
             *decode.no_message(), F.col("value").alias("text"), F.input_file_name().alias("file"))
-        return self.batch(decode.rows(lines, self.schema, self.table), reached)
+        return Batch(decode.rows(lines, self.schema, self.table), reached)
 
 
 def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:

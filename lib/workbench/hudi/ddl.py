@@ -35,7 +35,7 @@ def register(spark: SparkSession, table: Table) -> str:
         if spark.catalog.tableExists(entry):
             told = {row[0]: row[1] for row in spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()}
             place = files.open_address(told.get("Location", "file:/"))[1]
-            if place != files.open_address(table.base)[1] or not {*spark.table(entry).columns} <= told.keys():
+            if place != files.open_address(table.base)[1] or not {*spark.table(entry).dtypes} <= told.items():
                 unregister(spark, entry)
         as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
         spark.sql(f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {as_ro if table.type == 'mor' else ''} "

@@ -50,21 +50,21 @@ def grown(where: str, table: T.StructType, rows: T.StructType, as_text: bool) ->
     Raises: as `merged`.
     """
     known = WIDER | (AS_TEXT if as_text else set())
-    return _fields(table, rows, where, lambda old, new: _names(old, new) in known, lambda old, new: False)
+    return _fields(table, rows, where, lambda old, new: (old.simpleString(), new.simpleString()) in known,
+                   lambda old, new: False)
 
 
 def _fields(old: T.StructType, new: T.StructType, where: str, wider: Wider, inside: Wider) -> T.StructType:
     """wider: for these fields; inside: for what is in them."""
     before, after = ({f.name: f.dataType for f in of} for of in (old, new))
-    alike: dict[str, str] = {}
-    for name in {**before, **after}:
-        other = alike.setdefault(name.lower(), name)
-        if other != name:
-            raise LakeError(f"{where} has {other} and {name}, which are one name to Spark and to Athena",
-                            next_step="rename one at the source; or leave one out: hudi.ingest(…, schema=…)")
+    alike = {name.lower(): name for name in (*after, *before)}
+    twice = [name for name in {**before, **after} if alike[name.lower()] != name]
+    if twice:
+        raise LakeError(f"{where} has {alike[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for one",
+                        next_step="rename one at the source; or leave one out: hudi.ingest(…, schema=…)")
     return T.StructType([T.StructField(name, _merged(
         before.get(name, after.get(name)), after.get(name, before.get(name)), f"{where}.{name}", wider, inside))
-        for name in alike.values()])
+        for name in {**before, **after}])
 
 
 def _merged(old: T.DataType, new: T.DataType, where: str, wider: Wider, inside: Wider) -> T.DataType:
@@ -83,12 +83,8 @@ def _merged(old: T.DataType, new: T.DataType, where: str, wider: Wider, inside: 
                     next_step=CHOICES)
 
 
-def _names(old: T.DataType, new: T.DataType) -> tuple[str, str]:
-    return old.simpleString(), new.simpleString()
-
-
 def _wider(old: T.DataType, new: T.DataType) -> bool:
-    return _names(old, new) in WIDER or more_digits(old, new)
+    return (old.simpleString(), new.simpleString()) in WIDER or more_digits(old, new)
 
 
 def more_digits(have: T.DataType, want: T.DataType) -> bool:

@@ -161,13 +161,13 @@ class Job:
                     self._tidied = True
                 return False
             check_clock(self.table)
-            columns, changed = self._columns(evolving.columns(done), batch, last.get("fields"))
-            reached = {**batch.reached, "batch": number, "since": since, "fields": evolving.fields(batch.newest)}
+            columns, changed, fields = self._columns(evolving.columns(done), last.get("fields"))
+            reached = {**batch.reached, "batch": number, "since": since, "fields": fields}
             with writing(self.table) if done else contextlib.nullcontext():
                 counts = load(self.spark, batch.rows, self.table, f"{self._letters}/{number:08d}",
                               few=batch.few, new=not done, columns=columns,
                               options={PROGRESS: json.dumps({**progress, self.source.id: reached}),
-                                       **({SCHEMA_CHANGE: changed} if changed else {})})
+                                       SCHEMA_CHANGE: changed})
         commit = last_commit(self.table)
         if progress_in(commit).get(self.source.id) != reached:  # or the next step would read the very same again
             raise LakeError("Hudi wrote a batch without a commit that holds its progress", where=self.where,
@@ -179,14 +179,15 @@ class Job:
         ddl.committed(self.spark, self.table)
         return True
 
-    def _columns(self, table: Optional[T.StructType], batch: changes.Batch, before: Optional[dict[str, str]]
-                 ) -> tuple[T.StructType, str]:
-        """The columns of the table with this batch, and what has changed in the source's schema since `before`."""
+    def _columns(self, table: Optional[T.StructType], before: Any) -> tuple[T.StructType, str, dict[str, str]]:
+        """The columns of the table with this batch, what has changed in the source's schema since it had the fields
+        `before`, and those that it has now."""
+        rows, newest = self._reader.schemas
+        now = evolving.fields(newest)
         if table is None:
-            return evolving.merged(self.table.name, batch.schema), ""
-        columns = evolving.grown(self.table.name, table, batch.schema, as_text=self.schema is not None)
-        now = evolving.fields(batch.newest)
-        return columns, evolving.told(before or evolving.fields(table), now, evolving.fields(columns))
+            return evolving.merged(self.table.name, rows), "", now
+        columns = evolving.grown(self.table.name, table, rows, as_text=self.schema is not None)
+        return columns, evolving.told(before or evolving.fields(table), now, evolving.fields(columns)), now
 
     def _lettered(self) -> dict[int, str]:
         """{number: address of its dead letters} of the batches that have some."""

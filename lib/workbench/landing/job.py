@@ -202,7 +202,7 @@ def forget(world: World, config: dict[str, str]) -> None:
 
 
 def drop(world: World, config: dict[str, str]) -> None:
-    """Start clean: remove the progress, the landed objects and the dead letters.
+    """Start clean: remove the progress, the landed objects and the dead letters. Those in a topic stay there.
 
     Raises: LakeError: a landing of these topics is going on.
     """

@@ -22,6 +22,9 @@ LOG_SIZE = 10 << 20  # bytes, of a Java's log. PostgreSQL's holds warnings and e
 # nothing back; services that handle 100,000 rows again and again work two or three times as fast with it.
 # The room for compiled code is what the full one has: with a fifth of it, quick's default, Spark's falls out again.
 COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
+# Avro makes the room for a text, for bytes or for a list before it reads them, as much as the message says: one that
+# lies ends a Java for want of memory, again and again. One that says more than this is malformed.
+AVRO_LIMITS = [f"-Dorg.apache.avro.limits.{of}.maxLength={32 << 20}" for of in ("string", "bytes", "collectionItems")]
 AVRO_CONVERTER, REGISTRY_V2 = "io.apicurio.registry.utils.converter.AvroConverter", "/apis/registry/v2"
 
 
@@ -33,7 +36,7 @@ def glue_registries(world: World) -> dict[str, str]:
 def java_options(compiler: str) -> list[str]:
     """Options of every Java: the cheapest collector starts in half the time. UTC, as no clock here goes back."""
     return ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Duser.timezone=UTC",
-            *COMPILERS[compiler]]
+            *AVRO_LIMITS, *COMPILERS[compiler]]
 
 
 def java_logging(name: str, level: str = "info") -> list[str]:
@@ -109,9 +112,8 @@ def _connect_plugins() -> Path:
 
 
 def _connect_command(world: World) -> list[str]:
-    landing = paths.local_path(world.lake.landing)
-    if landing:  # Kafka's sink to a file makes the file, and no folder
-        landing.mkdir(parents=True, exist_ok=True)
+    # for Kafka's sink to a file, which makes the file and no folder
+    (paths.local_path(world.lake.landing) or paths.state_dir()).mkdir(parents=True, exist_ok=True)
     # not every plugin has a service file; to look at all classes of its jars takes seconds
     settings = conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
                     plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",

@@ -15,9 +15,9 @@ V2, V6 = REGISTRY_V2, "/apis/ccompat/v6"  # v6: what S5 asks
 RULE = "/rules/COMPATIBILITY"
 BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}", CCOMPAT: V6 + "/schemas/ids/{}"}
 NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/{}/versions/latest"}
-TESTS = {GLOBAL: NEWEST[GLOBAL] + "/test", CCOMPAT: V6 + "/compatibility/subjects/{}/versions/latest"}
+TESTS = {GLOBAL: NEWEST[GLOBAL] + "/test", CCOMPAT: "/apis/ccompat/v7/compatibility/subjects/{}/versions"}
 PAGE = 500  # artifacts or versions of one answer
-REFUSED = 409  # by a rule
+REFUSED = (409, 422)  # by a rule, or because it is no schema
 LARGEST = 2**63 - 1  # the registry's ids are Java's longs
 
 
@@ -67,21 +67,22 @@ def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]
     """Make a schema the newest version of an artifact, the first one where there is none; one that it has stays the
     version that it is. Return its global id and "", or why the compatibility rule refuses it. Raises: StackError."""
     answer = _call(world, f"{V2}/groups/default/artifacts?ifExists=RETURN_OR_UPDATE", "POST", schema,
-                   X_Registry_ArtifactId=artifact, X_Registry_ArtifactType="AVRO")
-    return (0, _reason(answer)) if answer.status_code == REFUSED else (answer.json()["globalId"], "")
+                   {"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"})
+    return (0, _reason(answer)) if answer.status_code in REFUSED else (answer.json()["globalId"], "")
 
 
 def refusal(world: World, artifact: str, schema: Any, kind: str = GLOBAL) -> str:
     """Why the registry's own test would refuse a schema as the next version, "" where it would take it.
 
-    Args:
-        kind: as of registry.check; Confluent's API only says yes or no.
+    In Confluent's language it is for who asks to say whether all versions are meant, or the latest. (What Apicurio
+    2.6.13 answers at its v6 always counts all, also where its own rule does not.)
     """
     path = _path(TESTS, kind).format(quote(artifact, safe=""))
     if kind == GLOBAL:
         return _reason(_call(world, path, "PUT", schema))
-    answer = _call(world, path, "POST", {"schema": json.dumps(schema), "schemaType": "AVRO"})
-    return "" if answer.ok and answer.json()["is_compatible"] else "not compatible"
+    path += "?verbose=true" if compatibility(world, artifact).endswith("_TRANSITIVE") else "/latest?verbose=true"
+    answer = _call(world, path, "POST", {"schema": json.dumps(schema), "schemaType": "AVRO"}).json()
+    return "" if answer.get("is_compatible") else answer.get("reason") or answer.get("message") or "not compatible"
 
 
 def compatibility(world: World, artifact: str) -> str:
@@ -100,7 +101,7 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
 
 def _reason(answer: requests.Response) -> str:
     """What the registry says against a schema, "" where it took it."""
-    if answer.status_code != REFUSED:
+    if answer.status_code not in REFUSED:
         return ""
     causes = [f"{each['description']} at {each['context']}" for each in answer.json().get("causes") or ()]
     return "; ".join(causes) or answer.json()["message"]
@@ -136,11 +137,12 @@ def _ask(world: World, path: str, method: str = "GET", body: Any = None) -> Opti
     return None if answer.status_code == 404 else answer.content
 
 
-def _call(world: World, path: str, method: str, body: Any = None, **headers: str) -> requests.Response:
-    """What the registry answers, be it that there is no such thing (404) or that a rule refuses it."""
+def _call(world: World, path: str, method: str, body: Any = None, headers: Optional[dict[str, str]] = None
+          ) -> requests.Response:
+    """What the registry answers, be it that there is no such thing (404) or that it refuses what is sent."""
     url = address(world) + path
-    answer = http.call("the schema registry", method, url, body, again=[503], **headers,
+    answer = http.call("the schema registry", method, url, body, again=[503], headers=headers,
                        next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
-    if answer.status_code >= 400 and answer.status_code not in (404, REFUSED):
+    if answer.status_code >= 400 and answer.status_code not in (404, *REFUSED):
         raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)
     return answer

@@ -18,7 +18,7 @@ from . import topics
 PREFIX = "__connect.errors."  # of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
 REPLAYED = "workbench.replayed"  # header of a message that was sent back: `<topic>/<partition>/<offset>` of its letter
 ROOM = 2 << 20  # most bytes of a letter: its headers come on top of a message, of at most 1 MiB by a producer's default
-MOST = 300  # letters that are shown of a value
+SIZE = {"message.max.bytes": ROOM}  # of a producer of letters, and of what comes back of them
 COLUMNS = ["partition", "offset", "replayed", "topic", "origin_partition", "origin_offset", "connector", "stage",
            "reason", "key", "value", "headers", "timestamp"]
 
@@ -46,25 +46,11 @@ def letters(world: World, topic: str) -> pandas.DataFrame:
 
 def _letter(message: Any, replayed: bool) -> tuple:
     headers = message.headers() or []
-    said = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
-
-    def told(name: str, default: Any = "") -> str:
-        return said.get(PREFIX + name, default)
-
-    return (message.partition(), message.offset(), replayed, told("topic"), int(told("partition", -1)),
-            int(told("offset", -1)), told("connector.name"), told("stage"),
-            first_line(told("exception.stacktrace")) or told("exception.message"),
-            message.key(), message.value(), headers, message.timestamp()[1])
-
-
-def shown(value: Optional[bytes]) -> str:
-    """A key, a value or a header for people: its text, else hex (also where a terminal would take it for a command)."""
-    if value is None:
-        return "none"
-    text = value.decode("utf-8", "replace")
-    if "\ufffd" in text or not all(c.isprintable() or c in "\t\n" for c in text):
-        text = value.hex(" ")
-    return text if len(text) <= MOST else f"{text[:MOST]}… ({len(value):,} bytes)"
+    said = {name: str(value or b"", "utf-8", "replace") for name, value in headers}
+    topic, partition, offset, connector, stage, trace = (said.get(PREFIX + name, "") for name in (
+        "topic", "partition", "offset", "connector.name", "stage", "exception.stacktrace"))
+    return (message.partition(), message.offset(), replayed, topic, int(partition or -1), int(offset or -1), connector,
+            stage, first_line(trace), message.key(), message.value(), headers, message.timestamp()[1])
 
 
 def counts(world: World) -> pandas.DataFrame:
@@ -100,19 +86,16 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
     Killed between Kafka's answer and the note of it, the next replay sends the same ones again; the header tells them.
 
     Args:
-        offsets: of these letters; by default of all that were not sent back.
+        offsets: of these letters only; one that was sent back is not sent again.
         mend: is given a letter (a row of `letters`, fields by name), and gives the value that is sent; None leaves the
             letter where it is.
 
     Raises:
-        LakeError: there is no such topic, no such letter, or no topic to go back to; another replay is going on. What
-            `mend` raises. Nothing is sent then.
+        LakeError: there is no such topic, or no topic to go back to; another replay is going on. What `mend` raises.
+            Nothing is sent then.
     """
     with files.alone(_noted(world, topic), f"replay of {topic}", "wait until it is done"):
         found, wanted = letters(world, topic), set(offsets)
-        if wanted - set(found["offset"]):
-            raise LakeError(f"topic {topic} has no letter at offset {min(wanted - set(found['offset']))}",
-                            where=world.kafka.bootstrap, next_step=f"workbench dlq show {topic} has all {len(found)}")
         chosen = found[~found["replayed"] & (found["offset"].isin(wanted) | (not wanted))]
         values = [(one, one.value if mend is None else mend(one)) for one in chosen.itertuples(name="Letter")]
         back = [(one, value) for one, value in values if mend is None or value is not None]
@@ -122,10 +105,12 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
                             next_step="let the sink write them: errors.deadletterqueue.context.headers.enable=true")
         for origin in origins:
             topics.bounds(world, origin)  # one that is gone would be made
+        done = _replayed(world, topic)
         for origin in origins:
-            topics.send(world, origin, [_back(topic, *each) for each in back if each[0].topic == origin])
-        done = _replayed(world, topic) + [[one.partition, one.offset] for one, _ in back]
-        files.write_text(_noted(world, topic), json.dumps({topics.topic_id(world, topic): done}))
+            mine = [each for each in back if each[0].topic == origin]
+            topics.send(world, origin, [_back(topic, *each) for each in mine], **SIZE)
+            done += [[one.partition, one.offset] for one, _ in mine]
+            files.write_text(_noted(world, topic), json.dumps({topics.topic_id(world, topic): done}))
     return len(back)
 
 
@@ -173,7 +158,7 @@ def send(world: World, topic: str, place: str, noted: str, connector: str, by: s
         topics.send(world, topic, [
             (m.key(), m.value(), {"timestamp": m.timestamp()[1],
                                   "headers": [*(m.headers() or []), *_context(m, connector, by, reason)]})
-            for m, reason in found], **{"message.max.bytes": ROOM})
+            for m, reason in found], **SIZE)
     if there != sent:
         files.write_text(noted, json.dumps(there))
     gone = sum(map(len, dead.values())) - len(found)
@@ -204,10 +189,10 @@ def _at(world: World, topic: str, places: Iterable[tuple[int, int]]) -> list[Any
 
 
 def _files(place: str) -> dict[str, str]:
-    """{path: when it was written, and its size} of the files of dead letters below an address. Names of Spark's own
-    files, and of those that are being written, begin with _ or a dot."""
+    """{path: when it was written, and its size} of the files of dead letters below an address, without Spark's own, and
+    without those that are being written."""
     return {path: f"{info.mtime_ns} {info.size}" for path, info in files.below(place).items()
-            if not re.search(r"(^|/)[._]", path)}
+            if not re.search(r"(^|/)(\.|_SUCCESS$|_temporary/)", path)}
 
 
 def _lines(place: str, path: str) -> list[dict[str, Any]]:

@@ -60,8 +60,7 @@ def _missing(world: World, artifact: str) -> LakeError:
     have = names(world)
     return LakeError(f"the registry has no artifact {artifact!r}", where=address(world),
                      expected=nearest(artifact, have) if have else "the registry is empty",
-                     next_step="the first message registers it: is the connector RUNNING, its converter this "
-                               "registry's?")
+                     next_step="the first message registers it: is the connector RUNNING, its converter this one's?")
 
 
 # --- versions, and which of them the registry takes ------------------------------------------------------------------
@@ -83,11 +82,10 @@ def register(world: World, artifact: str, schema: Any) -> Union[int, str]:
     """
     id, reason = _add(world, artifact, schema)
     if reason:
-        mode = compatibility(world, artifact)
         raise LakeError(f"the registry refuses the schema as next version of {artifact!r}: {reason}",
-                        where=address(world), expected=f"one that is {mode} compatible with what is there",
-                        next_step="make the change in another way (a field that comes or goes has a default), or "
-                                  "registry.set_compatibility(world, artifact, mode), if all readers can bear it")
+                        where=address(world), expected=f"one that {compatibility(world, artifact)} compatibility takes",
+                        next_step="make the change in another way, such as with a default for a field that comes or "
+                                  "goes; or give the artifact another mode (registry.set_compatibility)")
     return id
 
 

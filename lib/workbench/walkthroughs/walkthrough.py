@@ -25,7 +25,7 @@ from ..topic import registry, topics
 from . import kept
 from .flow import Flow
 
-# Settings that name a topic: what a source notes of tables (MariaDB's does), what a sink reads, where its dead letters go
+# Settings that name a topic: what a source notes of tables (MariaDB's does), what a sink reads, where its letters go
 NAMES_TOPIC = (f"{HISTORY}.kafka.topic", "topics", "errors.deadletterqueue.topic.name")
 SOURCE, CONNECTORS, INGEST = "source_database", "connectors", "hudi_ingest"  # notebooks that later ones hang on
 

@@ -1,0 +1,61 @@
+"""A database of a test's own in MariaDB, with its connector, for tests that begin there."""
+import contextlib
+import zlib
+from types import SimpleNamespace
+
+from workbench import connect, hudi, stack
+from workbench.results import check
+from workbench.source import mariadb
+from workbench.topic import registry, topics
+
+PLACE = "__source_file,__source_pos,__source_row"
+
+
+def source(world, name):
+    """The connector of all tables of a database; its rows say their place in the log."""
+    return {**connect.config(world, "movies_source"), "topic.prefix": name, "table.include.list": rf"{name}\..*",
+            "database.server.id": str(1000 + zlib.crc32(name.encode()) % 10**6),
+            "schema.history.internal.kafka.topic": f"{name}.history",
+            "transforms.unwrap.add.fields": "op,source.ts_ms,source.file,source.pos,source.row"}
+
+
+@contextlib.contextmanager
+def captured(world, name, *statements):
+    """A database made by these statements, and its connector `name`: `execute`, `frame`, `topic` and `table` of one of
+    its tables, `config`."""
+    stack.need(world, "apicurio", "mariadb")
+    mariadb.create_database(world, name)
+    mariadb.grant_replication(world, [f"{name}.any"])
+    made = []
+
+    def execute(*texts):
+        with mariadb.session(world, name) as c:
+            return [c.execute(text).rowcount for text in texts][-1]
+
+    def table(of, **fields):
+        made.append(hudi.table(world, f"{name}_{of}_{len(made)}", key=("id",), ordering=PLACE, **fields))
+        return made[-1]
+
+    try:
+        if statements:
+            execute(*statements)
+        config = source(world, name)
+        connect.apply(world, name, config)
+        yield SimpleNamespace(world=world, name=name, config=config, execute=execute, table=table,
+                              frame=lambda text: mariadb.frame(world, text, database=name),
+                              topic=lambda of: f"{name}.{name}.{of}")
+    finally:
+        connect.delete(world, name)
+        for each in made:
+            hudi.drop(None, world, each)
+        topics.delete(world, *(t for t in topics.names(world) if t.startswith(name)))
+        registry.delete(world, *(a for a in registry.names(world) if a.startswith(name)))
+        stack.need(world, "mariadb")
+        mariadb.execute(world, f"DROP DATABASE IF EXISTS {name}")
+
+
+def lake_is_source(spark, lab, of, table, what):
+    """The columns that the source has now, and all its rows."""
+    truth = lab.frame(f"SELECT * FROM {of}")
+    rows = hudi.read(spark, table).select(*(f"`{c}`" for c in truth.columns)).toPandas()
+    check.same_rows(truth, rows, key="id", what=what)
