@@ -7,6 +7,7 @@ from botocore.stub import ANY, Stubber  # noqa: F401
 from workbench.base import aws, params, paths
 
 REGION, ACCOUNT = "ap-southeast-2", "111222333444"
+EMBEDDED_ONLY = {"movies_file_sink"}  # connectors whose plugin comes with Kafka, and not with MSK Connect
 PARAMETERS = {
     "postgres/host": "db.example", "postgres/port": "5432", "mysql/host": "my.example", "mysql/port": "3306",
     "kafka/bootstrap": "b-1.example:9098,b-2.example:9098",
@@ -20,7 +21,7 @@ PARAMETERS = {
     "emr/notebook_role": f"arn:aws:iam::{ACCOUNT}:role/workbench-notebook",
     **{f"connect/role/{file.stem}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{file.stem}"
        for file in (paths.ROOT / "params/connectors").glob("*.json")
-       if file.stem != "pagila_source_envelope"},  # deployed as pagila_source
+       if file.stem not in {"pagila_source_envelope", *EMBEDDED_ONLY}},  # the one is deployed as pagila_source
 }
 
 

@@ -12,8 +12,8 @@ WORLD = on_aws.world()
 ROW = {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [{"name": "id", "type": "int"}]}
 MORE = {**ROW, "fields": [*ROW["fields"], {"name": "name", "type": "string"}]}
 ID, OTHER = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", "ffffffff-0000-0000-0000-000000000001"
-ARN = f"arn:aws:glue:{on_aws.REGION}:{on_aws.ACCOUNT}:schema/workbench/"
-REGISTRY = {"RegistryName": "workbench"}
+KEYS, VALUES = "workbench-keys", "workbench-values"
+ARN = f"arn:aws:glue:{on_aws.REGION}:{on_aws.ACCOUNT}:schema/"
 
 
 @pytest.fixture
@@ -23,15 +23,22 @@ def glue(monkeypatch):
         yield stub
 
 
-def there(stub, *versions, name="t.Value"):
-    """The registry has a schema of this name, with these ids as versions; none without any."""
-    names = [name] if versions else []
-    stub.add_response("list_schemas", {"Schemas": [{"SchemaName": n} for n in names]}, {"RegistryId": REGISTRY})
-    if versions:
-        stub.add_response("list_schema_versions", {"Schemas": [
-            {"SchemaArn": ARN + name, "SchemaVersionId": id, "VersionNumber": n, "Status": "AVAILABLE",
-             "CreatedTime": f"2026-01-0{n}"} for n, id in enumerate(versions, 1)]},
-            {"SchemaId": {**REGISTRY, "SchemaName": name}})
+def of(topic, registry=VALUES):
+    return {"SchemaId": {"RegistryName": registry, "SchemaName": topic}}
+
+
+def lists(stub, *topics):
+    """The names of all schemas are asked for: of keys there are none, of values these."""
+    for registry, names in ((KEYS, ()), (VALUES, topics)):
+        stub.add_response("list_schemas", {"Schemas": [{"SchemaName": name} for name in names]},
+                          {"RegistryId": {"RegistryName": registry}})
+
+
+def versions(stub, topic, *ids):
+    """The versions of a schema are asked for: these ids."""
+    stub.add_response("list_schema_versions", {"Schemas": [
+        {"SchemaArn": f"{ARN}{VALUES}/{topic}", "SchemaVersionId": id, "VersionNumber": n, "Status": "AVAILABLE",
+         "CreatedTime": f"2026-01-0{n}"} for n, id in enumerate(ids, 1)]}, of(topic))
 
 
 def known(stub, id, avsc):
@@ -39,48 +46,56 @@ def known(stub, id, avsc):
                       {"SchemaVersionId": id})
 
 
-def takes(stub, avsc, status, name="t.Value", id=OTHER):
-    stub.add_response("register_schema_version", {"SchemaVersionId": id, "VersionNumber": 2, "Status": status},
-                      {"SchemaId": {**REGISTRY, "SchemaName": name}, "SchemaDefinition": json.dumps(avsc)})
+def there(stub, topic, mode="NONE", registry=VALUES):
+    """It is asked for a schema: it is there, in this mode."""
+    stub.add_response("get_schema", {"Compatibility": mode}, of(topic, registry))
 
 
-def judged(stub, *statuses, id=OTHER):
+def missing(stub, topic, registry=VALUES):
+    """It is asked for a schema: there is none."""
+    stub.add_client_error("get_schema", "EntityNotFoundException", "none", expected_params=of(topic, registry))
+
+
+def takes(stub, avsc, status, topic="t"):
+    stub.add_response("register_schema_version", {"SchemaVersionId": OTHER, "VersionNumber": 2, "Status": status},
+                      {**of(topic), "SchemaDefinition": json.dumps(avsc)})
+
+
+def judged(stub, *statuses):
     for status in statuses:
-        stub.add_response("get_schema_version", {"SchemaVersionId": id, "Status": status}, {"SchemaVersionId": id})
+        stub.add_response("get_schema_version", {"SchemaVersionId": OTHER, "Status": status}, {"SchemaVersionId": OTHER})
 
 
-def makes(stub, avsc, name):
+def makes(stub, avsc, topic, registry=VALUES):
     stub.add_response("create_schema", {"SchemaVersionId": ID, "SchemaVersionStatus": "AVAILABLE"}, {
-        "RegistryId": REGISTRY, "SchemaName": name, "DataFormat": "AVRO", "Compatibility": "NONE",
+        "RegistryId": {"RegistryName": registry}, "SchemaName": topic, "DataFormat": "AVRO", "Compatibility": "NONE",
         "SchemaDefinition": json.dumps(avsc)})
 
 
-def mode_of(stub, mode, name="t.Value"):
-    stub.add_response("get_schema", {"Compatibility": mode}, {"SchemaId": {**REGISTRY, "SchemaName": name}})
-
-
-@pytest.mark.parametrize("artifact, name", [("t-value", "t.Value"), ("t-key", "t.Key"), ("other", "other")])
-def test_the_first_version_makes_the_schema_by_the_name_that_the_converter_gives(glue, artifact, name):
-    there(glue)
-    makes(glue, ROW, name)
+@pytest.mark.parametrize("artifact, topic, of_side", [("t-value", "t", VALUES), ("t-key", "t", KEYS),
+                                                      ("u-key-value", "u-key", VALUES)])
+def test_the_first_version_makes_the_schema_by_the_name_that_the_converter_gives(glue, artifact, topic, of_side):
+    """The topic's, in the registry of its side: the converter's own default."""
+    missing(glue, topic, of_side)
+    makes(glue, ROW, topic, of_side)
     assert registry.register(WORLD, artifact, ROW) == ID
 
 
 def test_a_further_version_goes_to_the_schema_that_is_there(glue):
-    there(glue, ID, name="t")  # the converter's own default: the topic's name
-    takes(glue, MORE, "PENDING", "t")
+    there(glue, "t")
+    takes(glue, MORE, "PENDING")
     judged(glue, "PENDING", "PENDING", "AVAILABLE")
     assert registry.register(WORLD, "t-value", MORE) == OTHER
 
 
 def test_a_version_that_glue_refuses_is_told(glue):
-    there(glue, ID)
+    there(glue, "t", "BACKWARD_ALL")
     takes(glue, MORE, "PENDING")
     judged(glue, "FAILURE")
-    there(glue, ID)
-    mode_of(glue, "BACKWARD_ALL")
+    there(glue, "t", "BACKWARD_ALL")
     with pytest.raises(LakeError, match="(?s)refuses the schema as next version of 't-value': the version is FAILURE.*"
-                                        "Glue schema registry .workbench.*BACKWARD_TRANSITIVE compatib.*set_compat"):
+                                        f"Glue schema registries {KEYS}, {VALUES}.*BACKWARD_TRANSITIVE compatib.*"
+                                        "set_compat"):
         registry.register(WORLD, "t-value", MORE)
 
 
@@ -88,50 +103,52 @@ def test_a_version_that_glue_refuses_is_told(glue):
     ("NONE", "NONE", {"LatestVersion": True}), ("FULL", "FULL", {"LatestVersion": True}),
     ("FORWARD_TRANSITIVE", "FORWARD_ALL", {"VersionNumber": 1})])
 def test_the_modes_of_glue(glue, mode, glues, since):
-    there(glue, ID)
+    lists(glue, "t")
+    versions(glue, "t", ID)
     known(glue, ID, ROW)
-    there(glue, ID)
-    glue.add_response("update_schema", {}, {"SchemaId": {**REGISTRY, "SchemaName": "t.Value"},
-                                            "SchemaVersionNumber": since, "Compatibility": glues})
+    glue.add_response("update_schema", {}, {**of("t"), "SchemaVersionNumber": since, "Compatibility": glues})
     registry.set_compatibility(WORLD, "t-value", mode)
-    there(glue, ID)
-    mode_of(glue, glues)
+    there(glue, "t", glues)
     assert registry.compatibility(WORLD, "t-value") == mode
-    there(glue)
+    missing(glue, "t")
     assert registry.compatibility(WORLD, "t-value") == "NONE"
 
 
 @pytest.mark.parametrize("status, why", [("AVAILABLE", ""), ("FAILURE", "the version is FAILURE, says Glue")])
 def test_a_copy_is_asked_and_goes(glue, monkeypatch, status, why):
     monkeypatch.setattr(registry, "uuid4", lambda: UUID("1" * 32))
-    copy = "check-11111111-t.Value"
-    there(glue, ID)
-    mode_of(glue, "FORWARD_ALL")
-    there(glue, ID)
+    copy = "check-11111111-t"
+    there(glue, "t", "FORWARD_ALL")
+    lists(glue, "t")
+    versions(glue, "t", ID)
     known(glue, ID, ROW)
-    there(glue)
+    missing(glue, copy)
     makes(glue, ROW, copy)
-    there(glue, ID, name=copy)
     glue.add_response("update_schema", {}, {
-        "SchemaId": {**REGISTRY, "SchemaName": copy}, "SchemaVersionNumber": {"VersionNumber": 1},
-        "Compatibility": "FORWARD_ALL"})
-    there(glue, ID, name=copy)
+        **of(copy), "SchemaVersionNumber": {"VersionNumber": 1}, "Compatibility": "FORWARD_ALL"})
+    there(glue, copy, "FORWARD_ALL")
     takes(glue, MORE, status, copy)
-    glue.add_response("list_schemas", {"Schemas": [{"SchemaName": copy}]}, {"RegistryId": REGISTRY})
-    glue.add_response("delete_schema", {}, {"SchemaId": {**REGISTRY, "SchemaName": copy}})
-    glue.add_client_error("get_schema", "EntityNotFoundException", "gone")
+    lists(glue, copy, "t")
+    glue.add_response("delete_schema", {}, of(copy))
+    missing(glue, copy)
     assert registry.check(WORLD, "t-value", MORE) == why
 
 
 def test_what_is_misspelt_is_told(glue):
     with pytest.raises(LakeError, match="(?s)no compatibility mode 'BACKWARD_ALL'.*did you mean 'BACKWARD"):
         registry.check(WORLD, "t-value", ROW, "BACKWARD_ALL")
-    lists = {"RegistryId": REGISTRY}
-    there(glue, ID)
-    glue.add_response("list_schemas", {"Schemas": [{"SchemaName": "t.Value"}]}, lists)
+    lists(glue, "t")
+    versions(glue, "t", ID)
+    lists(glue, "t")
     with pytest.raises(LakeError, match="no artifact 'u-value'(?s:.)*did you mean 't-value'"):
         registry.check(WORLD, "u-value", ROW, "FULL")
     for _ in "ab":
-        glue.add_response("list_schemas", {"Schemas": [{"SchemaName": "t.Value"}]}, lists)
+        lists(glue, "t")
     with pytest.raises(LakeError, match="no artifact 'u-value'(?s:.)*did you mean 't-value'"):
         registry.set_compatibility(WORLD, "u-value", "FULL")
+
+
+def test_an_artifact_is_of_a_topics_keys_or_of_its_values():
+    for ask in (lambda: registry.register(WORLD, "other", ROW), lambda: registry.compatibility(WORLD, "t.Value")):
+        with pytest.raises(LakeError, match=f"(?s)no artifact is called.*{KEYS}, {VALUES}.*<topic>-key or <topic>-value"):
+            ask()

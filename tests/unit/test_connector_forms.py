@@ -38,7 +38,7 @@ def section(title):
 def groups():
     """{what differs: the connectors of which it does}, but for the one whose plugin MSK Connect has not"""
     found = {}
-    for name in sorted(file.stem for file in connect.FOLDER.glob("*.json") if file.stem != "movies_file_sink"):
+    for name in sorted(file.stem for file in connect.FOLDER.glob("*.json") if file.stem not in on_aws.EMBEDDED_ONLY):
         differs = difference(form(LOCAL, name), form(AWS, name), "MSK Connect")
         found.setdefault(differs, []).append(f"`{name}`")
     return found

@@ -11,7 +11,7 @@ import cfnlint
 import cloudformation
 import pytest
 from botocore import xform_name
-from on_aws import ACCOUNT, REGION
+from on_aws import ACCOUNT, EMBEDDED_ONLY, REGION
 from workbench.base import ROOT
 
 LIST = Path(__file__).parent / "policies.txt"
@@ -166,7 +166,7 @@ def test_a_role_is_taken_on_by_services_of_this_account_only():
 # -- connectors: what each file in params/connectors asks for is what its role allows, and no more ---------------------
 
 FILES = {path.stem: json.loads(path.read_text(encoding="utf-8"))
-         for path in (ROOT / "params/connectors").glob("*.json") if path.stem != "movies_file_sink"}  # embedded only
+         for path in (ROOT / "params/connectors").glob("*.json") if path.stem not in EMBEDDED_ONLY}
 AS_ANOTHER = {"pagila_source_envelope": "pagila_source"}  # deployed by the other's name, with its topics
 
 
@@ -206,9 +206,17 @@ def test_a_connector_may_what_its_file_says_and_no_more(name):
         folders = ["cdc-events", ".indexes", ".temp-upload"] if lenses else [f"topics/{one}" for one in topics(config)]
         do = ["PutObject", "GetObject", "AbortMultipartUpload", "ListMultipartUploadParts"] + ["DeleteObject"] * lenses
         wanted |= {(f"s3:{verb}", f"workbench-lake-{ACCOUNT}-{REGION}/{folder}/*") for verb in do for folder in folders}
+    mysql = "mysql" in config["connector.class"]
+    if mysql:  # what it notes of tables it writes as itself, and reads again as a group of its own
+        noted = f"topic/workbench/*/{config['schema.history.internal.kafka.topic']}"
+        do = ("CreateTopic", "DescribeTopic", "DescribeTopicDynamicConfiguration", "ReadData", "WriteData")
+        wanted |= {(f"kafka-cluster:{verb}", noted) for verb in do}
+        wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/{config['topic.prefix']}-schemahistory")
+                   for verb in ("Alter", "Describe")}
     assert {(a, r.replace("arn:aws:s3:::", "")) for a, r in mine} == wanted
     avro = {"policy workbench-connect-reads-schemas" if sink else "policy workbench-connect-writes-schemas"}
-    needed = "policy workbench-connect-finds-bucket" if sink else "policy workbench-connect-reads-password"
+    password = "policy workbench-connect-reads-mysql-password" if mysql else "policy workbench-connect-reads-password"
+    needed = "policy workbench-connect-finds-bucket" if sink else password
     assert set(attached) == {"policy workbench-connect-workers", needed,
                              *(avro if "Avro" in config.get("value.converter", "") else ())}
 

@@ -102,8 +102,9 @@ def logs(*lines, stream="workbench-outbox_source-0a1b", times=1):
 
 
 def test_the_classes_are_those_that_landing_knows_and_our_configurations_have():
+    ours = (NAME, "moma_sink", "movies_source")
     assert {cls for cls, _ in side.PLUGINS.values()} == {
-        sinks.LENSES, sources.JDBC, *(connect.config(WORLD, n)["connector.class"] for n in (NAME, "moma_sink"))}
+        sinks.LENSES, sources.JDBC, *(connect.config(WORLD, name)["connector.class"] for name in ours)}
 
 
 def test_plugins_are_those_that_are_active_and_of_use(msk):
@@ -270,10 +271,17 @@ def test_what_can_be_judged_is_judged_before_anything_is_created(msk, change, sa
     assert "geheim" not in str(e.value)
 
 
-@pytest.mark.parametrize("name", sorted({file.stem for file in connect.FOLDER.glob("*.json")} - {"movies_file_sink"}))
-def test_every_connector_of_ours_passes(msk, name):  # but for the one whose plugin comes with Kafka
+@pytest.mark.parametrize("name", sorted({file.stem for file in connect.FOLDER.glob("*.json")} - on_aws.EMBEDDED_ONLY))
+def test_every_connector_of_ours_passes(msk, name):
     has_plugins(msk, *map(plugin, side.PLUGINS))
     connect.validate(WORLD, connect.config(WORLD, name), name)
+
+
+@pytest.mark.parametrize("name", sorted(on_aws.EMBEDDED_ONLY))
+def test_one_whose_plugin_comes_with_kafka_is_refused_and_told_why(msk, name):
+    has_plugins(msk, *map(plugin, side.PLUGINS))
+    with pytest.raises(ConnectorError, match="(?s)no plugin.*comes with Kafka itself.*MSK Connect has none of those"):
+        connect.validate(WORLD, connect.config(WORLD, name), name)
 
 
 def test_a_slot_that_another_connector_reads_is_refused(msk):

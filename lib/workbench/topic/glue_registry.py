@@ -140,6 +140,9 @@ def _versions(world: World, artifact: str) -> list[dict[str, Any]]:
 
 def _id(world: World, artifact: str) -> dict[str, str]:
     topic, _, side = artifact.rpartition("-")
+    if side not in glue_registries(world):
+        raise LakeError(f"no artifact is called {artifact!r} here", where=address(world),
+                        expected="<topic>-key or <topic>-value: each has a registry of its own")
     return {"RegistryName": glue_registries(world)[side], "SchemaName": topic}
 
 
