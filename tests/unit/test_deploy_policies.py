@@ -199,6 +199,12 @@ def test_a_connector_may_what_its_file_says_and_no_more(name):
     sink = "SinkConnector" in config["connector.class"]
     do = ("DescribeTopic", "ReadData") if sink else ("CreateTopic", "DescribeTopic", "WriteData")
     wanted = {(f"kafka-cluster:{verb}", f"topic/workbench/*/{topic}") for verb in do for topic in topics(config)}
+    history = config.get("schema.history.internal.kafka.topic")
+    if history:  # it reads what it wrote, as a group of its own
+        wanted |= {(f"kafka-cluster:{verb}", f"topic/workbench/*/{history}")
+                   for verb in (*do, "DescribeTopicDynamicConfiguration", "ReadData")}
+        wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/{config['topic.prefix']}-schemahistory")
+                   for verb in ("Alter", "Describe")}
     if sink:
         wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/connect-workbench-{name}")
                    for verb in ("Alter", "Describe")}
@@ -208,8 +214,8 @@ def test_a_connector_may_what_its_file_says_and_no_more(name):
         wanted |= {(f"s3:{verb}", f"workbench-lake-{ACCOUNT}-{REGION}/{folder}/*") for verb in do for folder in folders}
     assert {(a, r.replace("arn:aws:s3:::", "")) for a, r in mine} == wanted
     avro = {"policy workbench-connect-reads-schemas" if sink else "policy workbench-connect-writes-schemas"}
-    needed = "policy workbench-connect-finds-bucket" if sink else "policy workbench-connect-reads-password"
-    assert set(attached) == {"policy workbench-connect-workers", needed,
+    needed = "finds-bucket" if sink else "reads-mysql-password" if history else "reads-password"
+    assert set(attached) == {"policy workbench-connect-workers", f"policy workbench-connect-{needed}",
                              *(avro if "Avro" in config.get("value.converter", "") else ())}
 
 

@@ -101,7 +101,8 @@ def logs(*lines, stream="workbench-outbox_source-0a1b", times=1):
 
 def test_the_classes_are_those_that_landing_knows_and_our_configurations_have():
     assert {cls for cls, _ in side.PLUGINS.values()} == {
-        sinks.LENSES, sources.JDBC, *(connect.config(WORLD, n)["connector.class"] for n in (NAME, "moma_sink"))}
+        sinks.LENSES, sources.JDBC,
+        *(connect.config(WORLD, n)["connector.class"] for n in (NAME, "moma_sink", "movies_source"))}
 
 
 def test_plugins_are_those_that_are_active_and_of_use(msk):

@@ -70,14 +70,16 @@ def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
     (few.parent / "jars").mkdir()
     (few.parent / "jars" / "aws-msk-iam-auth-2.3.0-all.jar").write_bytes(b"login")
     said.clear()
-    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 2
-    assert [line.rpartition("/")[2] for line in said[:2]] == ["aws-msk-iam-auth-2.3.0-all.jar", "debezium-postgres.zip"]
+    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 3
+    assert [line.rpartition("/")[2] for line in said[:3]] == [
+        "aws-msk-iam-auth-2.3.0-all.jar", "debezium-postgres.zip", "debezium-mysql.zip"]
     assert not [line for line in said if "missing: var/jars" in line]
 
 
 def test_jars_lie_at_the_root_of_an_archive(bucket, few):
     publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
-    for name, inside in (("lenses-s3", ["sink.jar"]), ("debezium-postgres", ["apicurio.jar", "debezium-core.jar"])):
+    debezium = ["apicurio.jar", "debezium-core.jar"]
+    for name, inside in (("lenses-s3", ["sink.jar"]), ("debezium-postgres", debezium), ("debezium-mysql", debezium)):
         body = bucket.get_object(Bucket="workbench-lake", Key=f"plugins/{name}.zip")["Body"].read()
         assert zipfile.ZipFile(io.BytesIO(body)).namelist() == inside
 
