@@ -95,6 +95,8 @@ def _teller(name: str, **given: str) -> Any:
             return of[0].join(map(str, of[1]))
         if function == "Fn::Base64":
             return of
+        if function == "Fn::If":
+            return of[1] if told(raw["Conditions"][of[0]]) else of[2]
         if function == "Fn::Equals":
             return of[0] == of[1]
         if function == "Fn::Not":

@@ -7,6 +7,7 @@ import on_aws
 from workbench import connect, landing
 from workbench.base import params, paths
 from workbench.connect import configs
+from worlds import varied
 
 PAGE = paths.ROOT / "deploy" / "connectors.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -64,3 +65,16 @@ def test_a_configuration_with_aivens_sink_is_shown_beside_ours():
     assert text.endswith(difference(ours, theirs, "Aiven's")), difference(ours, theirs, "Aiven's")
     assert configs.literal_secrets(theirs) == [] and theirs["topics"] == ours["topics"]
     assert set(configs.PLACEHOLDER.findall("".join(theirs.values()))) <= set(connect.placeholders(AWS))
+
+
+def test_what_differs_between_mariadbs_and_mysqls_connector_is_told():
+    text, keys = section("MySQL's connector in place of MariaDB's"), {}
+    for kind, connector in configs.MYSQL_CONNECTORS.items():
+        assert f"`{connector}`" in text
+        keys[kind] = set((connect.FOLDER / "keys" / f"{connector}.txt").read_text(encoding="utf-8").split())
+        world = varied(LOCAL, mysql={"kind": kind})
+        assert connect.config(world, "movies_source")["connector.class"] == connector
+    own = keys["mysql"] - keys["mariadb"]
+    assert own and keys["mariadb"] <= keys["mysql"] and all(f"`{key}`" in text for key in own)
+    said = json.loads((connect.FOLDER / "movies_source.json").read_text(encoding="utf-8"))
+    assert not own & said.keys(), "one form for both"

@@ -196,6 +196,20 @@ def test_4_users_and_database_are_those_of_the_world():
         assert f"${{secret:{name.partition('/')[2]}}}" in world.values()
 
 
+def test_4_so_are_those_of_mysql_where_it_is_wanted_and_its_address_is_told_in_any_case():
+    world = WORLD["mysql"]
+    (cluster,) = [c for c in cloudformation.of_type("AWS::RDS::DBCluster", **WITH) if c["Engine"] == "aurora-mysql"]
+    assert cluster["MasterUsername"] == world["admin_user"] and cluster["DatabaseName"] == "sampledatabase"
+    made = {s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
+            for s in cloudformation.of_type("AWS::SecretsManager::Secret", **WITH) if "mysql" in s["Name"]}
+    assert made == {"workbench/mysql.admin": world["admin_user"],
+                    "workbench/mysql.replication": world["replication_user"]}
+    assert all(f"${{secret:{name.partition('/')[2]}}}" in world.values() for name in made)
+    for given, host in (({}, "none"), (WITH, "<MySql.Endpoint.Address>")):
+        told = {p["Name"]: p["Value"] for p in cloudformation.of_type("AWS::SSM::Parameter", **given)}
+        assert (told["/workbench/mysql/host"], told["/workbench/mysql/port"]) == (host, str(cluster["Port"]))
+
+
 # -- 5. the five keys of IAM, three times ------------------------------------------------------------------------------
 
 IAM = {"security.protocol": "SASL_SSL", **kafka_iam.JAVA, "ssl.truststore.location": "/tmp/kafka.client.truststore.jks"}

@@ -199,6 +199,12 @@ def test_a_connector_may_what_its_file_says_and_no_more(name):
     sink = "SinkConnector" in config["connector.class"]
     do = ("DescribeTopic", "ReadData") if sink else ("CreateTopic", "DescribeTopic", "WriteData")
     wanted = {(f"kafka-cluster:{verb}", f"topic/workbench/*/{topic}") for verb in do for topic in topics(config)}
+    history = config.get("schema.history.internal.kafka.topic")
+    if history:  # it reads what it wrote, as a group of its own
+        wanted |= {(f"kafka-cluster:{verb}", f"topic/workbench/*/{history}")
+                   for verb in (*do, "DescribeTopicDynamicConfiguration", "ReadData")}
+        wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/{config['topic.prefix']}-schemahistory")
+                   for verb in ("Alter", "Describe")}
     if sink:
         wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/connect-workbench-{name}")
                    for verb in ("Alter", "Describe")}

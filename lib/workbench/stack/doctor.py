@@ -15,7 +15,7 @@ from ..base import ROOT, WorkbenchError, World, aws
 from . import artifacts, process, services
 
 MEMORY_GIB = 6  # what the whole stack may take (its parts add up to less)
-DISK_GIB = 3  # downloads 0.5, Python packages 1.2, service data and lake of the walkthroughs below 1
+DISK_GIB = 4  # downloads, unpacked, 1.0, Python packages 1.2, service data and lake of the walkthroughs below 1
 
 
 @dataclass(frozen=True)

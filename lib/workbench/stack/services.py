@@ -17,7 +17,7 @@ from .process import Service, conf, data, log_file
 S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"  # of the key to our S3 endpoint: its id, the name of the secret
 WHEN_ASKED = ("apicurio", "mariadb")  # services that are started when a notebook asks for them
 SECRETS = ("postgres.admin", "postgres.replication", "mysql.admin", "mysql.replication")  # an instance's passwords
-LOG_SIZE = 10 << 20  # bytes, of a Java's log. PostgreSQL's holds warnings and errors only, and has no cap
+LOG_SIZE = 10 << 20  # bytes, of a Java's log. The databases' have little in them, and no cap
 # How Java compiles. Over notebooks 11 to 13 its full compiler takes nearly half of all the processor's time and pays
 # nothing back; services that handle 100,000 rows again and again work two or three times as fast with it.
 # The room for compiled code is what the full one has: with a fifth of it, quick's default, Spark's falls out again.
