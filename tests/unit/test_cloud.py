@@ -215,6 +215,9 @@ def test_a_cluster_has_ended_when_emr_says_so(state, gone):
     with on_aws.stubbed("ec2") as ec2:
         ec2.add_client_error("describe_instances", "InvalidInstanceID.NotFound", "none")
         assert cloud._ended(ON, f"arn:aws:ec2:{ON.region}:1:instance/i-1")
+        for state, gone in (("deleted", True), ("deleting", False)):
+            ec2.add_response("describe_nat_gateways", {"NatGateways": [{"State": state}]}, {"NatGatewayIds": ["nat-1"]})
+            assert cloud._ended(ON, f"arn:aws:ec2:{ON.region}:1:natgateway/nat-1") == gone
     assert not cloud._ended(ON, "arn:aws:s3:::forgotten")
 
 
