@@ -14,6 +14,7 @@ from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import decode_avro
 from workbench.landing import job, messages
+from workbench.run import notebooks
 from workbench.topic import glue_registry, registry, wire
 
 WORLD = on_aws.world()
@@ -190,6 +191,14 @@ def test_what_a_walkthrough_looks_for_is_what_there_is():
             listed(stub, KEYS, *topics)
             listed(stub, VALUES, *topics)
             assert set(registry.names(WORLD)) == flow._artifacts(WORLD)
+
+
+def test_a_notebook_asks_for_what_glue_has_not_only_where_there_is_more():
+    for path in notebooks.find():
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            text = "".join(cell["source"])
+            if cell["cell_type"] == "code" and ("ccompat" in text or '"contentId"' in text):
+                assert 'world.registry.kind == "apicurio"' in text, f"{path.name}: {text}"
 
 
 def test_the_newest_version_is_the_last_one_that_may_be_used():
