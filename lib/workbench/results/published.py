@@ -42,7 +42,7 @@ def compare(world: params.World, name: str, here: Mapping[str, str], **more: str
             "here": pandas.Series(here)}
     seen = pandas.DataFrame(both).fillna("").rename_axis("key").reset_index()
     table = pandas.read_csv(REFERENCE / "differences.csv", dtype=str, keep_default_na=False)
-    which = (name, f"{name}@{world.registry.kind}")
+    which = (name, f"{name}@{world.registry.kind}", f"{name}@{world.kafka.security_protocol}")
     known = table[[any(fnmatch(one, f"{row.walkthrough}/{row.part}") for one in which) for row in table.itertuples()]
                   ].filter(["key", "published", "here", "reason"]).map(filled)
     seen, known = (frame[frame["published"] != frame["here"]].reset_index(drop=True) for frame in (seen, known))
