@@ -1,5 +1,5 @@
-"""From Avro to rows: messages and landed files are decoded with the schema they were written with, into the newest one,
-by field name.
+"""From Avro to rows: messages and landed files are decoded with the schema they were written with, into the newest one
+and what earlier ones had beside, by field name.
 
 In: the messages with `framed`'s columns `schema` (which one, null where the wire format is another) and `body` (the
 Avro), or the addresses of files; `examine` looks at what they are in this process. Out: what decode.rows gives.

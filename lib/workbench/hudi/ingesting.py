@@ -51,7 +51,8 @@ def ingest(spark: SparkSession, world: World, source: changes.Source, table: Tab
             each has been read: a second run goes on from there. A table that was written to, and has no such commit
             (another tool made it, or the commit was archived), takes a `replay`.
         schema: reader schema; without it that of data/schemas/<table name>.avsc, and for Avro the newest one that the
-            registry has of the topic.
+            registry has of the topic, with what earlier messages had beside. Given, it is a word on types as well: what
+            it cannot read is a dead letter, and a column of whole numbers becomes one of texts where it says string.
         replay: read the source from its beginning once more (rows change only where the ordering field says so).
         batch: most messages or files of one commit.
         stop: asked after each batch whether to leave it at that; the next run goes on from there.
