@@ -186,16 +186,18 @@ def _plain(value, key):
 
 # ---- MSK Connect, done by a Kafka Connect
 
-def msk_connect(rest, region, account, secret_reference, plugins):
-    """Answers of kafkaconnect.
+def msk_connect(rest, region, account, embedded, plugins):
+    """Answers of kafkaconnect, and what CloudWatch counts of its connectors.
 
     Args:
         rest: function (method, path, body) of the embedded Connect's REST API: its answer decoded, None for 404.
-        secret_reference: (how the configurations refer to the password, how the embedded worker does).
+        embedded: {what stands in configurations for MSK Connect: what it is for the embedded worker}: how a password is
+            referred to, the class of a connector that it has not.
         plugins: names of custom plugins.
     """
     arn = f"arn:aws:kafkaconnect:{region}:{account}"
     made = {}  # name → what CreateConnector was given, its version
+    ran = set()  # names of those that came to run: what fails of one afterwards is a task, which CloudWatch counts
 
     def name_of(given):
         found = next((n for n, one in made.items() if one["connectorArn"] == given["connectorArn"]), None)
@@ -204,7 +206,8 @@ def msk_connect(rest, region, account, secret_reference, plugins):
         return found
 
     def put(name, config):
-        config = {k: v.replace(*secret_reference) for k, v in config.items()}
+        for theirs, ours in embedded.items():
+            config = {k: v.replace(theirs, ours) for k, v in config.items()}
         rest("PUT", f"/connectors/{name}/config", {**config, "name": name})
 
     def state(name):
@@ -213,7 +216,16 @@ def msk_connect(rest, region, account, secret_reference, plugins):
             return "CREATING", None
         states = {seen["connector"]["state"], *(t["state"] for t in seen["tasks"] or [{"state": "NONE"}])}
         trace = next((t["trace"] for t in [*seen["tasks"], seen["connector"]] if t.get("trace")), None)
-        return "FAILED" if "FAILED" in states else "RUNNING" if states == {"RUNNING"} else "CREATING", trace
+        if states == {"RUNNING"}:
+            ran.add(name)
+        runs = states == {"RUNNING"} or name in ran and seen["connector"]["state"] == "RUNNING" and "FAILED" in states
+        return "RUNNING" if runs else "FAILED" if "FAILED" in states else "CREATING", trace
+
+    def errored(given):
+        name = next(one["Value"] for one in given["Dimensions"] if one["Name"] == "ConnectorName")
+        seen = rest("GET", f"/connectors/{name}/status", None) or {"tasks": []}
+        failed = sum(task["state"] == "FAILED" for task in seen["tasks"])
+        return {"Label": given["MetricName"], "Datapoints": [{"Timestamp": NOW, "Maximum": failed, "Unit": "None"}]}
 
     def summary(name):
         one, (now, trace) = made[name], state(name)
@@ -256,6 +268,7 @@ def msk_connect(rest, region, account, secret_reference, plugins):
         rest("DELETE", f"/connectors/{name}/offsets", None)
         rest("DELETE", f"/connectors/{name}", None)
         made.pop(name)
+        ran.discard(name)
         return {"connectorArn": given["connectorArn"], "connectorState": "DELETING"}
 
     def listed(given):
@@ -274,14 +287,16 @@ def msk_connect(rest, region, account, secret_reference, plugins):
         one = next((c for c in made.values() if c["connectorArn"] == given["resourceArn"]), None)
         return {"tags": one.get("tags", {}) if one else {}}
 
-    return {("kafkaconnect", operation): answer for operation, answer in {
+    answers = {
         "ListCustomPlugins": lambda given: {"customPlugins": [custom(n) for n in plugins]},
         "DescribeCustomPlugin": lambda given: custom(given["customPluginArn"].split("/")[1]),
         "DescribeWorkerConfiguration": worker, "CreateConnector": create, "DescribeConnector": describe,
         "DescribeConnectorOperation": lambda given: {**given, "connectorOperationState": "UPDATE_COMPLETE"},
         "RestartConnector": restart, "UpdateConnector": update, "DeleteConnector": delete, "ListConnectors": listed,
         "ListTagsForResource": tags,
-    }.items()}
+    }
+    return {("cloudwatch", "GetMetricStatistics"): errored,
+            **{("kafkaconnect", operation): answer for operation, answer in answers.items()}}
 
 
 # ---- EMR Serverless, whose session is a Spark Connect server

@@ -2,6 +2,7 @@
 
 What AWS is asked for, in order, stands in aws_calls/: reviewed text, that a change of the code changes. Lines of
 params/aws.yaml that differ are of what no embedded service speaks: Kafka without IAM, Apicurio for the Glue registry.
+Aurora MySQL is the embedded MariaDB, and Debezium's connector for MySQL that for it.
 """
 import contextlib
 import datetime as dt
@@ -21,8 +22,9 @@ import requests
 from moto.server import ThreadedMotoServer
 from workbench import stack
 from workbench.base import params, paths, secrets
+from workbench.connect.configs import MYSQL_CONNECTORS
 from workbench.results import dialect, spark_sql
-from workbench.source import postgres
+from workbench.source import mariadb, postgres
 from workbench.spark import session
 from workbench.stack.services import S3_KEY, S3_KEY_ID
 
@@ -31,7 +33,7 @@ REGION, ACCOUNT, BUCKET = "ap-southeast-2", "123456789012", "workbench-lake"
 ELSE = {"security_protocol: SASL_SSL": "security_protocol: PLAINTEXT", "kind: glue": "kind: apicurio",
         "wire: glue": "wire: apicurio_legacy8"}
 CONNECTORS = ("outbox_source", "outbox_source_envelope", "moma_source", "moma_source_envelope", "pagila_source",
-              "pagila_source_envelope", "pagila_polled_log")
+              "pagila_source_envelope", "pagila_polled_log", "movies_source", "movies_positions")
 
 
 def certificate(folder):
@@ -59,7 +61,7 @@ def certificate(folder):
 def near(world):
     """World s3, whose services stand behind the double's answers."""
     loaded = params.load("s3")
-    stack.up(loaded, ["postgres", "kafka", "connect", "apicurio", "s3", "spark"])
+    stack.up(loaded, ["postgres", "mariadb", "kafka", "connect", "apicurio", "s3", "spark"])
     yield loaded
     stack.need(world, "spark")  # as the tests after this one expect it
 
@@ -70,9 +72,10 @@ def deployed(near, at):
         return boto3.client(service, region_name=REGION, endpoint_url=near.lake.endpoint if service == "s3" else at,
                             aws_access_key_id=S3_KEY_ID, aws_secret_access_key=secrets.read()[S3_KEY])
 
-    pg = near.postgres
+    pg, my = near.postgres, near.mysql
     given = {
-        "postgres/host": pg.host, "postgres/port": str(pg.port), "kafka/bootstrap": near.kafka.bootstrap,
+        "postgres/host": pg.host, "postgres/port": str(pg.port), "mysql/host": my.host,
+        "mysql/port": str(my.port), "kafka/bootstrap": near.kafka.bootstrap,
         "kafka/cluster": f"arn:aws:kafka:{REGION}:{ACCOUNT}:cluster/workbench/0a1b2c3d-0000-0000-0000-000000000000-1",
         "connect/subnets": "subnet-1,subnet-2", "connect/security_groups": "sg-1",
         "connect/log_group": "/workbench/connect", "connect/worker_configuration":
@@ -82,17 +85,22 @@ def deployed(near, at):
         **{f"connect/role/{name}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{name}" for name in CONNECTORS}}
     for name, value in given.items():
         client("ssm").put_parameter(Name=f"/workbench/{name}", Value=value, Type="String", Overwrite=True)
-    for name, password in (("admin", "made-for-the-dry-run"), ("replication", secrets.read()["postgres.replication"])):
-        client("secretsmanager").create_secret(Name=f"workbench/postgres.{name}",
-                                               SecretString=json.dumps({"password": password}))
+    for database in ("postgres", "mysql"):
+        mine = secrets.read()[f"{database}.replication"]
+        for name, password in (("admin", "made-for-the-dry-run"), ("replication", mine)):
+            client("secretsmanager").create_secret(Name=f"workbench/{database}.{name}",
+                                                   SecretString=json.dumps({"password": password}))
     with contextlib.suppress(client("s3").exceptions.BucketAlreadyOwnedByYou):  # of the track before
         client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    for database in ("datalake", "pagila_kafka_connect", "pagila_polled", "moma_cow", "moma_mor", "moma_scratch"):
+    for database in ("datalake", "pagila_kafka_connect", "pagila_polled", "moma_cow", "moma_mor", "moma_scratch",
+                     "sampledatabase"):
         session(near).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
     client("athena").create_work_group(Name="workbench", Configuration={"ResultConfiguration": {
         "OutputLocation": f"s3://{BUCKET}/athena/"}})
     postgres.execute(near, "DO $$BEGIN CREATE ROLE devuser SUPERUSER LOGIN PASSWORD 'made-for-the-dry-run'; "
                            "EXCEPTION WHEN duplicate_object THEN END$$", database="postgres")
+    mariadb.execute(near, "CREATE USER IF NOT EXISTS master@'%' IDENTIFIED BY 'made-for-the-dry-run'")
+    mariadb.execute(near, "GRANT ALL ON *.* TO master@'%' WITH GRANT OPTION")
 
 
 def asked(near, text):
@@ -133,9 +141,13 @@ def cloud(near, tmp_path):
         assert answer.ok or answer.status_code == 404, f"{method} {path}: {answer.text}"
         return None if answer.status_code == 404 else answer.json() if answer.content else {}
 
-    theirs, ours = "${secretsmanager:workbench/postgres.replication:password}", near.connect.password_reference
+    embedded = {  # a MariaDB in the place of MySQL, with Debezium's connector for it
+        "${secretsmanager:workbench/postgres.replication:password}": near.connect.password_reference,
+        "${secretsmanager:workbench/mysql.replication:password}": near.mysql.password_reference,
+        MYSQL_CONNECTORS["mysql"]: MYSQL_CONNECTORS["mariadb"]}
     answers = {
-        **aws_double.msk_connect(rest, REGION, ACCOUNT, (theirs, ours), ["workbench-debezium-postgres"]),
+        **aws_double.msk_connect(rest, REGION, ACCOUNT, embedded, [
+            "workbench-debezium-postgres", "workbench-debezium-mysql"]),
         **aws_double.emr_serverless(f"https://localhost:{tls.port}", "emr-7.13.0"),
         **aws_double.athena(lambda text: asked(near, text), BUCKET)}
     double = aws_double.Double(moto, answers)
@@ -175,7 +187,8 @@ def same_calls(name, calls):
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("track", ["10_outbox", "20_query_based_cdc", "30_log_based_cdc", "50_time_travel"])
+@pytest.mark.parametrize("track", ["10_outbox", "20_query_based_cdc", "30_log_based_cdc", "40_schema_evolution",
+                                   "50_time_travel"])
 def test_the_calls_of_a_walkthrough(cloud, track):
     calls = cloud(track)
     assert not [v for _, _, given in calls for v in given.values() if re.search("made-for-the-dry-run", str(v))]

@@ -29,9 +29,9 @@ def of(topic, registry=VALUES):
 
 def lists(stub, *topics):
     """The names of all schemas are asked for: of keys there are none, of values these."""
-    for registry, names in ((KEYS, ()), (VALUES, topics)):
+    for side, names in ((KEYS, ()), (VALUES, topics)):
         stub.add_response("list_schemas", {"Schemas": [{"SchemaName": name} for name in names]},
-                          {"RegistryId": {"RegistryName": registry}})
+                          {"RegistryId": {"RegistryName": side}})
 
 
 def versions(stub, topic, *ids):
@@ -63,7 +63,8 @@ def takes(stub, avsc, status, topic="t"):
 
 def judged(stub, *statuses):
     for status in statuses:
-        stub.add_response("get_schema_version", {"SchemaVersionId": OTHER, "Status": status}, {"SchemaVersionId": OTHER})
+        asked = {"SchemaVersionId": OTHER}
+        stub.add_response("get_schema_version", {**asked, "Status": status}, asked)
 
 
 def makes(stub, avsc, topic, registry=VALUES):
@@ -149,6 +150,7 @@ def test_what_is_misspelt_is_told(glue):
 
 
 def test_an_artifact_is_of_a_topics_keys_or_of_its_values():
+    said = f"(?s)no artifact is called.*{KEYS}, {VALUES}.*<topic>-key or <topic>-value"
     for ask in (lambda: registry.register(WORLD, "other", ROW), lambda: registry.compatibility(WORLD, "t.Value")):
-        with pytest.raises(LakeError, match=f"(?s)no artifact is called.*{KEYS}, {VALUES}.*<topic>-key or <topic>-value"):
+        with pytest.raises(LakeError, match=said):
             ask()

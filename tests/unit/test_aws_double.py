@@ -1,0 +1,79 @@
+"""The double of AWS that the dry run asks (tests/help/aws_double.py): what the library makes of its MSK Connect, with a
+Kafka Connect behind it that only remembers."""
+import aws_double
+import on_aws
+import pytest
+from workbench import connect
+from workbench.base import aws, wait
+from workbench.connect import configs, msk
+
+WORLD, NAME = on_aws.world(), "movies_source"
+EMBEDDED = {"${secretsmanager:workbench/mysql.replication:password}": "${directory:/secrets:mysql.replication}",
+            configs.MYSQL_CONNECTORS["mysql"]: configs.MYSQL_CONNECTORS["mariadb"]}
+
+
+class Remembers:
+    """A Kafka Connect's REST API: configurations and the states of their tasks, by the names of connectors; at first
+    the task of each is as `first` says."""
+
+    def __init__(self):
+        self.configs, self.tasks, self.first = {}, {}, "RUNNING"
+
+    def __call__(self, method, path, body):
+        name, verb = path.partition("?")[0].split("/")[2], path.partition("?")[0].rpartition("/")[2]
+        if method == "PUT" and verb == "config":
+            self.configs[name], self.tasks[name] = body, self.first
+        elif verb == "restart":
+            self.tasks[name] = "RUNNING"
+        elif (method, verb) == ("DELETE", name):
+            del self.configs[name], self.tasks[name]
+        elif verb == "status" and name in self.tasks:
+            task = {"id": 0, "state": self.tasks[name], "trace": "it broke" if self.tasks[name] == "FAILED" else ""}
+            return {"connector": {"state": "RUNNING"}, "tasks": [task]}
+        return None
+
+
+@pytest.fixture
+def behind(monkeypatch):
+    monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
+    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
+    rest = Remembers()
+    double = aws_double.Double("http://127.0.0.1:9", aws_double.msk_connect(
+        rest, on_aws.REGION, on_aws.ACCOUNT, EMBEDDED, ["workbench-debezium-mysql"]))
+    for name, value in (("ENDPOINT_URL", double.url), ("ACCESS_KEY_ID", "none"), ("SECRET_ACCESS_KEY", "none")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    aws.client.cache_clear()
+    yield rest
+    aws.client.cache_clear()
+    double.close()
+
+
+def test_mysql_there_is_mariadb_here(behind):
+    config = connect.config(WORLD, NAME)
+    connect.apply(WORLD, NAME, config)
+    sent = behind.configs[f"workbench-{NAME}"]
+    assert {key: value for key, value in sent.items() if config.get(key) != value} == {
+        "name": f"workbench-{NAME}", "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "database.password": "${directory:/secrets:mysql.replication}"}
+    connect.delete(WORLD, NAME)
+    assert behind.configs == {} and connect.names(WORLD) == []
+
+
+def test_a_task_that_fails_later_is_of_a_connector_that_runs_and_is_restarted(behind, monkeypatch):
+    connect.apply(WORLD, NAME, connect.config(WORLD, NAME))
+    assert connect.status(WORLD, NAME)["state"] == "RUNNING" and connect.failure(WORLD, NAME) is None
+    behind.tasks[f"workbench-{NAME}"] = "FAILED"
+    monkeypatch.setattr(msk, "_well", {})
+    seen = connect.status(WORLD, NAME)
+    assert (seen["state"], seen["tasks"][0]["state"]) == ("RUNNING", "FAILED")
+    assert "it broke" in connect.failure(WORLD, NAME)
+    connect.restart(WORLD, NAME)
+    assert connect.status(WORLD, NAME)["tasks"][0]["state"] == "RUNNING"
+
+
+def test_one_that_never_came_to_run_is_failed(behind):
+    config = connect.config(WORLD, NAME)
+    connect.apply(WORLD, NAME, config)
+    connect.delete(WORLD, NAME)  # and with it that it ran
+    behind.first = "FAILED"
+    assert connect.apply(WORLD, NAME, config)["state"] == "FAILED"
