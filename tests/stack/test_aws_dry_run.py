@@ -73,6 +73,7 @@ def deployed(near, at):
     pg = near.postgres
     given = {
         "postgres/host": pg.host, "postgres/port": str(pg.port), "kafka/bootstrap": near.kafka.bootstrap,
+        "mysql/host": near.mysql.host, "mysql/port": str(near.mysql.port),
         "kafka/cluster": f"arn:aws:kafka:{REGION}:{ACCOUNT}:cluster/workbench/0a1b2c3d-0000-0000-0000-000000000000-1",
         "connect/subnets": "subnet-1,subnet-2", "connect/security_groups": "sg-1",
         "connect/log_group": "/workbench/connect", "connect/worker_configuration":
@@ -82,8 +83,9 @@ def deployed(near, at):
         **{f"connect/role/{name}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{name}" for name in CONNECTORS}}
     for name, value in given.items():
         client("ssm").put_parameter(Name=f"/workbench/{name}", Value=value, Type="String", Overwrite=True)
-    for name, password in (("admin", "made-for-the-dry-run"), ("replication", secrets.read()["postgres.replication"])):
-        client("secretsmanager").create_secret(Name=f"workbench/postgres.{name}",
+    for name in ("postgres.admin", "postgres.replication", "mysql.admin", "mysql.replication"):
+        password = "made-for-the-dry-run" if name.endswith("admin") else secrets.read()[name]
+        client("secretsmanager").create_secret(Name=f"workbench/{name}",
                                                SecretString=json.dumps({"password": password}))
     with contextlib.suppress(client("s3").exceptions.BucketAlreadyOwnedByYou):  # of the track before
         client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
