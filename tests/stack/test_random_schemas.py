@@ -22,7 +22,7 @@ from workbench.topic import registry, topics
 
 NAME = "random_schemas"
 START = {"a": "varchar(20)", "b": "int", "c": "decimal(10,2)"}
-NAMES = [*START, "d", "order", "group", "key", "COUNTRY"]
+NAMES = [*START, *"defghi", "order", "group", "key", "select", "user", "COUNTRY"]
 WORDS = ["", "x", "O'Neill", "Gen\u00e8ve \u2603", "null"]
 VALUES = {"int": lambda r: r.choice([0, -2**31, r.randrange(10**6)]),
           "bigint": lambda r: r.randrange(-10**6, 2**31),  # so that it may become an int
@@ -62,7 +62,7 @@ class Source:
 
     def go_on(self, steps):
         for _ in range(steps):
-            if self.random.random() < 0.45:
+            if self.random.random() < 0.4:
                 for _ in range(self.random.choice([1, 1, 2])):
                     self.alter()
             else:
@@ -74,7 +74,7 @@ class Source:
         self.say("BEGIN")
         for _ in range(self.random.randrange(1, 5)):
             self.random.choices([self.insert, self.update, self.delete], (4, 5, 2))[0]()
-            if self.engine == "postgres" and self.random.random() < 0.2:  # MariaDB's would commit
+            if self.engine == "postgres" and self.random.random() < 0.15:  # MariaDB's would commit
                 self.alter()
         if self.random.random() < 0.1:
             said, step, next_ = self.said, self.step, self.next
@@ -122,10 +122,12 @@ class Source:
     def of_kind(self, start):
         return [name for name, kind in self.columns.items() if kind.startswith(start)]
 
-    def place(self):
+    def place(self, of=""):
+        """Where MariaDB is to put a column, now and then."""
         if self.engine == "postgres" or self.random.random() < 0.5:
             return ""
-        return self.random.choice([" FIRST", *(f" AFTER {self.q(name)}" for name in ("id", *self.columns))])
+        others = (name for name in ("id", *self.columns) if name != of)
+        return self.random.choice([" FIRST", *(f" AFTER {self.q(name)}" for name in others)])
 
     def known(self, name, kind):
         """A column has a type from now on."""
@@ -147,7 +149,7 @@ class Source:
         free = [name for name in NAMES if name not in self.columns]
         # one that was there is another column then: seldom, for it stops where it has another type
         fresh = [name for name in free if name not in self.types]
-        return self.random.choice(free if not fresh or self.random.random() < 0.15 else fresh) if free else None
+        return self.random.choice(free if not fresh or self.random.random() < 0.08 else fresh) if free else None
 
     def add(self):
         name = self.new_name()
@@ -166,7 +168,7 @@ class Source:
             self.say(f"ALTER TABLE {self.table} DROP COLUMN {self.q(name)}")
             self.lost(name)
 
-    def rename(self, kind=""):
+    def rename(self):
         old, new = self.random.choice(list(self.columns)), self.new_name()
         if new:
             was, required = self.columns[old], old in self.required
@@ -179,14 +181,14 @@ class Source:
         """Another name, another type and another place at a time."""
         found, new = [n for n in self.of_kind("int") if n not in self.required], self.new_name()
         if found and new:
-            self.say(f"ALTER TABLE {self.table} CHANGE {self.q(found[0])} {self.q(new)} bigint{self.place()}")
+            self.say(f"ALTER TABLE {self.table} CHANGE {self.q(found[0])} {self.q(new)} bigint{self.place(found[0])}")
             self.lost(found[0])
             self.named(new, "bigint")
 
     def retype(self):
         was, kind = self.random.choices([("int", "bigint"), ("bigint", "int"), ("varchar", "varchar(40)"),
                                          ("varchar", "text"), ("int", "varchar(20)"), ("decimal(10", "decimal(12,2)")],
-                                        (6, 1, 4, 1, 1, 1))[0]
+                                        (20, 4, 10, 4, 1, 1))[0]
         found = [name for name in self.of_kind(was) if name not in self.required]
         if found:
             name = self.random.choice(found)
@@ -199,8 +201,7 @@ class Source:
         found = [name for name in self.columns if name not in self.required]
         if found:
             name = self.random.choice(found)
-            place = self.random.choice([" FIRST", *(f" AFTER {self.q(n)}" for n in ("id", *self.columns) if n != name)])
-            self.say(f"ALTER TABLE {self.table} MODIFY {self.q(name)} {self.columns[name]}{place}")
+            self.say(f"ALTER TABLE {self.table} MODIFY {self.q(name)} {self.columns[name]}{self.place(name)}")
 
     def grow(self):
         for name in self.of_kind("ENUM"):
