@@ -69,7 +69,8 @@ def test_columns_change_while_the_connector_is_down(lab, world, spark, follow):
     state(world, "stop")
     lab.execute(f"INSERT INTO {follow.of} VALUES (3, 3)", f"ALTER TABLE {follow.of} ADD COLUMN a varchar(9)",
                 f"INSERT INTO {follow.of} VALUES (4, 4, 'four')",
-                f"ALTER TABLE {follow.of} DROP COLUMN n, ADD COLUMN b int", f"INSERT INTO {follow.of} VALUES (5, 'five', 5)")
+                f"ALTER TABLE {follow.of} DROP COLUMN n, ADD COLUMN b int",
+                f"INSERT INTO {follow.of} VALUES (5, 'five', 5)")
     state(world, "resume")
     follow(5, "after two changes that nobody watched")
     assert column(spark, follow.lake, "n") == {1: 1, 2: 1, 3: 3, 4: 4, 5: None}
@@ -117,7 +118,13 @@ def test_the_log_is_purged(lab, world, spark, follow):
     lab.execute(f"ALTER TABLE {follow.of} ADD COLUMN a int", f"INSERT INTO {follow.of} VALUES (3, 3, 3)",
                 "FLUSH BINARY LOGS")
     newest = mariadb.log_position(world).partition(":")[0]
-    lab.execute(f"PURGE BINARY LOGS TO '{newest}'", f"INSERT INTO {follow.of} VALUES (4, 4, 4)")
+
+    def purged():  # a file stays as long as a connection that has read it is there
+        lab.execute(f"PURGE BINARY LOGS TO '{newest}'")
+        return list(lab.frame("SHOW BINARY LOGS")["Log_name"]) == [newest]
+
+    check.eventually("the older logs are gone", purged, timeout=30)
+    lab.execute(f"INSERT INTO {follow.of} VALUES (4, 4, 4)")
     state(world, "resume")
     said = failed(world)
     assert "purged" in said and "takes a new snapshot" in said and topics.count(world, lab.topic(follow.of)) == 2
@@ -146,7 +153,7 @@ def test_the_registry_is_gone_when_a_column_comes(lab, world, spark, follow):
     process.stop(SERVICES["apicurio"])
     try:
         lab.execute(f"ALTER TABLE {follow.of} ADD COLUMN a int", f"INSERT INTO {follow.of} VALUES (3, 3, 3)")
-        failed(world)
+        assert "likely: the registry cannot be reached" in failed(world)
     finally:
         stack.need(world, "apicurio")
     connect.restart(world, NAME)
