@@ -181,6 +181,7 @@ def test_names_are_quoted_and_values_are_bound(lab, database):
                           [evil])
     assert found.loc[0, column] == evil and table.as_string(None).count('""') == 2
     assert mariadb.execute(lab, mariadb.quoted("UPDATE {} SET {} = %s", (name, 'or"der'), column), [evil]) == 0
+    assert mariadb.frame(lab, r"SELECT 'a\n' AS x").loc[0, "x"] == r"a\n", "as PostgreSQL reads it"
 
 
 def test_a_statement_without_rows_a_broken_one_and_a_role_that_is_none(lab):

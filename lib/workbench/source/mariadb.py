@@ -8,7 +8,6 @@ themselves, and what is open before them, too; a statement is one statement. Tim
 import datetime as dt
 import re
 from contextlib import contextmanager
-from hashlib import sha1
 from typing import Any, Iterator, Optional, Sequence
 
 import pandas
@@ -18,6 +17,7 @@ from pymysql import converters
 from pymysql.constants import FIELD_TYPE
 
 from ..base import SourceError, World, secrets
+from ..stack.databases import hashed
 from . import column_types
 from .names import identifier as identifier
 from .names import login, quoted
@@ -124,14 +124,13 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     SourceError.
     """
     user = sql.SQL("{}@'%%'").format(sql.Identifier(world.mysql.replication_user))
-    password = secrets.ensured(world.mysql.replication_password)
-    hashed = "*" + sha1(sha1(password.encode()).digest()).hexdigest().upper()
+    password = hashed(secrets.ensured(world.mysql.replication_password))
     names = {(database or "") if "." not in table else table.partition(".")[0] for table in tables}
     if isinstance(tables, str) or not all(names) or not names:
         raise SourceError(f"tables is {tables!r}", expected="a list such as ['sampledatabase.movies']")
     with session(world) as c:
         for verb in ("CREATE USER IF NOT EXISTS", "ALTER USER"):
-            c.execute(sql.SQL(f"{verb} {{}} IDENTIFIED WITH mysql_native_password AS %s").format(user), [hashed])
+            c.execute(sql.SQL(f"{verb} {{}} IDENTIFIED WITH mysql_native_password AS %s").format(user), [password])
         c.execute(sql.SQL("GRANT RELOAD, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {}").format(user), [])
         for name in sorted(names):
             exact = re.sub(r"([_%\\])", r"\\\1", name)  # in a right these stand for any letter, or many
