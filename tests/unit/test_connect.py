@@ -8,7 +8,7 @@ import re
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import http, params, wait
+from workbench.base import http, params, paths, wait
 from workbench.base.errors import ConnectorError, StackError
 from workbench.connect import configs, judging, rest
 from worlds import varied
@@ -125,6 +125,12 @@ def test_json_needs_no_registry():
 
 def _with(**changes):
     return varied(WORLD, connect=changes)
+
+
+def test_a_file_of_a_sink_is_on_this_machine_also_where_the_lake_is_not():
+    lake = params.load("local").lake.landing
+    assert f"file:{connect.config(params.load('local'), 'movies_file_sink')['file']}" == f"{lake}/movies.txt"
+    assert connect.config(params.load("s3"), "movies_file_sink")["file"] == f"{paths.state_dir()}/movies.txt"
 
 
 def test_absent_connect_is_named():

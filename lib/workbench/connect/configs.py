@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from ..base import ROOT, ConnectorError, World, aws, nearest
+from ..base import ROOT, ConnectorError, World, aws, local_path, nearest, state_dir
 from ..source import postgres
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
@@ -129,7 +129,7 @@ def placeholders(world: World) -> dict[str, str]:
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
         # where the lake is a folder there is no bucket; its landing folder takes that place
         "bucket": lake.netloc if lake.scheme.startswith("s3") else "landing",
-        "landing_folder": lake.path if lake.scheme == "file" else "",
+        "landing_folder": str(local_path(world.lake.landing) or state_dir()),  # for the embedded Connect
     }
 
 
