@@ -23,8 +23,9 @@ from .names import identifier as identifier
 from .names import login, quoted
 
 SPOKEN = {"mariadb": "MariaDB", "mysql": "MySQL"}
-# Strict: a value that does not fit is an error, nothing is cut. A date may be zero, as it may in what people have.
-MODE = "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+# Strict: a value that does not fit is an error, nothing is cut; nor is a day of zeros one, of which Debezium makes null
+MODE = ("ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
+        "NO_ENGINE_SUBSTITUTION")
 # Of PyMySQL's own: the bits as they travel, the lowest first; a time with a zone is told in that of the session
 CONVERT = {**converters.conversions, FIELD_TYPE.BIT: lambda bits: bits[::-1],
            dt.datetime: lambda value, _=None: converters.escape_datetime(
