@@ -2,6 +2,7 @@
 restart, delete. Use them through `connect`."""
 
 
+import contextlib
 from typing import Any, Optional
 from urllib.parse import quote
 
@@ -121,8 +122,11 @@ def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, A
 
 def restart(world: World, name: str) -> None:
     """Start again what has FAILED of a connector, itself and its tasks (KIP-745); what runs is left alone. It goes
-    on where it was. See `wait_running`."""
+    on where it was. See `wait_running`: no state that is seen after this is of before."""
     _call(world, "POST", f"{_address(name)}/restart?includeTasks=true&onlyFailed=true")
+    with contextlib.suppress(ConnectorError):  # Connect answers first; what fails again is told by who asks next
+        wait_until(lambda: "FAILED" not in states(status(world, name)), f"connector {name!r} to start again",
+                   timeout=10, every=0.02, error=ConnectorError)
 
 
 def delete(world: World, name: str) -> None:

@@ -4,7 +4,6 @@ A walkthrough is a declaration. Its notebooks begin with `ensure`, which runs th
 `reset`, which removes what a notebook and those after it make.
 """
 
-import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Sequence
@@ -12,7 +11,7 @@ from typing import Callable, Mapping, Optional, Sequence
 from pyspark.sql import SparkSession
 
 from .. import connect, hudi, landing
-from ..base import WorkbenchError, World, files, nearest, wait_until
+from ..base import WorkbenchError, World, files, nearest
 from ..connect.configs import HISTORY
 from ..hudi import ddl
 from ..landing.sources import JDBC, topic_of
@@ -119,8 +118,6 @@ class Walkthrough(Flow):
         for name in {c.connector for c in self.captures} & set(connect.names(world)):
             if connect.failure(world, name):
                 connect.restart(world, name)
-                with contextlib.suppress(WorkbenchError):
-                    wait_until(lambda name=name: not connect.failure(world, name), f"{name} to start again", timeout=10)
 
     def _run(self, world: World, step: str) -> None:
         print(f"{step} has not been run yet: running it first …")
