@@ -16,6 +16,7 @@ def source(world, name):
     return {**connect.config(world, "movies_source"), "topic.prefix": name, "table.include.list": rf"{name}\..*",
             "database.server.id": str(1000 + zlib.crc32(name.encode()) % 10**6),
             "schema.history.internal.kafka.topic": f"{name}.history",
+            "connect.keep.alive.interval.ms": "500",  # a minute by default until it looks whether the server is back
             "transforms.unwrap.add.fields": "op,source.ts_ms,source.file,source.pos,source.row"}
 
 
