@@ -1,8 +1,10 @@
 """The jars: what is pinned, what is there, what is fetched again. Ivy is faked: no network, no JVM."""
 import hashlib
 import io
+import os
 import subprocess
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -110,28 +112,38 @@ def test_a_damaged_lock_is_named_with_its_line(home, bad):
 
 def test_the_real_lock_reads():
     found = artifacts.locked()
-    assert len(found) > 50 and {a.service for a in found} >= {"kafka", "debezium", "spark", "apicurio"}
+    assert len(found) > 50 and {a.service for a in found} >= {"kafka", "debezium", "spark", "apicurio", "mariadb"}
     assert len({a.path for a in found}) == len(found)
 
 
-def test_an_archive_is_unpacked_again_when_the_pinned_one_changes(home, monkeypatch):
-    def archive(text):
-        out = io.BytesIO()
-        with tarfile.open(fileobj=out, mode="w:gz") as tar:
-            info = tarfile.TarInfo("app.txt")
-            info.size = len(text)
-            tar.addfile(info, io.BytesIO(text))
-        return out.getvalue()
+def tarred(text):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        info = tarfile.TarInfo("bin/app.txt")
+        info.size, info.mode = len(text), 0o755
+        tar.addfile(info, io.BytesIO(text))
+    return out.getvalue()
 
+
+def zipped(text):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as jar:
+        jar.writestr("bin/app.txt", text)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("service, ext, archive", [("apicurio", "tar.gz", tarred), ("mariadb", "jar", zipped)])
+def test_an_archive_is_unpacked_again_when_the_pinned_one_changes(home, monkeypatch, service, ext, archive):
+    app = artifacts.LIB / "app" / "bin" / "app.txt"
     for text in (b"one", b"two"):
         monkeypatch.setitem(GOOD, "app", archive(text))
-        artifacts.LOCK.write_text(line("app", GOOD["app"], "apicurio", "tar.gz"))
+        artifacts.LOCK.write_text(line("app", GOOD["app"], service, ext))
         artifacts.install(silent)
-        assert ((artifacts.LIB / "app") / "app.txt").read_bytes() == text
-    ((artifacts.LIB / "app") / ".sha256").unlink()  # as after a kill while it was unpacked
-    ((artifacts.LIB / "app") / "app.txt").unlink()
+        assert app.read_bytes() == text and os.access(app, os.X_OK), "a program"
+    (artifacts.LIB / "app" / ".sha256").unlink()  # as after a kill while it was unpacked
+    app.unlink()
     artifacts.install(silent)
-    assert ((artifacts.LIB / "app") / "app.txt").read_bytes() == b"two"
+    assert app.read_bytes() == b"two"
 
 
 def java(folder, version):
