@@ -2,7 +2,7 @@
 whole seconds, and a server that starts again begins another file, at its first position."""
 import pytest
 from mariadb_help import captured, lake_is_source
-from workbench import hudi, stack
+from workbench import hudi, stack, trace
 from workbench.base.errors import LakeError
 from workbench.topic import registry, topics
 
@@ -58,6 +58,11 @@ def test_the_last_change_wins_within_a_second_and_across_a_restart_of_the_server
                       for table in tables]
     assert all(place.startswith(f"{new['__source_file']}/0000") for rows in before for *_, place in rows)
     assert all(hudi.schema_changes(table).empty for table in tables)
+
+    table = trace.Traced("t", f"{NAME}.t", "id", topic, None, tuple(tables), "avro")
+    life = trace.row(world, table, 1).changes
+    for view in ("cow", "mor_rt"):
+        assert list(life[view] == "now") == [False] * (len(life) - 1) + [True], life[view]
 
 
 def test_each_part_has_to_be_there(lab, world, spark):

@@ -42,6 +42,13 @@ def test_what_a_view_shows(state, op, here, last, based, shows):
     assert biography._state(state, {"v": 1, "__op": op}, MOR, here, last, based) == shows
 
 
+def test_a_version_may_be_of_several_fields():
+    several = dataclasses.replace(MOR, ordering="file,at")
+    record = {"file": "bin.000001", "at": 40, "__op": "u"}
+    for here, shows in (({several.version(record)}, "now"), ({several.version({**record, "at": 7})}, "was")):
+        assert biography._state("was", record, several, here, True, None) == shows
+
+
 def test_an_instant_is_a_time_in_utc():
     assert timeline.time_of("20260101120000001") == dt.datetime(2026, 1, 1, 12, 0, 0, 1000, UTC)
     assert timeline.time_of("20260101120000") == dt.datetime(2026, 1, 1, 12, tzinfo=UTC)
