@@ -97,7 +97,7 @@ def test_values_are_filled_in_one_pass(folder):
     assert connect.config(WORLD, "x", bucket="${region}")["a"] == "${region}/${file:/f:k}"
 
 
-GLUE = {"": configs.GLUE_CONVERTER, ".region": "ap-southeast-2", ".schemaAutoRegistrationEnabled": "true",
+GLUE = {"": configs.KNOWN["glue_converter"][""], ".region": "ap-southeast-2", ".schemaAutoRegistrationEnabled": "true",
         ".compatibility": "NONE", ".avroRecordType": "GENERIC_RECORD"}
 
 

@@ -17,9 +17,7 @@ from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
 FOLDER = ROOT / "params" / "connectors"
 KNOWN = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
-GLUE_CONVERTER = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
-MYSQL_CONNECTORS = {"mariadb": "io.debezium.connector.mariadb.MariaDbConnector",
-                    "mysql": "io.debezium.connector.mysql.MySqlConnector"}
+MYSQL_CONNECTORS = KNOWN["mysql_connectors"]  # {mysql.kind of a world: connector class}
 HISTORY = "schema.history.internal"
 SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
 # Looked for in what a value holds beside references. An address, ://user:password@host (digits and a slash are a port):
@@ -84,16 +82,13 @@ def _history_login(world: World, config: dict[str, str]) -> dict[str, str]:
 def _with_glue(world: World, config: dict[str, str]) -> dict[str, str]:
     """Return a configuration with Glue's converter for Avro where it has Apicurio's (the settings are of the README of
     aws-glue-schema-registry)."""
-    # As with the embedded registry, there is no rule for a new version: a topic may begin anew in another shape.
-    settings = {"": GLUE_CONVERTER, ".region": world.region, ".schemaAutoRegistrationEnabled": "true",
-                ".compatibility": "NONE", ".avroRecordType": "GENERIC_RECORD"}
     registries, changed = glue_registries(world), {}
     for key, value in config.items():
         side, converter, rest = key.partition(".converter")
         if side not in registries or config.get(side + converter) != AVRO_CONVERTER:
             changed[key] = value
         elif not rest:
-            told = {**settings, ".registry.name": registries[side]}
+            told = {**_filled("glue_converter", world), ".registry.name": registries[side]}
             changed.update({key + setting: text for setting, text in told.items()})
     return changed
 
@@ -108,22 +103,11 @@ def _once(pairs: list[tuple[str, Any]], shown: str) -> dict[str, Any]:
 
 def placeholders(world: World) -> dict[str, str]:
     """Return what `world` fills into connector configurations. No secret is among it, only a reference to one."""
-    pg, my, region = world.postgres, world.mysql, world.region
-    lake = urlsplit(world.lake.landing)
+    region, lake = world.region, urlsplit(world.lake.landing)
     return {
-        "topic_prefix": world.connect.topic_prefix,
+        **_filled("placeholders", world),
         "slot_prefix": postgres.slot_prefix(world).removesuffix("_"),
-        "database_host": pg.host,
-        "database_port": str(pg.port),
-        "database_name": pg.database,
-        "database_user": pg.replication_user,
-        "password_reference": world.connect.password_reference,
-        "mysql_connector": MYSQL_CONNECTORS[my.kind],
-        "mysql_host": my.host,
-        "mysql_port": str(my.port),
-        "mysql_user": my.replication_user,
-        "mysql_password_reference": my.password_reference,
-        "kafka_bootstrap": world.kafka.bootstrap,
+        "mysql_connector": MYSQL_CONNECTORS[world.mysql.kind],
         "registry_url": world.registry.url + REGISTRY_V2 if world.registry.url else "",
         "region": region or "local",
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
@@ -131,6 +115,11 @@ def placeholders(world: World) -> dict[str, str]:
         "bucket": lake.netloc if lake.scheme.startswith("s3") else "landing",
         "landing_folder": str(local_path(world.lake.landing) or state_dir()),  # for the embedded Connect
     }
+
+
+def _filled(part: str, world: World) -> dict[str, str]:
+    """A part of known.yaml, in which {world.…} stands for what the world says."""
+    return {name: text.format(world=world) for name, text in KNOWN[part].items()}
 
 
 def _refers(key: str, value: str) -> bool:
