@@ -15,14 +15,13 @@ from urllib.parse import urlsplit
 from pyspark.sql.connect.client import ChannelBuilder
 
 from ..base import StackError, World, aws, paths
-from .settings import hudi_needs
+from .settings import hudi_needs, of
 
 HEADER = "x-aws-proxy-auth"  # in which each call bears the session's token
 EARLY = dt.timedelta(minutes=5)  # before it expires, after an hour, another token is asked for
 IDLE = 15  # minutes
 ALIVE = ("SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY")
 READY = ("STARTED", "IDLE", "BUSY")
-GLUE = "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
 _started: dict[str, World] = {}  # sessions that this process has started and has to end
 
 
@@ -33,12 +32,7 @@ def _call(world: World, operation: str, **given: Any) -> dict[str, Any]:
 def settings(world: World) -> dict[str, str]:
     """What Spark on EMR is started with: EMR's Hudi, the jars that `workbench aws publish` has put there, and
     Glue as catalog."""
-    return {
-        "spark.jars": f"/usr/lib/hudi/hudi-spark-bundle.jar,{world.lake.root}/workbench/jars/*.jar",
-        "spark.sql.catalogImplementation": "hive", "spark.hadoop.hive.metastore.client.factory.class": GLUE,
-        "spark.driver.memory": world.spark.driver_memory, "spark.executor.memory": world.spark.executor_memory,
-        "spark.sql.shuffle.partitions": str(world.spark.parallelism),
-        **hudi_needs()}
+    return {**of("emr", root=world.lake.root, **world.spark.model_dump()), **hudi_needs()}
 
 
 @contextlib.contextmanager

@@ -49,15 +49,8 @@ def of_server(spark: Spark, tables: str, java_compiler: str, endpoint: str = "",
     # Avro's loads it, and Avro makes no Hudi records of a log block ("GenericData$Record cannot be cast to …").
     of_executors = {"spark.executor.extraClassPath": class_path} if own_workers else {"spark.jars": ",".join(jars)}
     return {
-        "spark.master": spark.master,
-        "spark.driver.memory": spark.driver_memory,
-        "spark.driver.extraClassPath": class_path,
-        "spark.driver.extraJavaOptions": " ".join(driver),
-        "spark.sql.shuffle.partitions": str(spark.parallelism),
-        "spark.default.parallelism": str(spark.parallelism),
-        "spark.sql.warehouse.dir": str(local_path(tables) or tables),
-        "spark.executor.memory": spark.executor_memory,
-        "spark.executor.extraJavaOptions": " ".join(options),
+        **settings.of("server", class_path=class_path, driver_options=" ".join(driver), options=" ".join(options),
+                      warehouse=local_path(tables) or tables, **spark.model_dump()),
         **({} if local else of_executors),
         **(of_s3a(endpoint, region) if endpoint else {}),
         **settings.of_session(),
@@ -66,9 +59,8 @@ def of_server(spark: Spark, tables: str, java_compiler: str, endpoint: str = "",
 
 def of_s3a(endpoint: str, region: str) -> dict[str, str]:
     """Return how Hadoop's s3a: reaches an endpoint that is not AWS's own."""
-    at = {"endpoint": endpoint, "endpoint.region": region or "us-east-1",
-          "connection.ssl.enabled": str(endpoint.startswith("https:")).lower()}
-    return {**settings.of("s3a"), **{f"spark.hadoop.fs.s3a.{name}": value for name, value in at.items()}}
+    return settings.of("s3a", endpoint=endpoint, region=region or "us-east-1",
+                       ssl=str(endpoint.startswith("https:")).lower())
 
 
 def clear_half_made(metastore: Path) -> None:

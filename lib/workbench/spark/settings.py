@@ -1,17 +1,20 @@
 """What Spark is told, wherever it runs: the files of conf/."""
 
 from pathlib import Path
+from string import Template
 
 from ..stack import artifacts
 
 CONF = Path(__file__).parent / "conf"
 
 
-def of(name: str, until: str = "") -> dict[str, str]:
-    """The settings in a file of conf/, in Spark's own form; until: of the part before this line only."""
+def of(name: str, until: str = "", **values: object) -> dict[str, str]:
+    """The settings in a file of conf/, in Spark's own form; until: of the part before this line only. values: what its
+    ${placeholders} stand for."""
     text = (CONF / f"{name}.conf").read_text(encoding="utf-8")
     lines = (text.partition(until)[0] if until else text).splitlines()
-    return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+    settings = dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {key: Template(value).safe_substitute(values) for key, value in settings.items()}
 
 
 def hudi_needs() -> dict[str, str]:
