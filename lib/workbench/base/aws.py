@@ -8,7 +8,10 @@ import contextlib
 import functools
 import json
 import re
+from pathlib import Path
 from typing import Any, Callable, Iterator, TypeVar
+
+import yaml
 
 from .errors import StackError, WorkbenchError, nearest
 from .wait import wait_until
@@ -18,21 +21,8 @@ T = TypeVar("T")
 TAG = "workbench:deployment"  # that all of a deployment bears, its name for a value
 TRIES = 6  # of a call that is throttled, or that a service could not answer: some 20 s in all, by boto3's own back-off
 SIGN_IN = "sign in (`aws sso login`, `aws configure`), or name a profile: export AWS_PROFILE=…"
-THROTTLED = r"Throttl|TooManyRequests|RequestLimitExceeded|SlowDown|LimitExceededException|ProvisionedThroughputExc"
-PASSING = f"{THROTTLED}|^Internal|ServiceUnavailable"
-# By which a client of Kafka's in Java logs in to MSK: Amazon's library aws-msk-iam-auth
-KAFKA_LOGIN = {"sasl.mechanism": "AWS_MSK_IAM",
-               "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
-               "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
-# What AWS calls its errors: (pattern of the code, what failed, what to do)
-KNOWN = (
-    (r"Expired|TokenRefreshRequired|RequestExpired", "the AWS credentials have expired", SIGN_IN),
-    (r"UnrecognizedClient|InvalidClientTokenId|InvalidAccessKeyId|SignatureDoesNotMatch|AuthFailure|IncompleteSignature",
-     "AWS does not know these credentials", SIGN_IN),
-    (THROTTLED, f"AWS answered {TRIES} times that it is asked too often", "wait some minutes, then do it again"),
-    (r"PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|^301$",
-     "the bucket lies in another region", "name its region in the params file, or take a bucket of this region"),
-)
+KNOWN = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+KAFKA_LOGIN = KNOWN["kafka_login"]  # by which a client of Kafka's in Java logs in to MSK
 
 
 @functools.cache
@@ -77,7 +67,7 @@ def answered(where: str) -> Iterator[None]:
     except RuntimeError as e:
         if "still expired" not in str(e):  # botocore's words where new credentials, of a profile say, are old ones
             raise
-        raise StackError(KNOWN[0][1], where=where, expected=str(e), next_step=SIGN_IN) from e
+        raise StackError("the AWS credentials have expired", where=where, expected=str(e), next_step=SIGN_IN) from e
     except (of.NoRegionError, of.InvalidRegionError) as e:
         raise StackError(f"AWS has no such region: {e}", where=where, next_step="name one as `region` in the params "
                          "file, such as ap-southeast-2") from e
@@ -89,7 +79,8 @@ def answered(where: str) -> Iterator[None]:
 def _refused(e: Any, where: str) -> StackError:
     found, said = e.response.get("Error", {}), str(e.response.get("Error", {}).get("Message", ""))
     name = str(found.get("Code", ""))
-    told = next(((what, step) for pattern, what, step in KNOWN if re.search(pattern, name)), None)
+    told = next(((what.format(tries=TRIES), step.format(sign_in=SIGN_IN)) for pattern, what, step in KNOWN["errors"]
+                 if re.search(pattern, name)), None)
     if re.search(r"AccessDenied|UnauthorizedOperation|NotAuthorized|^403$|Forbidden", name):
         # "User: arn:… is not authorized to perform: kafka:GetBootstrapBrokers on resource: arn:… because …"
         who, action, on = (re.search(p, said) for p in (r"User: (\S+)", r"perform: (\S+)", r"on resource: (\S+)"))
@@ -120,7 +111,7 @@ def passes(error: BaseException) -> bool:
     from botocore import exceptions as of
 
     away = isinstance(error.__cause__, (of.ConnectionError, of.HTTPClientError))
-    return away or bool(re.search(PASSING, code(error)))
+    return away or bool(re.search(KNOWN["passing"], code(error)))
 
 
 def wait(look: Callable[[], T], what: str, *, timeout: float, every: float, **more: Any) -> T:
