@@ -8,31 +8,21 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any, Callable, Sequence, Union
 
+import yaml
 from pyspark.sql import types as T
 
 from ..base import LakeError, nearest
 
 SOURCE_DIGITS = 131_072 + 16_383  # the most that PostgreSQL's numeric has, before and after the point
-# Debezium's types that Avro has too, with time.precision.mode=adaptive. A timestamp without time zone counts from 1970
-# as if its clock stood at UTC. (ZonedTimestamp is a text, Time and MicroTime are numbers: Spark has no time of day.)
-DEBEZIUM = {
-    "io.debezium.time.Date": ("int", "date"),
-    "io.debezium.time.Timestamp": ("long", "timestamp-millis"),
-    "io.debezium.time.MicroTimestamp": ("long", "timestamp-micros"),
-}
+TYPES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 # What the next version of a schema must be able to do: read what was written with the one before it (BACKWARD), be read
 # by that (FORWARD), both (FULL); TRANSITIVE: not that one only, but all before it.
 MODES = ("NONE", *(kind + every for kind in ("BACKWARD", "FORWARD", "FULL") for every in ("", "_TRANSITIVE")))
 DIGITS = 38  # the most that a decimal of Spark has
-SPARK = {  # by the Avro type and its logical type
-    ("int", None): T.IntegerType(), ("long", None): T.LongType(), ("float", None): T.FloatType(),
-    ("double", None): T.DoubleType(), ("boolean", None): T.BooleanType(), ("bytes", None): T.BinaryType(),
-    ("string", None): T.StringType(), ("enum", None): T.StringType(), ("string", "uuid"): T.StringType(),
-    ("int", "date"): T.DateType(), ("long", "timestamp-millis"): T.TimestampType(),
-    ("long", "timestamp-micros"): T.TimestampType(),
-}
+SPARK = {kind: getattr(T, name)() for kind, name in TYPES["spark"].items()}  # by Avro's type and its logical type
 Reader = Callable[[bytes], Any]
 
 
@@ -173,7 +163,7 @@ def exact(avsc: Any) -> Any:
 
 
 def _exact(found: dict[str, Any]) -> dict[str, Any]:
-    kind, logical = DEBEZIUM.get(found.get("connect.name", ""), (None, None))
+    kind, logical = TYPES["debezium"].get(found.get("connect.name", ""), (None, None))
     if kind is not None and found.get("type") == kind:
         found["logicalType"] = logical
     if found.get("logicalType") in ("time-millis", "time-micros"):
@@ -230,9 +220,9 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         return T.MapType(T.StringType(), *_spark(avsc["values"], f"{where}{{}}")), False
     if kind in ("bytes", "fixed") and logical == "decimal" and avsc.get("precision", DIGITS + 1) <= DIGITS:
         return T.DecimalType(avsc["precision"], avsc.get("scale", 0)), False
-    found = SPARK.get((kind, logical))
+    found = SPARK.get(" ".join(filter(None, [kind, logical])))
     if found is None:
         raise LakeError(f"no Spark type for Avro type {kind!r}" + (f" with logicalType {logical!r}" if logical else ""),
                         where=where, expected=f"a decimal of at most {DIGITS} digits, "
-                        + ", ".join(" ".join(filter(None, each)) for each in SPARK))
+                        + ", ".join(SPARK))
     return found, False
