@@ -1,4 +1,4 @@
--- The longer questions to PostgreSQL's catalog, by name (see queries.py).
+-- The longer questions to PostgreSQL's catalog, and what sets tables back, by name (see queries.py).
 
 -- name: identity
 -- How replication tells the rows of a table t (of pg_class) apart.
@@ -55,3 +55,22 @@ ORDER BY t.attnum
 -- Of these schemas and tables those that are there.
 SELECT nspname AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL
 SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname || '.' || tablename = ANY(%s) ORDER BY 1
+
+-- name: set_back_added
+-- The rows of a table t that its copy k has not go; those that are other become as there; those that are missing come.
+DELETE FROM {t} t WHERE NOT EXISTS (SELECT FROM {k} k WHERE {same})
+
+-- name: set_back_changed
+UPDATE {t} t SET ({columns}) = ROW({old}) FROM {k} k WHERE {same} AND ROW({now}) IS DISTINCT FROM ROW({old})
+
+-- name: set_back_missing
+INSERT INTO {t} ({columns}) SELECT {old} FROM {k} k WHERE NOT EXISTS (SELECT FROM {t} t WHERE {same})
+
+-- name: counted_columns
+-- The columns of a table that count by themselves (serial, identity).
+SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+AND pg_get_serial_sequence(%s, attname) IS NOT NULL
+
+-- name: count_on
+-- Such a column goes on after its last row.
+SELECT setval(pg_get_serial_sequence({}, {}), greatest(max({n}), 1), max({n}) IS NOT NULL) FROM {t}

@@ -75,13 +75,9 @@ def _set_back(c: psycopg.Connection, table: str) -> int:
 
     parts: Any = dict(t=source, k=copy, columns=listed(), old=listed("k"), now=listed("t"),
                       same=sql.SQL("ROW({}) = ROW({})").format(listed("t", keys=True), listed("k", keys=True)))
-    changed = sum(c.execute(sql.SQL(statement).format(**parts)).rowcount for statement in (
-        "DELETE FROM {t} t WHERE NOT EXISTS (SELECT FROM {k} k WHERE {same})",
-        "UPDATE {t} t SET ({columns}) = ROW({old}) FROM {k} k WHERE {same} AND ROW({now}) IS DISTINCT FROM ROW({old})",
-        "INSERT INTO {t} ({columns}) SELECT {old} FROM {k} k WHERE NOT EXISTS (SELECT FROM {t} t WHERE {same})"))
-    for counted, in c.execute("SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT "
-                              "attisdropped AND pg_get_serial_sequence(%s, attname) IS NOT NULL",
-                              [source.as_string(c)] * 2).fetchall():
-        c.execute(sql.SQL("SELECT setval(pg_get_serial_sequence({}, {}), greatest(max({n}), 1), max({n}) IS NOT NULL) "
-                          "FROM {t}").format(source.as_string(c), counted, n=sql.Identifier(counted), t=source))
+    changed = sum(c.execute(sql.SQL(QUERIES[which]).format(**parts)).rowcount
+                  for which in ("set_back_added", "set_back_changed", "set_back_missing"))
+    name = source.as_string(c)
+    for counted, in c.execute(QUERIES["counted_columns"], [name, name]).fetchall():
+        c.execute(sql.SQL(QUERIES["count_on"]).format(name, counted, n=sql.Identifier(counted), t=source))
     return changed
