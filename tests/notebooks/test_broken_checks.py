@@ -2,6 +2,7 @@
 
 How a break is written stands in breaking.py."""
 import breaks_log_based
+import breaks_movies
 import breaks_museum
 import breaks_outbox
 import breaks_query_based
@@ -9,7 +10,8 @@ import pytest
 from breaking import problems
 from workbench.base.paths import ROOT
 
-BREAKS = {**breaks_outbox.BREAKS, **breaks_query_based.BREAKS, **breaks_log_based.BREAKS, **breaks_museum.BREAKS}
+BREAKS = {**breaks_outbox.BREAKS, **breaks_query_based.BREAKS, **breaks_log_based.BREAKS, **breaks_movies.BREAKS,
+          **breaks_museum.BREAKS}
 
 
 @pytest.mark.drill

@@ -18,7 +18,7 @@ from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import log_based, moma, museum, northwind, outbox, query_based
+from workbench.walkthroughs import log_based, moma, movies, museum, northwind, outbox, query_based
 
 NOTEBOOKS = ROOT / "notebooks"
 TRACK = ["11_source_database", "12_connectors", "13_hudi_ingest", "14_changes", "15_dashboard"]
@@ -61,7 +61,8 @@ def holding_a_secret(folder):
 
 def test_the_whole_series_passes(world):
     """What it leaves is what the next tests begin with; the last one tears it down."""
-    series = ["00_start_here", "10_outbox", "20_query_based_cdc", "30_log_based_cdc", "50_time_travel"]
+    series = ["00_start_here", "10_outbox", "20_query_based_cdc", "30_log_based_cdc", "40_schema_evolution",
+              "50_time_travel"]
     result = runner.run(series, "local", progress=False)
     assert result.status == "passed", failures(result)
     assert result.report.stat().st_size > 10_000
@@ -142,6 +143,15 @@ def test_a_notebook_of_the_museum_runs_alone_on_an_empty_stack_and_again(world, 
 @pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "30_log_based_cdc").glob("*.ipynb"))])
 def test_a_notebook_of_the_film_rental_runs_alone_on_an_empty_stack_and_again(world, name):
     log_based.flow.reset(world, "31_source_database")
+    for _ in range(2):
+        result = runner.run([name], "local", progress=False)
+        assert result.status == "passed", failures(result)
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "40_schema_evolution").glob("*.ipynb"))])
+def test_a_notebook_of_the_movies_runs_alone_on_an_empty_stack_and_again(world, name):
+    movies.flow.reset(world, "41_source_database")
     for _ in range(2):
         result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
