@@ -37,7 +37,7 @@ def changes() -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
 def _schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
     own = [{"name": "__op", "type": ["null", "string"], "default": None},
            {"name": "__lsn", "type": ["null", "long"], "default": None}]
-    return {"type": "record", "name": "Value", "namespace": TRIAL, "fields": [*fields, *own]}
+    return {"type": "record", "name": "Value", "namespace": "m.movies", "fields": [*fields, *own]}
 
 
 def _evolved(world: World) -> bool:
