@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
-from workbench.base.errors import LakeError
+from workbench.base.errors import LakeError, StackError
 from workbench.landing import job
 from workbench.results import check
 from workbench.source import postgres
@@ -142,7 +142,7 @@ def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
 def test_a_registry_that_is_stopped_stops_the_landing_and_nothing_is_lost(lab, spark, sink):
     process.stop(SERVICES["apicurio"])
     try:
-        with pytest.raises(LakeError, match="(?s)a batch was not landed.*schema registry does not answer.*next:"):
+        with pytest.raises(StackError, match="(?s)the schema registry does not answer.*next:"):
             landing.run(spark, lab, sink)
         assert not landed(lab, ARTISTS) and landing.dead_letters(spark, lab, sink).count() == 0
     finally:

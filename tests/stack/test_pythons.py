@@ -111,9 +111,9 @@ def test_the_wheel_on_a_python_of_emr(version, wheel, done, tmp_path):
 @pytest.mark.drill
 def test_the_archive_for_jobs_on_the_python_of_emr(wheel, done, tmp_path, monkeypatch):
     """It is made by this Python, for another: what only that one needs is in it, too."""
-    program = pythons(OF_EMR).get(publish.PYTHON)
+    program = pythons(OF_EMR).get(publish.SAID["python"])
     if not program:
-        pytest.skip(f"Python {publish.PYTHON} is not here")
+        pytest.skip(f"Python {publish.SAID['python']} is not here")
     kept = {}
 
     def put(region, service, operation, **given):

@@ -13,9 +13,9 @@ from pyarrow.parquet import ParquetFile
 from pyspark import cloudpickle
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
-from workbench.landing import messages, writing
+from workbench.landing import writing
 from workbench.landing.formats import Containers, Form, Lines
-from workbench.landing.messages import Avro, Json
+from workbench.landing.messages import UNMET, Avro, Json
 from workbench.landing.parquet import Parquet
 from workbench.landing.places import Times
 from workbench.landing.sinks import Sink
@@ -118,30 +118,24 @@ def test_a_file_comes_apart_as_it_was_put_together():
 # --- the task --------------------------------------------------------------------------------------------------------
 
 OTHER = {**ROW, "doc": "another version"}
-TEXTS = {"1": json.dumps(ROW), "2": json.dumps(OTHER), "3": "not JSON", "4": '"varchar"'}
+TEXTS = {"globalId 1": json.dumps(ROW), "globalId 2": json.dumps(OTHER), "globalId 3": '{"type": "record"}',
+         "globalId 4": '"varchar"', "globalId 9": "null"}
 
 
-def avro_files(url, most=10, connect=False, form=None, **more):
+COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value", "schema", "body"]
+
+
+def avro_files(most=10, texts=TEXTS, connect=False, form=None, **more):
     """What lands Avro, by default as container files."""
     sink = Sink("avro", "topics", most, "t", confluent=True, **more)
-    return Form(sink, Avro({"globalId": url}, "not Avro", "schema {} is unknown", connect), form or Containers())
+    return Form(sink, Avro(texts, "not Avro", "schema {} is unknown", connect), form or Containers())
 
 
 @pytest.fixture
-def land(tmp_path, monkeypatch):
-    asked = []
-
-    def answer(url):
-        asked.append(url)
-        text = TEXTS.get(url.rpartition("/")[2])
-        return text and text.encode()
-
-    monkeypatch.setattr(messages, "fetch", answer)
-
+def land(tmp_path):
     def go(*messages, most=2):
-        frame = pandas.DataFrame(list(messages), columns=["topic", "partition", "offset", "keyed", "sent", "value",
-                                                          "schema", "body"], dtype=object)
-        task = writing.task(avro_files("http://r/{}", most), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+        frame = pandas.DataFrame(list(messages), columns=COLUMNS, dtype=object)
+        task = writing.task(avro_files(most), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
         (counts,) = task(iter([frame[:3], frame[3:]]))
         return counts.iloc[0].to_dict()
 
@@ -149,7 +143,6 @@ def land(tmp_path, monkeypatch):
                         for p in sorted((tmp_path / "out").rglob("*")) if p.is_file()}
     go.letters = lambda: {d["offset"]: d["reason"] for f in (tmp_path / "dead").glob("*")
                           for d in map(json.loads, f.read_text().splitlines())}
-    go.asked = asked
     return go
 
 
@@ -171,7 +164,6 @@ def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
         "m.artists/partition=0/m.artists+0+0000000003.avro": ([3], "globalId 2"),
         "m.artists/partition=0/m.artists+0+0000000005.avro": ([5, 7], "globalId 1"),
         "m.artworks/partition=0/m.artworks+0+0000000006.avro": ([6], "globalId 1")}
-    assert sorted(land.asked) == ["http://r/1", "http://r/2"], "asked once for each"
     land(*messages)
     assert land.files() == found
 
@@ -188,12 +180,13 @@ def test_poison_goes_to_the_dead_letters(land):
     assert all(letters[n].startswith(f"schema globalId {n} cannot be read") for n in (3, 4))
 
 
-def test_a_registry_that_does_not_answer_ends_the_batch():
-    urls = {"globalId": "http://127.0.0.1:1/ids/{}"}
-    with pytest.raises(ConnectionError, match="the schema registry does not answer at http://127.0.0.1:1/ids/7: "):
-        Avro(urls, "not Avro", "unknown {}", False).read(b"", "globalId 7", b"")
-    with pytest.raises(ValueError, match=f"unknown globalId {2**63}"):  # no id of a registry's: it is not asked
-        Avro(urls, "not Avro", "unknown {}", False).read(b"", f"globalId {2**63}", b"")
+def test_schemas_that_nobody_has_asked_for_end_the_batch_before_anything_of_it_is_written(land):
+    with pytest.raises(ConnectionError, match=f"{UNMET} globalId 7, globalId 8$"):
+        land(message(0), message(1, id=8), message(2, id=7))
+    assert not land.files() and not land.letters()
+    with pytest.raises(ConnectionError) as error:
+        avro_files().converter.meet([f"globalId {n}" for n in range(10, 1010)])
+    assert str(error.value).count("globalId") == 100, "an error has to travel"
 
 
 WORKER = """
@@ -205,13 +198,11 @@ print(counts.iloc[0].to_dict())
 """
 
 
-def test_the_task_travels_without_this_package(tmp_path, answering):
-    served = answering({"/ids/1": (200, json.dumps(ROW))})
-    task = writing.task(avro_files(served.url + "/ids/{}"), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], dtype=object)
+def test_the_task_travels_without_this_package(tmp_path):
+    task = writing.task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], columns=COLUMNS, dtype=object)
     done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
     assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
-    assert served.asked == ["/ids/1", "/ids/9"]
     (file,) = (tmp_path / "out").rglob("*.avro")
     assert [r["id"] for r in opened(file.read_bytes()).records] == [0, 1]
 
@@ -225,15 +216,16 @@ def test_the_task_of_lines_travels_without_this_package(tmp_path):
     assert (tmp_path / "out" / "c=1" / "t-0-00000000000000000000.json").read_text() == '{"c": 1}\n'
 
 
-def test_the_task_of_parquet_travels_without_this_package(tmp_path, answering):
+def test_the_task_of_parquet_travels_without_this_package(tmp_path):
     flat = {**ROW, "fields": ROW["fields"][:-2]}  # Parquet holds no map here: 12 bytes, and the null after it
-    served = answering({"/ids/1": (200, json.dumps(flat))})
     chain = parse({"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.InsertField$Value",
                    "transforms.a.static.field": "new", "transforms.a.static.value": "x"}, "here")
     times = Times("%Y", 1, "Europe/Zurich")
-    form = avro_files(served.url + "/ids/{}", connect=True, form=Parquet("zstd"), transforms=chain, times=times)
+    texts = {"globalId 1": json.dumps(flat)}
+    form = avro_files(texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, times=times)
     task = writing.task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    frame = pandas.DataFrame([message(0, body=row(0)[:-13]), message(1, body=row(1)[:-13])], dtype=object)
+    frame = pandas.DataFrame([message(0, body=row(0)[:-13]), message(1, body=row(1)[:-13])], columns=COLUMNS,
+                             dtype=object)
     done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
     assert b"'records': 2" in done.stdout, done.stderr.decode()
     (file,) = (tmp_path / "out/m.artists/1970").rglob("*.zstd.parquet")
@@ -242,9 +234,9 @@ def test_the_task_of_parquet_travels_without_this_package(tmp_path, answering):
 
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fastavro", None)  # importing it is an error
-    task = writing.task(avro_files(""), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
+    task = writing.task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
     with pytest.raises(ModuleNotFoundError) as e:
-        next(task(iter([pandas.DataFrame([message(0)], dtype=object)])))
+        next(task(iter([pandas.DataFrame([message(0)], columns=COLUMNS, dtype=object)])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
     seen = cause("Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
                  f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)")

@@ -11,7 +11,7 @@ import botocore.session
 import on_aws
 import pytest
 from botocore import xform_name
-from workbench.base import ROOT
+from workbench.base import ROOT, aws
 from workbench.stack import cloud, verbs
 
 LIB, TESTS = ROOT / "lib" / "workbench", ROOT / "tests"
@@ -38,8 +38,10 @@ ELSEWHERE = {
     ("stack/verbs.py", "_look"): looks(),
     ("stack/cloud.py", "_ended"): [(service, operation, {key}) for service, operation, key, _ in
                                    cloud.LISTED_ON.values()],
-    ("stack/cloud.py", "_end_spark"): [("emr-serverless", "terminate_session", {"applicationId", "sessionId"}),
-                                       ("emr-serverless", "cancel_job_run", {"applicationId", "jobRunId"})],
+    ("stack/cloud.py", "_end_spark"): [("emr-serverless", run["ends"], {"applicationId", run["id"]})
+                                       for run in aws.KNOWN["runs_of_spark"]],
+    ("stack/cloud.py", "_running"): [("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
+                                     for run in aws.KNOWN["runs_of_spark"]],
 }
 
 
@@ -178,7 +180,7 @@ def calls():
                 passes_on = place in told or place in {("stack/cloud.py", "call"), ("stack/cloud.py", "pages")}
                 assert passes_on or place in ELSEWHERE, f"{where}: what is asked? (ELSEWHERE) {ast.unparse(call)}"
                 used.add(place)
-                found += [Call(where, *one[:2], frozenset(one[2])) for one in ELSEWHERE.get(place, ())]
+                found += [Call(where, *one[:2], frozenset(one[2]), *one[3:]) for one in ELSEWHERE.get(place, ())]
                 continue
             parameters_given = given(call, function, file) | (known.given if known else frozenset())
             values = tuple((one.arg, one.value) for one in call.keywords if one.arg)
@@ -252,6 +254,13 @@ def test_a_call_is_one_that_aws_takes(one):
         pages = SESSION.get_paginator_model(one.service).get_paginator(operation.name)
         keys_of = pages["result_key"] if isinstance(pages["result_key"], list) else [pages["result_key"]]
         assert one.key in keys_of and one.key in operation.output_shape.members
+
+
+@pytest.mark.parametrize("run", aws.KNOWN["runs_of_spark"], ids=lambda run: run["lists"])
+def test_states_of_what_runs_are_those_of_aws(run):
+    model, operations = service("emr-serverless")
+    states = model.operation_model(operations[run["lists"]]).input_shape.members["states"].member.enum
+    assert {*run["states"], run["ending"]} < {*states}
 
 
 # ---- and in which test each of them is made

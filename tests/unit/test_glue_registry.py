@@ -287,27 +287,29 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
         landing.parse({**SINK, "value.converter.compression": "ZLIB"}, WORLD)
 
 
-def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given(monkeypatch):
-    monkeypatch.setattr(messages, "fetch", None)  # a task asks nobody
+def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
     body = framed(ID, ROW, {"id": 7})[18:]
-    form = job.form(WORLD, landing.parse(SINK, WORLD), {f"globalId {ID}": json.dumps(ROW), f"globalId {OTHER}": None})
+    form = job.form(WORLD, landing.parse(SINK, WORLD), {f"globalId {ID}": json.dumps(ROW), f"globalId {OTHER}": "null"})
     assert form.converter.read(b"", f"globalId {ID}", body)[1] == {"id": 7}
     with pytest.raises(ValueError, match=f"schema globalId {OTHER} is not in the registry .registry.wire is glue"):
         form.converter.read(b"", f"globalId {OTHER}", body)
     with pytest.raises(ValueError, match="not Avro as glue has it"):
         form.converter.read(b"{}", None, None)
     third = "00000000-0000-0000-0000-000000000003"
+    form.converter.meet([f"globalId {ID}", None, f"globalId {OTHER}"])
     with pytest.raises(ConnectionError, match=f"not been asked for schema globalId {third}"):
-        form.converter.read(b"", f"globalId {third}", body)
+        form.converter.meet([f"globalId {third}"])
 
 
-def test_the_landing_asks_when_a_task_has_met_a_schema_that_nobody_asked_for(monkeypatch):
-    third = "00000000-0000-0000-0000-000000000003"
-    kept, asked, given = {ID: ROW, OTHER: MORE}, [], []
-    monkeypatch.setattr(glue_registry, "artifacts", lambda _: pandas.DataFrame({"global_id": list(kept)}))
+def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another_schema(monkeypatch):
+    third, fourth = (f"00000000-0000-0000-0000-00000000000{n}" for n in (3, 4))
+    kept, asked, given, sink = {ID: ROW, OTHER: MORE}, [], [], landing.parse(SINK, WORLD)
+    listed = {"artifact": [f"{SINK['topics']}-value", "others-value"], "global_id": [ID, OTHER], "version": ["1", "1"]}
+    monkeypatch.setattr(glue_registry, "artifacts", lambda _: pandas.DataFrame(listed))
     monkeypatch.setattr(glue_registry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id))
+    monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"], "others"])
     monkeypatch.setattr(job, "_met", {})
-    rounds = [ID, third, None]  # what the task of each round has not been given
+    rounds = [[OTHER], [third, fourth], None]  # what the task of each round has not been given
 
     def start(spark, world, sink, batch, schemas):
         given.append(set(schemas))
@@ -316,19 +318,20 @@ def test_the_landing_asks_when_a_task_has_met_a_schema_that_nobody_asked_for(mon
     def finish(query, sink, timeout):
         unmet = rounds.pop(0)
         if unmet:
-            raise RuntimeError(f"PythonException: …\nConnectionError: {messages.UNMET} globalId {unmet}\n at …")
+            named = ", ".join(f"globalId {id}" for id in unmet)
+            raise RuntimeError(f"PythonException: …\nConnectionError: {messages.UNMET} {named}\n at …")
         return query.recentProgress
 
     monkeypatch.setattr(job, "_start", start)
     monkeypatch.setattr(job, "_finish", finish)
-    done = job._all(None, WORLD, None, 1, 1)
+    done = job._all(None, WORLD, sink, 1, 1)
     assert done == ["done in round 1", "done in round 2", "done in round 3"], "what was landed before is counted, too"
-    names = {id: f"globalId {id}" for id in (ID, OTHER, third)}
-    assert given == [set(), {names[ID], names[OTHER]}, set(names.values())]
-    assert sorted(asked) == sorted([ID, OTHER, third]) and job._met == {
+    names = {id: f"globalId {id}" for id in (ID, OTHER, third, fourth)}
+    assert given == [{names[ID]}, {names[ID], names[OTHER]}, set(names.values())]
+    assert sorted(asked) == sorted(names) and job._met == {
         names[ID]: json.dumps(ROW), names[OTHER]: json.dumps(MORE)}, "one that is not there may come yet"
-    rounds[:] = [third, third]
+    rounds[:] = [[third], [third]]
     with pytest.raises(RuntimeError, match=third):
-        job._all(None, WORLD, None, 1, 1)
+        job._all(None, WORLD, sink, 1, 1)
     rounds[:] = [None]
-    assert job._all(None, WORLD, None, 1, 1) and given[-1] == {names[ID], names[OTHER]}
+    assert job._all(None, WORLD, sink, 1, 1) and given[-1] == {names[ID], names[OTHER]}

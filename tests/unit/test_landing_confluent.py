@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from workbench import landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError
-from workbench.landing import job, messages, writing
+from workbench.landing import job, writing
 from workbench.topic import connect_schema
 from workbench.topic.connect_schema import DATE
 
@@ -30,13 +30,13 @@ def land(tmp_path):
     """Land messages, each a value or (milliseconds, value), by a sink; {path: rows} of what is there then."""
     world = params.load("local")
 
-    def land(config, *values, more=((),), folder="out"):
+    def land(config, *values, more=((),), folder="out", schemas=None):
         frame = pandas.DataFrame(
             [("t", 0, n, True, *(v if isinstance(v, tuple) else (0, v)), *more[n % len(more)])
              for n, v in enumerate(values)],
             columns=["topic", "partition", "offset", "keyed", "sent", "value", *("schema", "body")[:len(more[0])]],
             dtype=object)
-        form = job.form(world, landing.parse(config))
+        form = job.form(world, landing.parse(config), schemas or {})
         task = writing.task(form, f"file:{tmp_path}/{folder}", f"file:{tmp_path}/dead")
         done, = task(iter([frame[:3], frame[3:]]))
         root = tmp_path / folder
@@ -95,8 +95,8 @@ def film(n):
             + avro_bytes.number(17000))
 
 
-def registered(monkeypatch, *schemas):
-    monkeypatch.setattr(messages, "fetch", lambda url: json.dumps(schemas[int(url[-1])]).encode())
+def registered(*schemas):
+    return {f"globalId {id}": json.dumps(avsc) for id, avsc in enumerate(schemas)}
 
 
 AVRO = {**PARQUET, "topics": "t", "flush.size": "300",
@@ -107,10 +107,9 @@ AVRO = {**PARQUET, "topics": "t", "flush.size": "300",
 del AVRO["partitioner.class"]
 
 
-def test_parquet_of_debezium_envelopes_in_avro(land, monkeypatch):
-    registered(monkeypatch, ENVELOPE)
+def test_parquet_of_debezium_envelopes_in_avro(land):
     bodies = [("globalId 0", b"\0" + avro_bytes.number(1) + film(n) + avro_bytes.text("r")) for n in range(5)]
-    done = land({**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies)
+    done = land({**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies, schemas=registered(ENVELOPE))
     assert {name: [r["after"]["film_id"] for r in rows] for name, rows in done.rows.items()} == {
         "t/partition=0/t+0+0000000000.gz.parquet": [0, 1, 2], "t/partition=0/t+0+0000000003.gz.parquet": [3, 4]}
     row = done.rows["t/partition=0/t+0+0000000003.gz.parquet"][1]
@@ -118,7 +117,7 @@ def test_parquet_of_debezium_envelopes_in_avro(land, monkeypatch):
         "film_id": 4, "rental_duration": 6, "rental_rate": Decimal("0.99"),
         "special_features": ["Trailers", None], "seen": 1629340334432123, "day": dt.date(2016, 7, 18)}}
     before = {name: p.read_bytes() for name, p in done.files.items()}
-    again = land({**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies)
+    again = land({**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies, schemas=registered(ENVELOPE))
     assert {name: p.read_bytes() for name, p in again.files.items()} == before, "done again it is the same, to the byte"
 
 
@@ -217,9 +216,8 @@ def test_what_parquet_holds(land, kind, value, there):
     ({"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", "R"]}]}, "record.x is of Avro's type R"),
     ("string", "holds structs"),
 ])
-def test_an_avro_type_that_connect_or_parquet_has_not_is_a_dead_letter(land, monkeypatch, avsc, says):
-    registered(monkeypatch, avsc)
-    done = land(AVRO, b"x", more=[("globalId 0", avro_bytes.text("x"))])
+def test_an_avro_type_that_connect_or_parquet_has_not_is_a_dead_letter(land, avsc, says):
+    done = land(AVRO, b"x", more=[("globalId 0", avro_bytes.text("x"))], schemas=registered(avsc))
     assert not done.files and says in done.dead[0]
 
 
@@ -236,10 +234,9 @@ def test_json_without_its_envelope_is_a_dead_letter_and_lines_need_none_where_it
                                     for n, o in enumerate(odd)]] == [address(1), 2]
 
 
-def test_lines_of_avro(land, monkeypatch):
-    registered(monkeypatch, VALUE)
+def test_lines_of_avro(land):
     config = {k: v for k, v in AVRO.items() if k != "parquet.codec"} | {"format.class": SINK["format.class"]}
-    (rows,) = land(config, b"x", more=[("globalId 0", film(4))]).rows.values()
+    (rows,) = land(config, b"x", more=[("globalId 0", film(4))], schemas=registered(VALUE)).rows.values()
     assert rows == [{"film_id": 4, "rental_duration": 6, "rental_rate": "Yw==", "special_features": ["Trailers", None],
                      "seen": 1629340334432123, "day": 17000}], "as JsonConverter: numbers, and bytes as base64"
 

@@ -1,12 +1,11 @@
 """Confluent's sink: its JSON is understood whole or refused."""
-import http.client
 from types import SimpleNamespace
 
 import pytest
 from workbench import connect, landing
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
-from workbench.landing import job, messages
+from workbench.landing import job
 from workbench.landing.sinks import Sink
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -88,16 +87,6 @@ def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatc
     assert not list(tmp_path.iterdir()), "nothing is noted of a landing that is refused"
     job.same_topics(lab, landing.parse({**config, "topics": "artists,artworks"}))
     job.same_topics(lab, landing.parse({**config, "topics.regex": "art(ist|work)s?"}))
-
-
-def test_an_answer_of_the_registry_that_breaks_off_is_told_as_none(monkeypatch):
-    class Opener:
-        def open(self, url, timeout):
-            raise http.client.IncompleteRead(b"")
-
-    monkeypatch.setattr(messages.urllib.request, "build_opener", Opener)
-    with pytest.raises(ConnectionError, match="the schema registry does not answer at http://x"):
-        messages.fetch("http://x")
 
 
 def test_starting_clean_removes_files_of_a_topic_whose_id_is_gone_too(good, world, tmp_path):

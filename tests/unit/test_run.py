@@ -113,7 +113,7 @@ def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
         fcntl.flock(holder, fcntl.LOCK_EX)
         with pytest.raises(WorkbenchError, match="process 4711"):
             quietly()
-    with runner._lock():  # the text of a run that is gone still stands there
+    with wait.alone(run_record.lock_file(), RuntimeError):  # the text of a run that is gone still stands there
         assert wait.holder(lock) == str(os.getpid())
 
 
@@ -262,7 +262,7 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
     record = json.loads(next(project.glob("runs/*/run.json")).read_text())
     assert [e["status"] for e in record["notebooks"]] == ["stopped", "skipped"] and record["status"] == "stopped"
     assert "stopped by the user" in next(project.glob("runs/*/report.html")).read_text()
-    with runner._lock():
+    with wait.alone(run_record.lock_file(), RuntimeError):
         pass
 
 

@@ -104,8 +104,7 @@ def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkey
     decoded = registry.Decoded({"id": 1, "__op": "r"}, SimpleNamespace(body=b"x", schema="globalId 7"), "t")
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(registry, "Decoder", lambda world: lambda raw: decoded)
-    monkeypatch.setattr(registry, "artifacts", lambda _: pandas.DataFrame(
-        columns=["artifact", "version", "global_id", "content_id"]))
+    monkeypatch.setattr(registry, "numbered", lambda *_: {})
     table = trace.Traced("t", "public.t", "id", "t", None, (), kind)
     (event,) = in_topic.events(None, table, 1)
     assert event["schema"] == ("inline" if kind == "json" else "globalId 7")

@@ -61,19 +61,14 @@ def answered(where: str) -> Iterator[None]:
         yield
     except of.ClientError as e:
         raise _refused(e, where) from e
-    except (of.NoCredentialsError, of.PartialCredentialsError, of.ProfileNotFound, of.CredentialRetrievalError,
-            of.TokenRetrievalError, of.SSOTokenLoadError, of.UnauthorizedSSOTokenError) as e:
-        raise StackError(f"there are no AWS credentials: {e}", where=where, next_step=SIGN_IN) from e
-    except RuntimeError as e:
-        if "still expired" not in str(e):  # botocore's words where new credentials, of a profile say, are old ones
+    except (of.BotoCoreError, RuntimeError) as e:
+        kinds = {kind.__name__ for kind in type(e).__mro__}
+        told = next((of for of in KNOWN["unasked"] if kinds & {*of["errors"]} and of.get("says", "") in str(e)), None)
+        if told is None:
             raise
-        raise StackError("the AWS credentials have expired", where=where, expected=str(e), next_step=SIGN_IN) from e
-    except (of.NoRegionError, of.InvalidRegionError) as e:
-        raise StackError(f"AWS has no such region: {e}", where=where, next_step="name one as `region` in the params "
-                         "file, such as ap-southeast-2") from e
-    except (of.ConnectionError, of.HTTPClientError) as e:
-        raise StackError(f"AWS cannot be reached: {e}", where=where, expected="a region that has the service, and a "
-                         "way there", next_step="is `region` in the params file right? Is there a network?") from e
+        what, expected, step = (told.get(part, "").format(error=e, sign_in=SIGN_IN) for part in (
+            "what", "expected", "next"))
+        raise StackError(what, where=where, expected=expected, next_step=step) from e
 
 
 def _refused(e: Any, where: str) -> StackError:

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import Optional
 
 from .errors import ParamsError
 
@@ -94,6 +95,6 @@ def bucket_and_key(address: str) -> tuple[str, str]:
     return bucket, key
 
 
-def local_path(address: str) -> Path | None:
+def local_path(address: str) -> Optional[Path]:
     """Return the folder that a `file:` address names, None for any other file system."""
     return Path(re.sub(r"^file:(//)?", "", address)) if address.startswith("file:") else None

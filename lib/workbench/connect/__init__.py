@@ -6,6 +6,5 @@ from . import msk, rest
 from .configs import FOLDER, config, placeholders
 
 _verb = chooser(lambda world: world.connect.kind, rest=rest, msk=msk)
-apply, delete, failure, names = _verb("apply"), _verb("delete"), _verb("failure"), _verb("names")
-plugins, restart, status, validate = _verb("plugins"), _verb("restart"), _verb("status"), _verb("validate")
-wait_running = _verb("wait_running")
+apply, delete, failure, names, plugins, restart, status, validate, wait_running = map(_verb, (
+    "apply", "delete", "failure", "names", "plugins", "restart", "status", "validate", "wait_running"))

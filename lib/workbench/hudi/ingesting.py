@@ -12,6 +12,7 @@ No Python runs inside Spark, so the same code serves Spark Connect, spark-submit
 import contextlib
 import json
 import threading
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
@@ -82,16 +83,14 @@ class Stream:
     """An ingest that goes on until `stop()`, in a thread of this process; it ends between two batches."""
 
     def __init__(self, job: "Job"):
-        self._job, self._error = job, None  # type: ignore[var-annotated]
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"ingest {job.table.name}", daemon=True)
-        self._thread.start()
+        self._job, self._stop, self._end = job, threading.Event(), Future()  # type: ignore[var-annotated]
+        threading.Thread(target=self._run, name=f"ingest {job.table.name}", daemon=True).start()
 
     def _run(self) -> None:
         try:  # between two looks at a source that had nothing new it waits
-            self._job.run(lambda more: self._stop.wait(0 if more else 0.2))
+            self._end.set_result(self._job.run(lambda more: self._stop.wait(0 if more else 0.2)))
         except Exception as e:  # noqa: BLE001 - handed to whoever asks, see failure() and stop()
-            self._error = e
+            self._end.set_exception(e)
 
     def counts(self) -> Ingested:
         """What it has done so far."""
@@ -99,16 +98,15 @@ class Stream:
 
     def failure(self) -> Optional[str]:
         """What ended it; None while all is well. For `failed=` of wait_until."""
-        return str(self._error) if self._error else None
+        return str(self._end.exception()) if self._end.done() and self._end.exception() else None
 
     def stop(self, timeout: float = 120) -> Ingested:
         """End it after the batch that is under way. Raises LakeError when one has failed or does not end."""
         self._stop.set()
-        self._thread.join(timeout)
-        if self._thread.is_alive():
+        wait([self._end], timeout)
+        if not self._end.done():
             raise LakeError(f"a batch did not end in {timeout:g} s", where=self._job.where, next_step="stop it again")
-        if self._error:
-            raise self._error
+        self._end.result()
         return self._job.done
 
 

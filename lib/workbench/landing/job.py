@@ -8,14 +8,14 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Any, ContextManager, Optional
+from typing import Any, ContextManager, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..base import LakeError, World, files, nearest
 from ..spark import answered, causes
-from ..topic import apicurio, dlq, registry, topics, wire
+from ..topic import dlq, registry, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
 from .formats import Containers, Form, Lines
@@ -77,27 +77,40 @@ def _alone(world: World, sink: Sink) -> ContextManager[None]:
 
 
 def _all(spark: SparkSession, world: World, sink: Sink, timeout: float, batch: int) -> list[dict]:
-    """Land what is there now; return the progress reports. A task cannot ask Glue: where one meets a schema that nobody
-    has asked for, this process asks, for all others with it, and the batch is done again."""
+    """Land what is there now; return the progress reports.
+
+    No task asks the registry. This process does: before the first batch for the versions of the sink's topics, and
+    where a task meets another schema for that one; then the batch is done again.
+    """
     reports: list[dict] = []
-    asked: dict[str, Optional[str]] = dict(_met)
+    met = _met if world.registry.kind == "glue" else {}
+    asked, wanted = dict(met), set()
+    if sink.messages == "avro":
+        wanted = {*registry.numbered(world, [f"{topic}-value" for topic in sink.matching(topics.names(world))])}
     while True:
+        asked.update({id: _asked(world, id) for id in sorted(wanted - set(asked))})
+        met.update({id: text for id, text in asked.items() if text != "null"})
         query = _start(spark, world, sink, batch, asked)
         try:
             return reports + _finish(query, sink, timeout)
         except Exception as e:  # noqa: BLE001 - it has another class in each kind of session
-            new = re.search(f"{UNMET} (\\w+ [0-9a-f-]{{36}})", str(e))
-            if new is None or new[1] in asked:
+            unmet = re.search(rf"{UNMET} ([\w ,-]+)", str(e))
+            wanted = set(re.findall(r"\w+ [0-9a-f-]+", unmet[1])) - set(asked) if unmet else set()
+            if not wanted:
                 raise
             reports += query.recentProgress
-        for id in {new[1], *(f"{wire.GLOBAL} {id}" for id in registry.artifacts(world)["global_id"])} - set(asked):
-            found = registry.find(world, id.partition(" ")[2])
-            asked[id] = None if found is None else json.dumps(found)
-        _met.update({id: text for id, text in asked.items() if text})
+
+
+def _asked(world: World, id: str) -> str:
+    """JSON of a schema; null where the registry has none with this id, or something that is none."""
+    kind, _, number = id.partition(" ")
+    with contextlib.suppress(LakeError):
+        return json.dumps(registry.find(world, number, kind))
+    return "null"
 
 
 def _start(spark: SparkSession, world: World, sink: Sink, batch: int,
-           schemas: Optional[dict[str, Optional[str]]] = None) -> Any:
+           schemas: dict[str, str]) -> Any:
     """Start the stream that lands what is there now; return its query."""
     messages = spark.readStream.format("kafka").options(
         **topics.spark_options(world), subscribePattern=f"^({sink.pattern})$", startingOffsets="earliest",
@@ -118,13 +131,11 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int,
         checkpointLocation=checkpoint(world, sink))
 
 
-def form(world: World, sink: Sink, schemas: Optional[dict[str, Optional[str]]] = None) -> Form:
-    """What a sink makes of a message. schemas: those of Glue, see messages.Avro."""
+def form(world: World, sink: Sink, schemas: Mapping[str, str] = {}) -> Form:
+    """What a sink makes of a message. schemas: of Avro's, see messages.Avro."""
     converter: Any = Json(sink.envelope, strict=sink.confluent)
     if sink.messages == "avro":
-        urls = {kind: world.registry.url.rstrip("/") + path for kind, path in apicurio.BY_ID.items()}
-        converter = Avro(urls, wire.not_avro(world), wire.unknown(world), connect=sink.format != "avro",
-                         texts=schemas if world.registry.kind == "glue" else None)
+        converter = Avro({**schemas}, wire.not_avro(world), wire.unknown(world), connect=sink.format != "avro")
     return Form(sink, converter, {"json": Lines(), "avro": Containers(), "parquet": Parquet(sink.codec)}[sink.format])
 
 

@@ -6,19 +6,15 @@ there.
 """
 from __future__ import annotations
 
-import http.client
 import json
 import platform
 import re
 import sys
-import urllib.request
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
-from ..topic.apicurio import LARGEST
 from ..topic.avro import reader
 from ..topic.connect_schema import from_avro
-from ..topic.wire import CCOMPAT
 
 Found = tuple[Any, Any, Optional[str]]
 UNMET = "the registry has not been asked for schema"  # a task says so, and the landing asks
@@ -75,16 +71,25 @@ def _no_constant(name: str) -> None:
 
 @dataclass(frozen=True)
 class Avro:
-    """urls: {kind of id: address of a schema}. not_avro, unknown: reasons of dead letters. {} stands for the id.
-    connect: give Connect's schema; else the id and the JSON of Avro's. texts: in place of `urls`, where a task cannot
-    ask the registry: {schema id: the schema, None for one that is not there}."""
+    """texts: {schema id: JSON of the schema, null of one that is not there}, for a task asks no registry. not_avro,
+    unknown: reasons of dead letters. {} stands for the id. connect: give Connect's schema; else the id and the JSON of
+    Avro's."""
 
-    urls: dict[str, str]
+    texts: dict[str, str]
     not_avro: str
     unknown: str
     connect: bool
-    texts: Optional[dict[str, Optional[str]]] = None
     known: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # {schema id: what `_known` says}
+
+    def meet(self, schemas: Iterable[Optional[str]]) -> None:
+        """Look at the schemas of messages before they are read.
+
+        Raises: ConnectionError, which names those that nobody has asked the registry for, a hundred at most. That ends
+            the batch: it is done again.
+        """
+        unmet = sorted({*schemas} - {None, *self.texts})
+        if unmet:
+            raise ConnectionError(f"{UNMET} {', '.join(unmet[:100])}")
 
     def read(self, value: bytes, schema: Optional[str], body: Optional[bytes]) -> Found:
         if schema is None:
@@ -102,8 +107,7 @@ class Avro:
     def _known(self, schema: str) -> tuple[Any, Any]:
         """A schema and what reads its records; or why there is none, and None.
 
-        Raises: ConnectionError: the registry cannot say. That ends the batch: it is done again. ModuleNotFoundError, on
-            one line, for the landing says that line: the worker's Python has no fastavro.
+        Raises: ModuleNotFoundError, on one line, for the landing says that line: the worker's Python has no fastavro.
         """
         try:
             import fastavro  # noqa: F401
@@ -112,34 +116,10 @@ class Avro:
                 f"landing Avro needs fastavro, and {sys.executable} on {platform.node()} has no fastavro: install it "
                 "on every machine that runs executors of Spark, or send it along with spark.archives") from None
         try:
-            text = self._text(schema)
-            if text is None:
+            avsc = json.loads(self.texts[schema])
+            if avsc is None:
                 return self.unknown.format(schema), None
-            read = reader(json.loads(text), plain=True)
-            return from_avro(json.loads(text)) if self.connect else (schema, text), read
+            read = reader(avsc, plain=True)
+            return from_avro(avsc) if self.connect else (schema, self.texts[schema]), read
         except (ValueError, KeyError, TypeError) as e:
             return f"schema {schema} cannot be read: {e}", None
-
-    def _text(self, schema: str) -> Optional[str]:
-        if self.texts is not None:
-            if schema not in self.texts:
-                raise ConnectionError(f"{UNMET} {schema}")
-            return self.texts[schema]
-        kind, _, number = schema.partition(" ")
-        found = fetch(self.urls[kind].format(number)) if int(number) <= LARGEST else None
-        return json.loads(found)["schema"] if found and kind == CCOMPAT else found and found.decode("utf-8")
-
-
-def fetch(url: str) -> Optional[bytes]:
-    """What the schema registry answers, None for 404. It travels into Spark tasks by value, so it may use nothing but
-    Python's own library.
-
-    Raises: ConnectionError: there is no answer, or one of another status.
-    """
-    try:
-        with urllib.request.build_opener().open(url, timeout=30) as answer:  # urlopen keeps its first call's proxies
-            return answer.read()
-    except (OSError, ValueError, http.client.HTTPException) as e:  # the last: an answer that breaks off
-        if getattr(e, "code", None) == 404:
-            return None
-        raise ConnectionError(f"the schema registry does not answer at {url}: {e}") from None

@@ -17,6 +17,7 @@ from psycopg import sql
 
 from ..base import LakeError, SourceError, World, files, nearest
 from ..source import postgres
+from ..source.queries import QUERIES
 from ..topic import topics
 from . import transforms
 from .sources import Source, column, parse, topic_of
@@ -66,7 +67,11 @@ def poll(world: World, config: dict[str, str]) -> Polled:
             topics.create(world, topic)
             if count:
                 rows = _rows(c, source, AS_JSON.format(values, statement))
-                topics.send(world, topic, (_message(text, topic, schema, source.chain, place) for text in rows))
+                try:
+                    topics.send(world, topic, (message(text, topic, schema, source.chain) for text in rows))
+                except ValueError as e:
+                    raise LakeError(f"{topic} was not polled: {e}", where=place, next_step="mend the cause and poll "
+                                    "again; what was sent of a table that was not finished is sent again") from e
                 offsets[table] = dict(zip(source.columns, last[1:]))
                 files.write_text(place, json.dumps(offsets, indent=1))
             done.messages[topic], done.statements[topic], done.unseen[topic] = count, statement.as_string(c), unseen
@@ -103,12 +108,10 @@ def _messages_of(c: psycopg.Connection, source: Source, table: str) -> tuple[dic
     """Of a table, or of the query: the schema of its messages, and the SQL of their values. Raises SourceError."""
     # asked by the extended protocol, which takes one statement and no more
     found = c.execute(source.rows_of(table) + sql.SQL(" LIMIT 0"), binary=True).description
-    kinds = dict(c.execute("SELECT oid, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_type "
-                           "WHERE oid = ANY(%s)", [[of.type_code for of in found]]).fetchall())
+    kinds = dict(c.execute(QUERIES["kinds_of_types"], [[of.type_code for of in found]]).fetchall())
     # those of a query may all be null: of an outer join, say, whatever its tables allow
-    never_null = {name for name, in c.execute(
-        "SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)",
-        [postgres.identifier(table).as_string(c) if table else None])}
+    named = [postgres.identifier(table).as_string(c) if table else None]
+    never_null = {name for name, in c.execute(QUERIES["never_null"], named)}
     fields = {of.name: column(of, kinds[of.type_code], of.name not in never_null, source.said["numeric.mapping"])
               for of in found}
     left_out = [f"{of.name} ({kinds[of.type_code]})" for of in found if fields[of.name] is None]
@@ -133,11 +136,7 @@ def _look(c: psycopg.Connection, source: Source, table: str, statement: sql.Comp
     """How many rows a statement reads, what the last one has in the columns that the mode goes by (behind a 0, for bulk
     goes by none, and no row of PostgreSQL is empty), and how many rows of the table no poll sees."""
     may_be_null = not table or not source.said["validate.non.null"]
-    return c.execute(sql.SQL("""
-        WITH polled AS ({statement})
-        SELECT (SELECT count(*) FROM polled),
-               (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
-               (SELECT count(*) FROM ({all}) AS q WHERE {may_be_null} AND num_nulls({keys}) > 0)""").format(
+    return c.execute(sql.SQL(QUERIES["polled"]).format(
         keys=sql.SQL(", ").join([sql.SQL("0"), *map(sql.Identifier, source.columns.values())]), statement=statement,
         all=source.rows_of(table), may_be_null=may_be_null)).fetchone()
 
@@ -147,16 +146,6 @@ def _rows(c: psycopg.Connection, source: Source, query: sql.Composable) -> Itera
     with c.cursor("polled") as cursor:
         cursor.itersize = source.said["batch.max.rows"]
         yield from (text for text, in cursor.execute(query))
-
-
-def _message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...], place: str
-             ) -> list[Optional[str]]:
-    """What `message` returns; a row that it cannot make one of ends the poll."""
-    try:
-        return message(text, topic, schema, chain)
-    except ValueError as e:
-        raise LakeError(f"{topic} was not polled: {e}", where=place, next_step="mend the cause and poll again; what "
-                        "was sent of a table that was not finished is sent again") from e
 
 
 def message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]

@@ -66,6 +66,8 @@ def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
 
     for frame in batches:
         total["messages"] += len(frame)
+        if "schema" in frame:
+            form.converter.meet(frame["schema"])
         for topic, partition, offset, keyed, sent, value, *more in frame.itertuples(index=False, name=None):
             try:
                 if value is None and not keyed:

@@ -146,20 +146,16 @@ def expect_failure(what: str, call: Callable[[], Any], error: type[Exception] = 
         CheckFailed: nothing was raised, or another exception, or its message does not contain `says`.
     """
     expected = ("an error" if error is Exception else error.__name__) + (f" saying {says!r}" if says else "")
-    try:  # in a context of its own: a red line inside is the one that was asked for
-        returned = contextvars.copy_context().run(_quietly, call)
+    own = contextvars.copy_context()  # a red line inside is the one that was asked for
+    own.run(_quiet.set, True)
+    try:
+        returned = own.run(call)
     except Exception as e:  # noqa: BLE001 - any other exception is the difference this check is to report
         ok = isinstance(e, error) and says.lower() in str(e).lower()
         _judge(ok, what, type(e).__name__, expected, ("failed with", "expected"), str(e))
         return e
     _judge(False, what, f"no failure, returned {values.text(returned)}", expected)
     raise AssertionError("unreachable")
-
-
-def _quietly(call: Callable[[], Any]) -> Any:
-    """What `call` returns; no check shows its line meanwhile."""
-    _quiet.set(True)
-    return call()
 
 
 # ---- the line that a check shows, in a notebook and elsewhere

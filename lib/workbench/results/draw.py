@@ -20,6 +20,7 @@ from ..base import LakeError
 
 STYLE = rc_params_from_file(Path(__file__).with_name("picture.mplstyle"), use_default_template=False)
 PALETTE, GREY, INK = STYLE["axes.prop_cycle"].by_key()["color"], STYLE["axes.edgecolor"], STYLE["text.color"]
+BARE = {**STYLE, "axes.spines.left": False, "axes.spines.bottom": False, "axes.grid.axis": "x"}  # lanes, no axes
 COLOURS = {"BULK_INSERT": GREY, "UPSERT": PALETTE[3], "COMPACT": PALETTE[1], "CLUSTER": PALETTE[2]}
 
 
@@ -156,7 +157,7 @@ def commits(tables: Mapping[str, pd.DataFrame], labels: Mapping[str, Mapping[str
     return fig
 
 
-@plt.rc_context(STYLE)
+@plt.rc_context(BARE)
 def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Picture:
     """Draw what a record's columns held over instants: a lane for each column, a band for each value.
 
@@ -182,8 +183,6 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Pictu
     ax.set_xticks(range(len(values)), list(values.index), ha="left")
     ax.set(ylim=(len(columns) - 0.5, -0.6), xlim=(0, len(values)))
     ax.xaxis.tick_top()
-    ax.grid(axis="y", visible=False)
-    ax.spines[:].set_visible(False)
     return fig
 
 
@@ -219,7 +218,7 @@ def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *,
     return fig
 
 
-@plt.rc_context(STYLE)
+@plt.rc_context(BARE)
 def matrix(frame: pd.DataFrame, words: Mapping[Any, str], title: str = "", *, marked: Sequence[tuple[str, str]] = ()
            ) -> Picture:
     """Draw a frame as a grid, a cell for each value, which a word and a colour tell.
@@ -238,12 +237,10 @@ def matrix(frame: pd.DataFrame, words: Mapping[Any, str], title: str = "", *, ma
     ax.set_yticks(range(len(frame)), list(frame.index))
     ax.set_xticks(range(len(frame.columns)), [name.replace("_", "\n") for name in frame.columns])
     ax.xaxis.tick_top()
-    ax.grid(visible=False)
-    ax.spines[:].set_visible(False)
     return fig
 
 
-@plt.rc_context(STYLE)
+@plt.rc_context(BARE)
 def costs(frame: pd.DataFrame, units: dict[str, str], title: str = "", *, groups: Sequence[str] = ()) -> Picture:
     """Draw one measure beside the other: a panel for each column of `units`, a bar for each row of the frame.
 
@@ -262,8 +259,6 @@ def costs(frame: pd.DataFrame, units: dict[str, str], title: str = "", *, groups
         ax.bar_label(bars, said, padding=4, fontsize=10)
         ax.set(xlim=(0, values.max() * 1.35 or 1), xticks=[])
         ax.set_title(name, fontsize=11, weight="bold", loc="left", pad=8)
-        ax.grid(visible=False)
-        ax.spines["bottom"].set_visible(False)
     axes[0].set_yticks(range(len(frame)), list(frame.index))
     axes[0].set_ylim(len(frame) - 0.5, -0.5)
     return fig

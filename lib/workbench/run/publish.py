@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import nbformat
+import yaml
 
 from ..base import StackError, aws, paths
 from ..spark.settings import hudi_needs
@@ -21,17 +22,8 @@ from ..stack import artifacts
 from . import notebooks
 
 FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; jobs/bootstrap.sh puts them on the cluster
-# Spark's jars of the embedded stack that EMR has itself, or that are for one machine
-NOT_ON_EMR = ("hudi-", "spark-connect_", "spark-avro_", "hadoop-")
-DEBEZIUM = ("debezium-postgres", "debezium-mysql")  # of the same jars: a plugin of MSK Connect's is of one class
-# What is on no index: (folder below var/, how the jar's name begins, what is without it)
-BY_HAND = (("jars", "aws-msk-iam-auth", "Spark cannot log in to MSK"),
-           (f"plugins/{DEBEZIUM[0]}", "msk-config-providers", "no connector finds its password"),
-           (f"plugins/{DEBEZIUM[0]}", "schema-registry-kafkaconnect-converter", "no connector writes Avro for Glue"))
 ARCHIVE = "workbench/environment.tar.gz"
-PYTHON = "3.9"  # of emr-7
-# What packages need on that Python only: pip decides by the Python that it runs on itself, and would leave them out
-ONLY_THERE = ("exceptiongroup", "importlib-metadata", "importlib-resources")
+SAID = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int:
@@ -53,7 +45,7 @@ def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int
             aws.call(region, "s3", "put_object", Bucket=bucket, Key=key, Body=data)
             say(f"s3://{bucket}/{key}")
             count += 1
-    for folder, jar, without in BY_HAND:
+    for folder, jar, without in SAID["by hand"]:
         if not [*(paths.VAR / folder).rglob(f"{jar}*.jar")]:
             say(f"missing: var/{folder}/{jar}-<version>.jar. Without it {without} (deploy/README.md, \"Before\")")
     return count
@@ -68,12 +60,12 @@ def _objects() -> Iterator[tuple[str, bytes]]:
     for path in notebooks.find():
         book = pyspark_variant(nbformat.read(path, as_version=4))
         yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", nbformat.writes(book).encode("utf-8")
-    ours = [jar for jar in artifacts.jars("spark") if not jar.name.startswith(NOT_ON_EMR)]
+    ours = [jar for jar in artifacts.jars("spark") if not jar.name.startswith(tuple(SAID["not on EMR"]))]
     for jar in [*ours, *sorted((paths.VAR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _there(jar).read_bytes()
     own = {folder.name: sorted(folder.rglob("*.jar")) for folder in sorted((paths.VAR / "plugins").glob("*"))}
-    jars = [*artifacts.jars("debezium"), *artifacts.jars("converter"), *own.get(DEBEZIUM[0], [])]
-    own.update(dict.fromkeys(DEBEZIUM, jars))
+    jars = [*artifacts.jars("debezium"), *artifacts.jars("converter"), *own.get(SAID["debezium"][0], [])]
+    own.update(dict.fromkeys(SAID["debezium"], jars))
     for name, jars in own.items():
         yield f"plugins/{name}.zip", _zipped(jars)
 
@@ -119,14 +111,13 @@ def _environment(region: str, bucket: str, key: str, wheel: bytes, say: Callable
     with aws.suppress("^404$|NotFound|NoSuchKey"):
         if aws.call(region, "s3", "head_object", **where)["Metadata"].get("wheel") == made_of:
             return 0
-    say(f"s3://{bucket}/{ARCHIVE}: the library and its packages for Python {PYTHON}, a minute or two …")
+    say(f"s3://{bucket}/{ARCHIVE}: the library and its packages for Python {SAID['python']}, a minute or two …")
     with tempfile.TemporaryDirectory() as folder:
         local, archive = Path(folder, Path(key).name), Path(folder, "environment.tar.gz")
         local.write_bytes(wheel)
         _pip("the library's packages were not had", "install", "--quiet", "--no-compile", "--target",
-             f"{folder}/environment", "--python-version", PYTHON, "--only-binary=:all:", "--platform",
-             "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64", *ONLY_THERE, str(local),
-             expected="an index of packages that pip can reach from here")
+             f"{folder}/environment", "--python-version", SAID["python"], *SAID["platform"], *SAID["only there"],
+             str(local), expected="an index of packages that pip can reach from here")
         with tarfile.open(archive, "w:gz") as made:
             made.add(f"{folder}/environment", arcname=".")
         with archive.open("rb") as body:

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import nbformat
 from rich.console import Console
@@ -75,8 +75,11 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[
     if process.full_disk():
         raise errors.WorkbenchError(f"nothing is run: {process.full_disk()}",
                                     next_step="make room: `make clean` removes service data, lake and runs")
-    lines = _Lines(progress)
-    with _lock(), wait.told_to_stop(interrupting=True), contextlib.ExitStack() as after:
+    lines, lock = _Lines(progress), run_record.lock_file()
+    going_on = wait.alone(lock, lambda pid: errors.WorkbenchError(
+        "another run is going on", where=f"process {pid} holds {lock}",
+        next_step=f"wait until it is done, or stop it: kill {pid}"))
+    with going_on, wait.told_to_stop(interrupting=True), contextlib.ExitStack() as after:
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
         executed = (partial(execute.notebook, timeout=timeout, on_cell=lines.cell) if on == "here"
@@ -178,14 +181,6 @@ def _outcome(done: execute.Executed) -> dict:
     status = "stopped" if done.stopped else "failed" if error else "passed"
     return {"status": status, "cells": cells, "checks": checks, "error": error,
             "cell_seconds": round(sum(c["seconds"] for c in cells), 3)}
-
-
-def _lock() -> ContextManager[None]:
-    """This instance's run lock."""
-    path = run_record.lock_file()
-    return wait.alone(path, lambda pid: errors.WorkbenchError(
-        "another run is going on", where=f"process {pid} holds {path}",
-        next_step=f"wait until it is done, or stop it: kill {pid}"))
 
 
 class _Lines:

@@ -1,12 +1,10 @@
-"""Types of PostgreSQL's columns: what pandas makes of them, and which of them Debezium carries."""
+"""Types of the source's columns: what pandas makes of them."""
 
 from typing import Any, Sequence
 
 import pandas
 import psycopg
 from psycopg.types import datetime as of
-
-from .queries import QUERIES
 
 
 def _or_text(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
@@ -49,17 +47,3 @@ def _dtype(name: str, values: pandas.Series) -> str:
         return "object"
     unit = "ns" if all(1678 <= v.year <= 2261 for v in values if v is not None) else "us"  # what 64 bits of ns hold
     return f"datetime64[{unit}{', UTC' if name == 'timestamptz' else ''}]"
-
-
-# What Debezium's PostgreSQL connector (3.5) carries, in lists, too, and alone; beside these, enums and domains over
-# them all
-CARRIED = """
-    bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz timestamp timestamptz
-    json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange daterange citext"""
-ALONE = """bit varbit char interval money xml point tsvector ltree hstore geometry geography vector halfvec sparsevec"""
-
-
-def not_carried(c: psycopg.Connection, tables: list[str]) -> list[tuple[str, str]]:
-    """The columns of tables, `schema.table`, that do not arrive: (`schema.table.column`, its type)."""
-    asked = {"tables": tables, "in_lists": CARRIED.split(), "alone": f"{CARRIED} {ALONE}".split()}
-    return c.execute(QUERIES["not_carried"], asked).fetchall()

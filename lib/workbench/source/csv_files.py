@@ -1,13 +1,15 @@
 """Reading CSV files: each value by the reader of its column, each error with file, line and column."""
 
 import csv
+import datetime as dt
 import io
 import re
 from dataclasses import dataclass, replace
-from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence, Union
+
+import yaml
 
 from ..base import SourceError, nearest
 from .loading import MEND, Table, find
@@ -50,10 +52,23 @@ def int4(text: str) -> int:
 
 
 WHOLE = "a whole number below 2,147,483,648"
-text = reader(r"([^\0]*)", "text without NUL characters")  # PostgreSQL takes none
-key = reader(r"\s*([0-9]{1,10})\s*", WHOLE, int4)
-day = reader("([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", date.fromisoformat)
-number = reader(r"([0-9]{1,6}(?:\.[0-9]{0,20})?)?", "a number below 1,000,000", Decimal)
+READERS = {  # of columns, by the names that a declaration of files has
+    "text": reader(r"([^\0]*)", "text without NUL characters"),  # PostgreSQL takes none
+    "key": reader(r"\s*([0-9]{1,10})\s*", WHOLE, int4),
+    "year": reader(r"\s*0*([0-9]{0,10})\s*", WHOLE, int4),  # 0 where it is unknown
+    "first": reader(r"(?:\s*([0-9]{1,10})\s*(?:,.*)?)?", WHOLE, int4),  # of several keys
+    "day": reader("([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", dt.date.fromisoformat),
+    "instant": reader("([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]+)?", "an instant", dt.datetime.fromisoformat),
+    "number": reader(r"([0-9]{1,6}(?:\.[0-9]{0,20})?)?", "a number below 1,000,000", Decimal)}
+
+
+def declared(path: Path, *parts: str) -> dict[str, File]:
+    """Return the files of tables that a YAML file declares (data/moma/files.yaml says how), with these parts of their
+    columns, such as `columns`."""
+    said = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {table: File(of["file"], {column: (name, READERS[how]) for part in parts
+                                     for column, (name, how) in of.get(part, {}).items()}, frozenset(of["followed"]))
+            for table, of in said.items()}
 
 
 def read(folder: Path, name: str) -> list[dict[str, str]]:

@@ -148,7 +148,7 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
             raise SourceError(f"{', '.join(keyless)} has neither primary key nor replica identity",
                               where=f"publication {name}", expected="a way to tell the rows of a published table apart",
                               next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL")
-        odd = column_types.not_carried(c, [f"{schema}.{table}" for schema, table, _ in found])
+        odd = c.execute(QUERIES["not_carried"], [[f"{schema}.{table}" for schema, table, _ in found]]).fetchall()
         lost = {column: kind for column, kind in odd if column not in left_out}
         if lost:
             named = json.dumps([*left_out, *lost], ensure_ascii=False)

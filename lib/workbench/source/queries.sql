@@ -29,7 +29,15 @@ WHERE NOT p.puballtables AND t.schemaname = ANY(%s)
 AND has_table_privilege(%s, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT')
 
 -- name: not_carried
-WITH RECURSIVE domain AS (
+-- The columns of tables, `schema.table`, that do not arrive: `schema.table.column`, its type. What Debezium's PostgreSQL
+-- connector (3.5) carries: in lists, too; and alone; beside these, enums and domains over them all.
+WITH RECURSIVE carried(type, in_lists) AS (
+    SELECT unnest(string_to_array('bool int2 int4 int8 oid float4 float8 numeric bpchar varchar text bytea date time timetz '
+        'timestamp timestamptz json jsonb uuid inet cidr macaddr macaddr8 int4range int8range numrange tsrange tstzrange '
+        'daterange citext', ' ')), true
+    UNION ALL SELECT unnest(string_to_array('bit varbit char interval money xml point tsvector ltree hstore geometry '
+        'geography vector halfvec sparsevec', ' ')), false),
+domain AS (
     SELECT oid AS type, oid AS base, typbasetype AS next FROM pg_type
     UNION ALL SELECT d.type, t.oid, t.typbasetype FROM domain d JOIN pg_type t ON t.oid = d.next)
 SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
@@ -37,11 +45,11 @@ SELECT format('%%s.%%s.%%s', n.nspname, r.relname, a.attname),
 FROM pg_attribute a JOIN pg_class r ON r.oid = a.attrelid JOIN pg_namespace n ON n.oid = r.relnamespace
 JOIN domain ON domain.type = a.atttypid AND domain.next = 0 JOIN pg_type t ON t.oid = domain.base
 LEFT JOIN pg_type e ON t.typcategory = 'A' AND e.oid = t.typelem
-WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%(tables)s) AND a.attnum > 0 AND NOT a.attisdropped
+WHERE format('%%s.%%s', n.nspname, r.relname) = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
 AND (a.attgenerated <> '' OR NOT CASE
-    WHEN e.oid IS NOT NULL THEN (e.typname = ANY(%(in_lists)s) OR e.typtype = 'e') AND a.attndims < 2
+    WHEN e.oid IS NOT NULL THEN (e.typname IN (SELECT type FROM carried WHERE in_lists) OR e.typtype = 'e') AND a.attndims < 2
     -- a domain over an enum stops the connector
-    ELSE t.typname = ANY(%(alone)s) OR t.typtype = 'e' AND a.atttypid = t.oid END)
+    ELSE t.typname IN (SELECT type FROM carried) OR t.typtype = 'e' AND a.atttypid = t.oid END)
 ORDER BY r.relname, a.attnum
 
 -- name: columns_and_keys
@@ -74,3 +82,16 @@ AND pg_get_serial_sequence(%s, attname) IS NOT NULL
 -- name: count_on
 -- Such a column goes on after its last row.
 SELECT setval(pg_get_serial_sequence({}, {}), greatest(max({n}), 1), max({n}) IS NOT NULL) FROM {t}
+
+-- name: kinds_of_types
+-- What PostgreSQL calls types, by their numbers; an enum is "enum".
+SELECT oid, CASE typtype WHEN 'e' THEN 'enum' ELSE typname END FROM pg_type WHERE oid = ANY(%s)
+
+-- name: never_null
+SELECT attname FROM pg_attribute WHERE attnotnull AND attrelid = to_regclass(%s)
+
+-- name: polled
+-- What a statement of the poll reads: how many rows, the keys of the last; and how many rows of the table no poll sees.
+WITH polled AS ({statement})
+SELECT (SELECT count(*) FROM polled), (SELECT json_build_array({keys}) FROM polled ORDER BY ROW({keys}) DESC LIMIT 1),
+    (SELECT count(*) FROM ({all}) AS q WHERE {may_be_null} AND num_nulls({keys}) > 0)

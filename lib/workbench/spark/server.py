@@ -52,15 +52,10 @@ def of_server(spark: Spark, tables: str, java_compiler: str, endpoint: str = "",
         **settings.of("server", class_path=class_path, driver_options=" ".join(driver), options=" ".join(options),
                       warehouse=local_path(tables) or tables, **spark.model_dump()),
         **({} if local else of_executors),
-        **(of_s3a(endpoint, region) if endpoint else {}),
+        **(settings.of("s3a", endpoint=endpoint, region=region or "us-east-1",
+                       ssl=str(endpoint.startswith("https:")).lower()) if endpoint else {}),
         **settings.of_session(),
     }
-
-
-def of_s3a(endpoint: str, region: str) -> dict[str, str]:
-    """Return how Hadoop's s3a: reaches an endpoint that is not AWS's own."""
-    return settings.of("s3a", endpoint=endpoint, region=region or "us-east-1",
-                       ssl=str(endpoint.startswith("https:")).lower())
 
 
 def clear_half_made(metastore: Path) -> None:

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import tarfile
 import warnings
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
@@ -169,15 +168,10 @@ def _unpack(archives: Iterable[Artifact]) -> None:
         folder, stamp = LIB / a.name, LIB / a.name / ".sha256"
         if not stamp.exists() or stamp.read_text() != a.sha256:
             shutil.rmtree(folder, ignore_errors=True)
-            if a.ext == "jar":
-                with zipfile.ZipFile(a.path) as jar:
-                    jar.extractall(folder)
-                for program in folder.rglob("bin/*"):
-                    program.chmod(0o755)  # a jar does not say so
-            else:
-                with tarfile.open(a.path) as tar:
-                    safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-                    tar.extractall(folder, **safe)
+            safe = {"filter": "data"} if a.ext != "jar" and hasattr(tarfile, "data_filter") else {}
+            shutil.unpack_archive(a.path, folder, "zip" if a.ext == "jar" else "gztar", **safe)
+            for program in folder.rglob("bin/*"):
+                program.chmod(0o755)  # a jar does not say so
             stamp.write_text(a.sha256)
 
 

@@ -25,11 +25,7 @@ HUSKS = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")  # of a stack 
 BEGINS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")  # of a stack: an attempt
 BUCKETS = "[?ResourceType=='AWS::S3::Bucket' && ResourceStatus!='DELETE_COMPLETE'].PhysicalResourceId"
 # What is listed by its tag for an hour after its end: {the beginning of its ARN's last part: what tells its state}
-LISTED_ON = {
-    "ec2:instance/": ("ec2", "describe_instances", "InstanceIds", "Reservations[].Instances[].State.Name"),
-    "ec2:natgateway/": ("ec2", "describe_nat_gateways", "NatGatewayIds", "NatGateways[].State"),
-    "elasticmapreduce:cluster/": ("emr", "describe_cluster", "ClusterId", "[Cluster.Status.State]"),
-}
+LISTED_ON = aws.KNOWN["listed_on"]
 
 
 @dataclass(frozen=True)
@@ -351,7 +347,7 @@ def _end_spark(on: Deployment) -> int:
         for ends, number in _running(on, of):
             on.call("emr-serverless", ends, **of, **number)
             count += 1
-        aws.wait(lambda of=of: not _running(on, of, "TERMINATING", "CANCELLING"), "sessions and jobs of Spark to end",
+        aws.wait(lambda of=of: not _running(on, of, ending=True), "sessions and jobs of Spark to end",
                  timeout=15 * 60, every=5)
         on.call("emr-serverless", "stop_application", **of)
         aws.wait(lambda of=of: on.call("emr-serverless", "get_application", **of)["application"]["state"]
@@ -359,15 +355,12 @@ def _end_spark(on: Deployment) -> int:
     return count
 
 
-def _running(on: Deployment, of: dict[str, str], *also: str) -> list[tuple[str, dict[str, str]]]:
-    """The sessions and jobs of an application that have not ended: (what ends it, its number); also: states of one that
-    was told to end."""
-    sessions = on.pages("emr-serverless", "list_sessions", "sessions", **of,
-                        states=["SUBMITTED", "STARTING", "STARTED", "IDLE", "BUSY", *also[:1]])
-    jobs = on.pages("emr-serverless", "list_job_runs", "jobRuns", **of,
-                    states=["SUBMITTED", "PENDING", "SCHEDULED", "RUNNING", "QUEUED", *also[1:]])
-    return [("terminate_session", {"sessionId": one["sessionId"]}) for one in sessions] + [
-        ("cancel_job_run", {"jobRunId": one["id"]}) for one in jobs]
+def _running(on: Deployment, of: dict[str, str], *, ending: bool = False) -> list[tuple[str, dict[str, str]]]:
+    """The sessions and jobs of an application that have not ended: (what ends it, its number). ending: those too
+    that were told to end."""
+    return [(run["ends"], {run["id"]: one[run["key"]]}) for run in aws.KNOWN["runs_of_spark"]
+            for one in on.pages("emr-serverless", run["lists"], run["list"], **of,
+                                states=run["states"] + [run["ending"]] * ending)]
 
 
 def _empty(on: Deployment, bucket: str) -> int:

@@ -18,7 +18,6 @@ NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/
 TESTS = {GLOBAL: NEWEST[GLOBAL] + "/test", CCOMPAT: "/apis/ccompat/v7/compatibility/subjects/{}/versions"}
 PAGE = 500  # artifacts or versions of one answer
 REFUSED = (409, 422)  # by a rule, or because it is no schema
-LARGEST = 2**63 - 1  # the registry's ids are Java's longs
 
 
 def address(world: World) -> str:
@@ -49,7 +48,8 @@ def names(world: World) -> list[str]:
 
 def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict[str, Any]]:
     """Return the schema with this id, None where the registry answers that there is none. See registry.schema."""
-    return _schema(world, _path(BY_ID, kind).format(id), kind) if 0 <= int(id) <= LARGEST else None
+    path = _path(BY_ID, kind).format(id)
+    return _schema(world, path, kind) if 0 <= int(id) < 2**63 else None  # its ids are Java's longs
 
 
 def newest(world: World, artifact: str, kind: str = GLOBAL) -> Optional[dict[str, Any]]:

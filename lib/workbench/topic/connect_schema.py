@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from .avro import TYPES
+
 LOGICAL = "org.apache.kafka.connect.data."
 DECIMAL, DATE, TIME, TIMESTAMP = (LOGICAL + name for name in ("Decimal", "Date", "Time", "Timestamp"))
 PRECISION = "connect.decimal.precision"  # the parameter of a Decimal that AvroConverters write, where it is known
-NAMED = {("bytes", "decimal"): DECIMAL, ("fixed", "decimal"): DECIMAL, ("int", "date"): DATE,
-         ("int", "time-millis"): TIME, ("long", "timestamp-millis"): TIMESTAMP}  # by Avro's type and logical type
-PLAIN = {"int": "int32", "long": "int64", "float": "float", "double": "double", "boolean": "boolean", "bytes": "bytes",
-         "string": "string", "enum": "string", "fixed": "bytes"}
+PLAIN, NAMED = TYPES["connect"], TYPES["connect names"]
 
 
 def from_avro(avsc: Any) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def _connect(avsc: Any, where: str) -> dict[str, Any]:
     if not isinstance(avsc, dict):
         avsc = {"type": avsc}
     kind, logical = avsc["type"], avsc.get("logicalType")
-    name = avsc.get("connect.name") or NAMED.get((kind, logical))
+    name = avsc.get("connect.name") or NAMED.get(f"{kind} {logical}")
     made: dict[str, Any] = {"type": avsc.get("connect.type") or PLAIN.get(kind), "optional": False}
     if kind == "record":
         made["type"] = "struct"

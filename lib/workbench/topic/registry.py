@@ -1,10 +1,10 @@
 """The schema registry: which schemas there are, a schema by its id, and the record in a message.
 
 Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world names one. It is asked by this process
-only; but for the landing, whose tasks ask Apicurio by themselves (landing/messages.py).
+only, never by a task of Spark.
 """
 import io
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, Sequence, Union
 from uuid import UUID, uuid4
 
 import fastavro
@@ -12,8 +12,9 @@ import fastavro
 from ..base import LakeError, World, nearest
 from ..base.sides import chooser
 from . import apicurio, avro, glue_registry
-from .wire import GLOBAL, WIRES, Framed, framed
+from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
 
+IDS = {GLOBAL: "global_id", CONTENT: "content_id", CCOMPAT: "content_id"}  # columns of `artifacts`, by kind of id
 _of = chooser(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
 address, artifacts, names, find, newest, delete, compatibility = map(
     _of, ("address", "artifacts", "names", "find", "newest", "delete", "compatibility"))
@@ -75,6 +76,13 @@ def versions(world: World, artifact: str) -> list[Any]:
     if not ids:
         raise _missing(world, artifact)
     return [schema(world, id) for id in ids]
+
+
+def numbered(world: World, of: Sequence[str]) -> dict[str, str]:
+    """Return {the id by which messages name a schema, `globalId 7`: its version} of all versions of some artifacts."""
+    found, kind = artifacts(world), WIRES[world.registry.wire].kind
+    found = found[found["artifact"].isin(of)]
+    return {f"{kind} {id}": version for id, version in zip(found[IDS[kind]], found["version"])}
 
 
 def register(world: World, artifact: str, schema: Any) -> Union[int, str]:

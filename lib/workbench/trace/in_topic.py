@@ -9,10 +9,9 @@ from ..base import LakeError, World
 from ..hudi import Table
 from ..landing import messages
 from ..landing.formats import Lines
-from ..topic import registry, topics, wire
+from ..topic import registry, topics
 
 OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
-IDS = {wire.GLOBAL: "global_id", wire.CONTENT: "content_id", wire.CCOMPAT: "content_id"}  # columns of the registry's
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ def events(world: World, table: Traced, key: Any) -> list[dict[str, Any]]:
     """The messages of a key but its tombstones, taken apart: `record` is what the message says, `needle` the bytes by
     which its landed file is known."""
     decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
-    known = registry.artifacts(world).query(f"artifact == '{table.topic}-value'") if decode else None
-    versions = {f"{kind} {n}": v for kind, ids in IDS.items() if decode for n, v in zip(known[ids], known["version"])}
+    versions = registry.numbered(world, [f"{table.topic}-value"]) if decode else {}
 
     def asked_for(raw: Optional[bytes]) -> bool:
         said = key_of(decode, raw, table.key)

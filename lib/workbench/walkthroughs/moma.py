@@ -20,34 +20,16 @@ separated by commas), dates and dimensions as people write them, genders not qui
 of `dimensions`, to the millimeter; `cataloged_at` is invented (see 01_moma_ddl.sql).
 """
 
-from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from ..base import ROOT, SourceError
 from ..source import csv_files, loading
-from ..source.csv_files import File, day, key, number, reader, text
 
 DATA = ROOT / "data" / "moma"
 DDL = DATA / "01_moma_ddl.sql"
 PICASSO, PICADOR = 4609, 128447
-_year = reader(r"\s*0*([0-9]{0,10})\s*", csv_files.WHOLE, csv_files.int4)
-_first = reader(r"(?:\s*([0-9]{1,10})\s*(?:,.*)?)?", csv_files.WHOLE, csv_files.int4)
-FILES = {
-    "artists": File("Artists.csv", {
-        "artist_id": ("ConstituentID", key), "name": ("DisplayName", text), "nationality": ("Nationality", text),
-        "gender": ("Gender", text), "birth_year": ("BeginDate", _year), "death_year": ("EndDate", _year),
-    }, frozenset({1, 299, 441, PICASSO})),
-    "artworks": File("Artworks.csv", {
-        "artwork_id": ("ObjectID", key), "artist_id": ("ConstituentID", _first), "title": ("Title", text),
-        "name": ("Artist", text), "date": ("Date", text), "dimensions": ("Dimensions", text),
-        "acquisition_date": ("DateAcquired", day), "classification": ("Classification", text),
-        "department": ("Department", text), "height_cm": ("Height (cm)", number),
-    }, frozenset({PICADOR})),
-}
-_instant = reader("([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]+)?", "an instant", datetime.fromisoformat)
-STORED = {"artists": FILES["artists"], "artworks": replace(FILES["artworks"], columns={
-    **FILES["artworks"].columns, "cataloged_at": ("cataloged_at", _instant)})}
+FILES = csv_files.declared(DATA / "files.yaml", "columns")
+STORED = csv_files.declared(DATA / "files.yaml", "columns", "stored")
 # What is added each time to the numbers of a row that comes again, {table: {column: step}}
 FURTHER = {"artists": {"artist_id": 5_000}, "artworks": {"artwork_id": 130_000, "artist_id": 5_000}}
 

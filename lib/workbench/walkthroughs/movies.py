@@ -30,14 +30,10 @@ def execute(world: World, statement: str, values: Any = None) -> int:
 
 def changes() -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """A schema, and what becomes of it by each kind of change: {kind: the next schema}."""
-    kinds = yaml.safe_load((ROOT / "data" / "movies" / "changes.yaml").read_text(encoding="utf-8"))
-    return _schema(kinds["first"]), {name: _schema(fields) for name, fields in kinds["changes"].items()}
-
-
-def _schema(fields: list[dict[str, Any]]) -> dict[str, Any]:
-    own = [{"name": "__op", "type": ["null", "string"], "default": None},
-           {"name": "__lsn", "type": ["null", "long"], "default": None}]
-    return {"type": "record", "name": "Value", "namespace": "m.movies", "fields": [*fields, *own]}
+    said = yaml.safe_load((ROOT / "data" / "movies" / "changes.yaml").read_text(encoding="utf-8"))
+    first, *changed = ({**said["record"], "fields": [*fields, *said["own"]]}
+                       for fields in (said["first"], *said["changes"].values()))
+    return first, dict(zip(said["changes"], changed))
 
 
 def _evolved(world: World) -> bool:
