@@ -33,7 +33,7 @@ mariadb.execute(world, f"REVOKE SELECT ON mysql.* FROM {connector}")"""),
 # a version more, another artifact whose name begins with the topic's, and a task that the sink has no work for
 TOO_EARLY = """
 registry.register(world, f"{movies.TOPIC}-extra", "string")
-connect.apply(world, waiting, {**file_sink, "tasks.max": "2"})"""
+connect.apply(world, movies.FILE_SINK, {**sinks[movies.FILE_SINK], "topics": movies.TOPIC, "tasks.max": "2"})"""
 # what the connector makes of a row: another name, a key of two columns, a field more
 OTHER_SHAPE = """
 config = {
@@ -61,7 +61,7 @@ def other_config(*asked):
     return {**told(*asked), "flush.size": "11"}
 
 told, connect.config = connect.config, other_config""",
-          {"differences from S4/sink_connector": ("key='flush.size'", "11"), "records in each file": "[11, 2]"},
+          {"differences from S4/sink_connector": "key='flush.size'", "records in each file": "[11, 2]"},
           back="connect.config = told"),
     Break("connect.apply(world, movies.CONNECTOR, config)\n\n\ndef states", OTHER_SHAPE,
           {"fields of the first version": "'__source_file'", "names of the first version": "db1.other",
@@ -90,7 +90,7 @@ records.loc[0, "__source_ts_ms"] = 0""",
            "times are told": "seen 0"}),
     Break('check.equal("records in each file"', NARROW_FILES,
           {"columns of the files": "files", "files = source, row by row": "movie_id=999: missing in files"}),
-    Break("if not has_it:  # the sink that waited", """
+    Break("if movies.FILE_SINK in waiting:  # it has written", """
 patient = check.eventually
 check.eventually = lambda what, condition, timeout=5, **more: patient(what, condition, timeout, **more)""",
           {"lines of the sink that waited": "not yet"}, back="check.eventually = patient"),
