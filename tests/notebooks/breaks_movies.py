@@ -188,7 +188,7 @@ def without_key(world, artifact, schema):
 
 registered, registry.register = registry.register, without_key
 del changes["narrow long to int"]""",
-          {"registry = Avro's rules": ("change='drop', BACKWARD", "registry False"), "questions asked": "registry 56"},
+          {"registry = Avro's rules": ("change='drop', BACKWARD", "registry false"), "questions asked": "registry 56"},
           back="registry.register = registered"),
     Break('registry.register(world, scratch, changes["drop"])', "registry.delete(world, scratch)",
           {"a transitive mode looks back": "'BACKWARD_TRANSITIVE': True"}),
