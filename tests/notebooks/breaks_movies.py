@@ -227,7 +227,7 @@ with written.open("a") as file:
           {"the sink in Connect has written": "not yet", "read + dead letters = sent": "'connect': 29",
            "lines in the file": "not yet"}),
     Break("def mended(letter):",
-          "dlq.replay(world, letters, offsets=[0], mend=lambda letter: whole[letter.key.decode()])",
+          'dlq.replay(world, letters["lake"], offsets=[0], mend=lambda letter: whole[letter.key.decode()])',
           {"letters sent back, and again": "(3, 0)"}),
     Break("landed_again = landing.run(", """
 more = registry.encoded(world, id, movie(406, "Andrei Rublev", 1966))
