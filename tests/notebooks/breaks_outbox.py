@@ -304,9 +304,9 @@ vars(one)["ensure"] = stop""", {"a slot in use cannot be dropped": "no failure"}
     Break("walkthrough.reset(world)", """
 from workbench.base import files
 from workbench.topic import registry, topics
-from workbench.walkthroughs import log_based, museum, outbox, query_based
+from workbench.walkthroughs import log_based, movies, museum, outbox, query_based
 from confluent_kafka.admin import AdminClient, NewTopic
-for each in (query_based, log_based):
+for each in (query_based, log_based, movies):
     each.flow.ensure(world, "source_database", "connectors")
 for each in walkthroughs.ALL:
     vars(each)["reset"] = lambda *asked: None
@@ -331,7 +331,8 @@ postgres.execute(world, "CREATE PUBLICATION moma_publication FOR TABLE artworks"
 other = postgres.slot_prefix(world) + "other"
 postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [other], museum.DATABASE)""",
           {"left of 10_outbox": "outbox_source", "left of 20_query_based_cdc": "pagila_jdbc_source_00",
-           "left of 30_log_based_cdc": "pagila_source", "left of 50_time_travel": "moma_source"}),
+           "left of 30_log_based_cdc": "pagila_source",
+           "left of 40_schema_evolution": "movies_file_sink", "left of 50_time_travel": "moma_source"}),
     Break("## Exercises", """
 postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)
