@@ -83,9 +83,17 @@ def rows(raw: DataFrame, ids: Iterable[str], known: Schemas, table: Table) -> Da
     Raises:
         LakeError: the reader schema lacks a key, ordering or partition field. And what `meet` raises.
     """
+    found, wrong = decoded(raw, ids, known)
+    found = decode.judged(found, known.reader, F.col("value").isNull(), wrong, table)
+    return found.withColumn("text", F.base64("value")).select(*decode.JUDGED)
+
+
+def decoded(raw: DataFrame, ids: Iterable[str], known: Schemas) -> tuple[DataFrame, list[tuple[Column, Column]]]:
+    """The same messages, which may be a stream, with a column `row`, null where one cannot be decoded; and the reasons
+    for that, (condition, text) each. Arguments and errors as of `rows`."""
     met, which = known.meet(ids), F.col("schema")
     wrong = [(which.isNull(), F.lit(wire.not_avro(known.world)))]
-    decoded, row = raw, F.lit(None).cast(known.reader)
+    found, row = raw, F.lit(None).cast(known.reader)
     for n, (id, avsc) in enumerate(met.items()):
         column, mine = f"_avro{n}", which == id
         if avsc is None:
@@ -93,16 +101,14 @@ def rows(raw: DataFrame, ids: Iterable[str], known: Schemas, table: Table) -> Da
             continue
         try:
             written, name = avro.to_spark(avsc), avro.full_name(avsc)
-            found = _converted(F.col(f"{column}.row"), written, known.reader, name)
+            read = _converted(F.col(f"{column}.row"), written, known.reader, name)
         except LakeError as e:
             wrong.append((mine, F.lit(_unreadable(id, e))))
             continue
-        decoded = decoded.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
-        row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END)), found).otherwise(row)
-    decoded = decoded.withColumn("row", row)
+        found = found.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
+        row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END)), read).otherwise(row)
     wrong.append((F.col("row").isNull(), F.concat(F.lit("the bytes are not Avro of schema "), which)))
-    decoded = decode.judged(decoded, known.reader, F.col("value").isNull(), wrong, table)
-    return decoded.withColumn("text", F.base64("value")).select(*decode.JUDGED)
+    return found.withColumn("row", row), wrong
 
 
 def examine(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:

@@ -262,3 +262,40 @@ def costs(frame: pd.DataFrame, units: dict[str, str], title: str = "", *, groups
     axes[0].set_yticks(range(len(frame)), list(frame.index))
     axes[0].set_ylim(len(frame) - 0.5, -0.5)
     return fig
+
+
+@plt.rc_context(STYLE)
+def stacked(frame: pd.DataFrame, x: str, y: str, kind: str, title: str = "", *, x_label: str = "", y_label: str = ""
+            ) -> Picture:
+    """Draw the sums of a column: a bar for each value of `x`, in their order, stacked by `kind`, the largest below."""
+    if not len(frame):
+        raise LakeError("there is nothing to draw", expected="a frame with rows")
+    sums = frame.pivot_table(y, x, kind, "sum", fill_value=0)
+    kinds = sums.sum().sort_values(ascending=False).index
+    fig = Picture(4.6, title)
+    ax, below = fig.subplots(), np.zeros(len(sums))
+    for one, colour in zip(kinds, [*PALETTE, GREY, INK] * len(kinds)):
+        ax.bar(range(len(sums)), sums[one], bottom=below, width=0.74, color=colour, label=str(one))
+        below += sums[one].to_numpy(dtype=float)
+    ax.set_xticks(range(len(sums)), list(sums.index))
+    ax.set(xlabel=x_label or x, ylabel=y_label or y, ylim=(0, max(below) * 1.06 or 1))
+    ax.yaxis.set_major_formatter("{x:,.0f}")
+    ax.grid(axis="x", visible=False)
+    fig.legend(loc="outside right upper", reverse=True)
+    return fig
+
+
+@plt.rc_context(STYLE)
+def panels(frame: pd.DataFrame, x: str, lines: Mapping[str, Sequence[str]], title: str = "", *, x_label: str = ""
+           ) -> Picture:
+    """Draw columns over one: panels below each other, {title: the columns that are lines in it}."""
+    fig = Picture(0.9 + 1.55 * len(lines), title)
+    axes = fig.subplots(len(lines), sharex=True, squeeze=False)[:, 0]
+    for ax, (name, columns) in zip(axes, lines.items()):
+        for column, colour in zip(columns, (PALETTE[3], PALETTE[0], PALETTE[2])):
+            ax.plot(frame[x], frame[column], marker="o", ms=4, color=colour, label=column.replace("_", " "))
+        ax.set_title(name, fontsize=11, weight="bold", loc="left", pad=5)
+        if len(columns) > 1:
+            ax.legend(loc="upper left", ncols=len(columns), fontsize=9)
+    axes[-1].set_xlabel(x_label or x)
+    return fig

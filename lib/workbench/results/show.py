@@ -1,5 +1,6 @@
 """What notebooks show: tables, folded JSON, the files of the lake, and names as short as a page needs them."""
 import html
+import inspect
 import json as jsons
 import re
 from numbers import Integral
@@ -8,7 +9,7 @@ from typing import Any, Optional
 
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import HTML
+from IPython.display import HTML, Code
 from rich.filesize import decimal as size
 
 from ..base import LakeError, files, nearest, paths
@@ -104,6 +105,11 @@ def _cell(value: Any) -> Optional[str]:
         value = ", ".join(map(str, value))
     text = jsons.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (dict, list)) else str(value)
     return text if len(text) <= WIDE else text[:WIDE - 1] + "…"
+
+
+def code(of: Any) -> Code:
+    """Show the text of a function of the library: what runs is what is seen."""
+    return Code(inspect.getsource(of), language="python")
 
 
 def avro(name: str) -> HTML:

@@ -71,10 +71,10 @@ def declared(path: Path, *parts: str) -> dict[str, File]:
             for table, of in said.items()}
 
 
-def read(folder: Path, name: str) -> list[dict[str, str]]:
+def read(folder: Path, name: str, separator: str = ",") -> list[dict[str, str]]:
     """Return the rows of `<name>.csv`, a file of this repository, each by its columns."""
     with (folder / f"{name}.csv").open(encoding="utf-8", newline="") as f:
-        return list(csv.DictReader(f))
+        return list(csv.DictReader(f, delimiter=separator))
 
 
 def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str, int], null: str = "") -> list[Table]:

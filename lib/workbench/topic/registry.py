@@ -4,7 +4,7 @@ Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world 
 only, never by a task of Spark.
 """
 import io
-from typing import Any, NamedTuple, Sequence, Union
+from typing import Any, Callable, NamedTuple, Sequence, Union
 from uuid import UUID, uuid4
 
 import fastavro
@@ -139,17 +139,42 @@ def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = 
         delete(world, copy)
 
 
-def encoded(world: World, id: Union[int, str], record: dict[str, Any]) -> bytes:
-    """The message that a serializer makes of a record, by the schema with this id, of the kind that the world's wire
-    format names: what `peek` takes apart. Raises: LakeError: there is no such schema, or the record is none of it."""
-    wire, out = WIRES[world.registry.wire], io.BytesIO()
-    avsc = schema(world, id, wire.kind)
-    try:
-        fastavro.schemaless_writer(out, fastavro.parse_schema(avsc), record)
-    except (ValueError, TypeError, KeyError, AttributeError) as e:
-        raise LakeError(f"the record is none of schema {id}: {e}", expected=avro.full_name(avsc)) from e
-    number = UUID(str(id)).bytes if wire.size == 16 else int(id).to_bytes(wire.size, "big")
-    return wire.magic + number + out.getvalue()
+def header(world: World, id: Union[int, str]) -> bytes:
+    """What a serializer puts before the Avro of a message: the world's wire format, and the schema's id."""
+    wire = WIRES[world.registry.wire]
+    return wire.magic + (UUID(str(id)).bytes if wire.size == 16 else int(id).to_bytes(wire.size, "big"))
+
+
+def newest_id(world: World, artifact: str) -> Union[int, str]:
+    """The id by which messages name the newest version of an artifact. Raises: LakeError: there is none."""
+    *_, last = ["", *numbered(world, [artifact])]
+    if not last:
+        raise _missing(world, artifact)
+    return last.partition(" ")[2]
+
+
+def encoder(world: World, id: Union[int, str]) -> Callable[[Any], bytes]:
+    """What makes a record the message that a serializer makes of it, by the schema with this id, of the kind that the
+    world's wire format names: what `peek` takes apart. It raises LakeError where a record is none of the schema.
+
+    Raises: LakeError: there is no such schema."""
+    avsc = schema(world, id, WIRES[world.registry.wire].kind)
+    parsed, before = fastavro.parse_schema(avsc), header(world, id)
+
+    def encode(record: Any) -> bytes:
+        out = io.BytesIO()
+        try:
+            fastavro.schemaless_writer(out, parsed, record)
+        except (ValueError, TypeError, KeyError, AttributeError) as e:
+            raise LakeError(f"the record is none of schema {id}: {e}", expected=avro.full_name(avsc)) from e
+        return before + out.getvalue()
+
+    return encode
+
+
+def encoded(world: World, id: Union[int, str], record: Any) -> bytes:
+    """One record as such a message. Raises as `encoder`, and what it makes."""
+    return encoder(world, id)(record)
 
 
 class Decoded(NamedTuple):

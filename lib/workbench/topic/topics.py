@@ -20,6 +20,10 @@ from . import kafka_iam
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
 WAITING = 10_000  # messages that a producer holds until Kafka has them
+REFUSED = {  # what a broker or the client itself says to a message: what to do about it
+    KafkaError.MSG_SIZE_TOO_LARGE: "a producer sends at most its message.max.bytes, and a topic takes at most its "
+                                   "max.message.bytes",
+    KafkaError.INVALID_TIMESTAMP: "a topic takes none that is message.timestamp.after.max.ms (an hour) ahead"}
 WITHOUT_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)  # of a topic that is new
 
 
@@ -55,13 +59,13 @@ def spark_options(world: World) -> dict[str, str]:
 @contextlib.contextmanager
 def _answered(world: World, where: str = "") -> Iterator[None]:
     """Raises: StackError: Kafka does not answer; with its state, where it is a service of this instance. LakeError: it
-    does not take a message, which is too large."""
+    does not take a message, which is too large, or from too far in the future."""
     try:
         yield
     except KafkaException as e:
-        if e.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            raise LakeError(f"a message is refused: {e.args[0].str()}", where=where, next_step="a producer sends at "
-                            "most its message.max.bytes, and a topic takes at most its max.message.bytes") from e
+        if e.args[0].code() in REFUSED:
+            raise LakeError(f"a message is refused: {e.args[0].str()}", where=where,
+                            next_step=REFUSED[e.args[0].code()]) from e
         raise _silent(world, f"Kafka does not answer: {e.args[0].str()}", where or world.kafka.bootstrap,
                       "run `workbench status`, then `workbench up`") from e
 

@@ -5,10 +5,10 @@ A new one is a module with a `flow`, and a place in ALL: that is how teardown, t
 
 from ..base import LakeError, World, nearest
 from ..trace import Traced
-from . import log_based, movies, museum, outbox, query_based
+from . import log_based, movies, museum, outbox, query_based, sales
 from .walkthrough import Walkthrough
 
-ALL = (outbox.flow, query_based.flow, log_based.flow, movies.flow, museum.flow)
+ALL = (outbox.flow, query_based.flow, log_based.flow, movies.flow, museum.flow, sales.flow)
 LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
 
 

@@ -15,6 +15,7 @@ from ..base import WorkbenchError, World, files, nearest
 from ..connect.configs import HISTORY
 from ..hudi import ddl
 from ..landing.sources import JDBC, topic_of
+from ..results import streams
 from ..run import execute
 from ..source import mariadb, postgres
 from ..source.loading import Loader
@@ -32,11 +33,12 @@ class Walkthrough(Flow):
     """A folder of notebooks that follow a flow.
 
     folder: of the notebooks. publication: of the captured tables, "" where there is none. loader: of its source. looks:
-    connectors that show something, beside those that capture. own_topics: that notebooks make. experiments: its other
-    tables in the lake. kept: tables that are set back beside the captured ones. databases: of the catalog, for tables
-    that its notebooks make with SQL; folders: below the lake's tables, with the files of those. label: put on each
-    table's first commit. steps: {notebook: whether its product is there}, for notebooks that others need, beside those
-    of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    connectors that show something, beside those that capture. own_topics, own_schemas: that notebooks make. queries:
+    names of their streaming queries, whose checkpoints lie below the lake's in streams/. experiments: its other tables
+    in the lake. kept: tables that are set back beside the captured ones. databases: of the catalog, for tables that its
+    notebooks make with SQL; folders: below the lake's tables, with the files of those. label: put on each table's first
+    commit. steps: {notebook: whether its product is there}, for notebooks that others need, beside those of every
+    walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
 
     Of MariaDB's tables no copy is kept: notebooks make them, and they go when their topics begin anew.
     """
@@ -46,6 +48,8 @@ class Walkthrough(Flow):
     loader: Optional[Loader] = None
     looks: tuple[str, ...] = ()
     own_topics: tuple[str, ...] = ()
+    own_schemas: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
     experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     kept: tuple[str, ...] = ()
     databases: tuple[str, ...] = ()
@@ -140,19 +144,25 @@ class Walkthrough(Flow):
     def _kept(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self.kept, *(c.source for c in self.captures))))
 
-    def reset(self, world: World, step: str = SOURCE) -> None:
-        """Remove what `step` and the steps after it make; what is not there is no error. Rows of the source that were
-        changed are set back; then the topics begin again with a snapshot of it. The database stays."""
-        later = {_kind(name) for name in self._later(step)}
-        changed = SOURCE not in later and self._has_source(world) and self._set_back_topics(world)
+    def reset(self, world: World, step: str = "") -> None:
+        """Remove what `step` (the first by default) and the steps after it make; what is not there is no error. Rows of
+        the source that were changed are set back; then the topics begin again with a snapshot of it. The database
+        stays. Where nothing is captured, all topics go, and the schemas with the first step."""
+        names = list(self._products())
+        all_later = self._later(step or names[0])
+        later = {_kind(name) for name in all_later}
+        set_back = bool(self.captures) and SOURCE not in later and self._has_source(world)
+        changed = set_back and self._set_back_topics(world)
         for left in self.tables_left(world):
             hudi.drop(session(world), world, left)
         for database in self.databases_left(world):
             session(world).sql(f"DROP DATABASE {ddl.identifier(database)} CASCADE")
+        for checkpoint in self._checkpoints(world):
+            streams.forget(session(world), checkpoint)
         for folder in self._folders(world):
             files.remove(folder)
-        if changed or CONNECTORS in later:
-            self._drop_connectors(world)
+        if changed or CONNECTORS in later or not self.captures:
+            self._drop_connectors(world, schemas=bool(self.captures) or all_later == names)
         if changed and CONNECTORS not in later:
             self.deploy(world)
         if SOURCE in later:
@@ -214,7 +224,7 @@ class Walkthrough(Flow):
 
     def left_over(self, world: World) -> dict[str, list[str]]:
         """What is still there of this walkthrough: {what: names}, each list empty after a `reset` of the first step."""
-        there, artifacts = self._has_database(world), self._artifacts(world)
+        there, artifacts = bool(self.captures) and self._has_database(world), self._artifacts(world)
         slotted = there and self.engine == "postgres"
         landed = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
         published = postgres.publications(world, self.database)["publication"] if slotted else []
@@ -223,7 +233,8 @@ class Walkthrough(Flow):
                 "replication slots": postgres.own_slots(world, self.database) if slotted else [],
                 "topics": self._topics_left(world),
                 "schemas in the registry": sorted(artifacts & set(known)),
-                "files": [folder for folder in (*landed, *self._folders(world)) if files.below(folder)],
+                "files": [folder for folder in (*landed, *self._folders(world), *self._checkpoints(world))
+                          if files.below(folder)],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "databases in the catalog": self.databases_left(world),
                 "publications": sorted({self.publication} & set(published)),
@@ -231,7 +242,8 @@ class Walkthrough(Flow):
 
     def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
-        return sorted({*self._connectors(), *self.sinks} & set(landing.names(world)))
+        ours = {*self._connectors(), *self.sinks}
+        return sorted(ours & set(landing.names(world))) if ours else []
 
     def tables_left(self, world: World) -> list[hudi.Table]:
         """Its tables that have files in the lake, those of its experiments included."""
@@ -243,6 +255,9 @@ class Walkthrough(Flow):
 
     def _folders(self, world: World) -> list[str]:
         return [f"{world.lake.tables}/{folder}" for folder in self.folders]
+
+    def _checkpoints(self, world: World) -> list[str]:
+        return [f"{world.lake.checkpoints}/streams/{query}" for query in self.queries]
 
     def _connectors(self) -> list[str]:
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
@@ -264,7 +279,7 @@ class Walkthrough(Flow):
     def _artifacts(self, world: World) -> set[str]:
         """The schemas that its connectors may have put into the registry."""
         registered = self._topics(world) if "apicurio" in self.services else ()
-        return {f"{topic}-{side}" for topic in registered for side in ("key", "value")}
+        return {*self.own_schemas, *(f"{topic}-{side}" for topic in registered for side in ("key", "value"))}
 
     def _source_left(self, world: World) -> list[str]:
         """Its tables in the source, the copies of them, and the schemas that are its own."""

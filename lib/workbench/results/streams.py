@@ -1,0 +1,95 @@
+"""Streaming queries over topics in Avro: their messages as rows, rows as messages, and what a query tells of itself."""
+
+import json
+from typing import Any
+
+import pandas
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
+
+from ..base import World, files
+from ..hudi import decode_avro
+from ..topic import registry, topics, wire
+
+AHEAD = "10 minutes"  # that an event may be ahead of this clock; beyond it, it would move a watermark, and all be late
+
+
+def messages(spark: SparkSession, world: World, topic: str, *, schemas_of: str = "", stream: bool = True, most: int = 0
+             ) -> DataFrame:
+    """The messages of a topic, decoded.
+
+    Args:
+        schemas_of: the topic whose schemas they are written with, by default this one.
+        stream: as a stream, from its first message on; else those that are there now. most: in one batch of a stream.
+
+    Returns: the columns of Kafka (key, value, topic, partition, offset, timestamp), then `row` (a struct of the fields
+        that the schemas of `<topic>-value` have) and `reason`: why it is null, or that the event is of the future;
+        null where all is well.
+    Raises: LakeError: the registry has no `<topic>-value`. The query itself, with a message that was written by a
+        schema which came after it was started: started again it knows that one, too.
+    """
+    options = {"subscribe": topic, "startingOffsets": "earliest", **({"maxOffsetsPerTrigger": most} if most else {})}
+    reader = (spark.readStream if stream else spark.read).format("kafka")
+    raw = wire.framed_in_spark(reader.options(**topics.spark_options(world), **options).load(), world)
+    ids = registry.numbered(world, [f"{schemas_of or topic}-value"])
+    found, wrong = decode_avro.decoded(raw, ids, decode_avro.Schemas(world, schemas_of or topic))
+    new = F.concat(F.lit(f"{topic} has a message of "), F.col("schema"), F.lit(
+        ", which the registry did not have when this query was started: start it again, it goes on from here"))
+    row = F.when(~F.col("schema").isin(*ids), F.raise_error(new)).otherwise(F.col("row"))
+    reason: Column = F.lit(None).cast("string")
+    future = F.col("timestamp") > F.current_timestamp() + F.expr(f"INTERVAL {AHEAD}")
+    for condition, text in reversed([(F.col("row").isNull(), wrong[0][1]), *wrong, (future, F.lit("of the future"))]):
+        reason = F.when(condition, text).otherwise(reason)
+    return found.withColumn("row", row).select("key", "value", "topic", "partition", "offset", "timestamp", "row",
+                                               reason.alias("reason"))
+
+
+def encoded(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame:
+    """Rows as messages: `key` and `value`, in Avro by the newest schemas that the registry has of a topic.
+
+    Raises: LakeError: it has none."""
+    parts = []
+    for side, column in (("key", key), ("value", F.struct("*"))):
+        id = registry.newest_id(world, f"{topic}-{side}")
+        avsc = registry.schema(world, id, registry.WIRES[world.registry.wire].kind)
+        parts.append(F.concat(F.lit(registry.header(world, id)), to_avro(column, json.dumps(avsc))).alias(side))
+    return frame.select(*parts)
+
+
+def forget(spark: SparkSession, checkpoint: str) -> None:
+    """Remove what a query has kept; nothing is there: nothing happens. A run of it that goes on, also one whose kernel
+    is gone, is ended before: Spark ends it when another begins with its id, which is in the checkpoint
+    (spark.sql.streaming.stopActiveRunOnRestart)."""
+    if files.read_text(f"{checkpoint}/metadata"):
+        nothing = spark.readStream.format("rate").load().writeStream.format("noop")
+        nothing.option("checkpointLocation", checkpoint).start().stop()
+    files.remove(checkpoint)
+
+
+def progress(query: Any) -> pandas.DataFrame:
+    """What a streaming query over one topic has told of its batches (StreamingQueryProgress), a row for each that had
+    messages: batch, at, rows, rows_per_second (that came), processed_per_second, seconds, watermark, newest (event),
+    state_rows, late (dropped behind the watermark), written, begin, end: {partition: offset}.
+    """
+    rows = []
+    for said in query.recentProgress:
+        state, source, time = said["stateOperators"], said["sources"][0], said.get("eventTime", {})
+        begin, end = ({int(p): n for of in (_offsets(source[edge]) or {}).values() for p, n in of.items()}
+                      for edge in ("startOffset", "endOffset"))
+        rows.append((said["batchId"], said["timestamp"], source["numInputRows"], source.get("inputRowsPerSecond", 0.0),
+                     source.get("processedRowsPerSecond", 0.0), said["durationMs"]["triggerExecution"] / 1000,
+                     time.get("watermark"), time.get("max"), sum(s["numRowsTotal"] for s in state),
+                     sum(s["numRowsDroppedByWatermark"] for s in state), said["sink"].get("numOutputRows", -1), begin,
+                     end))
+    frame = pandas.DataFrame(rows, columns=[
+        "batch", "at", "rows", "rows_per_second", "processed_per_second", "seconds", "watermark", "newest",
+        "state_rows", "late", "written", "begin", "end"])
+    for column in ("at", "watermark", "newest"):
+        frame[column] = pandas.to_datetime(frame[column], utc=True, format="ISO8601")
+    return frame[frame["rows"] > 0].reset_index(drop=True)
+
+
+def _offsets(said: Any) -> Any:
+    """Spark Connect gives them as text, a classic session as what stands in it."""
+    return json.loads(said) if isinstance(said, str) else said

@@ -1,0 +1,201 @@
+"""What is particular to the walkthrough on streaming sales (notebooks/60_streaming_sales): its schemas, the producer,
+and the queries over windows. There is no database and no connector: who sells writes to the topic. `flow` has what
+every walkthrough has.
+"""
+
+import datetime as dt
+import json
+import threading
+from decimal import Decimal
+from typing import Any, Iterator, Mapping
+
+import pandas
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from .. import hudi
+from ..base import ROOT, LakeError, World
+from ..results import streams
+from ..source import csv_files
+from ..topic import avro, registry, topics
+from .walkthrough import Walkthrough
+
+DATA = ROOT / "data" / "sales"
+SALES, SUMMARY = "pagila.sales.avro", "pagila.sales.summary.avro"
+TRIAL = "pagila.sales.trial"  # sales to try things with; what a query makes of them goes to TRIAL.<its name>
+TRIALS = ("complete", "update", "append", "restarted", "late")  # names of queries, of which three are modes
+FILES = {"pagila.sales.csv": ("sales_incremental_large", "|"), "pagila.sales.regions.csv": ("sales_regions", ",")}
+SCHEMAS = {path.name.removesuffix(".avsc"): json.loads(path.read_text(encoding="utf-8"))
+           for path in sorted((DATA / "schemas").glob("*.avsc"))}
+QUERY = "streaming_to_kafka"
+NOBODY = "Unassigned"  # the region of a country that has none
+# The day of the published result, and the pace at which it comes out: 0.75 s of waiting, and what a write took
+BEGUN, PACE = dt.datetime(2021, 10, 3, 22, 10, 22, 730_000, tzinfo=dt.timezone.utc), 0.9444
+DATABASE = "sales"  # of the catalog
+
+
+def register(world: World) -> pandas.DataFrame:
+    """Give the registry the six schemas, each anew (script 10), and return what it has of them."""
+    registry.delete(world, *SCHEMAS)
+    for artifact, schema in SCHEMAS.items():
+        registry.register(world, artifact, schema)
+    found = registry.artifacts(world)
+    return found[found["artifact"].isin(SCHEMAS)].reset_index(drop=True)
+
+
+def read_csv(spark: SparkSession, world: World, artifact: str) -> DataFrame:
+    """A file of CSV with the columns and types of its schema in the registry, all of which may be null."""
+    name, separator = FILES[artifact]
+    schema = avro.to_spark(registry.latest(world, artifact))
+    columns = T.StructType([T.StructField(field.name, field.dataType) for field in schema])
+    make = {T.IntegerType(): int, T.FloatType(): float}
+    rows = [tuple(make.get(f.dataType, str)(row[f.name]) if row[f.name] else None for f in columns)
+            for row in csv_files.read(DATA, name, separator)]
+    return spark.createDataFrame(rows, columns)
+
+
+def sales() -> list[dict[str, Any]]:
+    """The sales of the file as the producer takes them, in its order: `payment_date` is the time of the event, in whole
+    seconds since 1970 (S6 sets it anew, too)."""
+    rows = []
+    for n, row in enumerate(csv_files.read(DATA, FILES["pagila.sales.csv"][0], "|")):
+        whole = {name: int(row[name]) for name in ("payment_id", "customer_id")}
+        rows.append({**row, **whole, "amount": float(row["amount"]), "payment_date": int(time_of(n).timestamp()),
+                     "city": row["city"] or None, "district": row["district"] or None})
+    return rows
+
+
+def time_of(n: int) -> dt.datetime:
+    """When the n-th sale was made, in the time of the published run."""
+    return BEGUN + dt.timedelta(seconds=n * PACE)
+
+
+def produce(world: World, first: int = 0, last: int = 1_800, *, pace: float = 0, topic: str = SALES) -> int:
+    """Send the sales from the first to before the last, key = customer; return how many that are.
+
+    Args:
+        pace: seconds between two, each with the time of this moment; 0: all at once, each with the time that it has in
+            the published run (`time_of`), so that the windows are those of 28 minutes.
+    """
+    key, value = (registry.encoder(world, registry.newest_id(world, f"{SALES}-{side}")) for side in ("key", "value"))
+
+    def messages() -> Iterator[tuple[bytes, bytes, Mapping[str, Any]]]:
+        for n, sale in enumerate(sales()[first:last], first):
+            at = time_of(n)
+            if pace:
+                threading.Event().wait(pace)
+                at = dt.datetime.now(dt.timezone.utc)
+                sale["payment_date"] = int(at.timestamp())
+            yield key(sale["customer_id"]), value(sale), {"timestamp": int(at.timestamp() * 1000)}
+
+    topics.create(world, topic)
+    topics.send(world, topic, messages())
+    return len(sales()[first:last])
+
+
+def windows(messages: DataFrame, regions: DataFrame) -> DataFrame:
+    """The streaming query: sales by region, in windows of ten minutes that begin every five."""
+    good = messages.where("reason IS NULL").select("row.*", "timestamp")
+    known = good.join(F.broadcast(regions), "country", "left").fillna(NOBODY)
+    each = known.withWatermark("timestamp", "10 minutes").groupBy(
+        "region", F.window("timestamp", "10 minutes", "5 minutes"))
+    exact = F.col("amount").cast("decimal(38,2)")  # to the cent, in whatever order they are added
+    return each.agg(F.sum(exact).cast("float").alias("sales"), F.count("*").cast("int").alias("orders")).select(
+        "region", "sales", "orders", F.unix_timestamp("window.start").alias("window_start"),
+        F.unix_timestamp("window.end").alias("window_end"))
+
+
+def start(spark: SparkSession, world: World, *, name: str = QUERY, mode: str = "complete", most: int = 0,
+          every: str = "1 second") -> Any:
+    """Start a query from the topic of sales into that of the summary, or, by another name, from TRIAL into a topic of
+    its own; it goes on where its checkpoint says. Return it.
+
+    Args:
+        mode: output mode. most: messages of one batch. every: least time from one batch to the next.
+    """
+    source, topic = (SALES, SUMMARY) if name == QUERY else (TRIAL, f"{TRIAL}.{name}")
+    regions = read_csv(spark, world, "pagila.sales.regions.csv")
+    found = windows(streams.messages(spark, world, source, schemas_of=SALES, most=most), regions)
+    for each in (source, topic):  # a query reads no topic that is not there
+        topics.create(world, each)
+    return (streams.encoded(found, world, SUMMARY, F.col("window_start").cast("int")).writeStream.format("kafka")
+            .options(**topics.spark_options(world), topic=topic, checkpointLocation=checkpoint(world, name))
+            .queryName(name).outputMode(mode).trigger(processingTime=every).start())
+
+
+def checkpoint(world: World, name: str = QUERY) -> str:
+    """Where a query keeps its offsets and its state."""
+    return f"{world.lake.checkpoints}/streams/{name}"
+
+
+def forget_trials(spark: SparkSession, world: World) -> None:
+    """Remove what was tried: queries, their checkpoints, topics."""
+    for name in TRIALS:
+        streams.forget(spark, checkpoint(world, name))
+    topics.delete(world, *({TRIAL, *(f"{TRIAL}.{name}" for name in TRIALS)} & set(topics.names(world))))
+
+
+def latest(spark: SparkSession, world: World, topic: str = SUMMARY) -> pandas.DataFrame:
+    """The batch read: of each region and window the row that came last, the newest window first, then by sales."""
+    newest = [F.desc(name) for name in ("timestamp", "partition", "offset")]
+    last = Window.partitionBy("region", "window_start").orderBy(*newest)
+    found = streams.messages(spark, world, topic, schemas_of=SUMMARY, stream=False)
+    rows = found.select("row.*", "timestamp", "partition", "offset").withColumn("n", F.row_number().over(last))
+    return rows.where("n = 1").select("region", "sales", "orders", "window_start", "window_end").orderBy(
+        F.desc("window_start"), F.desc("sales")).toPandas()
+
+
+def formatted(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """These rows as they are published: sales_region, sales and orders as text, the windows' bounds to the minute."""
+    bounds = {name: pandas.to_datetime(rows[name], unit="s").dt.strftime("%Y-%m-%d %H:%M")
+              for name in ("window_start", "window_end")}
+    return pandas.DataFrame({"sales_region": rows["region"], "sales": rows["sales"].map("{:,.2f}".format),
+                             "orders": rows["orders"].map("{:.0f}".format), **bounds})
+
+
+def expected(world: World, topic: str = SALES) -> pandas.DataFrame:
+    """The same as `latest` of a topic of sales, reckoned without Spark: each message is decoded by itself, and its
+    amount added, to the cent, to the two windows that its time lies in."""
+    decode = registry.Decoder(world)
+    regions = {row["country"]: row["region"] for row in csv_files.read(DATA, "sales_regions")}
+    found: dict[tuple[str, int], list[Any]] = {}
+    for message in topics.read(world, topic).itertuples():
+        try:
+            sale = decode(message.value.encode() if isinstance(message.value, str) else message.value).record
+        except LakeError:  # poison
+            continue
+        newest = int(message.timestamp.timestamp()) // 300 * 300
+        for begin in (newest - 300, newest):
+            sums = found.setdefault((regions.get(sale["country"], NOBODY), begin), [Decimal(), 0])
+            sums[0] += Decimal(f"{sale['amount']:.2f}")
+            sums[1] += 1
+    rows = [(region, float(sales), n, begin, begin + 600) for (region, begin), (sales, n) in found.items()]
+    frame = pandas.DataFrame(rows, columns=["region", "sales", "orders", "window_start", "window_end"])
+    return frame.sort_values(["window_start", "sales"], ascending=False, ignore_index=True)
+
+
+def table(world: World) -> hudi.Table:
+    """The windows in the lake. Of two states of a window the one with more orders is the later."""
+    return hudi.table(world, "sales_summary", key=("region", "window_start"), ordering="orders", database=DATABASE)
+
+
+def _streamed(world: World) -> bool:
+    """Whether notebook 62 has sent all sales, and its query has seen them."""
+    if not {SALES, SUMMARY} <= set(topics.names(world)):
+        return False
+    return topics.count(world, SALES) >= 1_800 and bool(topics.count(world, SUMMARY))
+
+
+flow = Walkthrough(
+    captures=(),
+    watermark=False,
+    folder=ROOT / "notebooks" / "60_streaming_sales",
+    own_topics=(SALES, SUMMARY, TRIAL, *(f"{TRIAL}.{name}" for name in TRIALS)),
+    own_schemas=tuple(FILES),
+    queries=(QUERY, *TRIALS),
+    experiments=lambda world: [table(world)],
+    databases=(DATABASE,),
+    steps={"61_schemas": lambda world: set(SCHEMAS) <= set(registry.names(world)), "62_streaming_query": _streamed},
+    services=("kafka", "spark", "apicurio"),
+)
