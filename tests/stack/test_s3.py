@@ -287,11 +287,12 @@ def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(far, relay, tmp
                           capture_output=True, text=True, timeout=1800)
     over.set()
     watcher.join(60)
-    assert away == [False], "the fault came, and was over before the notebooks were"
-    (record,) = (tmp_path / "runs").glob("*/run.json")
+    said = f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    (record,) = [*(tmp_path / "runs").glob("*/run.json")] or pytest.fail(said)
     found = json.loads(record.read_text())["notebooks"]
     failed = [(n["path"], n["error"]) for n in found if n["status"] != "passed"]
-    assert done.returncode == 0 and not failed, f"{failed}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    assert done.returncode == 0 and not failed, f"{failed}\n{said}"
+    assert away == [False], "the fault came, and was over before the notebooks were"
 
 
 def test_its_restart_is_an_empty_lake_and_says_so(lake, capsys):

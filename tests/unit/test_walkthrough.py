@@ -133,7 +133,7 @@ def test_a_connector_that_failed_is_no_reason_not_to_start_clean(world, monkeypa
         "artists", "artworks")])
     for name, answer in (("_has_source", lambda *_: True), ("tables_left", lambda *_: [museum.scratch(world)]),
                          ("set_back", lambda *_: did.append("source set back") or 1),
-                         ("_drop_connectors", lambda *_: did.append("connector dropped")),
+                         ("_drop_connectors", lambda *_, **how: did.append("connector dropped")),
                          ("deploy", lambda *_: did.append("deployed"))):
         monkeypatch.setattr(walkthrough.Walkthrough, name, answer)
     monkeypatch.setattr(walkthrough, "session", lambda world: None)
@@ -176,7 +176,7 @@ def test_a_walkthrough_without_publication_starts_clean_without_one(world, monke
     polled = dataclasses.replace(museum.flow, publication="")
     did = []
     for name in ("_has_source", "tables_left", "_drop_connectors"):
-        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_: [])
+        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, **how: [])
     monkeypatch.setattr(walkthrough.postgres, "create_database", lambda *_: did.append("database"))
     monkeypatch.setattr(walkthrough.postgres, "drop_publication", lambda _, name, __: did.append(f"drop {name!r}"))
     monkeypatch.setattr(walkthrough.kept, "forget", lambda *_: did.append("forgotten"))

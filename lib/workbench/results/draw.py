@@ -296,6 +296,6 @@ def panels(frame: pd.DataFrame, x: str, lines: Mapping[str, Sequence[str]], titl
             ax.plot(frame[x], frame[column], marker="o", ms=4, color=colour, label=column.replace("_", " "))
         ax.set_title(name, fontsize=11, weight="bold", loc="left", pad=5)
         if len(columns) > 1:
-            ax.legend(loc="upper left", ncols=len(columns), fontsize=9)
+            ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)
     axes[-1].set_xlabel(x_label or x)
     return fig

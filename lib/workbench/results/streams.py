@@ -26,20 +26,24 @@ def messages(spark: SparkSession, world: World, topic: str, *, schemas_of: str =
     Returns: the columns of Kafka (key, value, topic, partition, offset, timestamp), then `row` (a struct of the fields
         that the schemas of `<topic>-value` have) and `reason`: why it is null, or that the event is of the future;
         null where all is well.
-    Raises: LakeError: the registry has no `<topic>-value`. The query itself, with a message that was written by a
-        schema which came after it was started: started again it knows that one, too.
+    Raises: LakeError: the registry has no `<topic>-value`, or there is no such topic. The query itself, with a message
+        that came after it was started, by a schema which the registry had not then: started again it asks anew.
     """
     options = {"subscribe": topic, "startingOffsets": "earliest", **({"maxOffsetsPerTrigger": most} if most else {})}
     reader = (spark.readStream if stream else spark.read).format("kafka")
     raw = wire.framed_in_spark(reader.options(**topics.spark_options(world), **options).load(), world)
     ids = registry.numbered(world, [f"{schemas_of or topic}-value"])
     found, wrong = decode_avro.decoded(raw, ids, decode_avro.Schemas(world, schemas_of or topic))
+    known = F.col("schema").isin(*ids) | F.col("schema").isNull()
+    ends = F.create_map(*[F.lit(n) for end in topics.ends(world, topic).items() for n in end])
+    later = F.col("offset") >= F.coalesce(F.try_element_at(ends, F.col("partition")), F.lit(0))
     new = F.concat(F.lit(f"{topic} has a message of "), F.col("schema"), F.lit(
         ", which the registry did not have when this query was started: start it again, it goes on from here"))
-    row = F.when(~F.col("schema").isin(*ids), F.raise_error(new)).otherwise(F.col("row"))
+    row = F.when(~known & later & F.lit(stream), F.raise_error(new)).otherwise(F.col("row"))
     reason: Column = F.lit(None).cast("string")
     future = F.col("timestamp") > F.current_timestamp() + F.expr(f"INTERVAL {AHEAD}")
-    for condition, text in reversed([(F.col("row").isNull(), wrong[0][1]), *wrong, (future, F.lit("of the future"))]):
+    unknown = F.concat(F.col("schema"), F.lit(" is not in the registry"))
+    for condition, text in reversed([(~known, unknown), *wrong, (future, F.lit("of the future"))]):
         reason = F.when(condition, text).otherwise(reason)
     return found.withColumn("row", row).select("key", "value", "topic", "partition", "offset", "timestamp", "row",
                                                reason.alias("reason"))
@@ -87,6 +91,7 @@ def progress(query: Any) -> pandas.DataFrame:
         "state_rows", "late", "written", "begin", "end"])
     for column in ("at", "watermark", "newest"):
         frame[column] = pandas.to_datetime(frame[column], utc=True, format="ISO8601")
+    frame["watermark"] = frame["watermark"].where(frame["watermark"].dt.year > 1970)  # before it has seen any event
     return frame[frame["rows"] > 0].reset_index(drop=True)
 
 

@@ -1,0 +1,167 @@
+"""Streaming queries on real parts: odd sales, poison, a schema that changes, services that go, and a query that is
+killed. The result is always that of a recount of the topic."""
+import random
+
+import numpy as np
+import pytest
+from lake_help import kill
+from pyspark.sql.connect.client import ChannelBuilder
+from workbench import stack
+from workbench.base import files
+from workbench.base.errors import LakeError, StackError
+from workbench.base.wait import wait_until
+from workbench.results import check, streams
+from workbench.spark import session
+from workbench.topic import registry, topics
+from workbench.walkthroughs import sales
+
+SOURCE = sales.TRIAL
+
+
+@pytest.fixture
+def till(world):
+    """The schemas, and nothing tried yet."""
+    stack.need(world, *sales.flow.services)
+    sales.register(world)
+    sales.forget_trials(session(world), world)
+    yield world
+    stack.need(world, *sales.flow.services)
+    sales.flow.reset(world)
+    left = sales.flow.left_over(world)
+    sales.forget_trials(session(world), world)
+    registry.delete(world, *sales.SCHEMAS)
+    assert not any(left.values()), left
+
+
+def result(world, name="restarted"):
+    return sales.latest(session(world), world, f"{SOURCE}.{name}")
+
+
+def finished(world, name="restarted", **how):
+    """Run the query until it has read all that is there."""
+    query = sales.start(session(world), world, name=name, every="0 seconds", **how)
+    query.processAllAvailable()
+    query.stop()
+    return query
+
+
+def agree(world, name="restarted"):
+    recount = sales.expected(world, SOURCE)
+    recount["sales"] = recount["sales"].astype(np.float32)  # as the schema has it
+    check.same_rows(recount, result(world, name), key=["region", "window_start"])
+    return recount
+
+
+def sent(world, *changes, key=True, id=None):
+    """Send sales that differ from the first one."""
+    encode = registry.encoder(world, id or registry.newest_id(world, f"{sales.SALES}-value"))
+    first, at = sales.sales()[0], int(sales.time_of(0).timestamp() * 1000)
+    rows = [({**first, **change}, change.get("ms", at)) for change in changes]
+    topics.create(world, SOURCE)
+    topics.send(world, SOURCE, [(b"k" if key else None, encode(row), {"timestamp": ms}) for row, ms in rows])
+
+
+def test_odd_sales_are_counted_and_what_is_none_is_set_aside(till):
+    late = int(sales.time_of(0).timestamp() * 1000) - 3 * 24 * 3_600_000
+    sales.produce(till, 0, 100, topic=SOURCE)
+    sent(till, {"amount": -3.99}, {"amount": 99_999.99}, {"country": "Atlantis"}, {"ms": late})
+    sent(till, {"amount": 0.01}, key=False)
+    topics.send(till, SOURCE, [(b"k", b"no Avro"), (b"k", b"\0" * 9 + b"\xff"), (b"k", None)])
+    query = finished(till, mode="complete")
+    recount = agree(till)
+    assert recount["orders"].sum() == 2 * 105
+    assert streams.progress(query)["late"].sum() == 0, "complete drops none"
+    there = streams.messages(session(till), till, SOURCE, schemas_of=sales.SALES, stream=False)
+    aside = there.where("reason IS NOT NULL")
+    assert [row.offset for row in aside.orderBy("offset").collect()] == [105, 106, 107]
+
+
+def test_the_next_version_of_the_schema_ends_a_query_that_does_not_know_it_and_a_restart_reads_it(till):
+    sales.produce(till, 0, 50, topic=SOURCE)
+    query = sales.start(session(till), till, name="restarted", every="0 seconds")
+    query.processAllAvailable()
+    schema = sales.SCHEMAS[f"{sales.SALES}-value"]
+    more = {"name": "till", "type": ["null", "string"], "default": None}
+    registry.register(till, f"{sales.SALES}-value", {**schema, "fields": [*schema["fields"], more]})
+    sent(till, {"till": "7"}, {"till": None})
+    failure = wait_until(lambda: str(query.exception() or ""), "the query to end", timeout=60)
+    assert "start it again, it goes on from here" in failure
+    finished(till)
+    assert agree(till)["orders"].sum() == 2 * 52
+
+
+def test_without_a_registry_a_query_goes_on_and_none_is_started(till):
+    sales.produce(till, 0, 50, topic=SOURCE)
+    query = sales.start(session(till), till, name="restarted", every="0 seconds")
+    query.processAllAvailable()
+    encoded = registry.encoder(till, registry.newest_id(till, f"{sales.SALES}-value"))(sales.sales()[50])
+    kill("apicurio")
+    at = int(sales.time_of(50).timestamp() * 1000)
+    topics.send(till, SOURCE, [(b"k", encoded, {"timestamp": at})])
+    query.processAllAvailable()
+    assert streams.progress(query)["rows"].sum() == 51
+    query.stop()
+    with pytest.raises(StackError, match="schema registry does not answer"):
+        sales.start(session(till), till, name="restarted")
+    stack.need(till, "apicurio")
+    sales.register(till)  # it holds all in memory
+    finished(till)
+
+
+def test_a_checkpoint_of_another_query_is_refused(till):
+    sales.produce(till, 0, 10, topic=SOURCE)
+    finished(till)
+    before = topics.count(till, f"{SOURCE}.restarted")
+    there = streams.messages(session(till), till, SOURCE, schemas_of=sales.SALES)
+    other = there.groupBy("partition").count().selectExpr("string(count) AS value")  # it remembers something else
+    query = (other.writeStream.format("kafka").outputMode("complete").trigger(processingTime="0 seconds").options(
+        **topics.spark_options(till), topic=f"{SOURCE}.restarted",
+        checkpointLocation=sales.checkpoint(till, "restarted")).start())
+    sales.produce(till, 10, 20, topic=SOURCE)
+    failure = wait_until(lambda: str(query.exception() or ""), "the query to end", timeout=60)
+    assert "state" in failure.lower(), failure
+    assert topics.count(till, f"{SOURCE}.restarted") == before
+
+
+def test_a_query_that_has_no_schemas_is_told_of(till):
+    registry.delete(till, f"{sales.SALES}-value")
+    with pytest.raises(LakeError, match=f"no artifact '{sales.SALES}-value'"):
+        sales.start(session(till), till, name="restarted")
+
+
+def test_a_run_whose_kernel_is_gone_ends_with_its_checkpoint(till):
+    sales.produce(till, 0, 10, topic=SOURCE)
+    query = sales.start(session(till), till, name="late", every="0 seconds")
+    query.processAllAvailable()
+    channel = ChannelBuilder(till.spark.url)
+    there = type(session(till)).builder.channelBuilder(channel).create()  # another session, as another kernel has it
+    streams.forget(there, sales.checkpoint(till, "late"))
+    wait_until(lambda: not query.isActive, "the run of the other session to end", timeout=30)
+    assert not files.below(sales.checkpoint(till, "late"))
+
+
+def test_a_broker_that_is_killed_loses_and_doubles_nothing(till):
+    sales.produce(till, 0, 600, topic=SOURCE)
+    query = sales.start(session(till), till, name="restarted", most=100, every="0 seconds")
+    check.eventually("a batch is done", lambda: len(streams.progress(query)) > 0, timeout=60, every=0.05)
+    kill("kafka")
+    stack.need(till, "kafka")
+    sales.produce(till, 600, 700, topic=SOURCE)
+    finished(till)
+    assert agree(till)["orders"].sum() == 2 * 700
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.drill)])
+def test_killed_at_random_it_counts_every_sale_once(till, kills):
+    chance = random.Random(kills)
+    sales.produce(till, topic=SOURCE)
+    for _ in range(kills):
+        done = topics.count(till, f"{SOURCE}.restarted") if f"{SOURCE}.restarted" in topics.names(till) else 0
+        sales.start(session(till), till, name="restarted", most=50, every="0 seconds")
+        more = chance.randrange(1, 60)
+        check.eventually("the query writes", lambda end=done + more: topics.count(till, f"{SOURCE}.restarted") >= end,
+                         timeout=60, every=0.01)
+        kill("spark")
+        stack.need(till, "spark")
+    finished(till)
+    assert agree(till)["orders"].sum() == 2 * 1_800
