@@ -12,13 +12,13 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
-from workbench import connect
+from workbench import connect, stack, walkthroughs
 from workbench.base import params, paths, secrets
 from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import log_based, moma, movies, museum, northwind, outbox, query_based
+from workbench.walkthroughs import log_based, moma, museum, northwind, outbox, query_based
 
 NOTEBOOKS = ROOT / "notebooks"
 TRACK = ["11_source_database", "12_connectors", "13_hudi_ingest", "14_changes", "15_dashboard"]
@@ -62,7 +62,7 @@ def holding_a_secret(folder):
 def test_the_whole_series_passes(world):
     """What it leaves is what the next tests begin with; the last one tears it down."""
     series = ["00_start_here", "10_outbox", "20_query_based_cdc", "30_log_based_cdc", "40_schema_evolution",
-              "50_time_travel"]
+              "50_time_travel", "60_streaming_sales"]
     result = runner.run(series, "local", progress=False)
     assert result.status == "passed", failures(result)
     assert result.report.stat().st_size > 10_000
@@ -130,38 +130,16 @@ def test_nbval_compares_the_reference_tables(world, tmp_path):
     assert done.returncode == 1 and "another table" in done.stdout, done.stdout[-3000:]
 
 
+OTHERS = {path.stem: flow for flow in walkthroughs.ALL if flow is not outbox.flow
+          for path in sorted(flow.folder.glob("*.ipynb"))}
+
+
 @pytest.mark.drill
-@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "50_time_travel").glob("*.ipynb"))])
-def test_a_notebook_of_the_museum_runs_alone_on_an_empty_stack_and_again(world, name):
-    museum.flow.reset(world, "51_source_database")
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_notebook_of_another_walkthrough_runs_alone_on_an_empty_stack_and_again(world, name):
+    stack.need(world, *OTHERS[name].services)
+    OTHERS[name].reset(world)
     for _ in range(2):  # what it changed is set back by itself
-        result = runner.run([name], "local", progress=False)
-        assert result.status == "passed", failures(result)
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "30_log_based_cdc").glob("*.ipynb"))])
-def test_a_notebook_of_the_film_rental_runs_alone_on_an_empty_stack_and_again(world, name):
-    log_based.flow.reset(world, "31_source_database")
-    for _ in range(2):
-        result = runner.run([name], "local", progress=False)
-        assert result.status == "passed", failures(result)
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "40_schema_evolution").glob("*.ipynb"))])
-def test_a_notebook_of_the_movies_runs_alone_on_an_empty_stack_and_again(world, name):
-    movies.flow.reset(world, "41_source_database")
-    for _ in range(2):
-        result = runner.run([name], "local", progress=False)
-        assert result.status == "passed", failures(result)
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "20_query_based_cdc").glob("*.ipynb"))])
-def test_a_notebook_of_the_polled_film_rental_runs_alone_on_an_empty_stack_and_again(world, name):
-    query_based.flow.reset(world, "21_source_database")
-    for _ in range(2):
         result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
 
