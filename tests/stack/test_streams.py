@@ -1,6 +1,8 @@
 """Streaming queries on real parts: odd sales, poison, a schema that changes, services that go, and a query that is
 killed. The result is always that of a recount of the topic."""
 import random
+import signal
+import threading
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from workbench.base.wait import wait_until
 from workbench.results import check, streams
 from workbench.spark import session
 from workbench.topic import registry, topics
-from workbench.walkthroughs import sales
+from workbench.walkthroughs import ingest, sales
 
 SOURCE = sales.TRIAL
 
@@ -121,6 +123,21 @@ def test_a_checkpoint_of_another_query_is_refused(till):
     failure = wait_until(lambda: str(query.exception() or ""), "the query to end", timeout=60)
     assert "state" in failure.lower(), failure
     assert topics.count(till, f"{SOURCE}.restarted") == before
+
+
+def test_it_runs_as_a_job(till):
+    sales.produce(till, 0, 300)
+    said = []
+    assert ingest.ingest(till, "60_streaming_sales", say=said.append) == 0
+    assert said == ["streaming_to_kafka: 300 messages"]
+    recount = sales.expected(till)
+    check.same_rows(recount, sales.latest(session(till), till), key=["region", "window_start"])
+    sales.produce(till, 300, 400)
+    worker = threading.Thread(target=lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM))
+    soon = threading.Timer(15, worker.run)
+    soon.start()
+    assert ingest.ingest(till, "60_streaming_sales", continuous=True, say=said.append) == 0, "told to stop"
+    assert said[1:] == ["streaming_to_kafka: 100 messages"], "it went on where it was"
 
 
 def test_a_query_that_has_no_schemas_is_told_of(till):

@@ -1,4 +1,5 @@
-"""Captured tables into the lake as a job, which ends when all that is there has been written, or goes on.
+"""Captured tables into the lake, or a streaming query, as a job, which ends when all that is there has been written, or
+goes on.
 
 Unlike the notebooks it asks the source nothing, so that it runs where only Kafka and the lake are reached, on EMR say.
 """
@@ -7,15 +8,17 @@ from typing import Callable
 
 from ..base import LakeError, World
 from ..base.wait import told_to_stop
+from ..results import streams
 from ..spark import session
-from . import ALL, captured
+from . import ALL, Walkthrough, captured
 
 EVERY = 10  # seconds between two looks at what is new: each asks the lake and Kafka some questions, which S3 bills
 
 
 def ingest(world: World, name: str, kind: str = "", continuous: bool = False,
            say: Callable[[str], None] = print) -> int:
-    """Bring what is in the topics into the lake's tables of a captured table, or of all that a walkthrough has.
+    """Bring what is in the topics into the lake's tables of a captured table, or of all that a walkthrough has; or run
+    its streaming query.
 
     TERM and Ctrl-C end it after the batch that is under way; who starts it again goes on from there.
 
@@ -27,6 +30,8 @@ def ingest(world: World, name: str, kind: str = "", continuous: bool = False,
         half-written shows. StackError: Spark or Kafka is gone.
     """
     flow, table = captured(name)
+    if flow.stream:
+        return _streamed(world, flow, continuous, say)
     into = flow.tables(world, *([table] if table else ()))
     if not into:
         raise LakeError(f"{name} goes into no Hudi table", expected="one of " + ", ".join(
@@ -41,3 +46,18 @@ def ingest(world: World, name: str, kind: str = "", continuous: bool = False,
                 return 130 if told.is_set() else 0
             if told.wait(EVERY):
                 return 0
+
+
+def _streamed(world: World, flow: Walkthrough, continuous: bool, say: Callable[[str], None]) -> int:
+    """Run a streaming query until all that is there is read, or until it is told to stop. What ends it is raised: on
+    EMR Serverless a job that goes on is begun again then, and the query goes on where its checkpoint says."""
+    with told_to_stop() as told:
+        query = flow.stream(session(world), world)
+        if continuous:
+            while not told.is_set() and not query.awaitTermination(1):
+                pass
+        else:
+            query.processAllAvailable()
+        query.stop()
+        say(f"{query.name}: {streams.progress(query)['rows'].sum():,} messages")
+    return 0

@@ -6,7 +6,7 @@ A walkthrough is a declaration. Its notebooks begin with `ensure`, which runs th
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from pyspark.sql import SparkSession
 
@@ -34,11 +34,12 @@ class Walkthrough(Flow):
 
     folder: of the notebooks. publication: of the captured tables, "" where there is none. loader: of its source. looks:
     connectors that show something, beside those that capture. own_topics, own_schemas: that notebooks make. queries:
-    names of their streaming queries, whose checkpoints lie below the lake's in streams/. experiments: its other tables
-    in the lake. kept: tables that are set back beside the captured ones. databases: of the catalog, for tables that its
-    notebooks make with SQL; folders: below the lake's tables, with the files of those. label: put on each table's first
-    commit. steps: {notebook: whether its product is there}, for notebooks that others need, beside those of every
-    walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    names of their streaming queries, whose checkpoints lie below the lake's in streams/. stream: starts the one that
+    goes on as a job. experiments: its other tables in the lake. kept: tables that are set back beside the captured
+    ones. databases: of the catalog, for tables that its notebooks make with SQL; folders: below the lake's tables, with
+    the files of those. label: put on each table's first commit. steps: {notebook: whether its product is there}, for
+    notebooks that others need, beside those of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`.
+    services: what it needs running.
 
     Of MariaDB's tables no copy is kept: notebooks make them, and they go when their topics begin anew.
     """
@@ -50,6 +51,7 @@ class Walkthrough(Flow):
     own_topics: tuple[str, ...] = ()
     own_schemas: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
+    stream: Optional[Callable[[SparkSession, World], Any]] = None
     experiments: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     kept: tuple[str, ...] = ()
     databases: tuple[str, ...] = ()
