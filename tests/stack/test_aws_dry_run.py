@@ -188,7 +188,7 @@ def same_calls(name, calls):
 
 @pytest.mark.drill
 @pytest.mark.parametrize("track", ["10_outbox", "20_query_based_cdc", "30_log_based_cdc", "40_schema_evolution",
-                                   "50_time_travel"])
+                                   "50_time_travel", "60_streaming_sales"])
 def test_the_calls_of_a_walkthrough(cloud, track):
     calls = cloud(track)
     assert not [v for _, _, given in calls for v in given.values() if re.search("made-for-the-dry-run", str(v))]
