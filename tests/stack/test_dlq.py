@@ -163,6 +163,20 @@ def test_what_cannot_be_ingested_goes_the_same_way(world, spark, bench):
         hudi.drop(spark, world, table)
 
 
+def test_of_a_topic_that_was_made_anew_nothing_is_sent(world, spark, bench):
+    """At the places of the dead letters good messages stand now."""
+    table = new_table(world, index="GLOBAL_SIMPLE")
+    try:
+        assert hudi.ingest(spark, world, hudi.Topic(bench.topic, format="avro"), table).dead_letters == 6
+        topics.delete(world, bench.topic)
+        topics.send(world, bench.topic, [(kind, bench.sent["good"]) for kind in bench.sent])
+        with pytest.raises(LakeError, match=f"6 dead letters were not sent to {bench.dlq}: their messages are gone"):
+            hudi.send_dead_letters(world, table, bench.dlq)
+        assert bench.dlq not in topics.names(world)
+    finally:
+        hudi.drop(spark, world, table)
+
+
 # --- sent back -------------------------------------------------------------------------------------------------------
 
 def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world, spark, bench):

@@ -9,7 +9,7 @@ from confluent_sink import SINK
 from typer.testing import CliRunner
 from workbench import cli, connect, landing
 from workbench.base import params
-from workbench.base.errors import ConnectorError
+from workbench.base.errors import ConnectorError, LakeError
 from workbench.topic import dlq, topics
 
 WORLD = params.load("local")
@@ -80,6 +80,9 @@ def test_a_message_goes_back_as_it_was_with_one_header_more():
 
 # --- from files to the topic -----------------------------------------------------------------------------------------
 
+KNOWN = {"movies": "id of movies", "anew": "the id that it had"}  # of another nobody knows
+
+
 @pytest.fixture
 def kafka(monkeypatch):
     """A topic `movies` of ten messages; what is sent is noted: (topic, key, value, headers, settings)."""
@@ -89,6 +92,8 @@ def kafka(monkeypatch):
     def send(world, topic, messages, **more):
         sent.extend((topic, key, value, dict(told["headers"]), more) for key, value, told in messages)
 
+    monkeypatch.setattr(topics, "names", lambda world: ["anew", "movies"])
+    monkeypatch.setattr(topics, "topic_id", lambda world, topic: f"id of {topic}")
     monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (2, 10)})  # two have expired
     monkeypatch.setattr(topics, "messages", lambda world, topic, start, stop: (
         m for m in there[start[0]:stop[0]] if m.offset() != 5))  # one was compacted away
@@ -106,7 +111,7 @@ def put(folder, name, *offsets, **more):
 def test_what_is_new_in_the_files_is_sent_once(kafka, tmp_path):
     def send():
         kafka.clear()
-        n = dlq.send(WORLD, "dead", f"file:{tmp_path}/letters", f"file:{tmp_path}/noted.json", "sink", "by")
+        n = dlq.send(WORLD, "dead", f"file:{tmp_path}/letters", f"file:{tmp_path}/noted.json", "sink", "by", KNOWN.get)
         assert n == len(kafka) - bool(kafka) and kafka[:1] in ([], [("dead", {"max.message.bytes": "2097152"})])
         return [(value, headers["__connect.errors.exception.message"]) for _, _, value, headers, _ in kafka[1:]]
 
@@ -131,11 +136,36 @@ def test_those_whose_messages_are_gone_are_told_once(kafka, tmp_path):
     put(tmp_path / "letters", "1.json", 1, 3, 5)
     for _ in range(2):
         try:
-            dlq.send(WORLD, "dead", f"file:{tmp_path}/letters", f"file:{tmp_path}/noted.json", "sink", "by")
+            dlq.send(WORLD, "dead", f"file:{tmp_path}/letters", f"file:{tmp_path}/noted.json", "sink", "by", KNOWN.get)
         except Exception as e:  # noqa: BLE001 - looked at below
             assert "2 dead letters were not sent to dead" in str(e) and str(tmp_path) in str(e)
             kafka.append("told")
     assert [each[2] if each[0] == "dead" and len(each) == 5 else each for each in kafka[1:]] == [b"3", "told"]
+
+
+def test_a_topic_that_is_gone_or_made_anew_has_none_of_them(kafka, tmp_path):
+    put(tmp_path / "letters", "1.json", 3, 4, topic="anew")  # what stands there now is another message
+    put(tmp_path / "letters", "2.json", 6, topic="gone")
+    put(tmp_path / "letters", "3.json", 8)
+    with pytest.raises(LakeError, match="3 dead letters were not sent to dead: .* gone from anew, gone"):
+        dlq.send(WORLD, "dead", f"file:{tmp_path}/letters", f"file:{tmp_path}/noted.json", "sink", "by", KNOWN.get)
+    assert [each[2] for each in kafka[1:]] == [b"8"]
+
+
+@pytest.mark.parametrize("partitions, says", [
+    (1, "from nowhere"), (2, "dead has several partitions.*choose by `mend`")])
+def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(monkeypatch, tmp_path, partitions, says):
+    def stops(letter):
+        raise LakeError("from nowhere")
+
+    found = pandas.DataFrame([dlq._letter(Message(4, b"x"), False)], columns=dlq.COLUMNS)
+    monkeypatch.setattr(dlq, "letters", lambda world, topic: found)
+    monkeypatch.setattr(dlq, "_noted", lambda world, topic: f"file:{tmp_path}/noted.json")
+    monkeypatch.setattr(topics, "bounds", lambda world, topic: dict.fromkeys(range(partitions), (0, 5)))
+    with pytest.raises(LakeError, match=f"(?s){says}"):
+        dlq.replay(WORLD, "dead", offsets=[4], mend=stops)
+    with pytest.raises(LakeError, match="from nowhere"):
+        dlq.replay(WORLD, "dead", mend=stops)
 
 
 # --- the command line ------------------------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from ..base import LakeError, World, files, nearest
 from ..landing.batch import read_dead_letters
 from ..topic import dlq
+from .changes import Topic
 from .ddl import told, unregister
+from .ingesting import last_commit, progress_in
 from .tables import Table, all_entries, alone, dead_letters_path, state
 from .timeline import archived, completed
 
@@ -114,5 +116,6 @@ def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
 def send_dead_letters(world: World, table: Table, topic: str) -> int:
     """Send the messages that could not be ingested from topics to a dead-letter topic, in the form that a Connect sink
     gives them; those that were not sent yet. Return how many. Raises: LakeError as dlq.send does."""
+    read = progress_in(last_commit(table))
     return dlq.send(world, topic, dead_letters_path(world, table), f"{state(world, table)}/dead_letters.json",
-                    table.name, "workbench.hudi.ingest")
+                    table.name, "workbench.hudi.ingest", lambda origin: read.get(Topic(origin).id, {}).get("topic_id"))

@@ -65,7 +65,8 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
         reports = _all(spark, world, sink, timeout, batch)
         if sink.dead_letters:
             dlq.send(world, sink.dead_letters, dead_letters_path(world, sink),
-                     f"{checkpoint(world, sink)}/dead_letters.json", sink.name or sink.shown, "workbench.landing.run")
+                     f"{checkpoint(world, sink)}/dead_letters.json", sink.name or sink.shown, "workbench.landing.run",
+                     lambda topic: files.read_text(landed_topic_id(world, sink.prefix_of(topic))))
     return sum((LandingCounts(batches=1, **counts) for counts in map(observed, reports) if counts), LandingCounts())
 
 

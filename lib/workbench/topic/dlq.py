@@ -133,7 +133,7 @@ def _replayed(world: World, topic: str) -> list[list[int]]:
 
 # --- those of our jobs -----------------------------------------------------------------------------------------------
 
-def send(world: World, topic: str, place: str, noted: str, connector: str, by: str) -> int:
+def send(world: World, topic: str, place: str, noted: str, connector: str, by: str, known: Callable[..., Any]) -> int:
     """Send what a job has put aside to a dead-letter topic, which is made where it is missing; return how many.
 
     The messages are read from their topics once more: a file has a message's text, not its bytes. Killed on the way, it
@@ -143,16 +143,20 @@ def send(world: World, topic: str, place: str, noted: str, connector: str, by: s
         place: address of the files (see landing.batch.DEAD_LETTER); what in them comes from a landed file is not sent.
         noted: address of the file that keeps which of them were sent; one that was written anew since is sent again.
         connector, by: for the headers, the name of the job and of the function that does its work.
+        known: gives the id that a topic had when its letters were written, None where nobody knows: of one that was
+            made anew since, another message stands at a letter's place.
 
     Raises:
-        LakeError: messages are no longer in their topic. All others are sent; these are not tried again.
+        LakeError: messages are no longer in their topic, or it is gone, or another one by now. All others are sent;
+            these are not tried again.
     """
     there, sent = _files(place), json.loads(files.read_text(noted) or "{}")
     dead: dict[str, dict[tuple[int, int], str]] = {}  # {topic: {(partition, offset): reason}}
     for path in sorted(path for path in there if sent.get(path) != there[path]):
         for one in filter(lambda one: one.get("topic"), _lines(place, path)):
             dead.setdefault(one["topic"], {})[one["partition"], one["offset"]] = one["reason"]
-    found = [(m, why[m.partition(), m.offset()]) for origin, why in dead.items() for m in _at(world, origin, why)]
+    found = [(m, why[m.partition(), m.offset()]) for origin, why in dead.items()
+             for m in _at(world, origin, why, known(origin))]
     if found:
         topics.create(world, topic, **{"max.message.bytes": str(ROOM)})
         topics.send(world, topic, [
@@ -177,9 +181,11 @@ def _context(message: Any, connector: str, by: str, reason: str) -> list[tuple[s
     return [(PREFIX + name, str(value).encode()) for name, value in said.items()]
 
 
-def _at(world: World, topic: str, places: Iterable[tuple[int, int]]) -> list[Any]:
-    """The messages at places of a topic, (partition, offset) each, those that are still there. Of each partition all is
-    read from the first to the last."""
+def _at(world: World, topic: str, places: Iterable[tuple[int, int]], id: Optional[str]) -> list[Any]:
+    """The messages at places of a topic, (partition, offset) each, those that are still there; none where the topic is
+    gone, or has another id than this one. Of each partition all is read from the first to the last."""
+    if topic not in topics.names(world) or id not in (None, topics.topic_id(world, topic)):
+        return []
     start, stop = {}, {}
     for partition, (begin, end) in topics.bounds(world, topic).items():
         offsets = [n for p, n in places if p == partition and begin <= n < end]
