@@ -86,16 +86,19 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
     Killed between Kafka's answer and the note of it, the next replay sends the same ones again; the header tells them.
 
     Args:
-        offsets: of these letters only; one that was sent back is not sent again.
+        offsets: of these letters only, in a topic of one partition; one that was sent back is not sent again.
         mend: is given a letter (a row of `letters`, fields by name), and gives the value that is sent; None leaves the
             letter where it is.
 
     Raises:
-        LakeError: there is no such topic, or no topic to go back to; another replay is going on. What `mend` raises.
-            Nothing is sent then.
+        LakeError: there is no such topic, or no topic to go back to; offsets of a topic of several partitions; another
+            replay is going on. What `mend` raises. Nothing is sent then.
     """
     with files.alone(_noted(world, topic), f"replay of {topic}", "wait until it is done"):
         found, wanted = letters(world, topic), set(offsets)
+        if wanted and len(topics.bounds(world, topic)) > 1:
+            raise LakeError(f"{topic} has several partitions, and an offset names a letter in each of them",
+                            next_step="choose by `mend`, which is given partition and offset: None leaves a letter")
         chosen = found[~found["replayed"] & (found["offset"].isin(wanted) | (not wanted))]
         values = [(one, one.value if mend is None else mend(one)) for one in chosen.itertuples(name="Letter")]
         back = [(one, value) for one, value in values if mend is None or value is not None]
