@@ -236,6 +236,22 @@ def test_a_whole_number_becomes_a_text_where_a_person_says_so(bench):
     assert hudi.schema_changes(bench.table)["change"].tolist() == ["widened year int to string"]
 
 
+def test_numbers_that_were_not_read_before_become_texts_too(bench):
+    """Both versions in one batch, and in a replay: what a person says holds for the messages of before."""
+    texts = avro.to_spark(CHANGES["change int to string"])
+    bench.send(FIRST, {"id": 1, "__lsn": 1})
+    bench.go()
+    bench.send(FIRST, {"id": 2, "__lsn": 2, "year": 1999})
+    bench.send(CHANGES["change int to string"], {"id": 3, "__lsn": 3, "year": "MMI"})
+    done = bench.go(schema=texts)
+    assert (done.upserts, done.dead_letters) == (2, 0), bench.letters()
+    for _ in range(2):
+        for found in (bench.rows(), independent(bench)):
+            assert {n: r["year"] for n, r in found.items()} == {1: "2000", 2: "1999", 3: "MMI"}
+        done = bench.go(schema=texts, replay=True)
+        assert (done.upserts, done.dead_letters) == (3, 0), bench.letters()
+
+
 def test_a_reader_that_is_fixed_on_the_first_version_overlooks_a_column(bench):
     bench.send(CHANGES["add required"], {"id": 1, "__lsn": 1, "COUNTRY": "NZ"})
     assert bench.go(schema=avro.to_spark(FIRST)).upserts == 1 and "COUNTRY" not in bench.rows()[1]

@@ -229,6 +229,9 @@ def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
 def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     with pytest.raises(LakeError, match=f"(?s)cannot be read as .*{want.simpleString()[:4]}.*a.b"):
         decode_avro._converted(None, have, want, "a.b")
+    if (have, want) != (T.IntegerType(), T.StringType()):  # which a person may ask for
+        with pytest.raises(LakeError, match="cannot be read as"):
+            decode_avro._converted(None, have, want, "a.b", given=True)
 
 
 @pytest.mark.parametrize(("have", "want", "fits"), [((10, 2), (12, 2), True), ((10, 2), (12, 4), True),

@@ -18,7 +18,7 @@ from pyspark.sql.avro.functions import from_avro
 from ..base import LakeError, World, files
 from ..topic import avro, registry, wire
 from . import decode
-from .evolving import merged, more_digits
+from .evolving import AS_TEXT, merged, more_digits
 from .tables import Table
 
 # Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes that are left over,
@@ -41,7 +41,7 @@ class Schemas:
 
     def __init__(self, world: World, topic: str, reader: Optional[T.StructType] = None):
         self.world, self.topic, self.reader, self.newest = world, topic, reader, reader
-        self._given, self._met = reader is not None, {}  # type: ignore[var-annotated]
+        self.given, self._met = reader is not None, {}  # type: ignore[var-annotated]
 
     def meet(self, ids: Iterable[str]) -> dict[str, Any]:
         """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and is asked for again
@@ -52,7 +52,7 @@ class Schemas:
         """
         found = ((id, self._find(id)) for id in sorted(set(ids) - set(self._met), key=lambda id: (len(id), id)))
         new = {id: avro.exact(avsc) for id, avsc in found if avsc is not None}
-        if not self._given and (new or self.reader is None):
+        if not self.given and (new or self.reader is None):
             newest = avro.exact(registry.latest(self.world, f"{self.topic}-value"))
             self.newest = avro.to_spark(newest)
             versions = [self.reader] if self.reader else []
@@ -101,7 +101,7 @@ def decoded(raw: DataFrame, ids: Iterable[str], known: Schemas) -> tuple[DataFra
             continue
         try:
             written, name = avro.to_spark(avsc), avro.full_name(avsc)
-            read = _converted(F.col(f"{column}.row"), written, known.reader, name)
+            read = _converted(F.col(f"{column}.row"), written, known.reader, name, known.given)
         except LakeError as e:
             wrong.append((mine, F.lit(_unreadable(id, e))))
             continue
@@ -152,7 +152,7 @@ def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table:
             broken.update(dict.fromkeys(places, _unreadable(name, e)))
             continue
         try:
-            row = _converted(F.col("record"), written, known.reader, name)
+            row = _converted(F.col("record"), written, known.reader, name, known.given)
         except LakeError as e:
             why = F.lit(_unreadable(name, e))
         read = spark.read.format("avro").options(avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED")
@@ -182,9 +182,10 @@ def _from_avro(body: Column, avsc: dict[str, Any]) -> Column:
     return from_avro(F.concat(body, F.lit(END)), json.dumps(message), options)
 
 
-def _converted(column: Column, have: T.DataType, want: T.DataType, where: str) -> Column:
+def _converted(column: Column, have: T.DataType, want: T.DataType, where: str, given: bool = False) -> Column:
     """A value of type `have` as type `want`: records by field name (one that is missing is null), numbers widened.
 
+    Args: given: whether a person has said what a field is to be: a whole number may be a text then, too.
     Raises:
         LakeError: Avro lets no reader see the one as the other; names the field.
     """
@@ -192,7 +193,7 @@ def _converted(column: Column, have: T.DataType, want: T.DataType, where: str) -
         return column
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):
         there = {f.name: f.dataType for f in have}
-        parts = [_converted(column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}")
+        parts = [_converted(column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}", given)
                  if f.name in there else F.lit(None).cast(f.dataType) for f in want]
         made = F.struct(*[part.alias(f.name) for part, f in zip(parts, want)])
         return F.when(column.isNotNull(), made)
@@ -200,6 +201,6 @@ def _converted(column: Column, have: T.DataType, want: T.DataType, where: str) -
         return F.transform(column, lambda v: _converted(v, have.elementType, want.elementType, f"{where}[]"))
     if isinstance(have, T.MapType) and isinstance(want, T.MapType):
         return F.transform_values(column, lambda _, v: _converted(v, have.valueType, want.valueType, f"{where}{{}}"))
-    if (have.simpleString(), want.simpleString()) in WIDER or more_digits(have, want):
+    if (have.simpleString(), want.simpleString()) in (WIDER | AS_TEXT if given else WIDER) or more_digits(have, want):
         return column.cast(want)
     raise LakeError(f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}", where=where)
