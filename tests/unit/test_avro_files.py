@@ -181,7 +181,7 @@ def test_poison_goes_to_the_dead_letters(land):
 
 
 def test_schemas_that_nobody_has_asked_for_end_the_batch_before_anything_of_it_is_written(land):
-    with pytest.raises(ConnectionError, match=f"{UNMET} globalId 7, globalId 8$"):
+    with pytest.raises(ConnectionError, match=f"{UNMET} globalId 7, globalId 8;$"):
         land(message(0), message(1, id=8), message(2, id=7))
     assert not land.files() and not land.letters()
     with pytest.raises(ConnectionError) as error:

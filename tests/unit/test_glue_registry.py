@@ -311,7 +311,7 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
     monkeypatch.setattr(job, "_met", {})
     rounds = [[OTHER], [third, fourth], None]  # what the task of each round has not been given
 
-    def start(spark, world, sink, batch, schemas):
+    def start(spark, world, sink, batch, schemas, ask):
         given.append(set(schemas))
         return SimpleNamespace(recentProgress=[f"done in round {len(given)}"])
 
@@ -319,7 +319,7 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         unmet = rounds.pop(0)
         if unmet:
             named = ", ".join(f"globalId {id}" for id in unmet)
-            raise RuntimeError(f"PythonException: …\nConnectionError: {messages.UNMET} {named}\n at …")
+            raise RuntimeError(f"PythonException: …\nConnectionError: {messages.UNMET} {named};\n at …")
         return query.recentProgress
 
     monkeypatch.setattr(job, "_start", start)
@@ -335,3 +335,56 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         job._all(None, WORLD, sink, 1, 1)
     rounds[:] = [None]
     assert job._all(None, WORLD, sink, 1, 1) and given[-1] == {names[ID], names[OTHER]}
+
+
+def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
+    """A round for each hundred of them would never end: after a few they are unknown without being asked for, and the
+    rounds have one time together."""
+    asked, given, clock = [], [], [100.0]
+    monkeypatch.setattr(glue_registry, "artifacts", lambda _, of: pandas.DataFrame(
+        columns=["artifact", "global_id", "version"]))
+    monkeypatch.setattr(glue_registry, "find", lambda _, id, kind="globalId": asked.append(id))
+    monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"]])
+    monkeypatch.setattr(job.time, "monotonic", lambda: clock[0])
+
+    def start(spark, world, sink, batch, schemas, ask):
+        converter = job.form(world, sink, schemas, ask).converter
+        return SimpleNamespace(recentProgress=["done"] * (not ask), converter=converter)
+
+    def finish(query, sink, timeout):
+        given.append(timeout)
+        clock[0] += 10
+        n = len(given)
+        query.converter.meet([f"globalId {n:08d}-0000-0000-0000-000000000000"])
+        with pytest.raises(ValueError, match="is not in the registry"):
+            query.converter.read(b"", "globalId x", b"")
+        return query.recentProgress
+
+    monkeypatch.setattr(job, "_start", start)
+    monkeypatch.setattr(job, "_finish", finish)
+    assert job._all(None, WORLD, landing.parse(SINK, WORLD), 600, 1) == ["done"]
+    assert 2 <= len(asked) == len(given) - 1 <= 5 and given == [600 - 10 * n for n in range(len(given))]
+
+
+def test_the_schemas_that_tasks_have_met_are_found_in_whatever_is_left_of_an_error():
+    one, two, three = (f"globalId {n}0000000-0000-0000-0000-000000000000" for n in "123")
+    with pytest.raises(ConnectionError) as raised:
+        messages.Avro({}, "", "", True).meet([one, two, three])
+    said = str(raised.value)
+    assert messages.unmet(f"task 1: {said}\n at x") == {one, two, three}
+    assert messages.unmet(said[:-5]) == {one, two} and messages.unmet(said[:-len(three) - 1]) == {one, two}
+    assert messages.unmet(f"{said[:-20]}\nCaused by: {said}") == {one, two, three}
+    assert messages.unmet("something else") == set()
+
+
+def test_only_the_artifacts_that_are_meant_are_asked_for():
+    with on_aws.stubbed("glue") as stub:
+        versions(stub, VALUES, "t", version(1, ID))
+        stub.add_client_error("list_schema_versions", "EntityNotFoundException", "none")  # it went meanwhile
+        assert registry.numbered(WORLD, ["t-value", "gone-value"]) == {f"globalId {ID}": "1"}
+    with on_aws.stubbed("glue") as stub:
+        listed(stub, KEYS)
+        listed(stub, VALUES, "check-1", "t")
+        stub.add_client_error("list_schema_versions", "EntityNotFoundException", "none")
+        versions(stub, VALUES, "t", version(1, ID))
+        assert registry.artifacts(WORLD)["artifact"].tolist() == ["t-value"]

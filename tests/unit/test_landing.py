@@ -222,7 +222,7 @@ def test_only_what_a_producer_committed_is_read(world):
             raise EOFError("all that is asked for here")
 
     with pytest.raises(EOFError):
-        job._start(SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7, {})
+        job._start(SimpleNamespace(readStream=Reader()), world, landing.parse(GOOD), 7, {}, True)
     assert options["kafka.isolation.level"] == "read_committed"
     assert (options["subscribePattern"], options["maxOffsetsPerTrigger"]) == (r"^(msk\.t)$", "7")
 

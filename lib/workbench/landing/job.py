@@ -6,7 +6,7 @@ again after a crash (Spark repeats the very same offsets) writes the same names 
 """
 import contextlib
 import json
-import re
+import time
 from dataclasses import dataclass
 from typing import Any, ContextManager, Mapping
 
@@ -19,10 +19,12 @@ from ..topic import dlq, registry, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
 from .formats import Containers, Form, Lines
-from .messages import UNMET, Avro, Json
+from .messages import Avro, Json, unmet
 from .parquet import Parquet
 from .sinks import Sink, parse
 from .writing import COUNTS
+
+ASKING = 3  # rounds in which the registry may know none of the schemas that it is asked for
 
 _met: dict[str, str] = {}  # schemas of Glue that landings of this process have met: what an id stands for never changes
 
@@ -81,22 +83,24 @@ def _all(spark: SparkSession, world: World, sink: Sink, timeout: float, batch: i
     """Land what is there now; return the progress reports.
 
     No task asks the registry. This process does: before the first batch for the versions of the sink's topics, and
-    where a task meets another schema for that one; then the batch is done again.
+    where a task meets another schema for that one; then the batch is done again. Where the registry has known none of
+    them for some rounds, what else it was not asked for is unknown, too: poison of many ids would take a round for
+    each hundred.
     """
     reports: list[dict] = []
     met = _met if world.registry.kind == "glue" else {}
-    asked, wanted = dict(met), set()
+    asked, wanted, in_vain, end = dict(met), set(), 0, time.monotonic() + timeout
     if sink.messages == "avro":
         wanted = {*registry.numbered(world, [f"{topic}-value" for topic in sink.matching(topics.names(world))])}
     while True:
         asked.update({id: _asked(world, id) for id in sorted(wanted - set(asked))})
         met.update({id: text for id, text in asked.items() if text != "null"})
-        query = _start(spark, world, sink, batch, asked)
+        in_vain += not any(asked[id] != "null" for id in wanted)
+        query = _start(spark, world, sink, batch, asked, in_vain <= ASKING)
         try:
-            return reports + _finish(query, sink, timeout)
+            return reports + _finish(query, sink, end - time.monotonic())
         except Exception as e:  # noqa: BLE001 - it has another class in each kind of session
-            unmet = re.search(rf"{UNMET} ([\w ,-]+)", str(e))
-            wanted = set(re.findall(r"\w+ [0-9a-f-]+", unmet[1])) - set(asked) if unmet else set()
+            wanted = unmet(str(e)) - set(asked)
             if not wanted:
                 raise
             reports += query.recentProgress
@@ -110,9 +114,8 @@ def _asked(world: World, id: str) -> str:
     return "null"
 
 
-def _start(spark: SparkSession, world: World, sink: Sink, batch: int,
-           schemas: dict[str, str]) -> Any:
-    """Start the stream that lands what is there now; return its query."""
+def _start(spark: SparkSession, world: World, sink: Sink, batch: int, schemas: dict[str, str], ask: bool) -> Any:
+    """Start the stream that lands what is there now; return its query. schemas, ask: see messages.Avro."""
     messages = spark.readStream.format("kafka").options(
         **topics.spark_options(world), subscribePattern=f"^({sink.pattern})$", startingOffsets="earliest",
         maxOffsetsPerTrigger=str(batch)).load()
@@ -122,7 +125,7 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int,
         messages = wire.framed_in_spark(messages, world)
         columns += ["schema", "body"]
     target = f"{world.lake.landing}/{sink.folder}"
-    write = writing.task(form(world, sink, schemas), target, dead_letters_path(world, sink))
+    write = writing.task(form(world, sink, schemas, ask), target, dead_letters_path(world, sink))
     # each batch's is counted at the end, also in a session that is not ours and has not what ours are given
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
     sums = [F.sum(n).alias(n) for n in COUNTS]
@@ -132,11 +135,11 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int,
         checkpointLocation=checkpoint(world, sink))
 
 
-def form(world: World, sink: Sink, schemas: Mapping[str, str] = {}) -> Form:
-    """What a sink makes of a message. schemas: of Avro's, see messages.Avro."""
+def form(world: World, sink: Sink, schemas: Mapping[str, str] = {}, ask: bool = True) -> Form:
+    """What a sink makes of a message. schemas, ask: of Avro's, see messages.Avro."""
     converter: Any = Json(sink.envelope, strict=sink.confluent)
     if sink.messages == "avro":
-        converter = Avro({**schemas}, wire.not_avro(world), wire.unknown(world), connect=sink.format != "avro")
+        converter = Avro({**schemas}, wire.not_avro(world), wire.unknown(world), sink.format != "avro", ask)
     return Form(sink, converter, {"json": Lines(), "avro": Containers(), "parquet": Parquet(sink.codec)}[sink.format])
 
 
@@ -146,7 +149,7 @@ def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
     try:
         if query.awaitTermination(max(timeout, 0.001)):
             return query.recentProgress
-        raise LakeError(f"waited {timeout:g} s for the landing of {sink.shown}",
+        raise LakeError(f"waited {max(timeout, 0):.0f} s for the landing of {sink.shown}",
                         next_step="run it again: it goes on where the last finished batch ended")
     except (KeyboardInterrupt, LakeError):  # nobody waits for it any more, and the next landing may begin
         with contextlib.suppress(Exception):  # the error that is on its way says more

@@ -17,7 +17,7 @@ from ..topic.avro import reader
 from ..topic.connect_schema import from_avro
 
 Found = tuple[Any, Any, Optional[str]]
-UNMET = "the registry has not been asked for schema"  # a task says so, and the landing asks
+UNMET = "the registry has not been asked for schema"  # a task says so, and the landing asks (see `unmet`)
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,12 @@ class Json:
         return None, text
 
 
+def unmet(error: str) -> set[str]:
+    """The schemas that tasks have said nobody asked for, out of the text of an error. That may be cut anywhere: half an
+    id has neither of the signs that stand behind a whole one."""
+    return {*re.findall(r"\w+ [0-9a-f-]+(?=[,;])", " ".join(re.findall(rf"{UNMET} ([\w ,;-]+)", error)))}
+
+
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")  # Python reads NaN and Infinity, nobody else does
 
@@ -73,12 +79,13 @@ def _no_constant(name: str) -> None:
 class Avro:
     """texts: {schema id: JSON of the schema, null of one that is not there}, for a task asks no registry. not_avro,
     unknown: reasons of dead letters. {} stands for the id. connect: give Connect's schema; else the id and the JSON of
-    Avro's."""
+    Avro's. ask: end a batch with schemas that are not among the texts; else the registry has none of them."""
 
     texts: dict[str, str]
     not_avro: str
     unknown: str
     connect: bool
+    ask: bool = True
     known: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # {schema id: what `_known` says}
 
     def meet(self, schemas: Iterable[Optional[str]]) -> None:
@@ -88,8 +95,8 @@ class Avro:
             the batch: it is done again.
         """
         unmet = sorted({*schemas} - {None, *self.texts})
-        if unmet:
-            raise ConnectionError(f"{UNMET} {', '.join(unmet[:100])}")
+        if unmet and self.ask:
+            raise ConnectionError(f"{UNMET} {', '.join(unmet[:100])};")
 
     def read(self, value: bytes, schema: Optional[str], body: Optional[bytes]) -> Found:
         if schema is None:
@@ -116,7 +123,7 @@ class Avro:
                 f"landing Avro needs fastavro, and {sys.executable} on {platform.node()} has no fastavro: install it "
                 "on every machine that runs executors of Spark, or send it along with spark.archives") from None
         try:
-            avsc = json.loads(self.texts[schema])
+            avsc = json.loads(self.texts.get(schema, "null"))
             if avsc is None:
                 return self.unknown.format(schema), None
             read = reader(avsc, plain=True)
