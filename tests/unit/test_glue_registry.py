@@ -304,8 +304,8 @@ def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
 def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another_schema(monkeypatch):
     third, fourth = (f"00000000-0000-0000-0000-00000000000{n}" for n in (3, 4))
     kept, asked, given, sink = {ID: ROW, OTHER: MORE}, [], [], landing.parse(SINK, WORLD)
-    listed = {"artifact": [f"{SINK['topics']}-value", "others-value"], "global_id": [ID, OTHER], "version": ["1", "1"]}
-    monkeypatch.setattr(glue_registry, "artifacts", lambda _: pandas.DataFrame(listed))
+    listed = pandas.DataFrame({"artifact": [f"{SINK['topics']}-value"], "global_id": [ID], "version": ["1"]})
+    monkeypatch.setattr(glue_registry, "artifacts", lambda _, of: listed[listed["artifact"].isin(of)])
     monkeypatch.setattr(glue_registry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id))
     monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"], "others"])
     monkeypatch.setattr(job, "_met", {})

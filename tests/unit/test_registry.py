@@ -141,6 +141,14 @@ def test_artifacts_come_page_by_page(monkeypatch):
     assert list(frame.columns) == ["group", "artifact", "type", "version", "global_id", "content_id"]
 
 
+def test_only_the_artifacts_that_are_meant_are_asked_for(monkeypatch):
+    path = f"/apis/registry/v2/groups/default/artifacts/{{}}/versions?limit={apicurio.PAGE}&offset=0"
+    found = {"count": 1, "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}]}
+    answers = Answers(monkeypatch, **{path.format("b%20c"): json.dumps(found)})
+    assert registry.numbered(WORLD, ["b c", "gone"]) == {"globalId 5": "1"}
+    assert answers.asked == [path.format("b%20c"), path.format("gone")]
+
+
 def test_bytes_that_are_no_message_are_shown():
     with pytest.raises(LakeError, match="(?s)7b 22 61 22.*00, 8 bytes of schema id.*apicurio_legacy8"):
         registry.peek(WORLD, '{"a"')

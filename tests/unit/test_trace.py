@@ -86,7 +86,7 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     assert asked == [(7, "globalId")]
     message = {"partition": 0, "offset": 3, "value": raw, "timestamp": pandas.Timestamp(0)}
     monkeypatch.setattr(topics, "read", lambda *_, only: pandas.DataFrame([message]))
-    monkeypatch.setattr(registry, "artifacts", lambda _: pandas.DataFrame(
+    monkeypatch.setattr(registry, "artifacts", lambda *_: pandas.DataFrame(
         columns=["artifact", "version", "global_id", "content_id"]))
     sink = Sink("avro", "topics", 10, "t", ("t",), confluent=True)
     table = trace.Traced("artists", "public.artists", "artist_id", "t", sink, (), "avro")

@@ -1,6 +1,6 @@
 """The schema registry as Apicurio Registry is it: its own API, and the one that speaks Confluent's language."""
 import json
-from typing import Any, Optional, Union
+from typing import Any, Optional, Sequence, Union
 from urllib.parse import quote
 
 import pandas
@@ -25,13 +25,15 @@ def address(world: World) -> str:
     return world.registry.url.rstrip("/")
 
 
-def artifacts(world: World) -> pandas.DataFrame:
+def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFrame:
     """Return one row per version of each artifact: group, artifact, type, version, global_id, content_id.
 
     Debezium's converters name an artifact `<topic>-key` or `<topic>-value` (TopicIdStrategy), in group `default`.
+
+    Args: of: of these of that group only; one that is not there has no row.
     """
     rows = []
-    for found in _pages(world, "/search/artifacts", "artifacts"):
+    for found in _pages(world, "/search/artifacts", "artifacts") if of is None else [{"id": name} for name in of]:
         group = found.get("groupId") or "default"
         path = f"/groups/{quote(group, safe='')}/artifacts/{quote(found['id'], safe='')}/versions"
         for v in _pages(world, path, "versions"):

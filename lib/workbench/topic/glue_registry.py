@@ -7,7 +7,7 @@ of one schema. Here they are the artifacts `<topic>-key` and `<topic>-value`, as
 """
 import json
 import re
-from typing import Any, Optional, Union
+from typing import Any, Optional, Sequence, Union
 
 import pandas
 
@@ -24,15 +24,16 @@ def address(world: World) -> str:
     return f"Glue schema registries {', '.join(glue_registries(world).values())} in {world.region}"
 
 
-def artifacts(world: World) -> pandas.DataFrame:
+def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFrame:
     """Return one row per version of each artifact, the oldest first: group (the registry), artifact, type, version,
     global_id (the SchemaVersionId), content_id. Neither type nor content_id is told by Glue's lists. A version that the
     compatibility check refused is none.
 
+    Args: of: of these only; one that is not there has no row.
     Raises: StackError: there is no such registry, or AWS refuses to tell.
     """
     rows = [(_id(world, artifact)["RegistryName"], artifact, None, str(v["VersionNumber"]), v["SchemaVersionId"], None)
-            for artifact in names(world) for v in _versions(world, artifact)]
+            for artifact in (names(world) if of is None else of) for v in _versions(world, artifact)]
     return pandas.DataFrame(rows, columns=["group", "artifact", "type", "version", "global_id", "content_id"])
 
 
@@ -133,9 +134,11 @@ def _one_kind(world: World, kind: str) -> None:
 
 
 def _versions(world: World, artifact: str) -> list[dict[str, Any]]:
-    """The versions of an artifact that can be used, the oldest first."""
-    found = aws.pages(world.region, "glue", "list_schema_versions", "Schemas", SchemaId=_id(world, artifact))
-    return sorted((v for v in found if v["Status"] == "AVAILABLE"), key=lambda v: v["VersionNumber"])
+    """The versions of an artifact that can be used, the oldest first; none of one that is gone."""
+    with aws.suppress(MISSING):
+        found = aws.pages(world.region, "glue", "list_schema_versions", "Schemas", SchemaId=_id(world, artifact))
+        return sorted((v for v in found if v["Status"] == "AVAILABLE"), key=lambda v: v["VersionNumber"])
+    return []
 
 
 def _id(world: World, artifact: str) -> dict[str, str]:

@@ -71,8 +71,7 @@ def _missing(world: World, artifact: str) -> LakeError:
 
 def versions(world: World, artifact: str) -> list[Any]:
     """Return the schemas of an artifact, the oldest first. Raises: LakeError: there is no such artifact."""
-    found = artifacts(world)
-    ids = found.loc[found["artifact"] == artifact, "global_id"].tolist()
+    ids = artifacts(world, [artifact])["global_id"].tolist()
     if not ids:
         raise _missing(world, artifact)
     return [schema(world, id) for id in ids]
@@ -80,8 +79,7 @@ def versions(world: World, artifact: str) -> list[Any]:
 
 def numbered(world: World, of: Sequence[str]) -> dict[str, str]:
     """Return {the id by which messages name a schema, `globalId 7`: its version} of all versions of some artifacts."""
-    found, kind = artifacts(world), WIRES[world.registry.wire].kind
-    found = found[found["artifact"].isin(of)]
+    found, kind = artifacts(world, of), WIRES[world.registry.wire].kind
     return {f"{kind} {id}": version for id, version in zip(found[IDS[kind]], found["version"])}
 
 
