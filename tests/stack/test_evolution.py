@@ -94,6 +94,17 @@ def test_where_apicurio_and_avros_rules_differ(world, versions):
     registry.register(world, versions, AGAIN)
 
 
+def test_a_rule_for_all_artifacts_keeps_no_version_from_the_copy(world, versions):
+    """It would refuse the second version for the copy, and the answer be against the first alone."""
+    rules = f"{world.registry.url}/apis/registry/v2/admin/rules"
+    requests.post(rules, json={"type": "COMPATIBILITY", "config": "FORWARD"}, timeout=10).raise_for_status()
+    try:
+        assert registry.check(world, versions, AGAIN, "BACKWARD") == ""
+        assert registry.check(world, versions, AGAIN, "BACKWARD_TRANSITIVE") != ""
+    finally:
+        requests.delete(f"{rules}/COMPATIBILITY", timeout=10).raise_for_status()
+
+
 def test_an_artifact_or_a_mode_that_is_not_there(world, artifact):
     for ask in (lambda: registry.check(world, artifact[1:], FIRST), lambda: registry.versions(world, artifact[1:]),
                 lambda: registry.set_compatibility(world, artifact[1:], "FULL")):

@@ -125,6 +125,8 @@ def test_a_copy_is_asked_and_goes(glue, monkeypatch, status, why):
     missing(glue, copy)
     makes(glue, ROW, copy)
     glue.add_response("update_schema", {}, {
+        **of(copy), "SchemaVersionNumber": {"LatestVersion": True}, "Compatibility": "NONE"})
+    glue.add_response("update_schema", {}, {
         **of(copy), "SchemaVersionNumber": {"VersionNumber": 1}, "Compatibility": "FORWARD_ALL"})
     there(glue, copy, "FORWARD_ALL")
     takes(glue, MORE, status, copy)

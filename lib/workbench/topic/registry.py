@@ -106,8 +106,7 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
 
     Raises: LakeError: another mode, or there is no such artifact.
     """
-    if newest(world, artifact) is None:
-        raise _missing(world, artifact)
+    latest(world, artifact)
     _set_compatibility(world, artifact, avro.known_mode(mode))
 
 
@@ -130,7 +129,8 @@ def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = 
     copy, have = f"check-{uuid4().hex[:8]}-{artifact}", versions(world, artifact)
     try:
         for each in have:
-            _add(world, copy, each)
+            register(world, copy, each)
+            _set_compatibility(world, copy, "NONE")  # a rule for all artifacts could refuse the next
         _set_compatibility(world, copy, wanted)
         return _refusal(world, copy, schema, kind)
     finally:
