@@ -1,12 +1,13 @@
 """The JDBC source's JSON is understood whole or refused; its statements; types as the connector has them."""
 import base64
 import json
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 from workbench import connect
 from workbench.base import params
-from workbench.base.errors import ConnectorError
+from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import polling, settings, sources
 from workbench.landing.transforms import PACKAGE
 
@@ -167,6 +168,28 @@ def test_a_decimal_is_its_unscaled_number_as_java_writes_it(text, scale, unscale
 def test_a_number_that_no_decimal_holds_is_named(value):
     with pytest.raises(ValueError, match=f"n is {value}, which a Decimal cannot hold"):
         payload({"n": value}, column("numeric", 6, 2))
+
+
+def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatch):
+    """An error of the sending, or of the database's cursor, says what it is."""
+    schema = {"fields": [{"field": "n", "name": "org.apache.kafka.connect.data.Decimal"}]}
+    values = polling.sql.SQL("n")
+    for name, given in {"_alone": lambda *_: nullcontext(), "_begin": lambda *_: "now", "_look": lambda *_: (1, [0], 0),
+                        "_messages_of": lambda *_: (schema, values), "_rows": lambda *_: ['{"n": "NaN"}']}.items():
+        monkeypatch.setattr(polling, name, given)
+    monkeypatch.setattr(polling.postgres, "session", lambda *_: nullcontext())
+    monkeypatch.setattr(polling.files, "read_text", lambda _: None)
+    monkeypatch.setattr(polling.topics, "create", lambda *_: None)
+    monkeypatch.setattr(polling.topics, "send", lambda world, topic, messages: list(messages))
+    with pytest.raises(LakeError, match="(?s)public.address was not polled: n is NaN.*poll again"):
+        polling.poll(world, good)
+
+    def refuses(world, topic, messages):
+        raise ValueError("the client's own")
+
+    monkeypatch.setattr(polling.topics, "send", refuses)
+    with pytest.raises(ValueError, match="^the client's own$"):
+        polling.poll(world, good)
 
 
 def test_what_a_poll_did_is_told():

@@ -67,11 +67,7 @@ def poll(world: World, config: dict[str, str]) -> Polled:
             topics.create(world, topic)
             if count:
                 rows = _rows(c, source, AS_JSON.format(values, statement))
-                try:
-                    topics.send(world, topic, (message(text, topic, schema, source.chain) for text in rows))
-                except ValueError as e:
-                    raise LakeError(f"{topic} was not polled: {e}", where=place, next_step="mend the cause and poll "
-                                    "again; what was sent of a table that was not finished is sent again") from e
+                topics.send(world, topic, (_message(place, text, topic, schema, source.chain) for text in rows))
                 offsets[table] = dict(zip(source.columns, last[1:]))
                 files.write_text(place, json.dumps(offsets, indent=1))
             done.messages[topic], done.statements[topic], done.unseen[topic] = count, statement.as_string(c), unseen
@@ -146,6 +142,15 @@ def _rows(c: psycopg.Connection, source: Source, query: sql.Composable) -> Itera
     with c.cursor("polled") as cursor:
         cursor.itersize = source.said["batch.max.rows"]
         yield from (text for text, in cursor.execute(query))
+
+
+def _message(place: str, text: str, topic: str, *made_by: Any) -> list[Optional[str]]:
+    """As `message`. Raises: LakeError: no message can hold the row."""
+    try:
+        return message(text, topic, *made_by)
+    except ValueError as e:
+        raise LakeError(f"{topic} was not polled: {e}", where=place, next_step="mend the cause and poll again; what "
+                        "was sent of a table that was not finished is sent again") from e
 
 
 def message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]
