@@ -68,7 +68,7 @@ told, connect.config = connect.config, other_config""",
            "fields of the key": "'release_year'"}),
     Break("states_before = states()", TOO_EARLY,
           {"states before the table existed": "'RUNNING', 'RUNNING', 'RUNNING'",
-           "states at the end": "'RUNNING', 'RUNNING', 'RUNNING'",
+           "states when all had come": "'RUNNING', 'RUNNING', 'RUNNING'",
            "messages and schemas then": "db1.sampledatabase.movies-extra"}),
     Break('rows = movies.flow.count(world, "movies")', """
 topics.wait_count(world, movies.TOPIC, 12, connector=movies.CONNECTOR)
