@@ -9,7 +9,7 @@ from workbench import connect, hudi, landing, walkthroughs
 from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError, SourceError, WorkbenchError
 from workbench.walkthroughs import flow as flows
-from workbench.walkthroughs import log_based, museum, outbox, walkthrough
+from workbench.walkthroughs import log_based, movies, museum, outbox, walkthrough
 from worlds import varied
 
 
@@ -90,6 +90,21 @@ def test_the_source_is_there_when_all_captured_tables_are_published(world, monke
     assert museum.flow.is_done(world, "51_source_database") is there
     monkeypatch.setattr(walkthrough.kept, "is_kept", lambda *_: False)
     assert not museum.flow.is_done(world, "51_source_database"), "nothing to set back from"
+
+
+@pytest.mark.parametrize("columns, lake, anew", [
+    (["movie_id", "title"], False, False), (["movie_id", "title", "COUNTRY"], True, True),
+    (["movie_id", "title", "COUNTRY"], False, True), ([], False, False)])
+def test_the_movies_begin_anew_where_the_source_has_the_column_whatever_the_lake_has(
+        world, monkeypatch, columns, lake, anew):
+    did = []
+    monkeypatch.setattr(movies.mariadb, "frame", lambda *_: pd.DataFrame({"column_name": columns}))
+    monkeypatch.setattr(movies.hudi, "exists", lambda _: lake)
+    monkeypatch.setattr(walkthrough.Walkthrough, "reset", lambda self, world, step: did.append(step))
+    monkeypatch.setattr(walkthrough.Walkthrough, "ensure", lambda self, world, *steps: did.append(steps))
+    movies.begin(world)
+    assert did == ["42_connectors"] * anew + [("41_source_database", "42_connectors")]
+    assert movies.flow.is_done(world, "43_evolve") is (lake and "COUNTRY" in columns)
 
 
 @pytest.mark.parametrize("stays", [False, True])
