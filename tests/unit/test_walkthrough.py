@@ -333,3 +333,28 @@ def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch)
     monkeypatch.setattr(walkthrough.landing, "forget", lambda _, config: forgotten.append(config["topic.prefix"]))
     polling._drop_connectors(world)
     assert forgotten == ["pagila.polled."]
+
+
+def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_too(world, tmp_path, monkeypatch):
+    lab = varied(world, lake={part: f"file:{tmp_path}/{part}" for part in ("landing", "tables", "checkpoints",
+                                                                          "dead_letters")})
+    for module, name, answer in (
+            (landing, "names", []), (walkthrough.topics, "names", []), (walkthrough.registry, "delete", None),
+            (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})), (walkthrough.topics, "delete", None)):
+        monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
+    for name, answer in (("_has_database", False), ("databases_left", []), ("_source_left", [])):
+        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
+    sink = landing.parse(movies.spoilt_sink(lab))
+    made = [connect.config(lab, movies.FILE_SINK)["file"], *(f"{tmp_path}/{place}" for place in (
+        f"landing/topics/{movies.POISON}/partition=0/a.parquet", f"checkpoints/landing/{sink.place}/offsets/0",
+        f"checkpoints/landing/topics/{movies.POISON}.topic-id", f"dead_letters/landing/{sink.place}/0.json"))]
+    assert not any(movies.flow.left_over(lab).values())
+    for path in made:
+        files.write_text(f"file:{path}", "x")
+    left = {what: names for what, names in movies.flow.left_over(lab).items() if names}
+    assert left == {"files": [f"file:{tmp_path}/checkpoints/landing/{sink.place}",
+                              f"file:{tmp_path}/landing/topics/{movies.POISON}",
+                              f"file:{tmp_path}/dead_letters/landing/{sink.place}", made[0]]}
+    movies.flow._drop_connectors(lab)
+    assert not any(movies.flow.left_over(lab).values())
+    assert all(path.endswith(".lock") for path in files.below(f"file:{tmp_path}"))

@@ -226,13 +226,15 @@ def drop(world: World, config: dict[str, str]) -> None:
     # message a second time, which the ingest tells by key and order. The other way round it would go on behind objects
     # that are gone, and their messages would be lost. The topic's id last: a topic made anew meanwhile is still seen.
     with _alone(world, sink):
-        files.remove(checkpoint(world, sink))
-        prefixes = _prefixes(world, sink)
-        for prefix in prefixes:
-            files.remove(f"{world.lake.landing}/{prefix}")
-        files.remove(dead_letters_path(world, sink))
-        for prefix in prefixes:
-            files.remove(landed_topic_id(world, prefix))
+        for place in (*folders(world, config), *(landed_topic_id(world, prefix) for prefix in _prefixes(world, sink))):
+            files.remove(place)
+
+
+def folders(world: World, config: dict[str, str]) -> list[str]:
+    """Addresses of the folders that a landing makes, there or not: progress, landed objects, dead letters."""
+    sink = parse(config)
+    landed = (f"{world.lake.landing}/{prefix}" for prefix in _prefixes(world, sink))
+    return [checkpoint(world, sink), *landed, dead_letters_path(world, sink)]
 
 
 def _prefixes(world: World, sink: Sink) -> list[str]:

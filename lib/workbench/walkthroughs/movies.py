@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from .. import hudi
+from .. import connect, hudi
 from ..base import ROOT, World
 from ..source import mariadb
 from .flow import Capture
@@ -57,6 +57,12 @@ def spoilt(world: World) -> hudi.Table:
     return hudi.table(world, "movies_spoilt", key=("movie_id",), ordering="__source_ts_ms", database=DATABASE)
 
 
+def spoilt_sink(world: World) -> dict[str, str]:
+    """The configuration by which that topic is landed."""
+    return {**connect.config(world, SINK), "name": "movies_spoilt", "topics": POISON, "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": LETTERS["landing"]}
+
+
 def begin(world: World) -> None:
     """Have what the notebooks up to 42 make; all of it is made anew where 43 has changed the source."""
     if "COUNTRY" in columns(world):
@@ -71,6 +77,7 @@ flow = Walkthrough(
     watermark=False,
     folder=ROOT / "notebooks" / "40_schema_evolution",
     looks=(FILE_SINK,),
+    lands=lambda world: [spoilt_sink(world)],
     own_topics=(POISON, TRIAL, *LETTERS.values()),
     experiments=lambda world: [trial(world), spoilt(world)],
     databases=(DATABASE,),

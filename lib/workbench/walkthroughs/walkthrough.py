@@ -33,13 +33,13 @@ class Walkthrough(Flow):
     """A folder of notebooks that follow a flow.
 
     folder: of the notebooks. publication: of the captured tables, "" where there is none. loader: of its source. looks:
-    connectors that show something, beside those that capture. own_topics, own_schemas: that notebooks make. queries:
-    names of their streaming queries, whose checkpoints lie below the lake's in streams/. stream: starts the one that
-    goes on as a job. experiments: its other tables in the lake. kept: tables that are set back beside the captured
-    ones. databases: of the catalog, for tables that its notebooks make with SQL; folders: below the lake's tables, with
-    the files of those. label: put on each table's first commit. steps: {notebook: whether its product is there}, for
-    notebooks that others need, beside those of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`.
-    services: what it needs running.
+    connectors that show something, beside those that capture. lands: configurations that notebooks land by, beside
+    those of the captures. own_topics, own_schemas: that notebooks make. queries: names of their streaming queries,
+    whose checkpoints lie below the lake's in streams/. stream: starts the one that goes on as a job. experiments: its
+    other tables in the lake. kept: tables that are set back beside the captured ones. databases: of the catalog, for
+    tables that its notebooks make with SQL; folders: below the lake's tables, with the files of those. label: put on
+    each table's first commit. steps: {notebook: whether its product is there}, for notebooks that others need, beside
+    those of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
 
     Of MariaDB's tables no copy is kept: notebooks make them, and they go when their topics begin anew.
     """
@@ -48,6 +48,7 @@ class Walkthrough(Flow):
     publication: str = ""
     loader: Optional[Loader] = None
     looks: tuple[str, ...] = ()
+    lands: Callable[[World], Sequence[dict[str, str]]] = lambda world: ()
     own_topics: tuple[str, ...] = ()
     own_schemas: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
@@ -219,8 +220,10 @@ class Walkthrough(Flow):
                 postgres.drop_slot(world, config["slot.name"], database=self.database)
         registry.delete(world, *(self._artifacts(world) if schemas else ()))
         topics.delete(world, *self._topics_left(world))
-        for sink in self.sinks:
-            landing.drop(world, self.config(world, sink))
+        for config in (*(self.config(world, sink) for sink in self.sinks), *self.lands(world)):
+            landing.drop(world, config)
+        for path in self._written(world):
+            path.unlink()
 
     # --- what is left ------------------------------------------------------------------------------------------------
 
@@ -229,14 +232,15 @@ class Walkthrough(Flow):
         there, artifacts = bool(self.captures) and self._has_database(world), self._artifacts(world)
         slotted = there and self.engine == "postgres"
         landed = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
+        landed += [folder for config in self.lands(world) for folder in landing.folders(world, config)]
         published = postgres.publications(world, self.database)["publication"] if slotted else []
         known = registry.artifacts(world)["artifact"] if artifacts else []  # who makes none needs no registry
         return {"connectors": self.connectors_left(world),
                 "replication slots": postgres.own_slots(world, self.database) if slotted else [],
                 "topics": self._topics_left(world),
                 "schemas in the registry": sorted(artifacts & set(known)),
-                "files": [folder for folder in (*landed, *self._folders(world), *self._checkpoints(world))
-                          if files.below(folder)],
+                "files": [*filter(files.below, [*landed, *self._folders(world), *self._checkpoints(world)]),
+                          *map(str, self._written(world))],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "databases in the catalog": self.databases_left(world),
                 "publications": sorted({self.publication} & set(published)),
@@ -260,6 +264,10 @@ class Walkthrough(Flow):
 
     def _checkpoints(self, world: World) -> list[str]:
         return [f"{world.lake.checkpoints}/streams/{query}" for query in self.queries]
+
+    def _written(self, world: World) -> list[Path]:
+        """The files that its connectors have written on this machine, where an embedded Connect runs."""
+        return [*filter(Path.is_file, (Path(self.config(world, name).get("file", "")) for name in self.looks))]
 
     def _connectors(self) -> list[str]:
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
