@@ -1,8 +1,8 @@
 """Breaks the data behind a notebook's checks, and sees each check red: one that nothing turns red proves nothing.
 
-What is broken is written down in breaks_outbox.py and breaks_museum.py (with breaks_travel.py). `BREAKS` there names
-each notebook with its runs; a run is one execution of a copy of the notebook with a list of breaks that do not hide
-each other:
+What is broken is written down in breaks_….py, a file for each walkthrough (the museum's goes on in breaks_travel.py).
+`BREAKS` there names each notebook with its runs; a run is one execution of a copy of the notebook with a list of breaks
+that do not hide each other:
 
     "13_hudi_ingest": [
         Run(Break(

@@ -15,16 +15,16 @@ mariadb.execute(world, "SET GLOBAL expire_logs_days = 0")""",
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'FULL'")
 mariadb.execute(world, f"SET GLOBAL expire_logs_days = {days}")"""),
     Break("file, _, offset = here.rpartition", """
-run("CREATE TABLE another (n int)")
-run("INSERT INTO scratch VALUES (2, 'Nosferatu')")
-run("UPDATE scratch SET title = 'M' WHERE id = 2")""",
+movies.execute(world, "CREATE TABLE another (n int)")
+movies.execute(world, "INSERT INTO scratch VALUES (2, 'Nosferatu')")
+movies.execute(world, "UPDATE scratch SET title = 'M' WHERE id = 2")""",
           {"CREATE TABLE in the log": "log 2", "inserts in the log": "log 2", "updates in the log": "log 2"},
-          back='run("DROP TABLE another")'),
+          back='movies.execute(world, "DROP TABLE another")'),
     Break("def as_connector(", GRANTED,
           {"making a table is refused": "no failure", "reading another database is refused": "no failure"}),
     Break("there = ", "", {"tables": "'t'", "databases that the connector sees": "'mysql'"},
           back="""
-run("DROP TABLE t")
+movies.execute(world, "DROP TABLE t")
 mariadb.execute(world, f"REVOKE CREATE ON sampledatabase.* FROM {connector}")
 mariadb.execute(world, f"REVOKE SELECT ON mysql.* FROM {connector}")"""),
     harms="41_source_database",
