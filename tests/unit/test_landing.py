@@ -278,4 +278,7 @@ def test_parquet_files_are_told_by_name_and_footer(tmp_path):
     assert list(seen["folder"].unique()) == [f"file:{tmp_path}/partition=0"]
     assert list(seen[["offset", "records", "codec"]].itertuples(index=False, name=None)) == [
         (0, 300, "GZIP"), (300, 2, "GZIP"), (302, 1, "SNAPPY")]
+    there = sorted((tmp_path / "partition=0").iterdir())
+    assert list(seen["bytes"]) == [path.stat().st_size for path in there]
+    assert [round(at.timestamp(), 3) for at in seen["written"]] == [round(path.stat().st_mtime, 3) for path in there]
     assert frames.parquet_files(f"file:{tmp_path}/none").empty

@@ -42,16 +42,16 @@ def landed_rows(place: str) -> pandas.DataFrame:
 
 def parquet_files(place: str) -> pandas.DataFrame:
     """One row for each Parquet file landed below a folder, in the order of their offsets: folder, file, offset (of its
-    first record), records, codec."""
+    first record), records, codec, bytes, written (UTC)."""
     system, root = files.open_address(place)
     rows = []
-    for path in sorted(path for path, i in files.below(place).items() if i.extension == "parquet"):
+    for path, i in sorted((path, i) for path, i in files.below(place).items() if i.extension == "parquet"):
         with system.open_input_file(f"{root}/{path}") as f:
-            said = parquet.ParquetFile(f).metadata
-            codec = said.row_group(0).column(0).compression if said.num_row_groups else ""
+            of = parquet.ParquetFile(f).metadata
+            codec = of.row_group(0).column(0).compression if of.num_row_groups else ""
         folder, _, name = f"{place}/{path}".rpartition("/")
-        rows.append((folder, name, int(name.rpartition("+")[2].partition(".")[0]), said.num_rows, codec))
-    return pandas.DataFrame(rows, columns=["folder", "file", "offset", "records", "codec"])
+        rows.append((folder, name, int(name.rpartition("+")[2].partition(".")[0]), of.num_rows, codec, i.size, i.mtime))
+    return pandas.DataFrame(rows, columns=["folder", "file", "offset", "records", "codec", "bytes", "written"])
 
 
 def _lines(text: str) -> list[str]:
