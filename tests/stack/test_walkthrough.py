@@ -84,6 +84,7 @@ def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
     assert flow.follow(spark, world, kind="landed")["loans"].upserts == len(loaded) + 1, "and the watermark"
     flow.compare(spark, world)
 
+    stack.need(world, *{service for walkthrough in walkthroughs.ALL for service in walkthrough.services})
     for walkthrough in walkthroughs.ALL:
         walkthrough.reset(world)
     left = {walkthrough.folder.name: walkthrough.left_over(world) for walkthrough in walkthroughs.ALL}
