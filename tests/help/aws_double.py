@@ -10,6 +10,7 @@ import contextlib
 import datetime as dt
 import http.client
 import http.server
+import itertools
 import json
 import re
 import ssl
@@ -148,7 +149,7 @@ BY_CHANCE = {("cloudwatch", "GetMetricStatistics")}  # asked of a connector that
 def told(calls):
     """The recording, as text: the calls in order with their parameters in the order of their names, what differs from
     run to run left out. What is only asked stands where it was asked first: how often a poll asks, and what happens to
-    stand beside it at the time, is chance."""
+    stand beside it at the time, is chance. So is the order of queries that are asked side by side."""
     lines, asked_before = [], set()
     for service, operation, given in calls:
         line = f"{service}.{operation}{_shown(given, 4)}"
@@ -157,7 +158,9 @@ def told(calls):
                 continue
             asked_before.add(line)
         lines.append(line)
-    return "\n".join(lines) + "\n"
+    alike = itertools.groupby(lines, lambda line: line.partition("\n")[0])
+    return "\n".join(line for name, group in alike for line in (
+        sorted(group) if name == "athena.StartQueryExecution" else group)) + "\n"
 
 
 def _shown(given, indent):

@@ -259,7 +259,7 @@ fifth = query.record(spark, (cow, mor), museum.PICADOR, *asked)""",
         Break("last = query.record(", """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Picador")
 museum.flow.follow(spark, world, cow, mor)
-compact, hudi.compact = hudi.compact, hudi.schedule_compaction""",
+compact, hudi.compact = hudi.compact, lambda spark, table: compact(spark, table, "schedule")""",
               {"kinds of file, compacted again": "'log'"}, back="hudi.compact = compact"),
         Break('museum.flow.compare(', 'spoil(mor, "artwork_id = 2", title="Spoilt")',
               {"moma_artworks_mor = source, row by row": ("artwork_id=2, title", "Spoilt")}),

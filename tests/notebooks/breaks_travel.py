@@ -248,7 +248,7 @@ write(more.unionByName(few.where("artist_id = 1").withColumn("artist_id", F.lit(
 hudi.compact(spark, scratch)"""
 PENDING = """
 write(aged(7).where("nationality = 'German'"), "pending")
-hudi.schedule_compaction(spark, scratch)"""
+hudi.compact(spark, scratch, "schedule")"""
 # one more file goes with the cleaning
 GONE_BESIDES = """
 for label in ("loaded", "wrong"):

@@ -245,9 +245,9 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     it = lake()
     it.go("loaded", *[change(n, 1, "one", part="pq"[n % 2]) for n in range(MANY)])
     it.go("updated", *[change(n, 2, "two", part="pq"[n % 2], op="u") for n in range(MANY)])
-    hudi.schedule_compaction(session(world), it.table)
+    hudi.compact(session(world), it.table, "schedule")
     before = data_files(it.table)
-    raised = killed_while(lambda: hudi.run_compaction(session(world), it.table),
+    raised = killed_while(lambda: hudi.compact(session(world), it.table, "run"),
                           lambda: data_files(it.table) - before, "a new base file is there, the commit is not")
     assert raised and pending(it.table, "compaction", "commit")
     assert everywhere(it, world) == {"two"} and {r[2] for r in it.at("loaded")} == {"one"}
@@ -255,9 +255,9 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     # changes go on before it is mended, and are not lost by it
     it.go("third", *[change(n, 3, "three", part="pq"[n % 2], op="u") for n in range(0, MANY, 2)])
     assert {r[2] for r in it.now()} == {"two", "three"} and len(it.now()) == MANY
-    with pytest.raises(LakeError, match="(?s)is pending: hudi-rs does not see.*run_compaction"):
+    with pytest.raises(LakeError, match="(?s)is pending: hudi-rs does not see.*hudi.compact"):
         independent(it.table)  # it would say "two" everywhere
-    hudi.run_compaction(session(world), it.table)
+    hudi.compact(session(world), it.table, "run")
     assert not pending(it.table, "compaction", "commit") and everywhere(it, world) == {"two", "three"}
     assert {r[2] for r in optimised(world, it.table)} == {"two"} and len(optimised(world, it.table)) == MANY
     assert {r[2] for r in it.at("updated")} == {"two"} and {r[2] for r in it.at("loaded")} == {"one"}

@@ -61,7 +61,7 @@ def test_status_shows_a_table(monkeypatch):
 
 def test_doctor_exits_1_on_a_problem(monkeypatch):
     found = [SimpleNamespace(level="problem", subject="Java", seen="none", fix="make install")]
-    module(monkeypatch, "stack.doctor", examine=lambda world: found, problems=lambda f: f)
+    module(monkeypatch, "stack.doctor", examine=lambda world: found)
     result = call("doctor")
     assert result.exit_code == 1 and "✘ Java: none\n    make install" in result.output
 
@@ -71,8 +71,7 @@ def test_doctor_exits_1_on_a_problem(monkeypatch):
 def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level, subject, runs):
     done = []
     found = [SimpleNamespace(level=level, subject=subject, seen="", fix="")]
-    module(monkeypatch, "stack.doctor", examine=lambda world: found,
-           problems=lambda findings: [f for f in findings if f.level == "problem"])
+    module(monkeypatch, "stack.doctor", examine=lambda world: found)
     module(monkeypatch, "stack.artifacts", install=lambda say, *more: done.append("install"))
     module(monkeypatch, "stack", up=lambda world, say: done.append("up"))
     result = SimpleNamespace(notebooks=[], status="failed", seconds=1, report="runs/report.html", exit_code=1)

@@ -48,10 +48,9 @@ def calls(spark):
 
 
 def test_a_compaction_is_planned_and_run_and_its_files_are_seen(written):
-    for compact, operations in ((hudi.compact, ["schedule", "run"]), (hudi.schedule_compaction, ["schedule"]),
-                                (hudi.run_compaction, ["run"])):
+    for asked, operations in (([], ["schedule", "run"]), (["schedule"], ["schedule"]), (["run"], ["run"])):
         spark = Spark()
-        compact(spark, table(written, catalog="people"))
+        hudi.compact(spark, table(written, catalog="people"), *asked)
         assert [(op, entry) for op, entry, _ in calls(spark)] == [(op, "datalake.people_rt") for op in operations]
         assert spark.asked[-2:] == ["REFRESH TABLE `datalake`.`people_ro`", "REFRESH TABLE `datalake`.`people_rt`"]
 
@@ -83,10 +82,10 @@ def test_a_plan_waits_for_the_commit_under_way_and_what_is_planned_does_not(writ
     hudi.compact(spark, table(written))
     assert held == [(True, True), (False, False)]
     (written / ".hoodie" / "20260101120000002.compaction.requested").unlink()
-    hudi.run_compaction(spark, table(written))
+    hudi.compact(spark, table(written), "run")
     assert held[2:] == [(False, True)], "Hudi plans where nothing is planned"
     with tables.writing(table(written)):
-        waiting = threading.Thread(target=hudi.schedule_compaction, args=(spark, table(written)))
+        waiting = threading.Thread(target=hudi.compact, args=(spark, table(written), "schedule"))
         waiting.start()
         waiting.join(0.2)
         assert waiting.is_alive() and len(held) == 3

@@ -31,30 +31,19 @@ def call(spark: SparkSession, procedure: str, **arguments: str | bool | int) -> 
     return spark.sql(f"CALL {procedure}({given})").toPandas()
 
 
-def compact(spark: SparkSession, table: Table) -> None:
-    """Schedule a compaction of a Merge-on-Read table and run it: base files and logs become new base files.
+def compact(spark: SparkSession, table: Table, *operations: str) -> None:
+    """Compact a Merge-on-Read table: base files and logs become new base files.
 
     The table's catalog entries are made where they are missing, and show the new files afterwards. An ingest may go
     on beside it: the plan waits for the batch under way, and the next batch for the plan.
 
+    Args:
+        operations: both by default, "schedule", which writes the plan, then "run", which runs what is scheduled; where
+            nothing is, Hudi plans it first.
+
     Raises:
         LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused.
     """
-    _compaction(spark, table, "schedule", "run")
-
-
-def schedule_compaction(spark: SparkSession, table: Table) -> None:
-    """The first half of `compact`: write the plan of one. Raises as that does."""
-    _compaction(spark, table, "schedule")
-
-
-def run_compaction(spark: SparkSession, table: Table) -> None:
-    """The second half of `compact`: run what is scheduled; where nothing is, Hudi plans one first. Raises as that does.
-    """
-    _compaction(spark, table, "run")
-
-
-def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
     if table.type != "mor":
         raise LakeError(f"table {table.name} is Copy-on-Write, it has no logs to compact", where=table.base,
                         expected='a table of type "mor"', next_step="read it: every commit writes whole base files")
@@ -69,7 +58,7 @@ def _compaction(spark: SparkSession, table: Table, *operations: str) -> None:
                   "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
                   "did not finish changes nothing that a reader sees"), causes(spark):
         entry = register(spark, table)
-        for operation in operations:
+        for operation in operations or ("schedule", "run"):
             plans = operation == "schedule" or not pending_compactions(table)
             with writing(table) if plans else contextlib.nullcontext():
                 call(spark, "run_compaction", op=operation, table=entry,

@@ -106,7 +106,7 @@ def read_independent(table: Table, *, as_of: Optional[tuple[World, str]] = None,
     first = next(iter(pending_compactions(table)), None)
     if first and not optimized and any(first < c.instant <= (instant or c.instant) for c in completed(table)):
         raise LakeError(f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
-                        where=table.base, next_step="run the compaction: hudi.run_compaction(spark, table)")
+                        where=table.base, next_step="run the compaction: hudi.compact(spark, table, 'run')")
     options = HudiReadOptions(filters=[(name, "=", str(value)) for name, value in (where or {}).items()],
                               hudi_options={HudiReadConfig.USE_READ_OPTIMIZED_MODE.value: str(optimized).lower()})
     if instant:

@@ -149,29 +149,26 @@ def pending_compactions(table: Table) -> list[str]:
 
 def _gone(done: list[Done], instant: str, there: set[str]) -> set[str]:
     """The files that a read as of an instant needs and that are not there any more."""
-    needed: dict[tuple[str, str], set[str]] = {}  # of each file group: its base file and the logs after it
+    needed: dict[str, set[str]] = {}  # of each file group: its base file and the logs after it
     for commit in done:
         past = commit.instant <= instant
         for partition, stat in write_stats(commit.body):
-            group, path = (partition, stat["fileId"]), stat.get("path") or ""
+            # a table without partitions has one named ""
+            group, path = "/".join(filter(None, (partition, stat["fileId"]))), stat.get("path") or ""
             if not past:
                 # the version of then, if an archived commit has written it: this one says which that was
                 before = stat.get("prevCommit") or "null"
-                needed.setdefault(group, {f"{_start(group)}_…_{before}.parquet"} if before <= instant else set())
+                needed.setdefault(group, {f"{group}_…_{before}.parquet"} if before <= instant else set())
             elif path.endswith(".parquet"):
                 needed[group] = {path}  # a base file holds all that came before
             elif path:
                 needed.setdefault(group, set()).add(path)
-        for group in replaced(commit.body):
+        for group in map("/".join, (filter(None, each) for each in replaced(commit.body))):
             if past:
                 needed.pop(group, None)
             else:  # the same of one that no commit has written between
-                needed.setdefault(group, {f"{_start(group)}_….parquet"})
+                needed.setdefault(group, {f"{group}_….parquet"})
     return set().union(*needed.values()) - there
-
-
-def _start(group: tuple[str, str]) -> str:
-    return "/".join(filter(None, group))  # a table without partitions has one named ""
 
 
 def replaced(body: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -17,6 +17,7 @@ from typing import Any, Callable
 import pyarrow
 from pyarrow import parquet
 
+from ..topic.avro import TYPES
 from ..topic.connect_schema import DATE, DECIMAL, PRECISION, TIMESTAMP
 
 CODECS = {"none": "", "snappy": ".snappy", "gzip": ".gz", "zstd": ".zstd"}  # parquet's CompressionCodecName
@@ -24,9 +25,7 @@ DIGITS = 38  # the most that a decimal of Spark, Athena and Hive has
 EXACT = decimal.Context(prec=DIGITS)
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 # Arrow's type of each type of Connect (as in AvroData the smaller integers are Avro's int), and Python's of its values
-ARROW = {"boolean": pyarrow.bool_(), "string": pyarrow.string(), "bytes": pyarrow.binary(), "float": pyarrow.float32(),
-         "double": pyarrow.float64(), "int64": pyarrow.int64(),
-         **dict.fromkeys(("int8", "int16", "int32"), pyarrow.int32())}
+ARROW = {kind: getattr(pyarrow, name)() for kind, name in TYPES["arrow"].items()}
 LOGICAL = {("int64", TIMESTAMP): pyarrow.timestamp("ms", tz="UTC"), ("int32", DATE): pyarrow.date32()}
 PYTHON = {"boolean": (bool,), "string": (str,), "bytes": (bytes, str), "float": (float, int), "double": (float, int),
           "struct": (dict,), "array": (list,), **dict.fromkeys(BITS, (int,))}

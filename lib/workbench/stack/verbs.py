@@ -17,7 +17,6 @@ from . import process, services
 from .process import Status
 from .services import SERVICES
 
-REACHED = ("postgres", "kafka", "connect", "spark")  # what every world has, whoever runs it
 LOCK = "up.lock"  # below the state folder: who starts or stops services holds it
 
 
@@ -206,7 +205,7 @@ def _by_api(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]
 
 def _reached(world: World) -> tuple[str, ...]:
     """The services that a world has, whoever runs them; of a deployment on AWS registry, lake and engine, too."""
-    return REACHED + (("apicurio", "lake", "query") if world.stack.deployment else ())
+    return "postgres", "kafka", "connect", "spark", *(("apicurio", "lake", "query") if world.stack.deployment else ())
 
 
 def _refuse_other_ports(world: World) -> None:

@@ -17,6 +17,7 @@ from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, nearest, wait_until
 from . import kafka_iam
 
+IAM = "SASL_SSL"  # of a world whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
 WAITING = 10_000  # messages that a producer holds until Kafka has them
@@ -34,13 +35,9 @@ def settings(world: World, **more: Any) -> dict[str, Any]:
 
     Raises: StackError: there is nothing to prove to MSK who we are.
     """
-    proof = kafka_iam.settings(world) if _by_iam(world) else {}
+    proof = kafka_iam.settings(world) if world.kafka.security_protocol == IAM else {}
     return {"bootstrap.servers": world.kafka.bootstrap, "security.protocol": world.kafka.security_protocol,
             "log_level": 0, **proof, **more}
-
-
-def _by_iam(world: World) -> bool:
-    return world.kafka.security_protocol == "SASL_SSL"
 
 
 def spark_options(world: World) -> dict[str, str]:
@@ -48,7 +45,7 @@ def spark_options(world: World) -> dict[str, str]:
 
     To prove to MSK who it is, by its own role, Spark needs Amazon's aws-msk-iam-auth among its jars.
     """
-    proof = kafka_iam.JAVA if _by_iam(world) else {}
+    proof = kafka_iam.JAVA if world.kafka.security_protocol == IAM else {}
     return {"kafka.bootstrap.servers": world.kafka.bootstrap,
             "kafka.security.protocol": world.kafka.security_protocol,
             # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
@@ -72,7 +69,7 @@ def _answered(world: World, where: str = "") -> Iterator[None]:
 
 def _silent(world: World, what: str, where: str, next_step: str) -> StackError:
     """The error for a Kafka that says nothing; where its service has stopped, or our credentials have ended, that."""
-    if _by_iam(world):
+    if world.kafka.security_protocol == IAM:
         kafka_iam.token(world.region)  # a client tells nobody that it got no other one
         next_step = kafka_iam.NEXT_STEP
     return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(what, where=where, next_step=next_step)

@@ -49,11 +49,6 @@ class Flow:
     polled: bool = False
     engine: str = "postgres"
 
-    def __post_init__(self) -> None:
-        if self.watermark and self.engine != "postgres":
-            raise LakeError(f"{self.engine} knows no watermark", where=", ".join(self.names),
-                            expected="watermark=False: each change waits for its own event")
-
     @property
     def db(self) -> ModuleType:
         """The functions of its database."""
