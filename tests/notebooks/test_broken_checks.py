@@ -6,12 +6,13 @@ import breaks_movies
 import breaks_museum
 import breaks_outbox
 import breaks_query_based
+import breaks_sales
 import pytest
 from breaking import problems
 from workbench.base.paths import ROOT
 
 BREAKS = {**breaks_outbox.BREAKS, **breaks_query_based.BREAKS, **breaks_log_based.BREAKS, **breaks_movies.BREAKS,
-          **breaks_museum.BREAKS}
+          **breaks_museum.BREAKS, **breaks_sales.BREAKS}
 
 
 @pytest.mark.drill
