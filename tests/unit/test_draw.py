@@ -72,6 +72,13 @@ def test_lanes_have_a_dot_for_each_row_and_a_ground_for_each_group():
         draw.lanes(events[:0], "place", "table", "op")
 
 
+def test_panels_leave_out_an_instant_that_is_none():
+    days = pd.to_datetime([None, "2021-10-03", "2021-10-04"], utc=True)
+    frame = pd.DataFrame({"batch": [0, 1, 2], "watermark": days})
+    (line,) = draw.panels(frame, "batch", {"event time": ["watermark"]}).axes[0].lines
+    assert list(line.get_xdata()) == [1, 2]
+
+
 def test_pie_top_names_twenty_and_the_rest():
     figure = draw.pie_top(REVENUE, 20, "Revenue")
     assert isinstance(figure, Figure)

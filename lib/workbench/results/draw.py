@@ -293,7 +293,8 @@ def panels(frame: pd.DataFrame, x: str, lines: Mapping[str, Sequence[str]], titl
     axes = fig.subplots(len(lines), sharex=True, squeeze=False)[:, 0]
     for ax, (name, columns) in zip(axes, lines.items()):
         for column, colour in zip(columns, (PALETTE[3], PALETTE[0], PALETTE[2])):
-            ax.plot(frame[x], frame[column], marker="o", ms=4, color=colour, label=column.replace("_", " "))
+            known = frame[frame[column].notna()]  # Matplotlib fails with an instant that is none
+            ax.plot(known[x], known[column], marker="o", ms=4, color=colour, label=column.replace("_", " "))
         ax.set_title(name, fontsize=11, weight="bold", loc="left", pad=5)
         if len(columns) > 1:
             ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)
