@@ -151,7 +151,7 @@ MODES = ("complete", "update", "append")
 RESTART = [
     Run(Break("## 1. Three output modes", STAMPED,
               {"update forgets": "expected below", "late, in two windows each": "dropped 0",
-               "the late ones are in no window": "orders: query", "a sale of tomorrow": "no failure",
+               "the late ones are in no window": "sales: query", "a sale of tomorrow": "no failure",
                "set aside": "reasons ['not Avro", "mode append = recount": "both sides are empty"},
               also=("the watermark does not move",))),
     Run(
@@ -166,7 +166,7 @@ topics.send(world, f"{sales.TRIAL}.update", [(one["key"], one["value"])] * 1_000
                   for mode in MODES}},
               back="check.eventually = patient"),
         Break("It is gone. What it knew", SET_BACK,
-              {"it goes on where it was": "seen 1800", "nothing lost, nothing twice": "orders: restarted"}),
+              {"it goes on where it was": "seen 1800", "nothing lost, nothing twice": "sales: restarted"}),
         Break("sent(dt.timedelta(minutes=30))", "sent(dt.timedelta())",
               {"the watermark does not move": "before 2021-10-03 22:38", "the late ones are in no window":
                "not in recount without them"})),
