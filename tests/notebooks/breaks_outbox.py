@@ -304,7 +304,7 @@ vars(one)["ensure"] = stop""", {"a slot in use cannot be dropped": "no failure"}
     Break("walkthrough.reset(world)", """
 from workbench.base import files
 from workbench.topic import registry, topics
-from workbench.walkthroughs import log_based, movies, museum, outbox, query_based
+from workbench.walkthroughs import log_based, movies, museum, outbox, query_based, sales
 from confluent_kafka.admin import AdminClient, NewTopic
 for each in (query_based, log_based, movies):
     each.flow.ensure(world, "source_database", "connectors")
@@ -324,6 +324,7 @@ files.write_text(f"{outbox.flow.landing_folder(world)}/left.json", "{}")
 import requests
 requests.post(f"{world.registry.url}/apis/registry/v2/groups/default/artifacts", data='"string"', timeout=30,
               headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
+topics.create(world, sales.SALES)
 postgres.create_database(world, museum.DATABASE)
 postgres.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)
 postgres.execute(world, "DROP PUBLICATION IF EXISTS moma_publication", database=museum.DATABASE)
@@ -332,7 +333,8 @@ other = postgres.slot_prefix(world) + "other"
 postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [other], museum.DATABASE)""",
           {"left of 10_outbox": "outbox_source", "left of 20_query_based_cdc": "pagila_jdbc_source_00",
            "left of 30_log_based_cdc": "pagila_source",
-           "left of 40_schema_evolution": "movies_file_sink", "left of 50_time_travel": "moma_source"}),
+           "left of 40_schema_evolution": "movies_file_sink", "left of 50_time_travel": "moma_source",
+           "left of 60_streaming_sales": "'pagila.sales.avro'"}),
     Break("## Exercises", """
 postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)
