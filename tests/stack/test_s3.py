@@ -246,16 +246,11 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
     assert not files.below(table.base)
 
 
-@pytest.mark.drill
-@pytest.mark.parametrize("fault", ["stands still", "refuses"])
-@pytest.mark.parametrize("notebooks, watched", [
-    (["11_source_database", "12_connectors", "13_hudi_ingest", "15_dashboard"], lambda world: outbox.flow.table(world)),
-    (["51_source_database", "52_connectors", "53_hudi_ingest", "54_updates_and_compaction"],
-     lambda world: museum.flow.table(world, "artists", "mor"))])
-def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(far, relay, tmp_path, fault, notebooks, watched):
-    """Their lake is reached by way of the relay; the fault comes with the first commit of a table."""
-    root = tmp_path / "root"
-    root.mkdir()
+@pytest.fixture(scope="module")
+def elsewhere(far, tmp_path_factory):
+    """A checkout with one more world, `far`, whose lake is reached by way of the relay; all else is this one's. It is
+    one for all tests: services know their folders by its name."""
+    root = tmp_path_factory.mktemp("root")
     for name in ("notebooks", "data", "docs", "deploy", "var"):
         (root / name).symlink_to(paths.ROOT / name)
     shutil.copytree(paths.ROOT / "params", root / "params")
@@ -263,7 +258,19 @@ def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(far, relay, tmp
     text, n = re.subn(r"endpoint: http://\S+", f"endpoint: {far.lake.endpoint}", text)
     assert n == 1
     (root / "params" / "far.yaml").write_text(text)
-    given = {**os.environ, "WORKBENCH_ROOT": str(root), "WORKBENCH_RUNS": str(tmp_path / "runs")}
+    return root
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("fault", ["stands still", "refuses"])
+@pytest.mark.parametrize("notebooks, watched", [
+    (["11_source_database", "12_connectors", "13_hudi_ingest", "15_dashboard"], lambda world: outbox.flow.table(world)),
+    (["51_source_database", "52_connectors", "53_hudi_ingest", "54_updates_and_compaction"],
+     lambda world: museum.flow.table(world, "artists", "mor"))])
+def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(far, relay, elsewhere, tmp_path, fault, notebooks,
+                                                                 watched):
+    """The fault comes with the first commit of a table."""
+    given = {**os.environ, "WORKBENCH_ROOT": str(elsewhere), "WORKBENCH_RUNS": str(tmp_path / "runs")}
     table, over, away = watched(far), threading.Event(), []
 
     bucket, folder = paths.bucket_and_key(f"{table.base}/.hoodie/")
