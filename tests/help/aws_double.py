@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 import botocore.session
 from botocore.validate import ParamValidator
+from workbench.connect.judging import first_line
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc).isoformat()
 # names that requests are signed with
@@ -247,10 +248,10 @@ def msk_connect(rest, region, account, embedded, plugins):
     def describe(given):
         name = name_of(given)
         said, trace = summary(name)
-        one = made[name]
+        one = made[name]  # where AWS has a log with the reason, here the state says it
         return {**said, **{k: one[k] for k in ("connectorConfiguration", "connectorDescription", "kafkaConnectVersion",
                                                "serviceExecutionRoleArn") if k in one},
-                **({"stateDescription": {"code": "UnknownError", "message": trace[:400]}} if trace else {})}
+                **({"stateDescription": {"code": "UnknownError", "message": first_line(trace)}} if trace else {})}
 
     def update(given):
         name = name_of(given)
