@@ -33,6 +33,7 @@ NOBODY = "Unassigned"  # the region of a country that has none
 # The day of the published result, and the pace at which it comes out: 0.75 s of waiting, and what a write took
 BEGUN, PACE = dt.datetime(2021, 10, 3, 22, 10, 22, 730_000, tzinfo=dt.timezone.utc), 0.9444
 DATABASE = "sales"  # of the catalog
+KEPT = {"retention.ms": "-1"}  # of the topics: events of years ago would expire at once by Kafka's default
 
 
 def _artifact(world: World, name: str) -> str:
@@ -96,7 +97,7 @@ def produce(world: World, first: int = 0, last: int = 1_800, *, pace: float = 0,
                 sale["payment_date"] = int(at.timestamp())
             yield key(sale["customer_id"]), value(sale), {"timestamp": int(at.timestamp() * 1000)}
 
-    topics.create(world, topic)
+    topics.create(world, topic, **KEPT)
     topics.send(world, topic, messages())
     return len(sales()[first:last])
 
@@ -123,7 +124,8 @@ def start(spark: SparkSession, world: World, *, name: str = QUERY, mode: str = "
     """
     source, topic = (SALES, SUMMARY) if name == QUERY else (TRIAL, f"{TRIAL}.{name}")
     for each in (source, topic):  # a query reads no topic that is not there
-        topics.create(world, each)
+        topics.create(world, each, **KEPT)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")  # else the first reports are forgotten
     for other in spark.streams.active:  # of a cell that is run once more
         if other.name == name:
             other.stop()
@@ -151,7 +153,8 @@ def latest(spark: SparkSession, world: World, topic: str = SUMMARY) -> pandas.Da
     newest = [F.desc(name) for name in ("timestamp", "partition", "offset")]
     last = Window.partitionBy("region", "window_start").orderBy(*newest)
     found = streams.messages(spark, world, topic, schemas_of=SUMMARY, stream=False)
-    rows = found.select("row.*", "timestamp", "partition", "offset").withColumn("n", F.row_number().over(last))
+    good = found.where("reason IS NULL").select("row.*", "timestamp", "partition", "offset")
+    rows = good.withColumn("n", F.row_number().over(last))
     return rows.where("n = 1").select("region", "sales", "orders", "window_start", "window_end").orderBy(
         F.desc("window_start"), F.desc("sales")).toPandas()
 
