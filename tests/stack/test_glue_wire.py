@@ -58,7 +58,7 @@ def glue(world, topic, monkeypatch):
     schemas, asked = {OLD: V1, NEW: V2}, []
     monkeypatch.setattr(glue_registry, "find", lambda _, id, kind=wire.GLOBAL: asked.append(id) or schemas.get(id))
     monkeypatch.setattr(glue_registry, "newest", lambda *_: V2)
-    monkeypatch.setattr(glue_registry, "artifacts", lambda _: pandas.DataFrame({
+    monkeypatch.setattr(glue_registry, "artifacts", lambda _, of=None: pandas.DataFrame({
         "artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}))
     monkeypatch.setattr(job, "_met", {})
     other = varied(world, registry={"kind": "glue", "wire": "glue", "url": ""}, stack={"deployment": "workbench"})
