@@ -87,9 +87,10 @@ def produce(world: World, first: int = 0, last: int = 1_800, *, pace: float = 0,
             the published run (`time_of`), so that the windows are those of 28 minutes.
     """
     key, value = (registry.encoder(world, registry.newest_id(world, f"{SALES}-{side}")) for side in ("key", "value"))
+    chosen = sales()[first:last]
 
     def messages() -> Iterator[tuple[bytes, bytes, Mapping[str, Any]]]:
-        for n, sale in enumerate(sales()[first:last], first):
+        for n, sale in enumerate(chosen, first):
             at = time_of(n)
             if pace:
                 threading.Event().wait(pace)
@@ -99,7 +100,7 @@ def produce(world: World, first: int = 0, last: int = 1_800, *, pace: float = 0,
 
     topics.create(world, topic, **KEPT)
     topics.send(world, topic, messages())
-    return len(sales()[first:last])
+    return len(chosen)
 
 
 def windows(messages: DataFrame, regions: DataFrame) -> DataFrame:
