@@ -9,7 +9,7 @@ from typing import Optional
 
 import typer
 
-from . import cli_aws, cli_dlq, stack
+from . import cli_aws, cli_dlq, cli_storefront, stack
 from .base import WorkbenchError, nearest, params, paths, pidfiles
 from .run import run_record
 from .stack import artifacts, process, services
@@ -19,6 +19,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
                   help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo")
 app.add_typer(cli_aws.app, name="aws")
 app.add_typer(cli_dlq.app, name="dlq")
+app.add_typer(cli_storefront.app, name="storefront")
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 SOURCE = typer.Option(None, "--from", help="Folder with the original data, instead of generated ones.", exists=True,
                       file_okay=False, resolve_path=True)

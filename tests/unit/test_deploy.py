@@ -373,7 +373,7 @@ def read():
             names |= {word for word in words if isinstance(word, str) and re.fullmatch(
                 r"(?:postgres|kafka|connect|lake|query|spark|emr|studio)/[\w/]+", word)}
     names.remove("connect/role/")  # connect/msk.py, of each connector that it is told to apply: all of the walkthroughs
-    deployed = {name for flow in walkthroughs.ALL for name in (*flow._connectors(), *flow.sinks)}
+    deployed = {name for flow in walkthroughs.ALL if not flow.embedded for name in (*flow._connectors(), *flow.sinks)}
     return names | {f"connect/role/{name}" for name in deployed - on_aws.EMBEDDED_ONLY}
 
 

@@ -55,7 +55,7 @@ def test_what_a_sink_may_not_say_of_them(change, says):
 
 def test_a_letter_of_ours_has_the_headers_of_connects():
     origin = Message(7, b"x", topic="movies")
-    headers = dlq._context(origin, "sink", "workbench.landing.run", "malformed JSON")
+    headers = dlq.letter(origin, "sink", "workbench.landing.run", "malformed JSON")[2]["headers"]
     assert [name for name, _ in headers] == ["__connect.errors." + name for name in (
         "topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name", "exception.class.name",
         "exception.message", "exception.stacktrace")]
@@ -71,7 +71,8 @@ def test_a_message_without_such_headers_came_from_nowhere():
 
 
 def test_a_message_goes_back_as_it_was_with_one_header_more():
-    headers = [("own", b"1"), *dlq._context(Message(7, b"x", topic="movies"), "s", "by", "why"),
+    origin = Message(7, b"x", [("own", b"1")], topic="movies")
+    headers = [*dlq.letter(origin, "s", "by", "why")[2]["headers"],
                (dlq.REPLAYED, b"dead/0/1")]  # it was sent back once, and could not be read again
     letter, = pandas.DataFrame([dlq._letter(Message(4, b"x", headers), False)], columns=dlq.COLUMNS).itertuples()
     assert dlq._back("dead", letter, b"mended") == (b"k", b"mended", {
@@ -171,7 +172,7 @@ def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(monkeypatch
 # --- the command line ------------------------------------------------------------------------------------------------
 
 def test_the_command_line(monkeypatch):
-    headers = dlq._context(Message(7, b"x", topic="movies"), "sink", "by", "not Avro \x1b[2J")
+    headers = dlq.letter(Message(7, b"x", topic="movies"), "sink", "by", "not Avro \x1b[2J")[2]["headers"]
     frame = pandas.DataFrame([dlq._letter(Message(n, b"\0x", headers), n == 0) for n in range(3)], columns=dlq.COLUMNS)
     monkeypatch.setattr(dlq, "letters", lambda world, topic: frame)
     monkeypatch.setattr(dlq, "replay", lambda world, topic, offsets: len(list(offsets)) or 2)

@@ -20,7 +20,7 @@ from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets
 from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
-from workbench.stack import artifacts, databases, process, services, verbs
+from workbench.stack import artifacts, databases, process, services, storefront, verbs
 from workbench.stack.process import Service
 from worlds import varied
 
@@ -171,7 +171,8 @@ def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make
 
 
 def test_the_services_that_roll_their_log_print_elsewhere():
-    assert {n for n, s in services.SERVICES.items() if not s.logs} == {"mariadb", "postgres", "s3"}
+    """The others have little to say."""
+    assert {n for n, s in services.SERVICES.items() if not s.logs} == {"mariadb", "postgres", "s3", *STOREFRONT}
 
 
 def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
@@ -475,7 +476,19 @@ def variants(value):
             yield value.model_copy(update={name: changed})
 
 
-@pytest.mark.parametrize("name", list(services.SERVICES))
+STOREFRONT = {row.name for row in storefront.ROWS}  # they read the params file by themselves
+
+
+@pytest.mark.parametrize("name", sorted(STOREFRONT))
+def test_a_service_of_the_storefront_is_started_anew_where_kafka_or_its_store_is_another(name):
+    service, world = services.SERVICES[name], params.load("local")
+    for other in variants(world):
+        now = process._fingerprint(service, other) != process._fingerprint(service, world)
+        host = [(w.kafka, w.postgres.host, w.postgres.port, w.stack.port_base) for w in (world, other)]
+        assert now == (host[0] != host[1]), other
+
+
+@pytest.mark.parametrize("name", sorted({*services.SERVICES} - STOREFRONT))
 def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
     """`told` is a second hand at `command`: this keeps the two together, for every value of a params file."""
     service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "cluster")

@@ -14,7 +14,7 @@ SIDES = {"connect": (rest, msk), "registry": (apicurio, glue_registry), "query":
 # where he is, and takes what he wants
 ALONE = {spark_sql: {"translate", "columns"},
          postgres: {"create_publication", "drop_publication", "publications", "slots", "own_slots", "slot_prefix",
-                    "drop_slot"}}
+                    "drop_slot", "create_own", "drop_own"}}
 
 
 def functions(module):

@@ -324,6 +324,7 @@ def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch)
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: there)
     assert polling._topics_left(world) == ["pagila.polled.actor", "pagila.public.film"]
     monkeypatch.setattr(walkthrough.landing, "names", lambda world: [])
+    monkeypatch.setattr(walkthrough.postgres, "databases", lambda _: [])
     for part, name in (("postgres", "drop_slot"), ("registry", "delete"), ("topics", "delete")):
         monkeypatch.setattr(getattr(walkthrough, part), name, lambda *_, **__: None)
     monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)

@@ -33,6 +33,7 @@ REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key
 
 def config(world: World, name: str, **more: Any) -> dict[str, str]:
     """Return the connector configuration params/connectors/<name>.json with its ${placeholders} filled from `world`.
+    Below embedded/ are those that no deployment on AWS has.
 
     The file names Apicurio's converter for Avro. Where the world's registry is Glue's, its converter and settings take
     the place of Apicurio's, and nothing else differs (deploy/connectors.md shows it).
@@ -44,13 +45,12 @@ def config(world: World, name: str, **more: Any) -> dict[str, str]:
         ConnectorError: no such file; not a flat JSON object, or one with a key given twice; a placeholder nobody fills;
             an argument nobody uses.
     """
-    path, shown = FOLDER / f"{name}.json", f"params/connectors/{name}.json"
-    files = sorted(p.stem for p in FOLDER.glob("*.json"))
+    shown, files = f"params/connectors/{name}.json", {p.stem: p for p in FOLDER.rglob("*.json")}
     if name not in files:
         raise ConnectorError(f"there is no connector configuration {name!r}", where=shown,
                              expected=nearest(name, files))
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=lambda pairs: _once(pairs, shown))
+        raw = json.loads(files[name].read_text(encoding="utf-8"), object_pairs_hook=lambda pairs: _once(pairs, shown))
     except ValueError as e:
         raise ConnectorError(f"not JSON: {e}", where=shown) from e
     if not isinstance(raw, dict) or not all(isinstance(v, str) for v in raw.values()):

@@ -286,6 +286,22 @@ def stacked(frame: pd.DataFrame, x: str, y: str, kind: str, title: str = "", *, 
 
 
 @plt.rc_context(STYLE)
+def distribution(values: pd.Series, title: str = "", *, x_label: str = "") -> Picture:
+    """Draw how often which values are: a histogram, with lines at the median and where 95 % lie below."""
+    if not len(values):
+        raise LakeError("there is nothing to draw", expected="a series with values")
+    fig = Picture(4.2, title)
+    ax = fig.subplots()
+    ax.hist(values, bins=40, color=PALETTE[3], alpha=0.75)
+    for share, colour in ((0.5, INK), (0.95, PALETTE[0])):
+        at = values.quantile(share)
+        ax.axvline(at, color=colour, lw=1.5, label=f"{share:.0%} are below {at:,.3g}")
+    ax.set(xlabel=x_label or values.name, ylabel=f"of {len(values):,}", xlim=(0, None))
+    fig.legend(loc="outside upper right", ncols=2)
+    return fig
+
+
+@plt.rc_context(STYLE)
 def panels(frame: pd.DataFrame, x: str, lines: Mapping[str, Sequence[str]], title: str = "", *, x_label: str = ""
            ) -> Picture:
     """Draw columns over one: panels below each other, {title: the columns that are lines in it}."""

@@ -4,17 +4,24 @@ from typing import Union
 
 from psycopg import sql
 
-from ..base import SourceError
+from ..base import SourceError, secrets
 from ..base.params import MySql, Postgres
 from ..base.secrets import Secret
 
 
 def login(of: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
-    """Return user and password of a role, "admin" or "replication". Raises SourceError: there is no such role."""
+    """Return user and password of a role: "admin", "replication", or one that has a database of its own (see
+    `postgres.create_own`). Raises SourceError: there is no such role."""
     users = {"admin": (of.admin_user, of.admin_password), "replication": (of.replication_user, of.replication_password)}
-    if role not in users:
+    own = Secret(own_secret(role))
+    if role not in users and own.name not in secrets.read():
         raise SourceError(f"there is no role {role!r}", expected="admin or replication")
-    return users[role]
+    return users.get(role, (role, own))
+
+
+def own_secret(role: str) -> str:
+    """Name of the secret of a role that has a database of its own."""
+    return f"own.{role}"
 
 
 def identifier(name: str) -> sql.Identifier:

@@ -17,7 +17,7 @@ from psycopg import sql
 from ..base import SourceError, World, first_line, secrets, wait_until
 from . import column_types
 from .names import identifier as identifier
-from .names import login, quoted
+from .names import login, own_secret, quoted
 from .queries import QUERIES
 
 
@@ -90,6 +90,33 @@ def create_database(world: World, database: Optional[str] = None) -> None:
         execute(world, quoted("CREATE DATABASE {}", name), database="postgres")
 
 
+def create_own(world: World, name: str) -> None:
+    """Create a database, and a role of its name that owns it, unless they are there. Nobody else but administrators may
+    enter it. The role's password is made with it, and kept with the instance's secrets. Raises SourceError."""
+    with session(world, "postgres") as c:
+        if not c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
+            _give(c, "CREATE ROLE {} LOGIN PASSWORD ", name, secrets.ensured(secrets.Secret(own_secret(name))))
+    create_database(world, name)
+    execute(world, quoted("ALTER DATABASE {0} OWNER TO {0}", name), database="postgres")
+    execute(world, quoted("REVOKE CONNECT ON DATABASE {0} FROM PUBLIC", name), database="postgres")
+
+
+def drop_own(world: World, name: str) -> None:
+    """Drop a database that `create_own` has made, and its role, ending connections to it; what is not there is no
+    error. Raises SourceError: a replication slot holds it."""
+    if own_secret(name) not in secrets.read():  # then it is somebody else's
+        return
+    for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "DROP ROLE IF EXISTS {}"):
+        execute(world, quoted(statement, name), database="postgres")
+
+
+def _give(c: psycopg.Connection, statement: str, user: str, password: str) -> None:
+    """Run the end of a statement that sets a password: the server gets its SCRAM verifier, so that the password is in
+    no statement and no server log."""
+    verifier = c.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256").decode()
+    c.execute(quoted(statement, user) + sql.Literal(verifier))
+
+
 def own_slots(world: World, database: Optional[str] = None) -> list[str]:
     """Names of the slots of this world's connectors in a database; others may have theirs there, too."""
     return [name for name in slots(world, database)["slot_name"] if name.startswith(slot_prefix(world))]
@@ -107,18 +134,17 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     """Make the user that connectors log in as: it may replicate, and read `tables`.
 
     Of other tables in their schemas it keeps the right to read those that are published still, for the sake of other
-    connectors; any other right there is taken back. Its password is the world's secret, made if there is none.
-    PostgreSQL gets its SCRAM verifier, so that the password is in no statement and no server log. Raises SourceError.
+    connectors; any other right there is taken back. Its password is the world's secret, made if there is none. Raises
+    SourceError.
     """
     password, user = secrets.ensured(world.postgres.replication_password), world.postgres.replication_user
     with session(world, database) as c, c.transaction():
         found = [(schema, table) for schema, table, _ in _tables(c, tables)]
-        verifier = c.pgconn.encrypt_password(password.encode(), user.encode(), b"scram-sha-256").decode()
         exists = c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [user]).fetchone()
         # on RDS and Aurora nobody may give the attribute; a role takes its place (their guide, "Logical replication")
         managed = c.execute("SELECT 1 FROM pg_roles WHERE rolname = 'rds_replication'").fetchone()
         may = f"{'ALTER' if exists else 'CREATE'} ROLE {{}} LOGIN {'' if managed else 'REPLICATION '}PASSWORD "
-        c.execute(quoted(may, user) + sql.Literal(verifier))
+        _give(c, may, user, password)
         if managed:
             c.execute(quoted("GRANT rds_replication TO {}", user))
         schemas = sorted({schema for schema, _ in found})

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from ..base import StackError, World, environment, host_port, paths, secrets
-from . import artifacts, databases
+from . import artifacts, databases, storefront
 from .process import Service, conf, data, log_file
 
 S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"  # of the key to our S3 endpoint: its id, the name of the secret
@@ -261,6 +261,7 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
     _worker(2),
     Service("spark", lambda w: w.spark.url, _spark_command, _spark_ready, logs=True, env=_spark_env, told=_spark_told,
             fresh=_spark_fresh, needs=("s3", "spark_master", "spark_worker_1", "spark_worker_2")),
+    *storefront.ROWS,
 )}
 
 

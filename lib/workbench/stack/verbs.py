@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from ..base import StackError, World, aws, host_port, nearest, paths, pidfiles, secrets
 from ..base.wait import alone
-from . import process, services
+from . import process, services, storefront
 from .process import Status
 from .services import SERVICES
 
@@ -92,6 +92,12 @@ def down(say: Callable[[str], None] = lambda text: None) -> list[str]:
         return _stop(list(SERVICES), say)
 
 
+def stop(*names: str) -> list[str]:
+    """Stop these services only; return the names of those that there was something of to stop."""
+    with alone(paths.state_dir() / LOCK):
+        return _stop([known(name).name for name in names])
+
+
 def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Stop these services wave by wave, and return the names of those that there was something of to stop."""
     stopped: list[str] = []
@@ -115,11 +121,14 @@ def restart(world: World, name: str) -> None:
 
 
 def status(world: World) -> list[Status]:
-    """Return the status of every service of the world, those that start when asked included, changing nothing."""
+    """Return the status of every service of the world, those that start when asked included, and of the storefront's
+    those that were started; nothing is changed."""
     if not world.stack.embedded:
         return [_look(world, n) for n in _reached(world)]
     _refuse_other_ports(world)
-    return _side_by_side(lambda n: process.status(SERVICES[n], world), [*services.wanted(world), *services.WHEN_ASKED])
+    started = [row.name for row in storefront.ROWS if pidfiles.pid_file(row.name).exists()]
+    return _side_by_side(lambda n: process.status(SERVICES[n], world),
+                         [*services.wanted(world), *services.WHEN_ASKED, *started])
 
 
 def lost(world: World, name: str, address: str) -> Optional[StackError]:

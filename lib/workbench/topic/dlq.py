@@ -36,11 +36,8 @@ def letters(world: World, topic: str) -> pandas.DataFrame:
 
     Raises: LakeError: there is no such topic.
     """
-    there, done = topics.bounds(world, topic), _replayed(world, topic)
-    start, stop = ({p: ends[n] for p, ends in there.items()} for n in (0, 1))
-    with contextlib.closing(topics.messages(world, topic, start, stop)) as found:
-        rows = [_letter(m, [m.partition(), m.offset()] in done) for m in found]
-    frame = pandas.DataFrame(rows, columns=COLUMNS).sort_values(COLUMNS[:2], ignore_index=True)
+    there, done = topics.whole(world, topic), _replayed(world, topic)
+    frame = pandas.DataFrame([_letter(m, [m.partition(), m.offset()] in done) for m in there], columns=COLUMNS)
     return frame.astype({"replayed": bool})  # also where there is no row
 
 
@@ -162,10 +159,7 @@ def send(world: World, topic: str, place: str, noted: str, connector: str, by: s
              for m in _at(world, origin, why, known(origin))]
     if found:
         topics.create(world, topic, **{"max.message.bytes": str(ROOM)})
-        topics.send(world, topic, [
-            (m.key(), m.value(), {"timestamp": m.timestamp()[1],
-                                  "headers": [*(m.headers() or []), *_context(m, connector, by, reason)]})
-            for m, reason in found], **SIZE)
+        topics.send(world, topic, [letter(m, connector, by, reason) for m, reason in found], **SIZE)
     if there != sent:
         files.write_text(noted, json.dumps(there))
     gone = sum(map(len, dead.values())) - len(found)
@@ -175,13 +169,15 @@ def send(world: World, topic: str, place: str, noted: str, connector: str, by: s
     return len(found)
 
 
-def _context(message: Any, connector: str, by: str, reason: str) -> list[tuple[str, bytes]]:
-    """The headers of a letter. (What fails in a job of ours, whichever it is, is the reading of a value.)"""
+def letter(message: Any, connector: str, by: str, reason: str) -> tuple:
+    """The letter of a message that could not be read, as `topics.send` takes it. (What fails in ours, whoever reads, is
+    the reading of a value.)"""
     said = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset(),
             "connector.name": connector, "task.id": 0, "stage": "VALUE_CONVERTER", "class.name": by,
             "exception.class.name": "LakeError", "exception.message": reason,
             "exception.stacktrace": f"LakeError: {reason}"}
-    return [(PREFIX + name, str(value).encode()) for name, value in said.items()]
+    headers = [*(message.headers() or []), *((PREFIX + name, str(value).encode()) for name, value in said.items())]
+    return message.key(), message.value(), {"timestamp": message.timestamp()[1], "headers": headers}
 
 
 def _at(world: World, topic: str, places: Iterable[tuple[int, int]], id: Optional[str]) -> list[Any]:

@@ -54,7 +54,7 @@ def spark_options(world: World) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _answered(world: World, where: str = "") -> Iterator[None]:
+def answered(world: World, where: str = "") -> Iterator[None]:
     """Raises: StackError: Kafka does not answer; with its state, where it is a service of this instance. LakeError: it
     does not take a message, which is too large, or from too far in the future."""
     try:
@@ -78,7 +78,7 @@ def _silent(world: World, what: str, where: str, next_step: str) -> StackError:
 def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
     """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
     admin = admin or AdminClient(settings(world))
-    with _answered(world):
+    with answered(world):
         return {name: sorted(t.partitions) for name, t in admin.list_topics(timeout=TIMEOUT).topics.items()}
 
 
@@ -106,7 +106,7 @@ def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
         except KafkaException as e:
             return None if e.args[0].code() in WITHOUT_LEADER else e
 
-    with contextlib.closing(_consumer(world)) as reader, _answered(world):
+    with contextlib.closing(_consumer(world)) as reader, answered(world):
         found = wait_until(asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT, every=0.05)
         if not isinstance(found, KafkaException):
             return found
@@ -130,7 +130,7 @@ def topic_id(world: World, name: str, admin: Any = None) -> str:
     """Return Kafka's own id of a topic that is there: another one after it was deleted and made anew. admin: a client
     that is there already; one is made otherwise."""
     admin = admin or AdminClient(settings(world))
-    with _answered(world, f"topic {name!r} at {world.kafka.bootstrap}"):
+    with answered(world, f"topic {name!r} at {world.kafka.bootstrap}"):
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)
         return str(asked[name].result(TIMEOUT + 5).topic_id)
 
@@ -178,7 +178,7 @@ def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, in
     """
     at = {p: n for p, n in start.items() if n < stop[p]}
     heard = time.monotonic()
-    with contextlib.closing(_consumer(world)) as reader, _answered(world):
+    with contextlib.closing(_consumer(world)) as reader, answered(world):
         reader.assign([TopicPartition(topic, p, n) for p, n in at.items()])
         while at:
             # returns when it has as many as there may be, or at the timeout
@@ -198,6 +198,14 @@ def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, in
                 for place in reader.position([TopicPartition(topic, p) for p in at]):
                     at[place.partition] = max(at[place.partition], place.offset)
             at = {p: n for p, n in at.items() if n < stop[p]}
+
+
+def whole(world: World, topic: str) -> list[Any]:
+    """The messages that the topic holds now, as confluent_kafka has them (headers, too), by partition and offset.
+    Raises as `messages`, and LakeError: there is no such topic."""
+    there = bounds(world, topic)
+    start, stop = ({p: ends[n] for p, ends in there.items()} for n in (0, 1))
+    return sorted(messages(world, topic, start, stop), key=lambda m: (m.partition(), m.offset()))
 
 
 def read(world: World, topic: str, limit: Optional[int] = None, *, after: Optional[dict[int, int]] = None,
@@ -248,7 +256,7 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
     # an idempotent producer keeps the order, and sends none twice, when it tries again
     producer = Producer(settings(world, **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000,
                                           **more}))
-    with _answered(world, f"topic {topic!r}"):
+    with answered(world, f"topic {topic!r}"):
         for key, value, *told in messages:
             while len(producer) >= WAITING:
                 producer.poll(0.1)
@@ -261,13 +269,14 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
             raise KafkaException(refused[0])
 
 
-def create(world: World, name: str, **config: str) -> None:
-    """Make a topic of one partition, unless it is there. Its replicas are as many as the broker makes by default
+def create(world: World, name: str, partitions: int = 1, **config: str) -> None:
+    """Make a topic, unless it is there. Its replicas are as many as the broker makes by default
     (KIP-464), of MSK one for each zone. config: of the topic. Raises WorkbenchError: Kafka refuses it, or is gone."""
     admin = AdminClient(settings(world))
     if name not in _partitions(world, admin):
         try:
-            admin.create_topics([NewTopic(name, 1, config=config)], request_timeout=TIMEOUT)[name].result(TIMEOUT + 5)
+            asked = admin.create_topics([NewTopic(name, partitions, config=config)], request_timeout=TIMEOUT)
+            asked[name].result(TIMEOUT + 5)
         except KafkaException as e:
             raise WorkbenchError(f"topic {name!r} was not made: {e.args[0].str()}", where=world.kafka.bootstrap) from e
 

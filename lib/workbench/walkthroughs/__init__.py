@@ -5,11 +5,16 @@ A new one is a module with a `flow`, and a place in ALL: that is how teardown, t
 
 from ..base import LakeError, World, nearest
 from ..trace import Traced
-from . import log_based, movies, museum, outbox, query_based, sales
+from . import log_based, movies, museum, outbox, query_based, sales, storefront
 from .walkthrough import Walkthrough
 
-ALL = (outbox.flow, query_based.flow, log_based.flow, movies.flow, museum.flow, sales.flow)
+ALL = (outbox.flow, query_based.flow, log_based.flow, movies.flow, museum.flow, sales.flow, storefront.flow)
 LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
+
+
+def of(world: World) -> list[Walkthrough]:
+    """The walkthroughs that run in a world."""
+    return [flow for flow in ALL if world.stack.embedded or not flow.embedded]
 
 
 def traced(world: World, name: str) -> Traced:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from pyspark.sql import SparkSession
 
-from .. import connect, hudi, landing
+from .. import connect, hudi, landing, stack
 from ..base import WorkbenchError, World, files, nearest
 from ..connect.configs import HISTORY
 from ..hudi import ddl
@@ -21,7 +21,7 @@ from ..source import mariadb, postgres
 from ..source.loading import Loader
 from ..source.queries import QUERIES
 from ..spark import session
-from ..topic import registry, topics
+from ..topic import groups, registry, topics
 from . import kept
 from .flow import Flow
 
@@ -40,6 +40,8 @@ class Walkthrough(Flow):
     tables that its notebooks make with SQL; folders: below the lake's tables, with the files of those. label: put on
     each table's first commit. steps: {notebook: whether its product is there}, for notebooks that others need, beside
     those of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    processes: services of the stack that are its own; groups: consumer groups; stores: databases, each with a role of
+    its name (see `postgres.create_own`). embedded: whether it runs only where the stack is on this machine.
 
     Of MariaDB's tables no copy is kept: notebooks make them, and they go when their topics begin anew.
     """
@@ -60,6 +62,10 @@ class Walkthrough(Flow):
     label: str = ""
     steps: Mapping[str, Callable[[World], object]] = field(default_factory=dict)
     services: tuple[str, ...] = ("postgres", "kafka", "connect", "spark")
+    processes: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    stores: tuple[str, ...] = ()
+    embedded: bool = False
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -153,6 +159,8 @@ class Walkthrough(Flow):
         stays. Where nothing is captured, all topics go, and the schemas with the first step."""
         names = list(self._products())
         all_later = self._later(step or names[0])
+        if self.processes:
+            stack.stop(*self.processes)
         later = {_kind(name) for name in all_later}
         set_back = bool(self.captures) and SOURCE not in later and self._has_source(world)
         changed = set_back and self._set_back_topics(world)
@@ -168,6 +176,10 @@ class Walkthrough(Flow):
             self._drop_connectors(world, schemas=bool(self.captures) or all_later == names)
         if changed and CONNECTORS not in later:
             self.deploy(world)
+        for group in self.groups:
+            groups.forget(world, group)
+        for store in self._stores(world):
+            postgres.drop_own(world, store)
         if SOURCE in later:
             self.db.create_database(world, self.database)  # what comes next is loaded into it
             if self.loader:
@@ -216,8 +228,8 @@ class Walkthrough(Flow):
         for config in (self.config(world, name) for name in self._connectors()):
             if config.get("connector.class") == JDBC:  # notebooks may poll by one that is not deployed
                 landing.forget(world, config)
-            if "slot.name" in config and self._has_database(world):
-                postgres.drop_slot(world, config["slot.name"], database=self.database)
+            if "slot.name" in config and config["database.dbname"] in postgres.databases(world):
+                postgres.drop_slot(world, config["slot.name"], database=config["database.dbname"])
         registry.delete(world, *(self._artifacts(world) if schemas else ()))
         topics.delete(world, *self._topics_left(world))
         for config in (*(self.config(world, sink) for sink in self.sinks), *self.lands(world)):
@@ -231,12 +243,13 @@ class Walkthrough(Flow):
         """What is still there of this walkthrough: {what: names}, each list empty after a `reset` of the first step."""
         there, artifacts = bool(self.captures) and self._has_database(world), self._artifacts(world)
         slotted = there and self.engine == "postgres"
+        read = [*([self.database] if slotted else ()), *self._stores(world)]
         landed = [self.landing_folder(world, c.name) for c in self.captures if c.sink]
         landed += [folder for config in self.lands(world) for folder in landing.folders(world, config)]
         published = postgres.publications(world, self.database)["publication"] if slotted else []
         known = registry.artifacts(world)["artifact"] if artifacts else []  # who makes none needs no registry
         return {"connectors": self.connectors_left(world),
-                "replication slots": postgres.own_slots(world, self.database) if slotted else [],
+                "replication slots": [slot for database in read for slot in postgres.own_slots(world, database)],
                 "topics": self._topics_left(world),
                 "schemas in the registry": sorted(artifacts & set(known)),
                 "files": [*filter(files.below, [*landed, *self._folders(world), *self._checkpoints(world)]),
@@ -244,7 +257,10 @@ class Walkthrough(Flow):
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "databases in the catalog": self.databases_left(world),
                 "publications": sorted({self.publication} & set(published)),
-                "tables in the source": self._source_left(world) if there else []}
+                "tables in the source": self._source_left(world) if there else [],
+                "stores of its services": self._stores(world),
+                "processes": sorted({*self.processes} & {*stack.running()}),
+                "consumer groups": sorted({*self.groups} & {*groups.names(world)}) if self.groups else []}
 
     def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
@@ -258,6 +274,9 @@ class Walkthrough(Flow):
     def databases_left(self, world: World) -> list[str]:
         """Its databases that are in the catalog."""
         return [name for name in self.databases if session(world).catalog.databaseExists(name)]
+
+    def _stores(self, world: World) -> list[str]:
+        return sorted({*self.stores} & {*postgres.databases(world)}) if self.stores else []
 
     def _folders(self, world: World) -> list[str]:
         return [f"{world.lake.tables}/{folder}" for folder in self.folders]

@@ -1,0 +1,128 @@
+"""The three bounded contexts: which documents each keeps, which of them are its own, what it hears, what it does when
+it is asked. Nothing here knows of HTTP, Kafka or a database."""
+
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping, Optional
+
+Document = dict[str, Any]
+STATUSES = ("CREATED", "APPROVED", "PROCESSING", "COMPLETED")  # in this order, each once
+KEYS = {"customers": "id", "orders": "guid"}  # {collection: the field by which a document is known}
+# What of a document others are told. Everything else (a credit card, or what is added one day) stays where it is.
+TOLD = {"customers": ("id", "name", "contact", "addresses"),
+        "orders": ("guid", "customerId", "orderStatusEvents", "orderItems")}
+
+
+class Refused(Exception):
+    """A command that is not done. again: whether it may be done later, when other services' events have come."""
+
+    def __init__(self, why: str, again: bool = False):
+        super().__init__(why)
+        self.again = again
+
+
+@dataclass(frozen=True)
+class Context:
+    """A service: its name, the aggregate that it tells of, the collections that it keeps, the topics that it hears (its
+    own among them, from which it can be rebuilt), and its commands: {(method, path below the collection): function}.
+
+    A command is a function (document as it is or None, body) → document as it shall be. The same twice is once.
+    takes: from which version on it keeps a document of others.
+    """
+
+    name: str
+    aggregate: str
+    collections: tuple[str, ...]
+    commands: Mapping[tuple[str, str], Callable[[Optional[Document], Document], Document]]
+    hears: tuple[str, ...] = ()
+    takes: int = 1
+
+    @property
+    def topic(self) -> str:
+        return f"{self.name}.{self.aggregate}.change"
+
+    @property
+    def owns(self) -> str:
+        """The collection that its commands change."""
+        return f"{self.aggregate}s"
+
+    @property
+    def group(self) -> str:
+        """The consumer group of all its instances."""
+        return f"storefront.{self.name}"
+
+
+def _there(before: Optional[Document], what: str) -> Document:
+    if before is None:
+        raise Refused(f"there is no such {what}, or not yet", again=True)
+    return before
+
+
+def _made(before: Optional[Document], document: Document) -> Document:
+    if before not in (None, document):
+        raise Refused("there is another one of this key")
+    return document
+
+
+def _new_customer(before: Optional[Document], body: Document) -> Document:
+    missing = [name for name in TOLD["customers"] if not body.get(name)]
+    if missing:
+        raise Refused(f"a customer has {', '.join(TOLD['customers'])}; missing: {', '.join(missing)}")
+    return _made(before, body)
+
+
+def _changed_customer(before: Optional[Document], body: Document) -> Document:
+    """Fields of a mapping are changed one by one, a list is replaced."""
+    known, document = (*TOLD["customers"][1:], "creditCards"), dict(_there(before, "customer"))
+    for name, value in body.items():
+        if name not in known or type(value) is not type(document.get(name, value)):
+            raise Refused(f"{name!r} cannot be changed, or not to this; known: {', '.join(known)}")
+        document[name] = {**document.get(name, {}), **value} if isinstance(value, dict) else value
+    return document
+
+
+def _status(kind: str, body: Document) -> Document:
+    at = body.get("timestamp", int(time.time() * 1000))
+    if type(at) is not int:
+        raise Refused("timestamp is a whole number: milliseconds since 1970")
+    return {"timestamp": at, "orderStatusType": kind}
+
+
+def _new_order(before: Optional[Document], body: Document) -> Document:
+    items = body.get("orderItems")
+    if not body.get("guid") or not body.get("customerId") or not items or not isinstance(items, list):
+        raise Refused("an order has guid, customerId and orderItems, a list")
+    if before and [before[name] for name in ("customerId", "orderItems")] == [body["customerId"], items]:
+        return before
+    return _made(before, {"guid": body["guid"], "customerId": body["customerId"],
+                          "orderStatusEvents": [_status(STATUSES[0], body)], "orderItems": items})
+
+
+def _next(*mine: str) -> Callable[[Optional[Document], Document], Document]:
+    """The command that brings an order to its next status, of those that are this service's to give."""
+    def add(before: Optional[Document], body: Document) -> Document:
+        order, wanted = _there(before, "order"), body.get("orderStatusType")
+        events = order["orderStatusEvents"]
+        if wanted not in mine:
+            raise Refused(f"the status {wanted!r} is not given here; known: {', '.join(mine)}")
+        if wanted in [event["orderStatusType"] for event in events]:
+            return order
+        if wanted != STATUSES[len(events)]:
+            last, due = events[-1]["orderStatusType"], STATUSES[len(events)]
+            raise Refused(f"after {last} comes {due}, not {wanted}", again=True)
+        return {**order, "orderStatusEvents": [*events, _status(wanted, body)]}
+
+    return add
+
+
+ACCOUNTS = Context("accounts", "customer", ("customers",),
+                   {("POST", ""): _new_customer, ("PATCH", "id"): _changed_customer})
+FULFILLMENT = Context("fulfillment", "order", ("orders",), {("POST", "id/status"): _next(*STATUSES[2:])},
+                      hears=("orders.order.change", "fulfillment.order.change"), takes=2)  # what is approved
+ORDERS = Context("orders", "order", ("customers", "orders"),
+                 {("POST", ""): _new_order, ("POST", "id/status"): _next(STATUSES[1])},
+                 hears=(ACCOUNTS.topic, "orders.order.change", FULFILLMENT.topic))
+ALL = {context.name: context for context in (ACCOUNTS, ORDERS, FULFILLMENT)}
+TOPICS = {context.topic: context for context in ALL.values()}
+DEAD_LETTERS = "storefront.dead_letters"
+PUBLICATION = "storefront_outbox"  # where a store has it, a connector sends what is in its outbox, and not the service

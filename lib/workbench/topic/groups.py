@@ -1,0 +1,36 @@
+"""Consumer groups of a Kafka: how far each came in its topics."""
+
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from ..base import World
+from . import topics
+
+
+def lag(world: World, group: str, *names: str) -> dict[str, int]:
+    """Return {topic: how many of its messages a consumer group has not committed yet}. Raises as `topics.bounds`."""
+    admin = AdminClient(topics.settings(world))
+    with topics.answered(world):
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=topics.TIMEOUT)
+        found = asked[group].result(topics.TIMEOUT + 5).topic_partitions
+    done = {(place.topic, place.partition): place.offset for place in found}
+    there = {(topic, p): ends for topic in names for p, ends in topics.bounds(world, topic).items()}
+    left = {place: end - max(begin, done.get(place, begin)) for place, (begin, end) in there.items()}
+    return {topic: sum(n for (of, _), n in left.items() if of == topic) for topic in names}
+
+
+def names(world: World) -> list[str]:
+    """Return the names of all consumer groups."""
+    admin = AdminClient(topics.settings(world))  # held: without a name it is gone before the answer comes
+    with topics.answered(world):
+        listed = admin.list_consumer_groups(request_timeout=topics.TIMEOUT).result(topics.TIMEOUT + 5)
+    return sorted(group.group_id for group in listed.valid)
+
+
+def forget(world: World, group: str) -> None:
+    """Delete a consumer group, and how far it came; one that does not exist is fine. Raises StackError: somebody is in
+    it still."""
+    if group in names(world):
+        admin = AdminClient(topics.settings(world))
+        with topics.answered(world, f"consumer group {group!r}"):
+            admin.delete_consumer_groups([group], request_timeout=topics.TIMEOUT)[group].result(topics.TIMEOUT + 5)

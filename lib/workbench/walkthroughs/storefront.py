@@ -1,0 +1,281 @@
+"""What is particular to the walkthrough on eventual consistency (notebooks/70_eventual_consistency): its services (see
+`workbench.storefront`), what is asked of them, and how far their stores agree. storefront_load has what happens there.
+"""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Iterator, Optional
+
+import pandas
+import requests
+
+from .. import connect, landing, stack
+from ..base import ROOT, StackError, World, wait_until
+from ..results import check
+from ..source import postgres
+from ..source.names import quoted
+from ..stack import storefront as rows
+from ..storefront import contexts
+from ..storefront.contexts import DEAD_LETTERS, PUBLICATION, TOLD, Document
+from ..storefront.store import Store
+from ..topic import groups, topics
+from .walkthrough import Walkthrough
+
+PARTITIONS = 3  # of each topic, as published
+CONNECTORS = tuple(f"storefront_{name}" for name in rows.CONTEXTS)
+
+
+# --- the services ----------------------------------------------------------------------------------------------------
+
+def only_here(world: World) -> None:
+    """Raises: StackError: the world has its services elsewhere; the published storefront is not on AWS either."""
+    if not world.stack.embedded:
+        raise StackError("the storefront runs on one machine only", where=f"world {world.name}",
+                         expected="a world whose stack is embedded", next_step="world = \"local\"")
+
+
+def up(world: World, instances: int = 1) -> None:
+    """Make the stores and topics that are missing, and start so many instances of each service, two at most."""
+    only_here(world)
+    stack.need(world, "postgres", "kafka")
+    for context in contexts.ALL.values():
+        postgres.create_own(world, context.name)
+        Store(world, context).make()
+        topics.create(world, context.topic, PARTITIONS)
+    start(world, *rows.CONTEXTS, instances=instances)
+
+
+def start(world: World, *names: str, instances: int = 1) -> None:
+    """Start services that do not run, and wait until they listen."""
+    stack.need(world, *(rows.name(name, n + 1) for n in range(instances) for name in names or rows.CONTEXTS))
+
+
+@contextmanager
+def kept_running(world: World, instances: int = 1) -> Iterator[list[str]]:
+    """In this block a service that dies is started again; gives the names of those, in order, one for each death."""
+    ours = [rows.name(name, n + 1) for n in range(instances) for name in rows.CONTEXTS]
+    done, restarted = threading.Event(), []  # type: ignore[var-annotated]
+
+    def look() -> None:
+        while not done.wait(0.1):
+            dead = sorted({*ours} - {*stack.running()})
+            if dead:
+                restarted.extend(dead)
+                stack.need(world, *dead)
+
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        try:
+            yield restarted
+        finally:
+            done.set()
+        looking.result()
+
+
+def stop(*names: str) -> None:
+    """Stop services, all instances of them."""
+    stack.stop(*(rows.name(name, n) for n in (1, 2) for name in names or rows.CONTEXTS))
+
+
+def begin(world: World) -> None:
+    """Begin anew: empty stores, empty topics, one instance of each service."""
+    only_here(world)
+    stack.need(world, *flow.services)
+    flow.reset(world)
+    up(world)
+
+
+def ask(world: World, service: str, method: str, path: str, body: Optional[Document] = None, *, instance: int = 1
+        ) -> Document:
+    """What a service answers. Raises: StackError: it refuses, or does not answer."""
+    answer = request(world, service, method, path, body, instance=instance)
+    if answer.status_code != 200:
+        raise StackError(f"{service} refuses: {answer.json()['refused']}", where=f"{method} /{path}")
+    return answer.json()
+
+
+def request(world: World, service: str, method: str, path: str, body: Optional[Document] = None, *, instance: int = 1,
+            client: Any = requests) -> requests.Response:
+    """The same as HTTP has it, whatever the status. Raises: StackError: it does not answer."""
+    address = rows.address(world, service, instance)
+    try:
+        return client.request(method, f"{address}/{path}", json=body, timeout=(5, 30))
+    except requests.RequestException as e:
+        lost = stack.lost(world, rows.name(service, instance), address)
+        raise StackError(lost.what if lost else f"{service} does not answer: {type(e).__name__}",
+                         where=f"{method} {address}/{path}",
+                         next_step="`workbench storefront up` starts what does not run") from None
+
+
+def states(world: World) -> list[tuple[str, str, str]]:
+    """Of each instance that was started: its name, its address, how it is."""
+    found = []
+    for context, n in ((context, n) for n in (1, 2) for context in rows.CONTEXTS):
+        service = stack.known(rows.name(context, n))
+        if n == 1 or service.name in stack.running():
+            try:
+                said = ask(world, context, "GET", "health", instance=n)["events"]
+            except StackError as e:
+                said = e.what
+            found.append((service.name, rows.address(world, context, n), said))
+    return found
+
+
+def metrics(world: World, service: str, instance: int = 1) -> dict[str, float]:
+    """What a service tells of itself: {name{labels}: figure}, as Prometheus would read it."""
+    text = request(world, service, "GET", "metrics", instance=instance).text
+    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(figure) for name, _, figure in lines}
+
+
+def lag(world: World) -> dict[str, int]:
+    """{service: how many events of its topics it has not taken yet}. Raises: StackError: there is no storefront."""
+    if not _made(world):
+        raise StackError("there is no storefront", next_step="`workbench storefront up` makes it")
+    return {c.name: sum(groups.lag(world, c.group, *c.hears).values()) for c in contexts.ALL.values() if c.hears}
+
+
+def settle(world: World, timeout: float = 60) -> None:
+    """Wait until every event that was said is in its topic, where a connector sends them, and every one in a topic has
+    been taken. Raises: WorkbenchError: after `timeout` seconds."""
+    def sent() -> bool:
+        return all(name not in landing.names(world) or _unsent(world, c) == 0
+                   for c in contexts.ALL.values() for name in [f"storefront_{c.name}"])
+
+    wait_until(sent, "the connectors to send what is in the outboxes", timeout=timeout, every=0.2)
+    wait_until(lambda: not any(lag(world).values()), "the services to take every event", timeout=timeout, every=0.1)
+
+
+def _unsent(world: World, context: contexts.Context) -> int:
+    """How many events of an outbox are not in their topic."""
+    said = postgres.frame(world, "SELECT id::text FROM outbox", database=context.name)["id"]
+    return len(set(said) - set(event_ids(world, context.topic)))
+
+
+def event_ids(world: World, topic: str) -> list[str]:
+    """The ids of the events in a topic, by partition and offset; "" of a message that has none."""
+    return [dict(m.headers() or []).get("id", b"").decode() for m in topics.whole(world, topic)]
+
+
+# --- what the stores hold --------------------------------------------------------------------------------------------
+
+def documents(world: World, store: str, collection: str) -> pandas.DataFrame:
+    """A collection in a store: id, version, document."""
+    return postgres.frame(world, quoted("SELECT id, version, document FROM {} ORDER BY id", collection), database=store)
+
+
+def owned(world: World, collection: str) -> pandas.DataFrame:
+    """The same in the store of its owner, as others shall have it: without what they are not told."""
+    owner = {"customers": "accounts", "orders": "orders"}[collection]
+    found = documents(world, owner, collection)
+    found["document"] = [{name: document[name] for name in TOLD[collection]} for document in found["document"]]
+    return found
+
+
+def differ(world: World) -> pandas.DataFrame:
+    """Documents of which the stores do not agree: collection, id, owner's version, copy's version (0: it has none)."""
+    found = []
+    for collection, copy in (("customers", "orders"), ("orders", "fulfillment")):
+        mine, theirs = owned(world, collection), documents(world, copy, collection)
+        both = mine.merge(theirs, "outer", "id", suffixes=("_owner", "_copy"))
+        apart = both[both["document_owner"] != both["document_copy"]].fillna({"version_owner": 0, "version_copy": 0})
+        least = contexts.ALL[copy].takes if collection == contexts.ALL[copy].owns else 1
+        apart = apart[apart["version_owner"] >= least]  # an order that is not approved is no concern of the fulfillment
+        found.append(apart.assign(collection=collection, copy=copy))
+    shown = pandas.concat(found, ignore_index=True)[["collection", "id", "copy", "version_owner", "version_copy"]]
+    return shown.astype({"version_owner": int, "version_copy": int})
+
+
+def compare(world: World) -> None:
+    """Check the copies of customers and orders against their owners', document by document."""
+    check.same_rows(owned(world, "customers"), documents(world, "orders", "customers"), key="id",
+                    what="customers in orders = in accounts", lake_label="orders", source_label="accounts")
+    orders = owned(world, "orders")
+    check.same_rows(orders[orders["version"] >= contexts.FULFILLMENT.takes], documents(world, "fulfillment", "orders"),
+                    key="id", what="approved orders in fulfillment = in orders", lake_label="fulfillment",
+                    source_label="orders", allow_empty=True)
+
+
+def windows(world: World) -> pandas.DataFrame:
+    """How long it took until all copies had a change: id, topic, key, version, said, heard (by the last of the other
+    services), seconds. Both are times of commits, by the server's own clock (pg_xact_commit_timestamp)."""
+    asked = "SELECT id::text, {} AS key, version, pg_xact_commit_timestamp(xmin) AS at, {} AS topic FROM {}"
+    said, heard = [], []
+    for context in contexts.ALL.values():
+        own = asked.format("aggregateid", f"'{context.topic}'", "outbox")
+        said.append(postgres.frame(world, own, database=context.name))
+        found = postgres.frame(world, asked.format("key", "topic", "inbox"), database=context.name)
+        heard.append(found[found["topic"] != context.topic])
+    last = pandas.concat(heard).groupby("id", as_index=False)["at"].max().rename(columns={"at": "heard"})
+    both = pandas.concat(said).rename(columns={"at": "said"}).merge(last, "left", "id")
+    both["seconds"] = (both["heard"] - both["said"]).dt.total_seconds()
+    return both.sort_values("said", ignore_index=True)
+
+
+def watch(world: World, key: str, email: str) -> pandas.DataFrame:
+    """Change a customer's e-mail, and look into both stores again and again meanwhile, until both have it: ms since the
+    command was sent, owner (what accounts has), copy (what orders has). Raises: StackError: it is refused, or after
+    30 s."""
+    asked = "SELECT document->'contact'->>'email' FROM customers WHERE id = %s"
+    seen: list[tuple] = []
+    with postgres.session(world, "accounts") as owner, postgres.session(world, "orders") as copy, \
+            ThreadPoolExecutor(1) as pool:
+        begun = time.monotonic()
+        sent = pool.submit(ask, world, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": email}})
+
+        def both() -> bool:
+            values = [c.execute(asked, [key]).fetchone()[0] for c in (owner, copy)]
+            seen.append((1000 * (time.monotonic() - begun), *values))
+            return values == [email, email]
+
+        wait_until(both, "both stores to have it", timeout=30, every=0, error=StackError,
+                   failed=lambda: str(sent.exception()) if sent.done() and sent.exception() else None)
+    return pandas.DataFrame(seen, columns=["ms", "owner", "copy"])
+
+
+def rebuild(world: World, store: str) -> None:
+    """Empty a store, but for its outbox, and let its service hear its topics from their beginning."""
+    context = contexts.ALL[store]
+    stop(store)
+    for table in (*context.collections, "inbox"):
+        postgres.execute(world, quoted("TRUNCATE {}", table), database=store)
+    groups.forget(world, context.group)
+    start(world, store)
+
+
+def hand_over(world: World) -> None:
+    """Let connectors send what the outboxes hold, in place of the services: the publication tells these to send no
+    more. What is in an outbox already is sent, too; who has heard it knows it by its id."""
+    user = world.postgres.replication_user
+    for name, connector in zip(rows.CONTEXTS, CONNECTORS):
+        postgres.grant_replication(world, ["outbox"], name)
+        postgres.execute(world, quoted("GRANT CONNECT ON DATABASE {} TO {}", name, user), database=name)
+        postgres.create_publication(world, PUBLICATION, ["outbox"], name)
+        connect.apply(world, connector, flow.config(world, connector))
+    for connector in CONNECTORS:
+        connect.wait_running(world, connector)
+
+
+# --- the walkthrough -------------------------------------------------------------------------------------------------
+
+def _made(world: World) -> bool:
+    return {*rows.CONTEXTS} <= {*postgres.databases(world)} and {*contexts.TOPICS} <= {*topics.names(world)}
+
+
+flow = Walkthrough(
+    captures=(),
+    watermark=False,
+    folder=ROOT / "notebooks" / "70_eventual_consistency",
+    config=lambda world, name: connect.config(  # Debezium's router fills in the second placeholder by itself
+        world, "storefront_outbox", service=name.partition("_")[2], routedByValue="${routedByValue}"),
+    looks=CONNECTORS,
+    own_topics=(*contexts.TOPICS, DEAD_LETTERS),
+    steps={"71_stores": _made},
+    services=("postgres", "kafka", "connect"),
+    processes=tuple(rows.name(name, n) for n in (1, 2) for name in rows.CONTEXTS),
+    groups=tuple(context.group for context in contexts.ALL.values() if context.hears),
+    stores=rows.CONTEXTS,
+    embedded=True,
+)
