@@ -1,4 +1,4 @@
-"""`workbench storefront …`: three services, their stores. Modules that take long to import are imported when it runs."""
+"""`workbench storefront …`: three services and their stores. Modules that take long are imported when it runs."""
 
 import time
 
