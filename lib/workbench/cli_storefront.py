@@ -11,11 +11,15 @@ WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 
 
 @app.command()
-def up(instances: int = typer.Option(1, min=1, max=2, help="Of each service."), world: str = WORLD) -> None:
+def up(instances: int = typer.Option(1, min=1, max=2, help="Of each service."), outbox: bool = typer.Option(
+        False, "--outbox", help="Let connectors send the events, as notebook 74 does."), world: str = WORLD) -> None:
     """Make the stores and topics that are missing, and start the services that do not run."""
     from .walkthroughs import storefront
 
-    storefront.up(params.load(world), instances)
+    loaded = params.load(world)
+    storefront.up(loaded, instances)
+    if outbox:
+        storefront.hand_over(loaded)
     status(world)
 
 

@@ -20,7 +20,7 @@ import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
-from ..base import LakeError, SourceError, WorkbenchError, World, first_line, params, wait
+from ..base import LakeError, SourceError, StackError, WorkbenchError, World, first_line, params, wait
 from ..topic import dlq, groups, topics
 from . import contexts
 from .contexts import DEAD_LETTERS, Context, Refused
@@ -238,8 +238,12 @@ def main(name: str, context: str, address: str) -> None:
     service = Service(world, contexts.ALL[context])
     handler = type("Handler", (Handler,), {"service": service})
     with wait.told_to_stop() as told:
-        with service.store.transaction():  # no store, no service: said at once
-            pass
+        try:
+            with service.store.transaction():
+                pass
+        except SourceError as e:
+            raise StackError(f"the store of {context} does not answer: {e.what}", where=e.where,
+                             next_step="`workbench storefront up` makes it") from e
         server = ThreadingHTTPServer(params.host_port(address), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         listener = threading.Thread(target=service.listen, args=[told])
@@ -256,5 +260,5 @@ def main(name: str, context: str, address: str) -> None:
 if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
-    except (WorkbenchError, SourceError) as e:
-        sys.exit(f"{e}")
+    except WorkbenchError as e:
+        sys.exit(str(e))

@@ -5,7 +5,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Iterator, Optional
 
 import pandas
@@ -63,7 +63,8 @@ def kept_running(world: World, instances: int = 1) -> Iterator[list[str]]:
             dead = sorted({*ours} - {*stack.running()})
             if dead:
                 restarted.extend(dead)
-                stack.need(world, *dead)
+                with suppress(StackError):  # it died once more while it was started: the next look
+                    stack.need(world, *dead)
 
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(look)
@@ -249,6 +250,7 @@ def hand_over(world: World) -> None:
     """Let connectors send what the outboxes hold, in place of the services: the publication tells these to send no
     more. What is in an outbox already is sent, too; who has heard it knows it by its id."""
     user = world.postgres.replication_user
+    stack.need(world, "connect")
     for name, connector in zip(rows.CONTEXTS, CONNECTORS):
         postgres.grant_replication(world, ["outbox"], name)
         postgres.execute(world, quoted("GRANT CONNECT ON DATABASE {} TO {}", name, user), database=name)

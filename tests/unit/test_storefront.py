@@ -1,0 +1,149 @@
+"""What the storefront's services do when they are asked, what is an event and what is none, the sequential model."""
+import json
+import re
+import uuid
+
+import pytest
+from workbench.base import params
+from workbench.base.errors import LakeError, StackError
+from workbench.storefront import contexts, events
+from workbench.storefront.contexts import Refused
+from workbench.walkthroughs import of, storefront, storefront_load
+
+JOHN = storefront_load.named()["customer"]
+FIRST, SECOND = storefront_load.named()["orders"]
+
+
+def done(context, method, path, before, body):
+    return contexts.ALL[context].commands[method, path](before, body)
+
+
+def created(**more):
+    return done("orders", "POST", "", None, {**FIRST, "customerId": JOHN["id"], "timestamp": 1, **more})
+
+
+def status(context, order, wanted, **more):
+    return done(context, "POST", "id/status", order, {"orderStatusType": wanted, "timestamp": 2, **more})
+
+
+def test_an_order_goes_its_way_and_each_step_twice_is_once():
+    order = created()
+    for context, wanted in (("orders", "APPROVED"), ("fulfillment", "PROCESSING"), ("fulfillment", "COMPLETED")):
+        order = status(context, order, wanted)
+        assert status(context, order, wanted, timestamp=99) == order
+    assert [each["orderStatusType"] for each in order["orderStatusEvents"]] == list(contexts.STATUSES)
+    assert done("orders", "POST", "", order, {**FIRST, "customerId": JOHN["id"]}) == order
+
+
+@pytest.mark.parametrize("call, why, again", [
+    (lambda: status("orders", created(), "PROCESSING"), "'PROCESSING' is not given here", False),
+    (lambda: status("fulfillment", created(), "PROCESSING"), "after CREATED comes APPROVED", True),
+    (lambda: status("fulfillment", status("orders", created(), "APPROVED"), "COMPLETED"), "comes PROCESSING", True),
+    (lambda: status("fulfillment", None, "PROCESSING"), "no such order, or not yet", True),
+    (lambda: status("orders", created(), "APPROVED", timestamp="now"), "whole number", False),
+    (lambda: status("orders", created(), "APPROVED", timestamp=True), "whole number", False),
+    (lambda: created(orderItems=[]), "an order has", False),
+    (lambda: created(customerId=""), "an order has", False),
+    (lambda: done("orders", "POST", "", created(), {**SECOND, "guid": FIRST["guid"], "customerId": "1"}),
+     "another one of this key", False),
+    (lambda: done("accounts", "POST", "", None, {"id": "1", "name": {"x": "y"}}), "missing: contact, addresses", False),
+    (lambda: done("accounts", "POST", "", JOHN, {**JOHN, "name": {"x": "y"}}), "another one of this key", False),
+    (lambda: done("accounts", "PATCH", "id", None, {}), "no such customer, or not yet", True),
+    (lambda: done("accounts", "PATCH", "id", JOHN, {"contact": "x"}), "cannot be changed", False),
+    (lambda: done("accounts", "PATCH", "id", JOHN, {"id": "2"}), "cannot be changed", False),
+    (lambda: done("accounts", "PATCH", "id", JOHN, {"emial": "x"}), "'emial' cannot be changed.*known: name", False),
+])
+def test_what_makes_no_sense_is_refused_and_told_why(call, why, again):
+    with pytest.raises(Refused, match=why) as seen:
+        call()
+    assert seen.value.again == again, "whether it may be asked again"
+
+
+def test_a_changed_customer_keeps_what_was_not_changed():
+    changed = done("accounts", "PATCH", "id", JOHN, {"contact": {"email": "x@y"}, "addresses": JOHN["addresses"][:1]})
+    assert changed == {**JOHN, "contact": {**JOHN["contact"], "email": "x@y"}, "addresses": JOHN["addresses"][:1]}
+    assert JOHN["contact"]["email"] == "john.doe@internet.com", "the one of before is another"
+
+
+def test_others_are_told_what_is_on_the_list_and_no_more():
+    event = events.told("accounts.customer.change", JOHN["id"], 1, {**JOHN, "socialSecurityNumber": "1"})
+    assert set(event.document) == {"id", "name", "contact", "addresses"}
+    assert b"4000-0012" not in event.message()[1]
+
+
+class Message:
+    def __init__(self, key=b"1", value=b'{"id": "1"}', headers=None, **more):
+        own = {"id": str(uuid.uuid4()).encode(), "version": b"1", **more}
+        self.of = [key, value, list(own.items()) if headers is None else headers]
+
+    def topic(self):
+        return "accounts.customer.change"
+
+    def key(self):
+        return self.of[0]
+
+    def value(self):
+        return self.of[1]
+
+    def headers(self):
+        return self.of[2]
+
+
+def test_an_event_goes_and_comes():
+    event = events.told("accounts.customer.change", JOHN["id"], 3, JOHN)
+    key, value, more = event.message()
+    assert events.parse(Message(key, value, more["headers"])) == event
+
+
+@pytest.mark.parametrize("message", [
+    Message(key=None), Message(key=b"2"), Message(key=b"\xff"), Message(value=None), Message(value=b"{"),
+    Message(value=b"[]"), Message(value=b'"1"'), Message(headers=[]), Message(id=b"7"), Message(version=b"x"),
+    Message(version=b"0"), Message(version=b"-1"), Message(id=None)], ids=str)
+def test_what_is_no_event_is_told_why(message):
+    with pytest.raises(LakeError, match="not an event"):
+        events.parse(message)
+
+
+def test_a_service_hears_what_it_keeps_and_can_be_rebuilt_from():
+    for context in contexts.ALL.values():
+        kept = {contexts.TOPICS[topic].owns for topic in context.hears}
+        assert kept <= set(context.collections)
+        assert not context.hears or context.topic in context.hears
+    assert sorted(contexts.TOPICS) == ["accounts.customer.change", "fulfillment.order.change", "orders.order.change"]
+
+
+def test_the_published_customer_and_what_his_orders_cost():
+    assert [storefront_load.total(order) for order in (FIRST, SECOND)] == [35.95, 5.99]
+    assert re.fullmatch("[0-9a-f]{24}", JOHN["id"])
+    assert [address["type"] for address in JOHN["addresses"]] == ["BILLING", "SHIPPING"]
+
+
+def test_the_same_seed_asks_the_same_and_another_one_other_things():
+    once, again, other = (storefront_load.operations(seed, 300) for seed in (1, 1, 2))
+    assert once == again and len(once) == 300
+    assert not {one.key for one in once} & {one.key for one in other}
+    assert {one.service for one in once} == {"accounts", "orders", "fulfillment"}
+
+
+def test_the_model_is_what_the_commands_do_one_after_the_other():
+    """Two ways to the same: the model is written apart from the services, so that it can find them wrong."""
+    asked, there = storefront_load.operations(3, 2_000), {"customers": {}, "orders": {}}
+    for one in asked:
+        collection = "customers" if one.service == "accounts" else "orders"
+        path = "" if one.path == collection else "id/status" if one.path.endswith("status") else "id"
+        version, before = there[collection].get(one.key, (0, None))
+        after = done(one.service, one.method, path, before, one.body)
+        there[collection][one.key] = (version + (after != before), after)
+    for collection, rows in storefront_load.model(asked).items():
+        told = {key: (version, {name: document[name] for name in contexts.TOLD[collection]})
+                for key, (version, document) in there[collection].items()}
+        assert {row.id: (row.version, row.document) for row in rows.itertuples()} == told
+        assert json.dumps(rows["document"][0])
+
+
+def test_it_runs_on_one_machine_only():
+    local = params.load("local")
+    elsewhere = local.model_copy(update={"stack": local.stack.model_copy(update={"embedded": False})})
+    assert storefront.flow in of(local) and storefront.flow not in of(elsewhere)
+    with pytest.raises(StackError, match="one machine only"):
+        storefront.only_here(elsewhere)
