@@ -304,10 +304,12 @@ vars(one)["ensure"] = stop""", {"a slot in use cannot be dropped": "no failure"}
     Break("walkthrough.reset(world)", """
 from workbench.base import files
 from workbench.topic import registry, topics
-from workbench.walkthroughs import log_based, movies, museum, outbox, query_based, sales
+from workbench.walkthroughs import log_based, movies, museum, outbox, query_based, sales, storefront
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 for each in (query_based, log_based, movies):
     each.flow.ensure(world, "source_database", "connectors")
+storefront.flow.reset(world)
 for each in walkthroughs.ALL:
     vars(each)["reset"] = lambda *asked: None
 own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
@@ -325,6 +327,12 @@ import requests
 requests.post(f"{world.registry.url}/apis/registry/v2/groups/default/artifacts", data='"string"', timeout=30,
               headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
 topics.create(world, sales.SALES)
+# of the storefront a store, a process and a consumer group: few enough that its line names all of them
+postgres.create_own(world, "accounts")
+storefront.start(world, "accounts")
+group = Consumer(topics.settings(world, **{"group.id": "storefront.orders"}))
+group.commit(offsets=[TopicPartition(sales.SALES, 0, 0)], asynchronous=False)
+group.close()
 postgres.create_database(world, museum.DATABASE)
 postgres.execute(world, "CREATE TABLE IF NOT EXISTS artworks (n int)", database=museum.DATABASE)
 postgres.execute(world, "DROP PUBLICATION IF EXISTS moma_publication", database=museum.DATABASE)
@@ -334,7 +342,8 @@ postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput
           {"left of 10_outbox": "outbox_source", "left of 20_query_based_cdc": "pagila_jdbc_source_00",
            "left of 30_log_based_cdc": "pagila_source",
            "left of 40_schema_evolution": "movies_file_sink", "left of 50_time_travel": "moma_source",
-           "left of 60_streaming_sales": "'pagila.sales.avro'"}),
+           "left of 60_streaming_sales": "'pagila.sales.avro'",
+           "left of 70_eventual_consistency": "['accounts', 'accounts', 'storefront.orders']"}),
     Break("## Exercises", """
 postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)

@@ -7,12 +7,13 @@ import breaks_museum
 import breaks_outbox
 import breaks_query_based
 import breaks_sales
+import breaks_storefront
 import pytest
 from breaking import problems
 from workbench.base.paths import ROOT
 
 BREAKS = {**breaks_outbox.BREAKS, **breaks_query_based.BREAKS, **breaks_log_based.BREAKS, **breaks_movies.BREAKS,
-          **breaks_museum.BREAKS, **breaks_sales.BREAKS}
+          **breaks_museum.BREAKS, **breaks_sales.BREAKS, **breaks_storefront.BREAKS}
 
 
 @pytest.mark.drill
