@@ -130,7 +130,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
           {"events of accounts: said, sent, heard": "metrics {0, 221.0, 222.0} · topic 224",
            **{f"events of {name}: said, sent, heard": "metrics 0" for name in ("orders", "fulfillment")},
            **{f"lag of {name}": "metrics 2" for name in ("orders", "fulfillment")},
-           **{f"listener time of {name} is told": "seen 0" for name in ("orders", "fulfillment")}},
+           **{f"topics of {name} with a listener time": "metrics 0" for name in ("orders", "fulfillment")}},
           back="for connection in held:\n    connection.close()"),
     Break("number = john[", """
 postgres.execute(world, "UPDATE customers SET document = document - 'creditCards' WHERE id = %s", [john["id"]],

@@ -101,13 +101,13 @@ def create_own(world: World, name: str) -> None:
     execute(world, quoted("REVOKE CONNECT ON DATABASE {0} FROM PUBLIC", name), database="postgres")
 
 
-def drop_own(world: World, name: str) -> None:
-    """Drop a database that `create_own` has made, and its role, ending connections to it; what is not there is no
-    error. Raises SourceError: a replication slot holds it."""
-    if own_secret(name) not in secrets.read():  # then it is somebody else's
-        return
+def drop_own(world: World, *names: str) -> None:
+    """Drop databases that `create_own` has made, and their roles, ending connections to them; what is not there is no
+    error. Raises SourceError: a replication slot holds one."""
+    ours = [name for name in names if own_secret(name) in secrets.read()]  # one of that name may be somebody else's
     for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "DROP ROLE IF EXISTS {}"):
-        execute(world, quoted(statement, name), database="postgres")
+        for name in ours:
+            execute(world, quoted(statement, name), database="postgres")
 
 
 def _give(c: psycopg.Connection, statement: str, user: str, password: str) -> None:

@@ -139,20 +139,23 @@ def lag(world: World) -> dict[str, int]:
 
 
 def settle(world: World, timeout: float = 60) -> None:
-    """Wait until every event that was said is in its topic, where a connector sends them, and every one in a topic has
-    been taken. Raises: WorkbenchError: after `timeout` seconds."""
-    def sent() -> bool:
-        return all(name not in landing.names(world) or _unsent(world, c) == 0
-                   for c in contexts.ALL.values() for name in [f"storefront_{c.name}"])
-
-    wait_until(sent, "the connectors to send what is in the outboxes", timeout=timeout, every=0.2)
+    """Wait until every event that a connector or a living service has to send is in its topic, and every one in a topic
+    has been taken. Raises: WorkbenchError: after `timeout` seconds."""
+    wait_until(lambda: not any(_unsent(world, context) for context in contexts.ALL.values()),
+               "what was said to be sent", timeout=timeout, every=0.1)
     wait_until(lambda: not any(lag(world).values()), "the services to take every event", timeout=timeout, every=0.1)
 
 
 def _unsent(world: World, context: contexts.Context) -> int:
-    """How many events of an outbox are not in their topic."""
-    said = postgres.frame(world, "SELECT id::text FROM outbox", database=context.name)["id"]
-    return len(set(said) - set(event_ids(world, context.topic)))
+    """How many events are to be sent yet: of the outbox, where a connector reads it, else of those that a service has
+    said since it was started."""
+    if f"storefront_{context.name}" in landing.names(world):
+        said = postgres.frame(world, "SELECT id::text FROM outbox", database=context.name)["id"]
+        return len(set(said) - set(event_ids(world, context.topic)))
+    running = [n for n in (1, 2) if rows.name(context.name, n) in stack.running()]
+    told = [metrics(world, context.name, n) for n in running]
+    names = [f'storefront_events_{done}_total{{topic="{context.topic}"}}' for done in ("said", "sent")]
+    return int(sum(of.get(names[0], 0) - of.get(names[1], 0) for of in told))
 
 
 def event_ids(world: World, topic: str) -> list[str]:

@@ -178,8 +178,7 @@ class Walkthrough(Flow):
             self.deploy(world)
         for group in self.groups:
             groups.forget(world, group)
-        for store in self._stores(world):
-            postgres.drop_own(world, store)
+        postgres.drop_own(world, *self.stores)
         if SOURCE in later:
             self.db.create_database(world, self.database)  # what comes next is loaded into it
             if self.loader:
