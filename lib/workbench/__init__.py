@@ -1,10 +1,11 @@
-"""The lakehouse workbench: what the notebooks share. Twelve rooms in the order of the flow (docs/design.md):
+"""The lakehouse workbench: what the notebooks share. Thirteen rooms in the order of the flow (docs/design.md):
 
 base          errors for people, waiting, addresses of files, paths, worlds (`params`, also had from here), secrets
 stack         the embedded services: need, up, status, down; pinned jars (artifacts), the look at the machine (doctor)
 source        the source database (postgres), what every loader needs (loading)
 connect       connectors: config, validate, apply, status, delete
 topic         topics, the schema registry, the wire formats of messages, dead letters and their way back
+storefront    three services with a store each, which agree in the end
 spark         session: what a world names, and the embedded server
 landing       topic → raw files, as a sink connector's JSON says
 hudi          tables: ingest, labels and time travel, catalog, compaction

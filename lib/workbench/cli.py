@@ -80,7 +80,13 @@ def run(targets: Optional[list[str]] = typer.Argument(None, help="Tracks or note
         resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
         timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
         on: str = typer.Option("here", help="Where: here, or emr-notebook, on the deployment's cluster.")) -> None:
-    """Run notebooks headless and write a report. Exits non-zero when anything failed."""
+    """Run notebooks headless and write a report. Exits non-zero when anything failed. All are those of the world: the
+    storefront's are of an embedded one."""
+    if not targets and not params.load(world).stack.embedded:
+        from . import walkthroughs
+
+        others = {flow.folder.name for flow in walkthroughs.ALL if flow.embedded}
+        targets = sorted({path.stem for path in (paths.ROOT / "notebooks").glob("[0-9]*")} - others)
     raise typer.Exit(_run(targets or [], world, cli_aws.given(param, "--param"), resume, timeout, on))
 
 

@@ -62,7 +62,7 @@ def holding_a_secret(folder):
 def test_the_whole_series_passes(world):
     """What it leaves is what the next tests begin with; the last one tears it down."""
     series = ["00_start_here", "10_outbox", "20_query_based_cdc", "30_log_based_cdc", "40_schema_evolution",
-              "50_time_travel", "60_streaming_sales"]
+              "50_time_travel", "60_streaming_sales", "70_eventual_consistency"]
     result = runner.run(series, "local", progress=False)
     assert result.status == "passed", failures(result)
     assert result.report.stat().st_size > 10_000
