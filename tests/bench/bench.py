@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Optional
 import bench_landing
 import bench_setup
 import bench_snapshot
+import bench_storefront
 import bench_stream
 import bench_travel
 from bench_line import Line, say, seconds, write
@@ -259,7 +260,8 @@ def runner(*_: Any) -> list[Line]:
 
 MEASURES = {"through": through, "second": second, "freshness": freshness, "upsert": upsert,
             "landing": bench_landing.landed, "snapshot": bench_snapshot.through, "sizes": bench_travel.sizes,
-            "trace": bench_travel.traced, "stream": bench_stream.streamed, "runner": runner, "demo": bench_setup.demo}
+            "trace": bench_travel.traced, "stream": bench_stream.streamed,
+            "storefront": bench_storefront.converged, "runner": runner, "demo": bench_setup.demo}
 WITHOUT_STACK = {"runner", "demo"}
 
 
