@@ -3,6 +3,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 from workbench.base.paths import ROOT, VAR
@@ -60,3 +61,22 @@ def test_a_disk_that_fills_up_under_a_run_and_room_again(small):
     os.unlink(f"{disk}/filler")
     said(do("up"), 0)
     assert "passed: 2 of 2 notebooks" in said(do("run", "13_hudi_ingest", "14_changes"), 0)
+
+
+@pytest.mark.drill
+def test_the_storefront_agrees_after_its_disk_was_full(small):
+    """Its stores, Kafka and Connect are on it; what was asked meanwhile was refused, or is in every store."""
+    do, disk = small
+    said(do("up", "postgres", "kafka", "connect"), 0)
+    assert said(do("storefront", "up", "--outbox"), 0).count("sent by a connector") == 3
+    load = do("storefront", "load", "--changes", "2000", "--rate", "100")
+    threading.Event().wait(8)  # it is under way then
+    with open(f"{disk}/filler", "wb") as filler, pytest.raises(OSError, match="No space left"):
+        while True:
+            os.write(filler.fileno(), bytes(1 << 20))
+    wait_until(lambda: "the disk is full" in do("status").communicate()[0], "the status to say it", timeout=60)
+    os.unlink(f"{disk}/filler")
+    said(do("up", "postgres", "kafka", "connect"), 0)
+    said(do("storefront", "up", "--outbox"), 0)
+    load.communicate()  # it may have given up
+    assert "documents that differ now: 0" in said(do("storefront", "load", "--changes", "10"), 0)
