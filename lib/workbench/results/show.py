@@ -3,6 +3,7 @@ import html
 import inspect
 import json as jsons
 import re
+import textwrap
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Optional
@@ -107,9 +108,9 @@ def _cell(value: Any) -> Optional[str]:
     return text if len(text) <= WIDE else text[:WIDE - 1] + "…"
 
 
-def code(of: Any) -> Code:
-    """Show the text of a function of the library: what runs is what is seen."""
-    return Code(inspect.getsource(of), language="python")
+def code(*of: Any) -> Code:
+    """Show the text of functions of the library: what runs is what is seen."""
+    return Code("\n\n".join(textwrap.dedent(inspect.getsource(one)) for one in of), language="python")
 
 
 def avro(name: str) -> HTML:
