@@ -5,5 +5,7 @@ CREATE TABLE IF NOT EXISTS documents (id text PRIMARY KEY, version int NOT NULL,
 CREATE TABLE IF NOT EXISTS outbox (
     id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggregateid text NOT NULL, version int NOT NULL, payload jsonb NOT NULL);
 
--- What it has heard: an event that comes again is known by its id.
-CREATE TABLE IF NOT EXISTS inbox (id uuid PRIMARY KEY, topic text NOT NULL, key text NOT NULL, version int NOT NULL);
+-- What it has heard, in this order: an event that comes again is known by its id.
+CREATE TABLE IF NOT EXISTS inbox (
+    id uuid PRIMARY KEY, topic text NOT NULL, key text NOT NULL, version int NOT NULL,
+    place bigint GENERATED ALWAYS AS IDENTITY);

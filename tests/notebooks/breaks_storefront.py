@@ -122,13 +122,14 @@ storefront.ask(world, "fulfillment", "POST", path, {"orderStatusType": "PROCESSI
 more = "UPDATE orders SET document = jsonb_set(document, '{orderItems,0,quantity}', '3') WHERE id = %s"
 postgres.execute(world, more, [orders[0]["guid"]], database="orders")
 postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]], database="fulfillment")""",
-          {"totals in orders": "orders [47.94, 5.99]", "totals in fulfillment": "fulfillment [35.95]"}),
+          {"totals in orders": "47.94", "totals in fulfillment": "only derived: ('29692d7f"}),
     Break("windows = storefront.windows(", OTHER_TIMES,
           {"changes whose window is known": "windows 499 · model 500",
-           "95 % of the windows are short": "expected at most 1,000 ms", "none is nothing": "seen -"}),
+           "95 % of the windows are short": "expected at most 1,000 ms", "no copy changed at once": "seen -",
+           "the longest ended, too": "expected at most 5,000 ms"}),
     Break("figures = {name: storefront.metrics(", HELD,
-          {"events of accounts: said, sent, heard": "metrics {0, 221.0, 222.0} · topic 224",
-           **{f"events of {name}: said, sent, heard": "metrics 0" for name in ("orders", "fulfillment")},
+          {"events of accounts: said, sent, heard": ("'said': 222", "'sent': 221", "'heard by orders': 0"),
+           **{f"events of {name}: said, sent, heard": "'said': 0" for name in ("orders", "fulfillment")},
            **{f"lag of {name}": "metrics 2" for name in ("orders", "fulfillment")},
            **{f"topics of {name} with a listener time": "metrics 0" for name in ("orders", "fulfillment")}},
           back="for connection in held:\n    connection.close()"),
@@ -137,10 +138,12 @@ postgres.execute(world, "UPDATE customers SET document = document - 'creditCards
                  database="accounts")""", {"accounting has the card": "seen no"}),
     Break("way = list(contexts.STATUSES)", """
 for name in ("orders", "fulfillment"):
-    postgres.execute(world, "UPDATE orders SET document = document #- '{orderStatusEvents,-1}' WHERE id = %s", [first],
-                     database=name)""",
-          {f"statuses of the first order in {name}": f"{name} ['CREATED', 'APPROVED', 'PROCESSING'] ·"
-           for name in ("orders", "fulfillment")}),
+    less = "UPDATE orders SET document = document #- '{orderStatusEvents,-1}' WHERE id IN (%s, %s)"
+    postgres.execute(world, less, [first, second], database=name)""",
+          {**{f"statuses of the first order in {name}": f"{name} ['CREATED', 'APPROVED', 'PROCESSING'] ·"
+              for name in ("orders", "fulfillment")},
+           "statuses of the second order in orders": "orders ['CREATED'] ·",
+           "statuses of the second order in fulfillment": "fulfillment None"}),
     Break("model = storefront_load.model(", """
 for collection, owner in (("customers", "accounts"), ("orders", "orders")):
     key = next(one.key for one in asked if one.service == owner)
@@ -172,18 +175,22 @@ DISTURBANCES = [Run(
           {"the changes are in the topic": "not yet", "events that waited": "lag 4",
            "the copy that was behind": "'000000490000000000000001'", "by so many versions": "stores 11",
            "partitions of one customer's events": "topic 2", "versions of his events, by offset": "13, 16, 14]",
-           "the last three": "topic [13, 16, 14]", "events known by their ids": "metrics 325.0 · said 327",
+           "the last three": "topic [13, 16, 14]", "events known by their ids": "metrics 325 · said 327",
+           "versions as they were heard": "first at place", "documents apart after that": "'000000490000000000000001'",
            "dead letters": "topic 8", "each has a reason": "seen no", "where they were": "'orders.order.change'"},
           back="check.eventually = patient"),
     Break("a question to a service that is stopped", 'storefront.start(world, "orders")',
           {"a question to a service that is stopped": "no failure"}),
     Break("old = next(m for m in", """
 postgres.execute(world, "UPDATE customers SET version = 0 WHERE id = %s", [one], database="orders")""",
-          {"stores after doubled, late and garbled events":
+          {"events known by their version": "metrics 0", "stores after doubled, late and garbled events":
                "collection='customers', id='000000490000000000000000', version: after 15, before 16",
            "stores rebuilt = stores lost": (
                "store='orders', collection='customers', id='000000490000000000000001': not in before",
                "id='000000490000000000000000', version: rebuilt 16, before 15")}),
+    Break("emptied = state()", """
+postgres.execute(world, "INSERT INTO customers VALUES ('left', 1, '{}')", database="orders")""",
+          {"documents in the emptied stores": "stores 1"}),
     Break('what="stores rebuilt = stores lost"', """
 postgres.execute(world, "DELETE FROM customers WHERE id = %s", [one], database="orders")
 postgres.execute(world, "DELETE FROM orders WHERE id = (SELECT min(id) FROM orders)", database="fulfillment")""",
@@ -227,7 +234,7 @@ for name in storefront.CONNECTORS:
 said_last = "INSERT INTO outbox VALUES ('00000000-0000-4000-8000-000000000074', 'customer', 'nobody', 1, '{}')"
 for name in contexts.ALL:
     postgres.execute(world, said_last, database=name)""",
-          {f"events of {name}": "only outbox: '00000000-0000-4000-8000-000000000074'"
+          {f"events of {name}": ", 1] ·"
            for name in ("accounts", "orders", "fulfillment")}),
     Break("who died on the bad day", """
 postgres.execute(world, "DELETE FROM orders WHERE id = (SELECT min(id) FROM orders)", database="fulfillment")

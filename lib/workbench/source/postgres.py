@@ -36,8 +36,9 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
         return psycopg.connect(host=p.host, port=p.port, dbname=name, user=user, password=password.reveal(),
                                autocommit=True, connect_timeout=5, application_name="workbench")
     except psycopg.Error as e:
+        start = "run `workbench up`; or load the data first (`workbench load`)"
         raise SourceError("cannot connect to PostgreSQL", where=f"{user}@{p.host}:{p.port}/{name}: {first_line(e)}",
-                          next_step="run `workbench up`; or load the data first (`workbench load`)") from None
+                          next_step="" if "permission denied" in str(e) else start) from None
 
 
 @contextmanager

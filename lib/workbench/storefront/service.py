@@ -49,6 +49,7 @@ class Service:
         self.heard = Counter("events_heard", "Events, by what became of them", ["topic", "outcome"], **told)
         self.listener = Summary("listener_seconds", "Time that an event took, its share of a batch", ["topic"], **told)
         self.lag = Gauge("lag", "Events of a topic that the service has not taken yet", ["topic"], **told)
+        self.unsent = Gauge("unsent", "Events that Kafka is to get from this process yet", **told)
         if not context.hears:
             self.listens.set()
 
@@ -128,6 +129,7 @@ class Service:
         """The metrics, in Prometheus' text format."""
         for topic, behind in groups.lag(self.world, self.context.group, *self.context.hears).items():
             self.lag.labels(topic).set(behind)
+        self.unsent.set(len(self.producer))
         return generate_latest(self.metrics)
 
     def health(self) -> dict[str, Any]:

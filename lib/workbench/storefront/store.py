@@ -78,7 +78,7 @@ class Store:
             return [self._hear(c, event) for event in events]
 
     def _hear(self, c: psycopg.Connection, event: Event) -> str:
-        noted = c.execute("INSERT INTO inbox VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
+        noted = c.execute("INSERT INTO inbox VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO NOTHING",
                           [event.id, event.topic, event.key, event.version])
         if not noted.rowcount:
             return "doubled"

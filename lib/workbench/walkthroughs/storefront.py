@@ -147,15 +147,13 @@ def settle(world: World, timeout: float = 60) -> None:
 
 
 def _unsent(world: World, context: contexts.Context) -> int:
-    """How many events are to be sent yet: of the outbox, where a connector reads it, else of those that a service has
-    said since it was started."""
+    """How many events are to be sent yet: of the outbox, where a connector reads it, else by the service's processes.
+    """
     if f"storefront_{context.name}" in landing.names(world):
         said = postgres.frame(world, "SELECT id::text FROM outbox", database=context.name)["id"]
         return len(set(said) - set(event_ids(world, context.topic)))
     running = [n for n in (1, 2) if rows.name(context.name, n) in stack.running()]
-    told = [metrics(world, context.name, n) for n in running]
-    names = [f'storefront_events_{done}_total{{topic="{context.topic}"}}' for done in ("said", "sent")]
-    return int(sum(of.get(names[0], 0) - of.get(names[1], 0) for of in told))
+    return int(sum(metrics(world, context.name, n)["storefront_unsent"] for n in running))
 
 
 def event_ids(world: World, topic: str) -> list[str]:
@@ -239,14 +237,13 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
     return pandas.DataFrame(seen, columns=["ms", "owner", "copy"])
 
 
-def rebuild(world: World, store: str) -> None:
-    """Empty a store, but for its outbox, and let its service hear its topics from their beginning."""
+def empty(world: World, store: str) -> None:
+    """Stop a service, and empty its store, but for its outbox. Started again it hears its topics from the beginning."""
     context = contexts.ALL[store]
     stop(store)
     for table in (*context.collections, "inbox"):
         postgres.execute(world, quoted("TRUNCATE {}", table), database=store)
     groups.forget(world, context.group)
-    start(world, store)
 
 
 def hand_over(world: World) -> None:
