@@ -238,6 +238,8 @@ def test_killed_at_ten_points_of_handling(outbox):
             storefront_load.load(outbox, asked[n * part:(n + 1) * part])
         agree(outbox, asked)
     assert len(restarted) >= 5, restarted
+    storefront.stop(*rows.CONTEXTS)  # who was told to die, and has not yet
+    storefront.start(outbox)
 
 
 def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
