@@ -30,6 +30,9 @@ def load(changes: int = typer.Option(500, min=1, help="How many."), rate: float 
     from .walkthroughs import storefront, storefront_load
 
     loaded = params.load(world)
+    storefront.only_here(loaded)
+    for name in storefront.flow.stores:  # one that does not run is told of at once
+        storefront.ask(loaded, name, "GET", "health")
     took = storefront_load.load(loaded, storefront_load.operations(int(time.time()), changes), rate=rate)
     storefront.settle(loaded)
     apart = storefront.windows(loaded)["seconds"].tail(changes)
@@ -44,9 +47,11 @@ def status(world: str = WORLD) -> None:
     from .walkthroughs import storefront
 
     loaded = params.load(world)
-    behind = storefront.lag(loaded)
+    storefront.only_here(loaded)
+    behind, unsent = storefront.lag(loaded), storefront.unsent(loaded)
     for name, address, said in storefront.states(loaded):
-        print(f"{name:<14} {address}  {said}, lag {behind.get(name.partition('_')[0], 0)}")
+        of = name.partition("_")[0]
+        print(f"{name:<14} {address}  {said}, unsent {unsent[of]}, lag {behind.get(of, 0)}")
 
 
 @app.command()

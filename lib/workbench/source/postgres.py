@@ -93,7 +93,11 @@ def create_database(world: World, database: Optional[str] = None) -> None:
 
 def create_own(world: World, name: str) -> None:
     """Create a database, and a role of its name that owns it, unless they are there. Nobody else but administrators may
-    enter it. The role's password is made with it, and kept with the instance's secrets. Raises SourceError."""
+    enter it. The role's password is made with it, and kept with the instance's secrets. Raises SourceError: there is
+    a database of this name, and it is somebody else's."""
+    if _owner(world, name) not in ("", name):
+        raise SourceError(f"there is a database {name!r}, of {_owner(world, name)!r}", expected="no such database",
+                          next_step=f"rename it: ALTER DATABASE {name} RENAME TO …")
     with session(world, "postgres") as c:
         if not c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
             _give(c, "CREATE ROLE {} LOGIN PASSWORD ", name, secrets.ensured(secrets.Secret(own_secret(name))))
@@ -102,10 +106,17 @@ def create_own(world: World, name: str) -> None:
     execute(world, quoted("REVOKE CONNECT ON DATABASE {0} FROM PUBLIC", name), database="postgres")
 
 
+def _owner(world: World, name: str) -> str:
+    """Who owns a database; "" where there is none of this name."""
+    asked = "SELECT pg_get_userbyid(datdba) AS owner FROM pg_database WHERE datname = %s"
+    return "".join(frame(world, asked, [name], "postgres")["owner"])
+
+
 def drop_own(world: World, *names: str) -> None:
     """Drop databases that `create_own` has made, and their roles, ending connections to them; what is not there is no
     error. Raises SourceError: a replication slot holds one."""
-    ours = [name for name in names if own_secret(name) in secrets.read()]  # one of that name may be somebody else's
+    known = secrets.read()  # one of that name may be somebody else's
+    ours = [name for name in names if own_secret(name) in known and _owner(world, name) in ("", name)]
     for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "DROP ROLE IF EXISTS {}"):
         for name in ours:
             execute(world, quoted(statement, name), database="postgres")

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import LakeError
-from .contexts import KEYS, TOLD, TOPICS, Document
+from .contexts import KEYS, TOLD, TOPICS, Document, Refused
+
+LARGEST = 900_000  # bytes of a value; a topic takes a message of a mebibyte by default, headers and all
 
 
 @dataclass(frozen=True)
@@ -20,10 +22,6 @@ class Event:
     version: int
     document: Document
 
-    @property
-    def collection(self) -> str:
-        return TOPICS[self.topic].owns
-
     def message(self) -> tuple[bytes, bytes, dict[str, Any]]:
         """Key, value, and what a producer is told besides, as `topics.send` takes them."""
         return self.key.encode(), json.dumps(self.document).encode(), {
@@ -31,9 +29,12 @@ class Event:
 
 
 def told(topic: str, key: str, version: int, document: Document) -> Event:
-    """The event of a change: of the document only what others are told."""
+    """The event of a change: of the document only what others are told. Raises: Refused: it is too large."""
     fields = TOLD[TOPICS[topic].owns]
-    return Event(str(uuid.uuid4()), topic, key, version, {name: document[name] for name in fields})
+    event = Event(str(uuid.uuid4()), topic, key, version, {name: document[name] for name in fields})
+    if len(event.message()[1]) > LARGEST:  # Kafka would refuse it when the document is kept already
+        raise Refused(f"the document is too large: what others are told of it has at most {LARGEST:,} bytes")
+    return event
 
 
 def parse(message: Any) -> Event:
@@ -43,7 +44,7 @@ def parse(message: Any) -> Event:
     try:
         event = Event(str(uuid.UUID(headers["id"].decode())), topic, message.key().decode(),
                       int(headers["version"]), json.loads(message.value()))
-    except (KeyError, ValueError, TypeError, AttributeError) as e:
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as e:
         raise LakeError(f"not an event: {type(e).__name__} {e}") from e
     if not isinstance(event.document, dict) or event.document.get(fields) != event.key or event.version < 1:
         raise LakeError(f"not an event: its key is not the document's {fields}, or its version is below 1")

@@ -2,11 +2,12 @@
 loopback, a listener on topics, health and metrics. Several instances of a service share its store and its topics.
 
     POST /customers · PATCH /customers/<id> · POST /orders · POST /orders/<guid>/status    commands, see contexts
-    GET /customers/<id> · /orders/<guid>    a document and its version      GET /health · /metrics
+    GET /health · /metrics
     POST /faults    {"at": one of FAULTS, "after": 2}: the process kills itself at that point, for the second time it
                     comes there
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -15,20 +16,23 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Optional
+from urllib.parse import unquote, urlsplit
 
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
-from ..base import LakeError, SourceError, StackError, WorkbenchError, World, first_line, params, wait
+from ..base import LakeError, WorkbenchError, World, first_line, host_port, params, wait
 from ..topic import dlq, groups, topics
 from . import contexts
 from .contexts import DEAD_LETTERS, Context, Refused
 from .events import Event, parse
-from .store import Store, key_of
+from .store import Store
 
-FAULTS = ("stored", "heard", "taken")  # after a command's commit; before events are stored; before they are committed
-BATCH, LARGEST = 500, 1 << 20  # messages at once; bytes of a command
+# Behind a command's commit; of a batch of events: before its transaction, in it, between it and the offsets.
+FAULTS = ("stored", "heard", "storing", "taken")
+BATCH, LARGEST, LONGEST = 500, 1 << 20, 200  # messages at once; bytes of a command; characters of a key
+ODD = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded)  # what no store can keep: it is never tried again
 
 
 class Service:
@@ -40,7 +44,7 @@ class Service:
         # as Java's clients choose the partition of a key, and so the connector: one key, one partition, whoever sends
         self.producer = Producer(topics.settings(world, **{
             "enable.idempotence": True, "linger.ms": 2, "partitioner": "murmur2_random"}))
-        self.listens = threading.Event()
+        self.listens, self.turn = threading.Event(), threading.Lock()
         self._fault: dict[str, int] = {}
         self.metrics = CollectorRegistry()
         told = {"registry": self.metrics, "namespace": "storefront"}
@@ -49,7 +53,8 @@ class Service:
         self.heard = Counter("events_heard", "Events, by what became of them", ["topic", "outcome"], **told)
         self.listener = Summary("listener_seconds", "Time that an event took, its share of a batch", ["topic"], **told)
         self.lag = Gauge("lag", "Events of a topic that the service has not taken yet", ["topic"], **told)
-        self.unsent = Gauge("unsent", "Events that Kafka is to get from this process yet", **told)
+        unsent = Gauge("unsent", "Events that Kafka is to get from this process yet", **told)
+        unsent.set_function(lambda: len(self.producer))
         if not context.hears:
             self.listens.set()
 
@@ -59,14 +64,22 @@ class Service:
         These are two acts. A process that ends between them has said something that nobody hears.
         """
         edit = self.context.commands[method, path]
-        version, event, own = self.store.change(key, lambda before: edit(before, body))
-        if event:
-            self.point("stored")
-            self.said.labels(event.topic).inc()
-        if event and own:
-            key_, value, more = event.message()
-            self.producer.produce(event.topic, value, key_, on_delivery=self._delivered, **more)
+        self.ready()
+        with self.turn:  # events of one key are sent in the order of their versions, and at the end all of them
+            version, event, own = self.store.change(key, lambda before: edit(before, body))
+            if event:
+                self.point("stored")
+                self.said.labels(event.topic).inc()
+            if event and own:
+                self._send(event)
         return {"key": key, "version": version, "event": event.id if event else None}
+
+    def _send(self, event: Event) -> None:
+        key, value, more = event.message()
+        try:
+            self.producer.produce(event.topic, value, key, on_delivery=self._delivered, **more)
+        except (KafkaException, BufferError) as e:
+            _log(f"an event is lost: {event.topic} {key!r}: {first_line(e)}")
 
     def _delivered(self, error: Optional[KafkaError], message: Any) -> None:
         if error:
@@ -80,45 +93,51 @@ class Service:
         Raises: psycopg.Error, WorkbenchError: the store does not take them, or Kafka no dead letter: try again.
         """
         begun, events = time.monotonic(), []
+        dead: list[tuple[Any, str]] = []  # sent when the store has the others: a batch may be tried again
         self.point("heard")
         for message in messages:
             try:
                 events.append((message, parse(message)))
             except LakeError as e:
-                self._dead(message, first_line(e))
+                dead.append((message, first_line(e)))
         try:
-            outcomes = self._heard.hear([event for _, event in events])
-        except psycopg.DataError:  # one of them holds what no store can keep: find it
-            outcomes = [self._alone(*each) for each in events]
+            outcomes = self._heard.hear([event for _, event in events], lambda: self.point("storing"))
+        except ODD:  # one of them: find it
+            outcomes = [self._alone(*each, dead) for each in events]
+        if dead:
+            topics.send(self.world, DEAD_LETTERS, [
+                dlq.letter(message, self.context.group, __name__, why) for message, why in dead], **dlq.SIZE)
         for (message, _), outcome in zip(events, outcomes):
             self.heard.labels(message.topic(), outcome).inc()
             self.listener.labels(message.topic()).observe((time.monotonic() - begun) / len(messages))
         self.point("taken")
 
-    def _alone(self, message: Any, event: Event) -> str:
+    def _alone(self, message: Any, event: Event, dead: list[tuple[Any, str]]) -> str:
         try:
             return self._heard.hear([event])[0]
-        except psycopg.DataError as e:
-            self._dead(message, first_line(e))
+        except ODD as e:
+            dead.append((message, first_line(e)))
             return "dead"
-
-    def _dead(self, message: Any, reason: str) -> None:
-        topics.send(self.world, DEAD_LETTERS, [dlq.letter(message, self.context.group, __name__, reason)], **dlq.SIZE)
 
     def listen(self, told: threading.Event) -> None:
         """Hear the topics until told to stop."""
         consumer = Consumer(topics.settings(self.world, **{
             "group.id": self.context.group, "auto.offset.reset": "earliest", "enable.auto.commit": False,
+            "enable.auto.offset.store": False,  # else what was handed out counts as heard, also of a batch that failed
             "allow.auto.create.topics": False, "fetch.wait.max.ms": 50,
             # so long what a killed one had is nobody's, its own successor's neither
             "session.timeout.ms": 2_000, "heartbeat.interval.ms": 500}))
-        consumer.subscribe([*self.context.hears], on_assign=lambda *_: self.listens.set())
+        assigned = threading.Event()
+        consumer.subscribe([*self.context.hears], on_assign=lambda *_: assigned.set())
         while not told.is_set():
-            batch = [m for m in consumer.consume(BATCH, 0.05) if not m.error()]
+            batch = [m for m in consumer.consume(BATCH, 0.05) if not m.error() or _log(f"Kafka: {m.error()}")]
             try:
                 if batch:
                     self.hear(batch)
-                    consumer.commit(asynchronous=False)
+                    last = {(m.topic(), m.partition()): m.offset() + 1 for m in batch}
+                    consumer.commit(offsets=[TopicPartition(*at, n) for at, n in last.items()], asynchronous=False)
+                if assigned.is_set() and not self.listens.is_set() and not any(self._lags().values()):
+                    self.listens.set()
             except (psycopg.Error, WorkbenchError, KafkaException) as e:
                 _log(f"tried again: {first_line(e)}")
                 _back(consumer, batch)
@@ -127,15 +146,22 @@ class Service:
 
     def scrape(self) -> bytes:
         """The metrics, in Prometheus' text format."""
-        for topic, behind in groups.lag(self.world, self.context.group, *self.context.hears).items():
-            self.lag.labels(topic).set(behind)
-        self.unsent.set(len(self.producer))
+        with contextlib.suppress(WorkbenchError):  # Kafka is away: the last figures
+            for topic, behind in self._lags().items():
+                self.lag.labels(topic).set(behind)
         return generate_latest(self.metrics)
 
-    def health(self) -> dict[str, Any]:
-        """Raises: Refused: it does not listen yet. SourceError: its store does not answer."""
+    def _lags(self) -> dict[str, int]:
+        return groups.lag(self.world, self.context.group, *self.context.hears) if self.context.hears else {}
+
+    def ready(self) -> None:
+        """Raises: Refused: it has not heard all yet that was said before it was started."""
         if not self.listens.is_set():
-            raise Refused("it does not listen yet", again=True)
+            raise Refused("it has not heard all yet that was said", again=True)
+
+    def health(self) -> dict[str, Any]:
+        """Raises: Refused: as `ready`. SourceError: its store does not answer."""
+        self.ready()
         with self.store.transaction() as c:
             connector = c.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [contexts.PUBLICATION]).fetchone()
         return {"service": self.context.name, "status": "UP",
@@ -149,8 +175,9 @@ class Service:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def arm(self, at: str, after: int) -> dict[str, Any]:
-        if at not in FAULTS or type(after) is not int or after < 1:
-            raise Refused(f"at is one of {', '.join(FAULTS)}, after a whole number from 1")
+        points = FAULTS if self.context.hears else FAULTS[:1]
+        if at not in points or type(after) is not int or after < 1:
+            raise Refused(f"at is one of {', '.join(points)}, after a whole number from 1")
         self._fault[at] = after
         return {"at": at, "after": after}
 
@@ -180,8 +207,8 @@ class Handler(BaseHTTPRequestHandler):
             status, body = 200, self._asked()
         except Refused as e:
             status, body = (409 if e.again else 400), {"refused": str(e)}
-        except psycopg.errors.UniqueViolation:
-            status, body = 409, {"refused": "another instance makes it just now"}
+        except (*ODD, ValueError, RecursionError) as e:
+            status, body = 400, {"refused": first_line(e)}
         except (psycopg.Error, WorkbenchError) as e:
             status, body = 503, {"refused": first_line(e)}
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -196,37 +223,32 @@ class Handler(BaseHTTPRequestHandler):
     def _asked(self) -> Any:
         service, (collection, _, rest) = self.service, self.path.strip("/").partition("/")
         key, _, part = rest.partition("/")
-        body = self._body()
-        plain = {("GET", "health"): service.health, ("GET", "metrics"): service.scrape}
-        if (self.command, self.path.strip("/")) in plain:
-            return plain[self.command, self.path.strip("/")]()
-        if (self.command, collection) == ("POST", "faults"):
-            return service.arm(body.get("at"), body.get("after", 1))
-        if self.command == "GET" and collection in service.context.collections and key:
-            version, document = service.store.document(collection, key) or (0, None)
-            return {"version": version, "document": document}
+        key, body = unquote(key), self._body()
+        if urlsplit(f"//{self.headers.get('Host')}").hostname not in ("127.0.0.1", "localhost"):
+            raise Refused("it answers to 127.0.0.1 and localhost only")  # a page may have its name lead here
+        own = {("GET", "health"): service.health, ("GET", "metrics"): service.scrape,
+               ("POST", "faults"): lambda: service.arm(body.get("at"), body.get("after", 1))}
+        if (self.command, collection) in own:
+            return own[self.command, collection]()
         asked = (self.command, ("id/" + part).strip("/") if key else "")
         if collection != service.context.owns or asked not in service.context.commands:
             raise Refused(f"{service.context.name} knows no {self.command} {self.path}")
-        key = key or key_of(service.context, body)
-        if not isinstance(key, str) or not key:
-            raise Refused(f"a new one says its {contexts.KEYS[collection]}, a text")
+        key = key or body.get(contexts.KEYS[collection])
+        if not isinstance(key, str) or not 0 < len(key) <= LONGEST:
+            raise Refused(f"a new one says its {contexts.KEYS[collection]}, a text of at most {LONGEST} characters")
         return service.command(*asked, key, body)
 
     def _body(self) -> dict[str, Any]:
-        """What was sent. Only what says that it is JSON: no page in a browser can send that to another address."""
+        """What was sent."""
         length = int(self.headers.get("Content-Length") or 0)
-        if length > LARGEST:
+        if not 0 <= length <= LARGEST:
             self.close_connection = True
             raise Refused(f"more than {LARGEST:,} bytes")
         raw = self.rfile.read(length)
         if not raw and self.command == "GET":
             return {}
-        try:
-            body = json.loads(raw)
-        except ValueError:
-            body = None
-        if not isinstance(body, dict) or self.headers.get_content_type() != "application/json":
+        body = json.loads(raw)
+        if not isinstance(body, dict) or self.headers.get_content_type() != "application/json":  # as no form of a page
             raise Refused("the body is no JSON object, or its Content-Type does not say application/json")
         return body
 
@@ -240,20 +262,17 @@ def main(name: str, context: str, address: str) -> None:
     service = Service(world, contexts.ALL[context])
     handler = type("Handler", (Handler,), {"service": service})
     with wait.told_to_stop() as told:
-        try:
-            with service.store.transaction():
-                pass
-        except SourceError as e:
-            raise StackError(f"the store of {context} does not answer: {e.what}", where=e.where,
-                             next_step="`workbench storefront up` makes it") from e
-        server = ThreadingHTTPServer(params.host_port(address), handler)
+        with service.store.transaction():  # no store, no service: it ends at once
+            pass
+        server = ThreadingHTTPServer(host_port(address), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         listener = threading.Thread(target=service.listen, args=[told])
         if service.context.hears:
             listener.start()
-        while not told.is_set():
+        while not told.is_set() and (listener.is_alive() or not service.context.hears):
             service.producer.poll(0.2)  # it tells what became of what was sent
         server.shutdown()
+        service.turn.acquire()  # from now on no command is done
         if service.context.hears:
             listener.join()
         service.producer.flush(10)
@@ -263,4 +282,4 @@ if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
     except WorkbenchError as e:
-        sys.exit(str(e))
+        sys.exit(f"{e}\n  its store: `workbench storefront up` makes what is missing")

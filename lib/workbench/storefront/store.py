@@ -14,7 +14,7 @@ from psycopg.types.json import Jsonb
 from ..base import ROOT, World
 from ..source import postgres
 from ..source.names import quoted
-from .contexts import KEYS, PUBLICATION, Context, Document
+from .contexts import PUBLICATION, TOPICS, Context, Document, Refused
 from .events import Event, told
 
 SCHEMA = ROOT / "data" / "storefront" / "store.sql"
@@ -44,11 +44,6 @@ class Store:
             for collection in self.context.collections:
                 c.execute(quoted("CREATE TABLE IF NOT EXISTS {} (LIKE documents INCLUDING ALL)", collection))
 
-    def document(self, collection: str, key: str) -> Optional[tuple[int, Document]]:
-        """Version and document, None where there is none."""
-        with self.transaction() as c:
-            return c.execute(quoted("SELECT version, document FROM {} WHERE id = %s", collection), [key]).fetchone()
-
     def change(self, key: str, edit: Callable[[Optional[Document]], Document]) -> tuple[int, Optional[Event], bool]:
         """Change a document of its own, and note the event in its outbox.
 
@@ -64,18 +59,21 @@ class Store:
             if document == before:
                 return version, None, False
             event = told(self.context.topic, key, version + 1, document)
-            keep(c, table, key, event.version, document)
+            if not keep(c, table, key, event.version, document):  # where there was no row, none was locked
+                raise Refused("another instance makes it just now", again=True)
             c.execute("INSERT INTO outbox VALUES (%s, %s, %s, %s, %s)", [
                 event.id, self.context.aggregate, key, event.version, Jsonb(event.document)])
             connector = c.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [PUBLICATION]).fetchone()
         return event.version, event, connector is None
 
-    def hear(self, events: Sequence[Event]) -> list[str]:
-        """Take the documents of events, all in one transaction; return of each what became of it: taken, stale (the
-        store has this version, or a later one), doubled (it was heard before), or ignored (it is of no concern here).
-        """
+    def hear(self, events: Sequence[Event], stored: Callable[[], Any] = lambda: None) -> list[str]:
+        """Take the documents of events, all in one transaction, before whose end `stored` is called; return of each
+        what became of it: taken, stale (the store has this version, or a later one), doubled (it was heard before), or
+        ignored (it is of no concern here)."""
         with self.transaction() as c:
-            return [self._hear(c, event) for event in events]
+            outcomes = [self._hear(c, event) for event in events]
+            stored()
+        return outcomes
 
     def _hear(self, c: psycopg.Connection, event: Event) -> str:
         noted = c.execute("INSERT INTO inbox VALUES (%s, %s, %s, %s) ON CONFLICT (id) DO NOTHING",
@@ -84,7 +82,7 @@ class Store:
             return "doubled"
         if event.version < self.context.takes:
             return "ignored"
-        return "taken" if keep(c, event.collection, event.key, event.version, event.document) else "stale"
+        return "taken" if keep(c, TOPICS[event.topic].owns, event.key, event.version, event.document) else "stale"
 
 
 def keep(c: psycopg.Connection, table: str, key: str, version: int, document: Document) -> bool:
@@ -93,8 +91,3 @@ def keep(c: psycopg.Connection, table: str, key: str, version: int, document: Do
         "INSERT INTO {0} AS there VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE SET (version, document) = "
         "(EXCLUDED.version, EXCLUDED.document) WHERE there.version < EXCLUDED.version", table),
         [key, version, Jsonb(document)]).rowcount == 1
-
-
-def key_of(context: Context, body: Document) -> Any:
-    """The key that a new document says it has."""
-    return body.get(KEYS[context.owns])

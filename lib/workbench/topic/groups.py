@@ -3,19 +3,19 @@
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from ..base import World
+from ..base import StackError, World, wait_until
 from . import topics
 
 
 def lag(world: World, group: str, *names: str) -> dict[str, int]:
     """Return {topic: how many of its messages a consumer group has not committed yet}. Raises as `topics.bounds`."""
+    there = {(topic, p): ends for topic in names for p, ends in topics.bounds(world, topic).items()}
     admin = AdminClient(topics.settings(world))
-    with topics.answered(world):
+    with topics.answered(world):  # asked after the ends: what came meanwhile is not counted as waiting
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=topics.TIMEOUT)
         found = asked[group].result(topics.TIMEOUT + 5).topic_partitions
     done = {(place.topic, place.partition): place.offset for place in found}
-    there = {(topic, p): ends for topic in names for p, ends in topics.bounds(world, topic).items()}
-    left = {place: end - max(begin, done.get(place, begin)) for place, (begin, end) in there.items()}
+    left = {place: max(0, end - max(begin, done.get(place, begin))) for place, (begin, end) in there.items()}
     return {topic: sum(n for (of, _), n in left.items() if of == topic) for topic in names}
 
 
@@ -28,9 +28,14 @@ def names(world: World) -> list[str]:
 
 
 def forget(world: World, group: str) -> None:
-    """Delete a consumer group, and how far it came; one that does not exist is fine. Raises StackError: somebody is in
-    it still."""
-    if group in names(world):
-        admin = AdminClient(topics.settings(world))
-        with topics.answered(world, f"consumer group {group!r}"):
+    """Delete a consumer group, and how far it came; one that does not exist is fine. A member that was killed is in it
+    until its session is over. Raises StackError: after ten seconds somebody is in it still."""
+    admin = AdminClient(topics.settings(world))
+
+    def gone() -> bool:
+        if group in names(world):
             admin.delete_consumer_groups([group], request_timeout=topics.TIMEOUT)[group].result(topics.TIMEOUT + 5)
+        return True
+
+    wait_until(gone, f"consumer group {group!r} to be empty", timeout=10, error=StackError,
+               next_step="stop who reads by it (`workbench storefront down`)")

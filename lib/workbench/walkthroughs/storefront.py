@@ -11,7 +11,7 @@ from typing import Any, Iterator, Optional
 import pandas
 import requests
 
-from .. import connect, landing, stack
+from .. import connect, stack
 from ..base import ROOT, StackError, World, wait_until
 from ..results import check
 from ..source import postgres
@@ -44,6 +44,8 @@ def up(world: World, instances: int = 1) -> None:
         postgres.create_own(world, context.name)
         Store(world, context).make()
         topics.create(world, context.topic, PARTITIONS)
+        if handed_over(world, context.name):
+            stack.need(world, "connect")
     start(world, *rows.CONTEXTS, instances=instances)
 
 
@@ -141,15 +143,25 @@ def lag(world: World) -> dict[str, int]:
 def settle(world: World, timeout: float = 60) -> None:
     """Wait until every event that a connector or a living service has to send is in its topic, and every one in a topic
     has been taken. Raises: WorkbenchError: after `timeout` seconds."""
-    wait_until(lambda: not any(_unsent(world, context) for context in contexts.ALL.values()),
-               "what was said to be sent", timeout=timeout, every=0.1)
+    wait_until(lambda: not any(unsent(world).values()), "what was said to be sent", timeout=timeout, every=0.1,
+               next_step="where connectors send it, look at them: connect.status(world, \"storefront_orders\")")
     wait_until(lambda: not any(lag(world).values()), "the services to take every event", timeout=timeout, every=0.1)
+
+
+def handed_over(world: World, store: str) -> bool:
+    """Whether a connector sends what a store's outbox holds."""
+    return PUBLICATION in set(postgres.publications(world, store)["publication"])
+
+
+def unsent(world: World) -> dict[str, int]:
+    """{service: how many of its events are not in its topic yet}."""
+    return {name: _unsent(world, context) for name, context in contexts.ALL.items()}
 
 
 def _unsent(world: World, context: contexts.Context) -> int:
     """How many events are to be sent yet: of the outbox, where a connector reads it, else by the service's processes.
     """
-    if f"storefront_{context.name}" in landing.names(world):
+    if handed_over(world, context.name):
         said = postgres.frame(world, "SELECT id::text FROM outbox", database=context.name)["id"]
         return len(set(said) - set(event_ids(world, context.topic)))
     running = [n for n in (1, 2) if rows.name(context.name, n) in stack.running()]
@@ -238,12 +250,15 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
 
 
 def empty(world: World, store: str) -> None:
-    """Stop a service, and empty its store, but for its outbox. Started again it hears its topics from the beginning."""
+    """Stop a service, and empty its store, but for its outbox. Started again it hears its topics from the beginning.
+    Raises: StackError: nobody would say again what it holds."""
     context = contexts.ALL[store]
+    if context.topic not in context.hears:
+        raise StackError(f"{store} cannot be built anew from its topics", expected="orders or fulfillment")
     stop(store)
+    groups.forget(world, context.group)
     for table in (*context.collections, "inbox"):
         postgres.execute(world, quoted("TRUNCATE {}", table), database=store)
-    groups.forget(world, context.group)
 
 
 def hand_over(world: World) -> None:
