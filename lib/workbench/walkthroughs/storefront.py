@@ -106,7 +106,10 @@ def request(world: World, service: str, method: str, path: str, body: Optional[D
     try:
         return client.request(method, f"{address}/{path}", json=body, timeout=(5, 30))
     except requests.RequestException as e:
-        lost = stack.lost(world, rows.name(service, instance), address)
+        lost = None
+        with suppress(StackError):  # one that was killed a moment ago may still be there for an instant
+            lost = wait_until(lambda: stack.lost(world, rows.name(service, instance), address), "", timeout=1,
+                              error=StackError)
         raise StackError(lost.what if lost else f"{service} does not answer: {type(e).__name__}",
                          where=f"{method} {address}/{path}",
                          next_step="`workbench storefront up` starts what does not run") from None
