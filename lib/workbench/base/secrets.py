@@ -108,6 +108,11 @@ def _keep(name: str, text: str) -> None:
     scratch.replace(folder() / name)
 
 
+def forget(name: str) -> None:
+    """Remove a secret of this instance; one that is not there is fine."""
+    (folder() / name).unlink(missing_ok=True)
+
+
 def s3_login() -> Path:
     """Where boto3, pyarrow and Java find the key to an S3 endpoint of ours: AWS's shared credentials file."""
     return folder() / ".aws"

@@ -113,13 +113,15 @@ def _owner(world: World, name: str) -> str:
 
 
 def drop_own(world: World, *names: str) -> None:
-    """Drop databases that `create_own` has made, and their roles, ending connections to them; what is not there is no
+    """Drop databases that `create_own` has made, with roles and passwords, ending connections; what is not there is no
     error. Raises SourceError: a replication slot holds one."""
     known = secrets.read()  # one of that name may be somebody else's
     ours = [name for name in names if own_secret(name) in known and _owner(world, name) in ("", name)]
     for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "DROP ROLE IF EXISTS {}"):
         for name in ours:
             execute(world, quoted(statement, name), database="postgres")
+    for name in ours:
+        secrets.forget(own_secret(name))
 
 
 def _give(c: psycopg.Connection, statement: str, user: str, password: str) -> None:
