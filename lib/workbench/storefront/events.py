@@ -30,8 +30,7 @@ class Event:
 
 def told(topic: str, key: str, version: int, document: Document) -> Event:
     """The event of a change: of the document only what others are told. Raises: Refused: it is too large."""
-    fields = TOLD[TOPICS[topic].owns]
-    event = Event(str(uuid.uuid4()), topic, key, version, {name: document[name] for name in fields})
+    event = Event(str(uuid.uuid4()), topic, key, version, {name: document[name] for name in TOLD[TOPICS[topic].owns]})
     if len(event.message()[1]) > LARGEST:  # Kafka would refuse it when the document is kept already
         raise Refused(f"the document is too large: what others are told of it has at most {LARGEST:,} bytes")
     return event
