@@ -30,7 +30,7 @@ def load(changes: int = typer.Option(500, min=1, help="How many."), rate: float 
     from .walkthroughs import storefront, storefront_load
 
     loaded = params.load(world)
-    storefront.only_here(loaded)
+    storefront.there(loaded)
     for name in storefront.flow.stores:  # one that does not run is told of at once
         storefront.ask(loaded, name, "GET", "health")
     took = storefront_load.load(loaded, storefront_load.operations(int(time.time()), changes), rate=rate)
@@ -47,7 +47,7 @@ def status(world: str = WORLD) -> None:
     from .walkthroughs import storefront
 
     loaded = params.load(world)
-    storefront.only_here(loaded)
+    storefront.there(loaded)
     behind, unsent = storefront.lag(loaded), storefront.unsent(loaded)
     for name, address, said in storefront.states(loaded):
         of = name.partition("_")[0]

@@ -27,7 +27,7 @@ from ..topic import dlq, groups, topics
 from . import contexts
 from .contexts import DEAD_LETTERS, Context, Refused
 from .events import Event, parse
-from .store import Store
+from .store import Store, handed_over
 
 # Behind a command's commit; of a batch of events: before its transaction, in it, between it and the offsets.
 FAULTS = ("stored", "heard", "storing", "taken")
@@ -163,7 +163,7 @@ class Service:
         """Raises: Refused: as `ready`. SourceError: its store does not answer."""
         self.ready()
         with self.store.transaction() as c:
-            connector = c.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [contexts.PUBLICATION]).fetchone()
+            connector = handed_over(c)
         return {"service": self.context.name, "status": "UP",
                 "events": "sent by a connector" if connector else "sent here"}
 
@@ -266,15 +266,13 @@ def main(name: str, context: str, address: str) -> None:
             pass
         server = ThreadingHTTPServer(host_port(address), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        listener = threading.Thread(target=service.listen, args=[told])
-        if service.context.hears:
-            listener.start()
-        while not told.is_set() and (listener.is_alive() or not service.context.hears):
+        listener = threading.Thread(target=lambda: service.listen(told) if service.context.hears else told.wait())
+        listener.start()
+        while not told.is_set() and listener.is_alive():
             service.producer.poll(0.2)  # it tells what became of what was sent
         server.shutdown()
         service.turn.acquire()  # from now on no command is done
-        if service.context.hears:
-            listener.join()
+        listener.join()
         service.producer.flush(10)
 
 

@@ -63,8 +63,8 @@ class Store:
                 raise Refused("another instance makes it just now", again=True)
             c.execute("INSERT INTO outbox VALUES (%s, %s, %s, %s, %s)", [
                 event.id, self.context.aggregate, key, event.version, Jsonb(event.document)])
-            connector = c.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [PUBLICATION]).fetchone()
-        return event.version, event, connector is None
+            own = not handed_over(c)
+        return event.version, event, own
 
     def hear(self, events: Sequence[Event], stored: Callable[[], Any] = lambda: None) -> list[str]:
         """Take the documents of events, all in one transaction, before whose end `stored` is called; return of each
@@ -83,6 +83,11 @@ class Store:
         if event.version < self.context.takes:
             return "ignored"
         return "taken" if keep(c, TOPICS[event.topic].owns, event.key, event.version, event.document) else "stale"
+
+
+def handed_over(c: psycopg.Connection) -> bool:
+    """Whether a connector sends what is in this outbox."""
+    return c.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [PUBLICATION]).fetchone() is not None
 
 
 def keep(c: psycopg.Connection, table: str, key: str, version: int, document: Document) -> bool:

@@ -25,6 +25,7 @@ from .walkthrough import Walkthrough
 
 PARTITIONS = 3  # of each topic, as published
 CONNECTORS = tuple(f"storefront_{name}" for name in rows.CONTEXTS)
+COPIES = {"customers": ("accounts", "orders"), "orders": ("orders", "fulfillment")}  # {collection: owner, who copies}
 
 
 # --- the services ----------------------------------------------------------------------------------------------------
@@ -34,6 +35,13 @@ def only_here(world: World) -> None:
     if not world.stack.embedded:
         raise StackError("the storefront runs on one machine only", where=f"world {world.name}",
                          expected="a world whose stack is embedded", next_step="world = \"local\"")
+
+
+def there(world: World) -> None:
+    """Raises: StackError: there is no storefront, or the world is none for it."""
+    only_here(world)
+    if not _made(world):
+        raise StackError("there is no storefront", next_step="`workbench storefront up` makes it")
 
 
 def up(world: World, instances: int = 1) -> None:
@@ -119,13 +127,13 @@ def states(world: World) -> list[tuple[str, str, str]]:
     """Of each instance that was started: its name, its address, how it is."""
     found = []
     for context, n in ((context, n) for n in (1, 2) for context in rows.CONTEXTS):
-        service = stack.known(rows.name(context, n))
-        if n == 1 or service.name in stack.running():
+        name = rows.name(context, n)
+        if n == 1 or name in stack.running():
             try:
                 said = ask(world, context, "GET", "health", instance=n)["events"]
             except StackError as e:
                 said = e.what
-            found.append((service.name, rows.address(world, context, n), said))
+            found.append((name, rows.address(world, context, n), said))
     return found
 
 
@@ -137,9 +145,7 @@ def metrics(world: World, service: str, instance: int = 1) -> dict[str, float]:
 
 
 def lag(world: World) -> dict[str, int]:
-    """{service: how many events of its topics it has not taken yet}. Raises: StackError: there is no storefront."""
-    if not _made(world):
-        raise StackError("there is no storefront", next_step="`workbench storefront up` makes it")
+    """{service: how many events of its topics it has not taken yet}."""
     return {c.name: sum(groups.lag(world, c.group, *c.hears).values()) for c in contexts.ALL.values() if c.hears}
 
 
@@ -185,21 +191,24 @@ def documents(world: World, store: str, collection: str) -> pandas.DataFrame:
 
 def owned(world: World, collection: str) -> pandas.DataFrame:
     """The same in the store of its owner, as others shall have it: without what they are not told."""
-    owner = {"customers": "accounts", "orders": "orders"}[collection]
-    found = documents(world, owner, collection)
+    found = documents(world, COPIES[collection][0], collection)
     found["document"] = [{name: document[name] for name in TOLD[collection]} for document in found["document"]]
     return found
+
+
+def _wanted(world: World, collection: str) -> pandas.DataFrame:
+    """What a copy of a collection is to hold: of its owner's what it takes (fulfillment: what is approved)."""
+    mine, copy = owned(world, collection), contexts.ALL[COPIES[collection][1]]
+    return mine[mine["version"] >= (copy.takes if collection == copy.owns else 1)]
 
 
 def differ(world: World) -> pandas.DataFrame:
     """Documents of which the stores do not agree: collection, id, owner's version, copy's version (0: it has none)."""
     found = []
-    for collection, copy in (("customers", "orders"), ("orders", "fulfillment")):
-        mine, theirs = owned(world, collection), documents(world, copy, collection)
-        both = mine.merge(theirs, "outer", "id", suffixes=("_owner", "_copy"))
+    for collection, (_, copy) in COPIES.items():
+        both = _wanted(world, collection).merge(documents(world, copy, collection), "outer", "id",
+                                                suffixes=("_owner", "_copy"))
         apart = both[both["document_owner"] != both["document_copy"]].fillna({"version_owner": 0, "version_copy": 0})
-        least = contexts.ALL[copy].takes if collection == contexts.ALL[copy].owns else 1
-        apart = apart[apart["version_owner"] >= least]  # an order that is not approved is no concern of the fulfillment
         found.append(apart.assign(collection=collection, copy=copy))
     shown = pandas.concat(found, ignore_index=True)[["collection", "id", "copy", "version_owner", "version_copy"]]
     return shown.astype({"version_owner": int, "version_copy": int})
@@ -207,12 +216,11 @@ def differ(world: World) -> pandas.DataFrame:
 
 def compare(world: World) -> None:
     """Check the copies of customers and orders against their owners', document by document."""
-    check.same_rows(owned(world, "customers"), documents(world, "orders", "customers"), key="id",
-                    what="customers in orders = in accounts", lake_label="orders", source_label="accounts")
-    orders = owned(world, "orders")
-    check.same_rows(orders[orders["version"] >= contexts.FULFILLMENT.takes], documents(world, "fulfillment", "orders"),
-                    key="id", what="approved orders in fulfillment = in orders", lake_label="fulfillment",
-                    source_label="orders", allow_empty=True)
+    for collection, (owner, copy) in COPIES.items():
+        what = "customers" if collection == "customers" else "approved orders"
+        check.same_rows(_wanted(world, collection), documents(world, copy, collection), key="id",
+                        what=f"{what} in {copy} = in {owner}", lake_label=copy, source_label=owner,
+                        allow_empty=collection == "orders")
 
 
 def windows(world: World) -> pandas.DataFrame:

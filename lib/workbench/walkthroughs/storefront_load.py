@@ -24,11 +24,6 @@ def named() -> Document:
     return json.loads((DATA / "john_doe.json").read_text(encoding="utf-8"))
 
 
-def total(document: Document) -> float:
-    """What the items of an order cost, in cents exactly."""
-    return sum(round(100 * float(item["product"]["price"])) * item["quantity"] for item in document["orderItems"]) / 100
-
-
 @dataclass(frozen=True)
 class Operation:
     """Something that is asked of a service, about one document."""
