@@ -2,6 +2,8 @@
 import datetime
 import json
 import re
+import subprocess
+import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,6 +78,32 @@ def test_what_fails_in_athena_fails(spark, text, says):
     with pytest.raises(LakeError, match=says):
         query.sql(spark, text)
     assert spark.conf.get("spark.sql.ansi.enabled") == "false", "the rules are those of the queries' own session"
+
+
+NESTED = ("ARRAY(ROW(a ARRAY(VARCHAR)))", "ARRAY(ARRAY(ARRAY(VARCHAR)))", "ROW(a ARRAY(ARRAY(ARRAY(VARCHAR))))",
+          "MAP(VARCHAR, ARRAY(ARRAY(VARCHAR)))")
+NOTHING_IN_IT = """
+import sys
+from workbench.base import params
+from workbench.results import query
+from workbench.spark import session
+
+world = params.load("local")
+nested = [f"CAST(NULL AS {kind}) AS c{n}" for n, kind in enumerate(sys.argv[1:])]
+for where in ("WHERE 1 = 0", "WHERE 1 = 1"):
+    rows = query.sql(world, f"SELECT 1 AS n, {', '.join(nested)} {where}")
+    print(len(rows), list(rows.columns), rows.notna().sum().sum(), rows["n"].dtype)
+again = session(world).sql("SELECT CAST(NULL AS ARRAY<ARRAY<STRING>>) AS a WHERE 1 = 0")
+print(len(again.toPandas()), again.collect())
+"""
+
+
+def test_nested_lists_without_elements_do_not_end_the_process(world):
+    """In a process of its own: pyarrow ended it with SIGSEGV."""
+    done = subprocess.run([sys.executable, "-c", NOTHING_IN_IT, *NESTED], capture_output=True, text=True, timeout=300)
+    columns = ["n", *(f"c{n}" for n in range(len(NESTED)))]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"0 {columns} 0 int32", f"1 {columns} 1 int32", "0 []"]
 
 
 @pytest.fixture

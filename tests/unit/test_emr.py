@@ -155,7 +155,7 @@ def answered_here(spark):
 @pytest.mark.parametrize("version, right", [("3.5.6-amzn-1", True), ("3.5.7", True), ("4.0.1", False)])
 def test_a_client_of_another_version_is_refused(version, right):
     class Spark:
-        client = SimpleNamespace(_retry_policy={}, _builder=SimpleNamespace(endpoint="e:443"))
+        client = SimpleNamespace(_retry_policy={}, _execute_and_fetch=None, _builder=SimpleNamespace(endpoint="e:443"))
         conf = SimpleNamespace(set=lambda key, value: None)
 
     Spark.version = version

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from ..base import LakeError, World
 from ..spark import answered, is_remote, session
-from ..spark.sessions import of_session
+from ..spark.sessions import of_session, prepare_client
 from . import dialect
 
 NAMES = {exp.FileFormatProperty: "format", exp.PartitionedByProperty: "partitioned_by"}  # of settings with own types
@@ -59,7 +59,7 @@ def _session(spark: SparkSession) -> SparkSession:
     """A session beside this one, with the same catalog, in which Athena's rules hold."""
     if spark not in _beside and is_remote(spark):
         _beside[spark] = type(spark)(spark.client._builder)
-        _beside[spark].client._retry_policy = spark.client._retry_policy
+        prepare_client(_beside[spark].client)
     own = _beside[spark] = _beside.get(spark) or spark.newSession()
     if own.conf.get("spark.sql.ansi.enabled") != "true":  # it is new, or its server has forgotten it (after an hour)
         for key, value in {**of_session(), **RULES}.items():

@@ -83,8 +83,8 @@ def _classic(world: World) -> SparkSession:
 
 def _prepared(spark: Any, world: World) -> SparkSession:
     """A session, with what every one of this world is given. Raises: StackError: it is of another Spark."""
-    if is_remote(spark):  # or a server that is gone is tried ten minutes
-        spark.client._retry_policy.update(max_retries=6, max_backoff=2000)
+    if is_remote(spark):
+        prepare_client(spark.client)
         if not world.stack.embedded and spark.version.split(".")[:2] != pyspark.__version__.split(".")[:2]:
             minor = ".".join(spark.version.split(".")[:2])
             raise StackError(f"pyspark {pyspark.__version__} cannot speak with Spark {spark.version}",
@@ -94,6 +94,29 @@ def _prepared(spark: Any, world: World) -> SparkSession:
         spark.conf.set(key, value)
     _worlds[spark] = world
     return spark
+
+
+def prepare_client(client: Any) -> None:
+    """Prepare the client of a Spark Connect session: limit its retries, and make its results safe to convert.
+
+    pyarrow ends the process (SIGSEGV) when it converts lists within lists of which there is no element. Spark 3.5 sends
+    them without their offsets, which the Arrow format requires (SPARK-51112, SPARK-55056; arrow-java writes them from
+    19.0.0 on). A copy of the result has them.
+    """
+    client._retry_policy.update(max_retries=6, max_backoff=2000)  # by default a dead server is tried for ten minutes
+    if "_execute_and_fetch" in vars(client):  # this client was prepared before
+        return
+    import pyarrow  # a classic session needs none
+
+    fetch = client._execute_and_fetch
+
+    def fetch_copied(*args: Any, **options: Any) -> tuple:
+        table, *rest = fetch(*args, **options)
+        if table is not None and any(map(pyarrow.types.is_nested, table.schema.types)):
+            table = pyarrow.concat_tables([table.schema.empty_table(), table]).combine_chunks()
+        return table, *rest
+
+    client._execute_and_fetch = fetch_copied
 
 
 def world_of(where: Union[SparkSession, World]) -> Optional[World]:
