@@ -43,6 +43,13 @@ def test_every_world_loads_and_has_the_same_keys(name):
     assert {key for key, _ in params.flatten(world)} == leaves(raw) | {"file"}
 
 
+def test_a_parameter_of_digits_is_a_number_only_where_the_world_has_one():
+    world = on_aws.world(**{"spark/application": "0012345678901234", "postgres/port": "05432", "lake/bucket": "007"})
+    assert (world.spark.url, world.postgres.port, world.lake.root) == ("0012345678901234", 5432, "s3://007")
+    with pytest.raises(ParamsError, match="(?s)postgres.port is 'five'.*type int"):
+        on_aws.world(**{"postgres/port": "five"})
+
+
 def test_the_worlds_are_there():
     assert {"local", "cluster", "s3", "aws"} <= set(params.worlds()) and "versions" not in params.worlds()
 

@@ -258,10 +258,13 @@ class _Known:
                           "${root}, ${deployment}, ${ssm:NAME} where there is a deployment, or ${secret:NAME} alone")
 
 
-def _substitute(value: Any, shown: str, known: _Known, path: str = "") -> Any:
-    """Fill in the references. A secret becomes a Secret: only where one is expected will it do."""
+def _substitute(value: Any, shown: str, known: _Known, path: str = "", kind: Any = World) -> Any:
+    """Fill in the references. A secret becomes a Secret: only where one is expected will it do. Text that was filled in
+    becomes a number only where the world declares a number (`kind`): an id such as 0012 keeps its zeros."""
     if isinstance(value, dict):
-        return {k: _substitute(v, shown, known, f"{path}.{k}".lstrip(".")) for k, v in value.items()}
+        keys = kind.model_fields if isinstance(kind, type) and issubclass(kind, Part) else {}
+        return {k: _substitute(v, shown, known, f"{path}.{k}".lstrip("."), keys[k].annotation if k in keys else None)
+                for k, v in value.items()}
     if not isinstance(value, str):
         return value
     secret = re.fullmatch(r"\$\{secret:([a-z0-9_.]+)\}", value)
@@ -270,7 +273,7 @@ def _substitute(value: Any, shown: str, known: _Known, path: str = "") -> Any:
     # a doubled $ is an escape: the text is for a Connect worker, not for us; what is ours within it is filled in
     inner = re.sub(r"\$\{(deployment|state|root)\}", lambda m: known.value(m[1], f"{shown}: {path}"), value)
     new = re.sub(r"(?<!\$)\$\{([^}]*)\}", lambda m: known.value(m[1], f"{shown}: {path}"), inner).replace("$${", "${")
-    return int(new) if new != value and new.isdecimal() else new
+    return int(new) if kind is int and new != value and new.isdecimal() else new
 
 
 def _refused(error: ValidationError, shown: str) -> ParamsError:
