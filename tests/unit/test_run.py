@@ -65,6 +65,19 @@ def test_order_and_targets(project):
         names("10_outbx")
 
 
+@pytest.mark.parametrize("target", ["", "/", "//", " ", ".", "..", "notebooks", "notebooks/"])
+def test_a_target_that_names_no_part_of_the_notebooks_is_refused(project, monkeypatch, target):
+    for name in ("99_teardown.ipynb", "10_outbox/11_a.ipynb"):
+        write(project, name)
+    monkeypatch.chdir(project)
+    with pytest.raises(ParamsError, match="(?s)there is no notebook or track.*11_a"):
+        notebooks.find([target])
+    with pytest.raises(ParamsError, match="there is no notebook or track"):
+        notebooks.find(["11_a", target])
+    monkeypatch.chdir(project / "notebooks/10_outbox")
+    assert [p.stem for p in notebooks.find(["."])] == ["11_a"]
+
+
 @pytest.mark.parametrize("declares, says", [
     (None, "has no parameters cell"),
     ("world = 'local'\nscale = 2 * 5", "something else than literals"),

@@ -19,18 +19,21 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
         targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path.
 
     Raises:
-        ParamsError: an unknown target.
+        ParamsError: an unknown target; or one that is empty or lies outside notebooks/ (an unset variable, `/`): it
+            would name every notebook, the teardown too.
     """
     base = paths.ROOT / "notebooks"
     known = sorted(p for p in base.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
     chosen = set() if targets else set(known)
     for target in targets:
         text = str(target).rstrip("/")
-        meant = {q.resolve() for q in (Path(text), paths.ROOT / text, base / text) if q.exists()}
+        meant = {q.resolve() for q in (Path(text), paths.ROOT / text, base / text) if text and q.exists()}
+        meant = {q for q in meant if base.resolve() in q.parents}
         hits = [p for p in known if text in (p.stem, p.name) or meant & {p.resolve(), *p.resolve().parents}]
         if not hits:
-            raise ParamsError(f"there is no notebook or track {text!r}", where="notebooks/", expected=nearest(
-                Path(text).stem, {name for p in known for name in (p.stem, p.parent.name)} - {base.name}))
+            raise ParamsError(f"there is no notebook or track {str(target)!r}", where="notebooks/", expected=nearest(
+                Path(text).stem, {name for p in known for name in (p.stem, p.parent.name)} - {base.name}),
+                next_step="" if Path(text).name else "name one of them; all notebooks run where no target is given")
         chosen.update(hits)
     return [p for p in known if p in chosen]
 
