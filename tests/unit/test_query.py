@@ -44,7 +44,9 @@ def test_translations(athena, spark):
 @pytest.mark.parametrize("text, says", [
     ("SELECT nosuch(a) FROM t", "nosuch of 1 arg(?s:.*)NOSUCH"), ("SELECT 1; SELECT 2", "not one statement"),
     ("SELEC a FROM t WHERE", "not Athena SQL"), ("SELECT try(a / b)", "try of 1 arg"),
-    ("SELECT CAST(x AS TIME)", "(?s)this clause.*TIME"), ("SELECT CAST(x AS ROW(a CHAR(3)))", "(?s)this clause.*CHAR"),
+    ("SELECT CAST(x AS TIME)", "(?s)the type TIME "), ("SELECT CAST(x AS ROW(a CHAR(3)))", "(?s)the type CHAR"),
+    ("SELECT CAST('::1' AS IPADDRESS)", "(?s)the type IPADDRESS .*::1"),
+    ("SELECT CAST(x AS IPPREFIX)", "the type IPPREFIX "),
     ("SELECT a = ALL (SELECT 1)", "(?s)this clause.*ALL"), ("SELECT json_value(a, 'lax $')", "json_value"),
     ("SELECT a FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES", "(?s)this clause.*TIES"),
     ("SELECT date_format(a, '%Y week %V')", "(?s)this pattern.*%V"), ("SELECT date_parse(a, '%y')", "(?s)pattern.*%y"),
@@ -53,7 +55,12 @@ def test_translations(athena, spark):
     ("SELECT date_add(day, 1, a)", "date_add of 3"), ("SELECT checksum(a)", "checksum"), ("", "not one statement"),
     ("SELECT json_extract(a, '$[b]')", "(?s)this path.*b"), ("SELECT json_extract(a, 'b')", "this path"),
     ("SELECT json_extract(a, b)", "this path"), ("SELECT approx_distinct(DISTINCT a)", "distinct approx_distinct of 1"),
-    ("SELECT array_agg(a ORDER BY b)", "(?s)this clause.*ORDER BY"),
+    ("SELECT max_by(a, b ORDER BY c)", "(?s)this clause.*ORDER BY"), ("SELECT max(a ORDER BY a)", "this clause"),
+    ("SELECT array_agg(DISTINCT a ORDER BY b)", "(?s)this clause.*ORDER BY"),
+    ("SELECT array_agg(a ORDER BY b, c)", "(?s)this clause.*ORDER BY b, c"),
+    ("SELECT `a` FROM t", '(?s)a backtick.*replace each `name` by "name"'), ("SELECT '`' FROM `t`", "a backtick"),
+    ("SELECT '`' FROM FROM", r"not Athena SQL: (?!a backtick)"), ("USE db", "(?s)no statement USE.*database.table"),
+    ("-- mine\nuse db;", "(?s)no statement USE.*database.table"),
     ("SELECT listagg(a, ',') WITHIN GROUP (ORDER BY a)", "(?s)this clause.*WITHIN GROUP"),
     ("SELECT * FROM UNNEST(a, b, c) AS t(x, y, z)", "unnest rows of 3|unnest of 3"),
 ])
@@ -75,7 +82,7 @@ def test_what_cannot_be_translated_is_an_error(text, says):
     ("CREATE EXTERNAL TABLE t (a INT) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' WITH SERDEPROPERTIES "
      "('ignore.malformed.json' = 'true') LOCATION 's3://b/'", "without properties.*malformed"),
     ("CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/'; SELECT 1", "not one table"),
-    ("CREATE EXTERNAL TABLE t (a CHAR(3)) STORED AS ORC LOCATION 's3://b/'", "this clause.*CHAR"),
+    ("CREATE EXTERNAL TABLE t (a CHAR(3)) STORED AS ORC LOCATION 's3://b/'", "the type CHAR"),
 ])
 def test_statements_that_are_refused(text, says):
     with pytest.raises(LakeError, match=f"(?is){says}"):
@@ -200,6 +207,15 @@ class Session:
         if self.ended:
             raise RuntimeError("[INVALID_HANDLE.SESSION_CLOSED]")
         self.said.append(value)
+
+
+@pytest.mark.parametrize("text, says", [
+    ("ParseException: \n[PARSE_SYNTAX_ERROR] Syntax error.\n\n== SQL ==\nx", "ParseException: [PARSE_SYNTAX_ERROR]"),
+    ("SparkException: aborted\nCaused by: a.b.C: \n\n  the file is gone\n\tat a.b(C.scala:1)", "a.b.C: the file is "),
+    ("Py4JError: it failed\nmore", "Py4JError: it failed"),
+])
+def test_the_cause_of_an_error_whose_first_line_is_empty_is_its_next_line(text, says):
+    assert spark_module.cause(text).startswith(says)
 
 
 def test_causes_are_told_until_the_last_that_asks_has_ended():

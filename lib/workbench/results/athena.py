@@ -132,5 +132,4 @@ def _why(world: World, text: str, query: Optional[str], error: Exception) -> Exc
                          "partition; the limit is CutOffBytes of deploy/2-lake.yaml")
     if stopped == "CANCELLED":
         return LakeError("somebody cancelled the query", where=f"{where}\n{said}", next_step="run it again")
-    return LakeError(f"the query failed: {said}", where=where,
-                     next_step="see whether the table is registered (hudi.register) and the column exists")
+    return LakeError(f"the query failed: {said}", where=where, next_step=dialect.NEXT_STEP)

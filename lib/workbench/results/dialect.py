@@ -29,15 +29,23 @@ for _line in Path(__file__).with_name("athena.txt").read_text(encoding="utf-8").
         FORMS.update({name: [(["*args"], [f"{name.upper()}({{args}})"])] for name in _line.split()})
 
 CALLS = {exp.Div: "operator /", exp.Bracket: "operator []", exp.If: "if", exp.ParseJSON: "json_parse",
-         exp.StrPosition: "strpos"}  # of the grammar what is in the table
-KINDS = {exp.DType.JSON: "json", **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "whole"),  # what a cast is to
+         exp.StrPosition: "strpos", exp.CurrentTimestamp: "current_timestamp",
+         exp.Localtimestamp: "localtimestamp"}  # of the grammar what is in the table
+KINDS = {exp.DType.JSON: "json", exp.DType.TIMESTAMPTZ: "zoned",
+         **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "whole"),  # what a cast is to
          **dict.fromkeys(exp.DataType.TEXT_TYPES, "text"), **dict.fromkeys(exp.DataType.NESTED_TYPES, "nested")}
-ABSENT = (exp.DType.TIME, exp.DType.TIMETZ, exp.DType.CHAR)  # of Athena's types those for which sqlglot has others
+# Of Athena's types those that Spark lacks
+ABSENT = (exp.DType.TIME, exp.DType.TIMETZ, exp.DType.CHAR, exp.DType.IPADDRESS, exp.DType.IPPREFIX, exp.DType.TDIGEST)
+ZONE = re.compile(r"[A-Za-z]{2}|Z$|:.*[+-]")  # within a literal of a timestamp: it names a time zone
 # Of what sqlglot calls functions, and of a table's clauses, those whose counterpart is right, in Spark or in the table
 KEPT = (exp.Anonymous, exp.Array, exp.Case, exp.Cast, exp.Connector, exp.CurrentDate, exp.CurrentTimestamp, exp.Exists,
          exp.Extract, exp.If, exp.Localtimestamp, exp.ParseJSON, exp.StrPosition, exp.Trim, exp.Unnest,
          exp.FileFormatProperty, exp.PartitionedByProperty, exp.LocationProperty, exp.SchemaCommentProperty)
 JSON = ("json_parse", "json_extract", "cast to json")  # what makes a value of that type, here a text
+USE = re.compile(r"USE\b", re.I)
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)  # where a backtick is text
+NEXT_STEP = ("see whether the table is registered (hudi.register), its name has its database (database.table), and the "
+             "column exists")  # of a query that failed
 BEHIND = "\0"  # within a form: where FILTER and OVER go
 
 ABOVE = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)  # comments
@@ -64,6 +72,10 @@ def read(text: str) -> tuple[Any, Optional[exp.Create]]:
     """The tree of a query, or of a statement that Spark has, too; and the CREATE TABLE … AS of which a query is part;
     an UNLOAD is one whose table has no name. Raises LakeError: it is none of them."""
     text = ABOVE.sub("", text)
+    if USE.match(text):
+        raise LakeError("Athena has no statement USE", where=text[:200], expected="database.table for each table; a "
+                        "name without a database is looked up in the database `default`",
+                        next_step="write the database in front of each table's name")
     if PLAIN.match(text):
         return exp.Command(this=text), None
     try:
@@ -71,6 +83,10 @@ def read(text: str) -> tuple[Any, Optional[exp.Create]]:
             return _external(text), None
         trees = parse(UNLOAD.sub(r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1', text), read=AthenaText)
     except SqlglotError as e:
+        if "`" in QUOTED.sub("", text):
+            raise LakeError("the query is not Athena SQL: a backtick (`) quotes no name in it", where=text[:200],
+                            expected='"name" (backticks quote names in DDL only, such as CREATE EXTERNAL TABLE)',
+                            next_step='replace each `name` by "name"') from None
         raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text[:200]) from None
     create = trees[0] if isinstance(trees[0], exp.Create) and trees[0].kind == "TABLE" else None
     query = create.expression if create else trees[0]
@@ -111,9 +127,11 @@ def write(tree: Any, ask: Callable[[str], Any]) -> str:
     """
     nodes = list(tree.walk(bfs=False))
     for node in nodes:
+        if isinstance(node, exp.DataType) and node.this in ABSENT:
+            raise _no(f"the type {node.sql(AthenaText)}", node.parent or node)
         if (isinstance(node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup)) and not isinstance(node, KEPT)
-                or isinstance(node, exp.Order) and isinstance(node.parent, exp.Anonymous)  # within an aggregate
-                or isinstance(node, exp.DataType) and node.this in ABSENT or node.args.get("with_ties")):
+                or isinstance(node, exp.Order) and isinstance(node.parent, exp.Anonymous) and not _ordered(node.parent)
+                or node.args.get("with_ties")):
             raise _no("this clause", node)
     # From within; those around take any types meanwhile, in their last form
     for call in [node for node in reversed(nodes) if len(_entry(node)[1]) > 1]:
@@ -137,6 +155,8 @@ def _asked(node: Any) -> tuple[str, list[Any]]:
     """What the table is asked for: a name, and the arguments. No name: the node is grammar that is right as it is."""
     arguments = list(node.iter_expressions())
     if isinstance(node, exp.Anonymous):
+        if _ordered(node):
+            return _ordered(node)
         if arguments and isinstance(arguments[0], exp.Distinct):
             return f"distinct {node.name.lower()}", arguments[0].expressions + arguments[1:]
         return node.name.lower(), arguments
@@ -144,6 +164,8 @@ def _asked(node: Any) -> tuple[str, list[Any]]:
         return node.name.lower(), [node.expression]
     if isinstance(node, exp.Cast):
         kind, (made, of) = KINDS.get(node.to.this, "other"), _asked(node.this)
+        if node.to.this == exp.DType.TIMESTAMP and node.this.is_string and ZONE.search(node.this.name):
+            kind = "zoned"
         name = f"{'try ' * isinstance(node, exp.TryCast)}cast {'json ' * (made in JSON)}to {kind}"
         sizes = node.to.expressions if kind == "text" else []
         return name, [of[0] if made == "json_parse" else node.this, node.to, *sizes]
@@ -152,6 +174,22 @@ def _asked(node: Any) -> tuple[str, list[Any]]:
         rows = len(arguments) == 1 and alias and len(alias.columns) > 1  # of an array, or the pairs of a map
         return "unnest numbered" if node.args.get("offset") else "unnest rows" if rows else "unnest", arguments
     return CALLS.get(type(node), ""), arguments
+
+
+def _ordered(call: exp.Anonymous) -> Optional[tuple[str, list[Any]]]:
+    """What the table is asked for an aggregate whose rows are ordered by one expression: its name there; the argument,
+    the expression and two directions (see the table). None for other calls. Of DISTINCT values the order must be that
+    of the values themselves, as in Athena."""
+    order = call.expressions[0] if len(call.expressions) == 1 else None
+    if not isinstance(order, exp.Order) or len(order.expressions) != 1:
+        return None
+    key, distinct = order.expressions[0], isinstance(order.this, exp.Distinct)
+    values = order.this.expressions if distinct else [order.this]
+    name = f"ordered {'distinct ' * distinct}{call.name.lower()}"
+    if name not in FORMS or distinct and values != [key.this]:
+        return None
+    up, last = not key.args.get("desc"), not key.args.get("nulls_first")
+    return name, [*values, key.this, exp.Boolean(this=up == last), exp.Boolean(this=up)]
 
 
 def _entry(node: Any) -> tuple[dict[str, list[Any]], list[str]]:

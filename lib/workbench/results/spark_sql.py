@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 import pandas
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampNTZType
 from sqlglot import exp
 
 from ..base import LakeError, World
@@ -42,10 +44,9 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
     tree, create = dialect.read(text)
     dialect.check_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
     spark = session(where) if isinstance(where, World) else where
-    with answered(spark, "the query failed", text.strip()[:1000],
-                  "see whether the table is registered (hudi.register) and the column exists"):
+    with answered(spark, "the query failed", text.strip()[:1000], dialect.NEXT_STEP):
         own = _session(spark)
-        rows = own.sql(_written(own, tree, values), args=values or None)
+        rows = _instants(own.sql(_written(own, tree, values), args=values or None))
         return _keep(rows, create) if create else rows.toPandas()
 
 
@@ -74,6 +75,17 @@ def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
         with contextlib.suppress(AnalysisException):  # there is none, or it is the query's own
             spark.sql(f"REFRESH TABLE {name}")
     return dialect.write(tree, partial(spark.sql, args=values or None))
+
+
+def _instants(rows: DataFrame) -> DataFrame:
+    """These rows with each timestamp with time zone as an instant, which pandas and files take (see athena.txt)."""
+    zoned = [isinstance(field.dataType, TimestampNTZType) for field in rows.schema.fields]
+    if not any(zoned):
+        return rows
+    names = rows.columns
+    rows = rows.toDF(*(f"c{n}" for n in range(len(names))))  # two may have one name
+    return rows.select(*(column.cast("timestamp").alias(name) if is_zoned else column.alias(name)
+                         for column, name, is_zoned in zip(map(F.col, rows.columns), names, zoned)))
 
 
 def _keep(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:

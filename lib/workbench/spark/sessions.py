@@ -162,6 +162,7 @@ def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: 
 
 def cause(text: str) -> str:
     """The innermost cause named in a Spark exception, as one line."""
+    text = re.sub(r"(?m)^((?:Caused by: )?[\w.$]+:)\s*\n\s*", r"\1 ", text)  # a message that begins with an empty line
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     last = lines.index(causes[-1]) if causes else 0
