@@ -72,10 +72,22 @@ def test_odd_sales_are_counted_and_what_is_none_is_set_aside(till):
     query = finished(till, mode="complete")
     recount = agree(till)
     assert recount["orders"].sum() == 2 * 105
-    assert streams.progress(query)["late"].sum() == 0, "complete drops none"
+    assert streams.progress(query)["dropped_groups"].sum() == 0, "complete drops none"
     there = streams.messages(session(till), till, SOURCE, schemas_of=sales.SALES, stream=False)
     aside = there.where("reason IS NOT NULL")
     assert [row.offset for row in aside.orderBy("offset").collect()] == [105, 106, 107]
+
+
+def test_late_records_count_once_for_each_group_that_is_dropped(till):
+    sales.produce(till, 0, 100, topic=SOURCE)
+    finished(till, mode="update")
+    recount = agree(till)
+    late = int(sales.time_of(0).timestamp() * 1000) - 3 * 24 * 3_600_000
+    sent(till, *[{"ms": late}] * 50)
+    told = streams.progress(finished(till, mode="update"))
+    assert told["rows"].sum() == 50 and told["dropped_groups"].sum() == 2, "one region, two windows, one partition"
+    check.same_rows(recount.assign(sales=recount["sales"].astype(np.float32)), result(till),
+                    key=["region", "window_start"])
 
 
 def test_the_next_version_of_the_schema_ends_a_query_that_does_not_know_it_and_a_restart_reads_it(till):

@@ -78,7 +78,7 @@ def test_what_a_query_tells(text):
         report(1, 3, 3, watermark="2021-10-03T22:28:41.705Z"), report(2, 3, 7, watermark="2021-10-03T22:28:41.705Z")])
     found = streams.progress(query)
     assert found["batch"].tolist() == [0, 2] and found["rows"].tolist() == [3, 4], "one without messages is left out"
-    assert found["begin"].tolist() == [{0: 0}, {0: 3}] and found["late"].tolist() == [1, 1]
+    assert found["begin"].tolist() == [{0: 0}, {0: 3}] and found["dropped_groups"].tolist() == [1, 1]
     assert found["watermark"].isna().tolist() == [True, False] and found["seconds"].tolist() == [0.934, 0.934]
 
 

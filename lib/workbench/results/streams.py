@@ -74,7 +74,11 @@ def forget(spark: SparkSession, checkpoint: str) -> None:
 def progress(query: Any) -> pandas.DataFrame:
     """What a streaming query over one topic has told of its batches (StreamingQueryProgress), a row for each that had
     messages: batch, at, rows, rows_per_second (that came), processed_per_second, seconds, watermark, newest (event),
-    state_rows, late (dropped behind the watermark), written, begin, end: {partition: offset}.
+    state_rows, dropped_groups, written, begin, end: {partition: offset}.
+
+    dropped_groups is Spark's numRowsDroppedByWatermark, and no number of records: Spark drops what is behind the
+    watermark only after it has aggregated each task's records of a batch, so a thousand late records of one group (a
+    region and a window, say) count once for each task. Compare the result with the topic to count records.
     """
     rows = []
     for said in query.recentProgress:
@@ -88,7 +92,7 @@ def progress(query: Any) -> pandas.DataFrame:
                      end))
     frame = pandas.DataFrame(rows, columns=[
         "batch", "at", "rows", "rows_per_second", "processed_per_second", "seconds", "watermark", "newest",
-        "state_rows", "late", "written", "begin", "end"])
+        "state_rows", "dropped_groups", "written", "begin", "end"])
     for column in ("at", "watermark", "newest"):
         frame[column] = pandas.to_datetime(frame[column], utc=True, format="ISO8601")
     frame["watermark"] = frame["watermark"].where(frame["watermark"].dt.year > 1970)  # before it has seen any event
