@@ -11,6 +11,7 @@ import typer
 
 from . import cli_aws, cli_dlq, cli_storefront, stack
 from .base import WorkbenchError, nearest, params, paths, pidfiles
+from .base.terminal import say as _say
 from .run import run_record
 from .stack import artifacts, process, services
 from .stack import doctor as doctors
@@ -227,12 +228,6 @@ def _run(targets: list[str], world: str, values: dict, resume: bool, timeout: fl
     _say(str(result), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")
     return result.exit_code
-
-
-def _say(text: str, style: str = "", stderr: bool = False) -> None:
-    from rich.console import Console
-
-    Console(stderr=stderr, soft_wrap=True).print(text, style=style or None, markup=False, highlight=False)
 
 
 def _table(rows: list) -> None:

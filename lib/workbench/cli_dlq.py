@@ -5,11 +5,12 @@ from typing import Optional
 import typer
 
 from .base import params
+from .base.terminal import printable, say
 
 app = typer.Typer(no_args_is_help=True, help="Look at messages that could not be read, and send them back.")
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 TOPIC = typer.Argument(..., help="A dead-letter topic, such as movies.dlq.")
-# what stands in a message is shown as Python writes it: a terminal would obey it
+# values are shown as Python writes them; names and origins, which messages state, too, on one line
 
 
 @app.command("list")
@@ -18,7 +19,8 @@ def list_(world: str = WORLD) -> None:
     from .topic import dlq
 
     for one in dlq.counts(params.load(world)).itertuples():
-        print(f"{one.place}: {one.letters} from {one.origin}, {one.replayed} sent back\n    {one.reason!r}")
+        say(f"{printable(one.place)}: {one.letters} from {printable(one.origin)}, {one.replayed} sent back\n"
+            f"    {one.reason!r}")
 
 
 @app.command()
@@ -28,10 +30,10 @@ def show(topic: str = TOPIC, limit: int = typer.Option(10, min=1, help="Most let
 
     found = dlq.letters(params.load(world), topic)
     for one in found.head(limit).itertuples():
-        print(f"offset {one.offset}{', sent back' * one.replayed}: {one.reason!r}")
+        say(f"offset {one.offset}{', sent back' * one.replayed}: {one.reason!r}")
         for name, value in (*one.headers, ("key", one.key), ("value", one.value)):
-            print(f"    {name}: {value!r:.400}")
-    print(f"{min(limit, len(found))} of {len(found)} letters")
+            say(f"    {printable(name)}: {value!r:.400}")
+    say(f"{min(limit, len(found))} of {len(found)} letters")
 
 
 @app.command()
@@ -40,4 +42,4 @@ def replay(topic: str = TOPIC, offset: Optional[list[int]] = typer.Option(None, 
     """Send letters back to the topics that they came from, unchanged, each once."""
     from .topic import dlq
 
-    print(f"letters sent back: {dlq.replay(params.load(world), topic, offsets=offset or ())}")
+    say(f"letters sent back: {dlq.replay(params.load(world), topic, offsets=offset or ())}")

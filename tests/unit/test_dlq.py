@@ -173,11 +173,12 @@ def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(monkeypatch
 
 def test_the_command_line(monkeypatch):
     headers = dlq.letter(Message(7, b"x", topic="movies"), "sink", "by", "not Avro \x1b[2J")[2]["headers"]
+    headers = [*headers, ("a\x1b]0;title\x07\n\u202ename", b"x")]
     frame = pandas.DataFrame([dlq._letter(Message(n, b"\0x", headers), n == 0) for n in range(3)], columns=dlq.COLUMNS)
     monkeypatch.setattr(dlq, "letters", lambda world, topic: frame)
     monkeypatch.setattr(dlq, "replay", lambda world, topic, offsets: len(list(offsets)) or 2)
     monkeypatch.setattr(dlq, "counts", lambda world: pandas.DataFrame(
-        [("topic dead", "movies", "not Avro", 3, 1), ("files landing/x", "movies", "not Avro", 3, 0)],
+        [("topic dead", "movies\x1b[8m\nforged: 9", "not Avro", 3, 1), ("files landing/x", "movies", "not Avro", 3, 0)],
         columns=["place", "origin", "reason", "letters", "replayed"]))
 
     def call(*arguments):
@@ -185,10 +186,11 @@ def test_the_command_line(monkeypatch):
         assert done.exit_code == 0, done.output
         return done.output
 
-    assert call("list") == ("topic dead: 3 from movies, 1 sent back\n    'not Avro'\n"
+    assert call("list") == ("topic dead: 3 from movies\\x1b[8m\\nforged: 9, 1 sent back\n    'not Avro'\n"
                             "files landing/x: 3 from movies, 0 sent back\n    'not Avro'\n")
     said = call("show", "dead", "--limit", "2")
     assert said.startswith("offset 0, sent back: 'LakeError: not Avro \\x1b[2J'\n    __connect.errors.topic: b'mov")
+    assert "    a\\x1b]0;title\\x07\\n\\u202ename: b'x'\n" in said
     assert "offset 1: " in said and "offset 2" not in said and "    value: b'\\x00x'\n" in said
     assert said.endswith("2 of 3 letters\n") and "\x1b" not in said
     assert call("replay", "dead") == "letters sent back: 2\n"

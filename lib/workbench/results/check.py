@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from ..base import errors, paths, wait
+from ..base.terminal import LINES, printable
 from . import check_values as values
 
 __all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "expect_failure"]
@@ -178,7 +179,7 @@ def _judge(ok: bool, what: str, left: str, right: str, labels: tuple[str, str] =
     line = {"ok": None if own and not ok else ok, "what": what, "left": left, "right": right,
             "left_label": labels[0], "right_label": labels[1], "detail": detail}
     if not _quiet.get() and IPython.get_ipython() is None:
-        print(as_text(line))
+        print(printable(as_text(line), LINES))
     elif not _quiet.get():
         IPython.display.display({MIME: line, "text/html": _as_html(line), "text/plain": as_text(line)}, raw=True)
     if not (ok or own):

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
 import nbformat
-from rich.console import Console
 
-from ..base import aws, errors, params, wait
+from ..base import aws, errors, params, terminal, wait
 from ..results.check import MIME
 from ..stack import process
 from . import emr_notebook, execute, notebooks, run_record
@@ -187,7 +186,7 @@ class _Lines:
     """What a run says, line by line; nothing where it is not wanted."""
 
     def __init__(self, wanted: bool) -> None:
-        self.say = Console(quiet=not wanted, soft_wrap=True, markup=False, highlight=False, emoji=False).print
+        self.say = terminal.say if wanted else lambda text: None
 
     def start(self, name: str) -> None:
         self.section = ""

@@ -3,6 +3,7 @@ from typing import Any
 
 import pandas
 
+from ..base.terminal import printable
 from ..hudi.timeline import time_of
 from .biography import Biography
 from .in_lake import names
@@ -39,7 +40,8 @@ def _print(console: Any, frame: pandas.DataFrame, columns: dict[Any, str]) -> No
     out = Table(*(Column(title, overflow="fold") for title in columns.values()), box=None, pad_edge=False,
                 padding=(0, 2, 0, 0))
     for line in frame[list(columns)].itertuples(index=False):
-        out.add_row(*[Text("" if pandas.isna(v) else f"{v:.15g}" if isinstance(v, float) else str(v)) for v in line])
+        out.add_row(*[Text("" if pandas.isna(v) else f"{v:.15g}" if isinstance(v, float) else printable(str(v)))
+                      for v in line])
     console.print(out)
     console.print()
 
