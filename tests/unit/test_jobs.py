@@ -67,6 +67,12 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
 @pytest.mark.parametrize("name, change, says", [
     (SOURCE, {"tabel.whitelist": "address"}, "tabel.whitelist"), (SOURCE, {"mode": "timestamps"}, "did you mean"),
     (SOURCE, {"connection.password": "geheim"}, "connection.password"), (SINK, {"flush.size": "0"}, "flush.size"),
+    (SINK, {"producer.override.sasl.jaas.config": 'a.B required username="x" password="geheim";'},
+     "producer.override.sasl.jaas.config' holds a secret"),
+    (SINK, {"producer.override.ssl.truststore.password": "geheim"}, "truststore.password' holds a secret"),
+    (SINK, {"producer.override.sasl.jaas.config": 'a.B required username="${file:a:b}" password="geheim";'},
+     "producer.override.sasl.jaas.config' holds a secret"),
+    (SINK, {"value.converter.apicurio.registry.url": "http://me:geheim@127.0.0.1:1/x"}, "registry.url' holds a secret"),
     (SINK, {"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.Cast$Value"}, "Cast"),
 ])
 def test_what_cannot_be_honoured_is_refused_whole(there, name, change, says):

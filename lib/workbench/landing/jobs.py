@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
+from ..connect.judging import no_literal_secret
 from . import job, polling, settings, sinks, sources
 
 WORKER = "workbench.landing"  # in the place of a Connect worker's address
@@ -30,6 +31,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
         applied = connect.apply(world, name, config)
         _keep(world, name, None)
         return applied
+    no_literal_secret(world, name, config)  # the configuration is kept in a file
     parse, _, _ = JOBS[kind]
     parse({"name": name, **config}, world)
     if name in connect.names(world):
