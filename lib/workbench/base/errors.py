@@ -1,6 +1,16 @@
 """The one exception that people see: what failed, where, what was expected, and what to do next."""
 import difflib
+import re
 from typing import Iterable
+
+# Within an address a login with a password, user:password@host; digits and a slash are a port
+LOGIN = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
+USER_INFO = re.compile(rf"{LOGIN.pattern}|://[^/?#@\s\"']+@")
+
+
+def without_logins(text: str) -> str:
+    """Return a text with dots in place of the user and password of each address: http://••••••@host."""
+    return USER_INFO.sub("://••••••@", text)
 
 
 class WorkbenchError(Exception):
@@ -11,9 +21,13 @@ class WorkbenchError(Exception):
         where: file, key path, service, topic or cell it happened at.
         expected: what would have been right.
         next_step: the command or edit that mends it.
+
+    No login that an address holds is shown (see `without_logins`).
     """
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", next_step: str = ""):
+        what, where, expected, next_step = (without_logins(str(text or "")) for text in (
+            what, where, expected, next_step))
         self.what, self.where, self.expected, self.next_step = what, where, expected, next_step
         rows = [("where", where), ("expected", expected), ("next", next_step)]
         super().__init__("\n".join([what, *(f"  {name + ':':<10}{text}" for name, text in rows if text)]))

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from . import aws, environment, paths, pidfiles
-from .errors import ParamsError, nearest
+from .errors import ParamsError, nearest, without_logins
 from .secrets import Secret, s3_login
 
 
@@ -129,11 +129,11 @@ class World(Part):
 
 
 def flatten(part: Part, prefix: str = "") -> list:
-    """Return `[(key path, value as text), …]` of a world; secrets show as dots."""
+    """Return `[(key path, value as text), …]` of a world; secrets, and logins in addresses, show as dots."""
     out: list = []
     for name, value in part:
         nested = isinstance(value, Part)
-        out += flatten(value, f"{prefix}{name}.") if nested else [(f"{prefix}{name}", str(value))]
+        out += flatten(value, f"{prefix}{name}.") if nested else [(f"{prefix}{name}", without_logins(str(value)))]
     return out
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from ..base import ROOT, ConnectorError, World, aws, local_path, nearest, state_dir
+from ..base.errors import LOGIN
 from ..source import postgres
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 
@@ -20,8 +21,7 @@ KNOWN = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding
 MYSQL_CONNECTORS = KNOWN["mysql_connectors"]  # {mysql.kind of a world: connector class}
 HISTORY = "schema.history.internal"
 SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
-# Looked for in what a value holds beside references. An address, ://user:password@host (digits and a slash are a port):
-SECRET_ADDRESS = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
+# Looked for in what a value holds beside references. An address with a login (errors.LOGIN);
 # a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not token_id=…
 SECRET_PAIR = re.compile(
     r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
@@ -135,7 +135,7 @@ def literal_secrets(config: dict[str, str]) -> list[str]:
     whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
     beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
     inside = [k for k, v in beside.items()
-              if SECRET_ADDRESS.search(v) or (SECRET_PAIR.search(v) and not SQL.match(v))]
+              if LOGIN.search(v) or (SECRET_PAIR.search(v) and not SQL.match(v))]
     return sorted({*whole, *inside})
 
 
