@@ -113,7 +113,9 @@ def test_a_wrong_key_or_value_is_named(write, monkeypatch, old, new, says):
     assert "hunter2" not in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "says"), [("a: [", "not YAML"), ("- a", "holds no keys"), (" ", "holds no keys")])
+@pytest.mark.parametrize(("text", "says"), [
+    ("a: [", "not YAML"), ("- a", "holds no keys"), (" ", "holds no keys"), ("a: 2026-99-99", "(?s)not YAML.*month"),
+    ("a: " + "[" * 5_000, "not YAML")], ids=["open", "list", "blank", "date", "deep"])
 def test_a_file_that_is_no_mapping(write, text, says):
     with pytest.raises(ParamsError, match=says):
         params.load_file(write("", text))

@@ -93,6 +93,15 @@ def test_parameters_cell(project, declares, says):
     assert not (project / "runs").exists()
 
 
+@pytest.mark.parametrize("text", ["[", "{a", "2026-99-99", "*x", "!!timestamp x", "!!python/name:os.system x",
+                                  "[" * 5_000], ids=lambda text: text[:9])
+def test_a_parameter_that_is_not_yaml_is_told_with_its_name(project, text):
+    write(project, "10_outbox/11_a.ipynb")
+    with pytest.raises(ParamsError, match="(?s)parameter scale is .*not YAML.*a value of type int, such as 1"):
+        quietly(["10_outbox"], parameters={"scale": text})
+    assert not (project / "runs").exists()
+
+
 def test_unknown_world_and_parameter(project):
     write(project, "10_outbox/11_a.ipynb")
     with pytest.raises(ParamsError, match="there is no world 'locale'"):

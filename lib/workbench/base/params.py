@@ -23,6 +23,10 @@ from . import aws, environment, paths, pidfiles
 from .errors import ParamsError, nearest, without_logins
 from .secrets import Secret, s3_login
 
+# What YAML's loader raises for a text that it cannot load: ValueError for a date that does not exist, RecursionError
+# for deep nesting, AttributeError for the tag !!timestamp on other text
+NOT_YAML = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
+
 
 class Part(BaseModel, frozen=True, extra="forbid", strict=True):
     """A part of a world: no unknown keys, and strictly: an int takes no "5432", a bool no 1."""
@@ -165,25 +169,32 @@ def deployment(name: str) -> tuple[str, str]:
     """(region, name) of a world's deployment on AWS: what is known of it before it is made.
 
     Raises: ParamsError: no such world, or it is none of AWS."""
-    raw = yaml.safe_load(_file(name).read_text(encoding="utf-8"))
-    found = str(raw.get("region") or ""), str((raw.get("stack") or {}).get("deployment") or "")
+    raw = _read(_file(name))
+    stack = raw.get("stack") if isinstance(raw.get("stack"), dict) else {}
+    found = str(raw.get("region") or ""), str(stack.get("deployment") or "")
     if not all(found):
         raise ParamsError(f"world {name!r} is none of AWS", where=f"params/{name}.yaml",
                           expected="a region, and a name in stack.deployment", next_step="--world aws")
     return found
 
 
-def load_file(path: Path) -> World:
-    """Load one params file (see `load`)."""
+def _read(path: Path) -> dict:
+    """The keys of a params file. Raises ParamsError: it is not YAML, has none, or one twice."""
     shown = paths.shown(path)
     try:
         text = path.read_text(encoding="utf-8")
         _refuse_doubles(yaml.compose(text, Loader=yaml.SafeLoader), shown)
         raw = yaml.safe_load(text)
-    except (UnicodeDecodeError, yaml.YAMLError) as e:
+    except NOT_YAML as e:
         raise ParamsError("the params file is not YAML, or not UTF-8", where=f"{shown}: {e}") from None
     if not isinstance(raw, dict):
         raise ParamsError("the params file holds no keys", where=shown, expected="the keys of params/local.yaml")
+    return raw
+
+
+def load_file(path: Path) -> World:
+    """Load one params file (see `load`)."""
+    shown, raw = paths.shown(path), _read(path)
     base = _port_base(raw, shown)
     try:
         world = World.model_validate(_substitute(raw, shown, _Known(raw, base)))

@@ -9,7 +9,7 @@ from typing import Any, Sequence
 
 import yaml
 
-from ..base import ParamsError, nearest, paths
+from ..base import ParamsError, first_line, nearest, params, paths
 
 
 def find(targets: Sequence[str] = ()) -> list[Path]:
@@ -128,7 +128,11 @@ def as_declared(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str,
 
 def _converted(name: str, value: Any, default: Any) -> Any:
     if isinstance(value, str) and not isinstance(default, str):
-        value = yaml.safe_load(value)
+        try:
+            value = yaml.safe_load(value)
+        except params.NOT_YAML as e:
+            raise ParamsError(f"parameter {name} is {value[:60]!r}, which is not YAML: {first_line(e)}",
+                              expected=f"a value of type {type(default).__name__}, such as {default!r}") from None
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if default is not None and type(value) is not type(default):
