@@ -365,6 +365,17 @@ def test_a_service_comes_with_those_of_its_world_that_it_needs():
     assert verbs._closure(local, ["connect"]) == ["postgres", "kafka", "connect"]
 
 
+def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
+    local, row = params.load("local"), services.SERVICES["kafka"]
+    needs = {"web": ("app", "postgres"), "app": ("store", "elsewhere"), "store": ("postgres",), "postgres": (),
+             "elsewhere": ()}
+    monkeypatch.setattr(verbs, "SERVICES", {name: replace(row, name=name, needs=of) for name, of in needs.items()})
+    monkeypatch.setattr(services, "wanted", lambda world: ("web", "app", "store", "postgres"))
+    assert verbs._closure(local, ["web"]) == ["postgres", "store", "app", "web"]
+    assert verbs._closure(local, ["app", "web"]) == ["postgres", "store", "app", "web"]
+    assert verbs._closure(local, ["elsewhere"]) == ["elsewhere"], "named, it comes, whatever the world has"
+
+
 @pytest.fixture
 def by_base(make, monkeypatch):
     """The service `web` at the fifth port of a base; the base is returned."""

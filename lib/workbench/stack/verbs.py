@@ -149,10 +149,12 @@ def running() -> list[str]:
 
 
 def _closure(world: World, names: list[str]) -> list[str]:
-    """The services named, each after those of this world that it needs."""
-    ours = services.wanted(world)
-    found = (n for name in names for n in (*known(name).needs, name) if n == name or n in ours)
-    return list(dict.fromkeys(found))
+    """The services named, each after those of this world that it needs, directly or not."""
+    ours, found = services.wanted(world), {}
+    for name in names:
+        found.update(dict.fromkeys(_closure(world, [n for n in known(name).needs if n in ours])))
+        found[name] = None
+    return list(found)
 
 
 def known(name: str) -> process.Service:
