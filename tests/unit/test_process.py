@@ -308,6 +308,24 @@ def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypat
     assert process.holder(port_of(other)) is None and process.held() == {port_of(moved)}
 
 
+@pytest.mark.parametrize("restart", [lambda: verbs._start(WORLD, ["web"]), lambda: stack.restart(WORLD, "web")],
+                         ids=["up", "restart"])
+def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypatch, restart):
+    web = make()
+    process.start(web, WORLD)
+    first = process.own("web").pid
+    monkeypatch.setattr(verbs, "_closure", lambda world, names: names)
+    monkeypatch.setattr(verbs, "_refuse_other_ports", lambda world: None)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")})
+        with pytest.raises(StackError, match=f"web cannot start: port {port} is taken") as error:
+            restart()
+    assert process.own("web").pid == first and "stack.embedded: false" in error.value.next_step
+
+
 def test_status_says_that_it_is_outdated_and_where_it_listens(make):
     web, moved = make(), make()
     process.start(web, WORLD)

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Optional, Sequence
 
-from ..base import StackError, World, aws, host_port, nearest, paths, pidfiles, secrets
+from ..base import StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets
 from ..base.wait import alone
 from . import process, services, storefront
 from .process import Status
@@ -44,6 +44,8 @@ def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda 
     secrets.ensure(services.SECRETS)  # at first start they are made
     begun = time.monotonic()
     old = [n for n in chosen if process.outdated(SERVICES[n], world)]
+    for name in old:
+        process.refuse_strangers(SERVICES[name], world, process.held())
     _stop(old)  # all of them before the first starts: one may hold the port that another is to have
 
     def bring(name: str) -> None:
@@ -116,6 +118,7 @@ def restart(world: World, name: str) -> None:
     chosen = _closure(world, [name])
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)
+        process.refuse_strangers(SERVICES[name], world, process.held())
         process.stop(SERVICES[name])
         _start(world, chosen)
 
@@ -136,7 +139,7 @@ def lost(world: World, name: str, address: str) -> Optional[StackError]:
     or where it is none of ours: the world is not embedded, or the address not of this machine.
 
     Asked after a client has failed: every client has words of its own for a server that is gone."""
-    here = world.stack.embedded and host_port(address.split(",")[0])[0] in ("127.0.0.1", "localhost")
+    here = world.stack.embedded and params.LOOPBACK.fullmatch(address.split(",")[0])
     how = process.ended(name) if here else ""
     return StackError(f"the service {name} {how}", where=f"{address}; its log: {process.log_file(name)}",
                       expected="that it runs while a notebook does", next_step="`workbench up` starts it again. Then "
