@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from ..base import StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets
 from ..base.wait import alone
-from . import process, services, storefront
+from . import addresses, process, services, storefront
 from .process import Status
 from .services import SERVICES
 
@@ -55,6 +55,8 @@ def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda 
 
     # needs are for need(): everything starts at once, as Connect retries until Kafka is there and loads meanwhile
     _side_by_side(bring, chosen)
+    if process.own("connect"):
+        addresses.update(world, say)
 
 
 def _side_by_side(do: Callable[[str], Any], names: list[str]) -> list:
