@@ -308,11 +308,11 @@ def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypat
     assert process.holder(port_of(other)) is None and process.held() == {port_of(moved)}
 
 
-@pytest.mark.parametrize("restart", [lambda: verbs._start(WORLD, ["web"]), lambda: stack.restart(WORLD, "web")],
-                         ids=["up", "restart"])
+@pytest.mark.parametrize("restart", [
+    lambda world: verbs._start(world, ["web"]), lambda world: stack.restart(world, "web")], ids=["up", "restart"])
 def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypatch, restart):
-    web = make()
-    process.start(web, WORLD)
+    web, world = make(), params.load("local")
+    process.start(web, world)
     first = process.own("web").pid
     monkeypatch.setattr(verbs, "_closure", lambda world, names: names)
     monkeypatch.setattr(verbs, "_refuse_other_ports", lambda world: None)
@@ -322,7 +322,7 @@ def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypat
         port = taken.getsockname()[1]
         monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")})
         with pytest.raises(StackError, match=f"web cannot start: port {port} is taken") as error:
-            restart()
+            restart(world)
     assert process.own("web").pid == first and "stack.embedded: false" in error.value.next_step
 
 
@@ -363,6 +363,17 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     assert second != first and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
     assert stack.up(world, ["web"], say=lines.append)[0].state == "up" and process.own("web").pid != second
     assert lines[0].startswith("web") and " restarted " in lines[0]
+
+
+@pytest.mark.parametrize("verb", [lambda w: stack.need(w, "web"), lambda w: stack.up(w, ["web"]),
+                                  lambda w: stack.restart(w, "web")], ids=["need", "up", "restart"])
+def test_jars_are_fetched_before_anything_starts(make, monkeypatch, verb):
+    """In a fresh clone `make run`, `up` and `lab` come before `make install`."""
+    web, fetched = make(), []
+    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, fresh=lambda w: fetched.append("started"))})
+    monkeypatch.setattr(artifacts, "ensure", lambda *more: fetched.append("jars"))
+    verb(params.load("local"))
+    assert fetched == ["jars", "started"]
 
 
 def test_each_service_stops_before_what_it_needs(monkeypatch):

@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional, Sequence
 
 from ..base import StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets
 from ..base.wait import alone
-from . import addresses, process, services, storefront
+from . import addresses, artifacts, process, services, storefront
 from .process import Status
 from .services import SERVICES
 
@@ -21,7 +21,8 @@ LOCK = "up.lock"  # below the state folder: who starts or stops services holds i
 
 
 def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], None] = lambda text: None) -> list[Status]:
-    """Start what is not running, side by side, and return the status of each service once all answer.
+    """Start what is not running, side by side, and return the status of each service once all answer. Jars that are not
+    there yet are fetched first.
 
     Args:
         names: services to start (with what they need); all of the world's by default.
@@ -33,6 +34,7 @@ def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], Non
     if not world.stack.embedded:
         return _reach(world, names or _reached(world))
     chosen = _closure(world, names or services.wanted(world))
+    artifacts.ensure(*services.on_demand(world))
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)  # only now: another that was first may have started it
         _start(world, chosen, say)
@@ -118,6 +120,7 @@ def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> l
 def restart(world: World, name: str) -> None:
     """Stop and start one embedded service."""
     chosen = _closure(world, [name])
+    artifacts.ensure(*services.on_demand(world))
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)
         process.refuse_strangers(SERVICES[name], world, process.held())
