@@ -18,7 +18,7 @@ import psutil
 import pytest
 from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets
-from workbench.base.errors import StackError
+from workbench.base.errors import ServiceLost, StackError
 from workbench.base.wait import wait_until
 from workbench.stack import artifacts, databases, process, services, storefront, verbs
 from workbench.stack.process import Service
@@ -621,6 +621,27 @@ def test_a_service_that_is_lost_is_told_with_its_state(make):
     with pytest.raises(StackError):
         process.start(mute, WORLD)
     assert "does not listen" in str(stack.lost(local, "web", address))
+
+
+def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):
+    web, world, forever = make(), params.load("local"), threading.Event()
+    monkeypatch.setattr(verbs, "SERVICES", {"web": web})
+    monkeypatch.setattr(verbs, "GRACE", 0.5)
+    process.start(web, world)
+    assert stack.watched(world, lambda: 5, "web") == 5
+    with pytest.raises(KeyError):
+        stack.watched(world, lambda: {}["x"], "web")
+    threading.Timer(0.3, process.own("web").kill).start()
+    with pytest.raises(ServiceLost, match="the service web died"):
+        stack.watched(world, lambda: forever.wait(30), "web")
+    forever.set()
+    look = stack.watch(world, "web")
+    look()  # it may be a restart
+    process.start(web, world)
+    wait_until(lambda: look() is None and process.own("web"), "the grace period", timeout=5)
+    elsewhere = varied(world, stack={"embedded": False})
+    process.stop(web)
+    assert stack.watched(elsewhere, lambda: 5, "web") == 5 and stack.watch(elsewhere, "web")() is None
 
 
 def test_nobody_holds_a_free_port():

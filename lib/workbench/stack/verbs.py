@@ -7,16 +7,18 @@ In any other world the same verbs look whether the services can be reached, and 
 
 import os
 import socket
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Optional, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Callable, Optional, Sequence, TypeVar
 
-from ..base import StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets
-from ..base.wait import alone
+from ..base import ServiceLost, StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets
+from ..base.wait import GRACE, alone
 from . import addresses, artifacts, process, services, storefront
 from .process import Status
 from .services import SERVICES
 
+T = TypeVar("T")
 LOCK = "up.lock"  # below the state folder: who starts or stops services holds it
 
 
@@ -146,9 +148,49 @@ def lost(world: World, name: str, address: str) -> Optional[StackError]:
     Asked after a client has failed: every client has words of its own for a server that is gone."""
     here = world.stack.embedded and params.LOOPBACK.fullmatch(address.split(",")[0])
     how = process.ended(name) if here else ""
-    return StackError(f"the service {name} {how}", where=f"{address}; its log: {process.log_file(name)}",
-                      expected="that it runs while a notebook does", next_step="`workbench up` starts it again. Then "
-                      "run the notebook's set-up cell, and this one again; nothing is lost") if how else None
+    if not how:
+        return None
+    error = StackError if process.own(name) else ServiceLost
+    return error(
+        f"the service {name} {how}", where=f"{address}; its log: {process.log_file(name)}",
+        expected="that it runs while a notebook does", next_step="`workbench up` starts it again. Then run the "
+        "notebook's set-up cell, and this one again; nothing is lost")
+
+
+def watch(world: World, *names: str) -> Callable[[], None]:
+    """Return a function for polling: it raises ServiceLost once one of these services has been gone for GRACE seconds.
+    In a world that is not embedded it does nothing."""
+    gone_since: dict[str, float] = {}
+
+    def look() -> None:
+        for name in names if world.stack.embedded else ():
+            if process.own(name):
+                gone_since.pop(name, None)
+            elif time.monotonic() - gone_since.setdefault(name, time.monotonic()) >= GRACE:
+                error = lost(world, name, known(name).address(world))
+                if isinstance(error, ServiceLost):
+                    error.since = gone_since[name]
+                    raise error
+
+    return look
+
+
+def watched(world: World, call: Callable[[], T], *names: str) -> T:
+    """Return what a blocking call returns, or raise ServiceLost when one of these services is gone meanwhile (see
+    `watch`). The call is made in a thread, which is then left to its own time limit."""
+    outcome: Future = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as e:  # noqa: BLE001 - raised again where the result is taken
+            outcome.set_exception(e)
+
+    look = watch(world, *names)
+    threading.Thread(target=run, daemon=True).start()
+    while not wait([outcome], timeout=0.5).done:
+        look()
+    return outcome.result()
 
 
 def running() -> list[str]:
