@@ -16,7 +16,6 @@ from psycopg import sql
 from pymysql import converters
 from pymysql.constants import FIELD_TYPE
 
-from .. import stack
 from ..base import SourceError, World, secrets
 from ..stack.databases import hashed
 from . import column_types
@@ -55,9 +54,6 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
                           autocommit=True, connect_timeout=5, charset="utf8mb4", program_name="workbench",
                           sql_mode=MODE, init_command="SET time_zone = '+00:00'", conv=CONVERT)
     except pymysql.Error as e:
-        lost = stack.lost(world, "mariadb", f"{m.host}:{m.port}")
-        if lost:
-            raise lost from None
         raise SourceError(f"cannot connect to {SPOKEN[m.kind]}", next_step='start it: stack.need(world, "mariadb"); or '
                           "create the database first",
                           where=f"{user}@{m.host}:{m.port}/{database or ''}: {e.args[-1]}") from None
