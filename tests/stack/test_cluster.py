@@ -62,6 +62,7 @@ def executors():
 
 
 def test_two_workers_and_one_application(cluster, spark):
+    wait_until(lambda: len(executors()) == 2, "both executors", timeout=60)  # they come after the session
     page = masters_page(cluster)
     assert page["status"] == "ALIVE" and page["aliveworkers"] == 2 and page["cores"] == 2
     assert [a["name"] for a in page["activeapps"]] == ["workbench"] and len(executors()) == 2

@@ -265,6 +265,30 @@ stack.down()
                    env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)})
 
 
+def test_connectors_follow_an_instance_to_other_ports(beside, monkeypatch):
+    """Kafka keeps their configurations, with the ports of the day that they were deployed."""
+    stack.up(beside, ["connect"])
+    postgres.create_database(beside)
+    postgres.execute(beside, "CREATE TABLE moved (id int PRIMARY KEY)")
+    postgres.grant_replication(beside, ["public.moved"])
+    postgres.create_publication(beside, "moved", ["public.moved"])
+    config = {**connect.config(beside, "outbox_source"), "table.include.list": "public.moved",
+              "schema.include.list": "public", "publication.name": "moved"}
+    config = {key: value for key, value in config.items() if not key.startswith(("transforms", "predicates"))}
+    topic = f"{config['topic.prefix']}.public.moved"
+    postgres.execute(beside, "INSERT INTO moved VALUES (1)")
+    connect.apply(beside, "moved", config)
+    topics.wait_count(beside, topic, 1, connector="moved")
+    stack.down()
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", str(beside.stack.port_base + 20))
+    other, lines = params.load("local"), []
+    stack.up(other, ["connect"], say=lines.append)
+    assert "connector moved has the new addresses" in lines
+    postgres.execute(other, "INSERT INTO moved VALUES (2)")
+    topics.wait_count(other, topic, 2, connector="moved", timeout=30)
+    assert topics.count(other, topic) == 2, "it went on where it was"
+
+
 def test_a_killed_up_can_be_run_again(beside):
     # at moments spread over the first start: before, during and after initdb, with and without pid files
     names = ["postgres", "kafka", "mariadb"]

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import threading
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +16,7 @@ import requests
 from lake_help import kill
 from psycopg import sql
 from workbench import stack
-from workbench.base.errors import SourceError, StackError
+from workbench.base.errors import ServiceLost, SourceError, StackError
 from workbench.base.wait import wait_until
 from workbench.results import check
 from workbench.source import postgres
@@ -313,6 +314,42 @@ def test_a_broker_that_is_killed_gets_what_it_missed(shop):
     storefront.settle(shop)
 
 
+def named_in_time(service, call):
+    """Whether a call names a service that is gone within ten seconds."""
+    begun = time.monotonic()
+    with pytest.raises(ServiceLost, match=f"the service {service} (died|is stopped)"):
+        call()
+    assert time.monotonic() - begun < 10, f"{time.monotonic() - begun:.1f} s"
+
+
+def test_a_killed_broker_is_named_in_time(shop):
+    kill("kafka")
+    topic = contexts.ACCOUNTS.topic
+    try:
+        for call in (lambda: topics.names(shop), lambda: topics.wait_count(shop, topic, 10**6),
+                     lambda: topics.send(shop, topic, [("a", "b")]), lambda: topics.delete(shop, "x"),
+                     lambda: groups.names(shop), lambda: storefront.settle(shop), lambda: dlq.counts(shop)):
+            named_in_time("kafka", call)
+    finally:
+        stack.need(shop, "kafka")
+
+
+@pytest.mark.parametrize("service", ["orders", "postgres"])
+def test_a_killed_service_is_named_in_time(shop, service):
+    key = customer(shop)
+    storefront.settle(shop)
+    kill(service)
+    try:
+        if service == "orders":
+            storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "x@y"}})
+            named_in_time(service, lambda: storefront_load.load(shop, storefront_load.operations(36, 50)))
+        named_in_time(service, lambda: storefront.settle(shop))
+    finally:
+        stack.need(shop, "postgres")
+        storefront.start(shop)
+        storefront.settle(shop)
+
+
 # --- who sends -------------------------------------------------------------------------------------------------------
 
 def test_where_the_services_send_nobody_needs_connect(shop):
@@ -344,6 +381,17 @@ def test_where_connectors_send_connect_is_started_with_the_services(outbox):
     stack.stop("connect")
     storefront.up(outbox)
     key = customer(outbox)
+    storefront.settle(outbox)
+    assert copies(outbox, key)
+
+
+def test_a_killed_connect_is_named_in_time(outbox):
+    kill("connect")
+    key = customer(outbox)
+    try:
+        named_in_time("connect", lambda: storefront.settle(outbox))
+    finally:
+        stack.need(outbox, "connect")
     storefront.settle(outbox)
     assert copies(outbox, key)
 

@@ -53,6 +53,29 @@ def test_installs_what_is_missing_and_nothing_twice(home):
     assert not artifacts.CACHE.exists()
 
 
+def test_what_is_missing_is_fetched_when_it_is_needed_and_what_is_there_is_not_read(home, monkeypatch, capsys):
+    artifacts.ensure()
+    assert sorted(home) == ["a", "b"] and "fetching 2 of 2 files" in capsys.readouterr().out
+    monkeypatch.setattr(artifacts.Artifact, "intact", lambda a: pytest.fail("a checksum takes its time"))
+    artifacts.ensure()
+    assert capsys.readouterr().out == ""
+
+
+def test_an_archive_that_was_not_unpacked_is(home):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("bin/server", "")
+    GOOD["db"] = content.getvalue()
+    try:
+        artifacts.LOCK.write_text(line("db", GOOD["db"], "mariadb"))
+        artifacts.locked()[0].path.parent.mkdir(parents=True)
+        artifacts.locked()[0].path.write_bytes(GOOD["db"])
+        artifacts.ensure()
+        assert (artifacts.LIB / "db" / "bin" / "server").exists() and home == []
+    finally:
+        del GOOD["db"]
+
+
 def test_a_damaged_jar_is_seen_and_fetched_again(home):
     artifacts.install(silent)
     jar = artifacts.jars("kafka")[0]

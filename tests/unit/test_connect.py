@@ -327,6 +327,27 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
         rest._call(WORLD, "GET", "/connectors/x")
 
 
+@pytest.mark.parametrize(("refusals", "why"), [
+    (2, "Failed to reset consumer group offsets for connector x. The request can be safely retried"),
+    (0, ""), (1, "Connector x is not stopped")])
+def test_offsets_that_cannot_be_deleted_yet_are_tried_again(monkeypatch, refusals, why):
+    """After a restart of Kafka a sink's consumer group has a member until its session ends."""
+    asked = []
+
+    def call(world, method, path, body=None):
+        asked.append((method, path))
+        if len(asked) <= refusals:
+            raise ConnectorError(f"Connect answers 500: {why}")
+
+    monkeypatch.setattr(rest, "_call", call)
+    if "not stopped" in why:
+        with pytest.raises(ConnectorError, match="is not stopped"):
+            rest._forget_offsets(WORLD, "/connectors/x")
+    else:
+        rest._forget_offsets(WORLD, "/connectors/x")
+    assert asked == [("DELETE", "/connectors/x/offsets")] * max(1, refusals + ("retried" in why))
+
+
 def test_a_connect_that_rebalances_is_asked_again(answering):
     served = answering({"/connectors": [(409, "rebalancing"), (503, "starting"), (200, '["b", "a"]')]})
     assert connect.names(_with(url=served.url)) == ["a", "b"]

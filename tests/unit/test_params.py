@@ -113,6 +113,36 @@ def test_a_wrong_key_or_value_is_named(write, monkeypatch, old, new, says):
     assert "hunter2" not in str(error.value)
 
 
+@pytest.mark.parametrize(("old", "new", "key"), [
+    ("  host: 127.0.0.1\n  port: ${port:0}", "  host: db.example.com\n  port: 5432", "postgres.host"),
+    ("  host: 127.0.0.1\n  port: ${port:7}", "  host: 10.0.0.5\n  port: 3306", "mysql.host"),
+    ("bootstrap: 127.0.0.1:${port:1}", "bootstrap: broker.example.com:9092", "kafka.bootstrap"),
+    ("url: http://127.0.0.1:${port:3}", "url: http://connect.example.com:8083", "connect.url"),
+    ("url: http://127.0.0.1:${port:4}", "url: https://registry.example.com", "registry.url"),
+    ("url: sc://127.0.0.1:${port:5}", "url: sc://spark.example.com:15002", "spark.url"),
+])
+def test_an_embedded_world_has_no_service_on_another_machine(write, old, new, key):
+    """Its stack would stop the embedded service and start one at that address."""
+    with pytest.raises(ParamsError, match=f"{key} is '.*', and an embedded stack starts its services") as error:
+        params.load_file(write(old, new))
+    assert f"mine.yaml: {key}" in error.value.where and "stack.embedded: false" in error.value.next_step
+
+
+def test_a_cluster_elsewhere_has_no_workers_here(write):
+    own = {"master: local[2]": "master: spark://h.example.com:7077"}
+    assert params.load_file(write(*own.popitem())).spark.workers == 0
+    one = write("workers: 0", "workers: 1")
+    one.write_text(one.read_text(encoding="utf-8").replace("master: local[2]", "master: spark://h.example.com:7077"))
+    with pytest.raises(ParamsError, match="spark.master is 'spark://h.example.com:7077', and an embedded stack"):
+        params.load_file(one)
+
+
+def test_servers_of_ones_own_are_named_in_a_world_that_is_not_embedded(write):
+    path = write("embedded: true", "embedded: false")
+    path.write_text(path.read_text(encoding="utf-8").replace("host: 127.0.0.1", "host: db.example.com"))
+    assert params.load_file(path).postgres.host == "db.example.com"
+
+
 @pytest.mark.parametrize(("text", "says"), [
     ("a: [", "not YAML"), ("- a", "holds no keys"), (" ", "holds no keys"), ("a: 2026-99-99", "(?s)not YAML.*month"),
     ("a: " + "[" * 5_000, "not YAML")], ids=["open", "list", "blank", "date", "deep"])

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets
-from workbench.base.errors import StackError
+from workbench.base.errors import ServiceLost, StackError
 from workbench.base.wait import wait_until
 from workbench.stack import artifacts, databases, process, services, storefront, verbs
 from workbench.stack.process import Service
@@ -308,6 +308,24 @@ def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypat
     assert process.holder(port_of(other)) is None and process.held() == {port_of(moved)}
 
 
+@pytest.mark.parametrize("restart", [
+    lambda world: verbs._start(world, ["web"]), lambda world: stack.restart(world, "web")], ids=["up", "restart"])
+def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypatch, restart):
+    web, world = make(), params.load("local")
+    process.start(web, world)
+    first = process.own("web").pid
+    monkeypatch.setattr(verbs, "_closure", lambda world, names: names)
+    monkeypatch.setattr(verbs, "_refuse_other_ports", lambda world: None)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")})
+        with pytest.raises(StackError, match=f"web cannot start: port {port} is taken") as error:
+            restart(world)
+    assert process.own("web").pid == first and "stack.embedded: false" in error.value.next_step
+
+
 def test_status_says_that_it_is_outdated_and_where_it_listens(make):
     web, moved = make(), make()
     process.start(web, WORLD)
@@ -345,6 +363,17 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     assert second != first and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
     assert stack.up(world, ["web"], say=lines.append)[0].state == "up" and process.own("web").pid != second
     assert lines[0].startswith("web") and " restarted " in lines[0]
+
+
+@pytest.mark.parametrize("verb", [lambda w: stack.need(w, "web"), lambda w: stack.up(w, ["web"]),
+                                  lambda w: stack.restart(w, "web")], ids=["need", "up", "restart"])
+def test_jars_are_fetched_before_anything_starts(make, monkeypatch, verb):
+    """In a fresh clone `make run`, `up` and `lab` come before `make install`."""
+    web, fetched = make(), []
+    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, fresh=lambda w: fetched.append("started"))})
+    monkeypatch.setattr(artifacts, "ensure", lambda *more: fetched.append("jars"))
+    verb(params.load("local"))
+    assert fetched == ["jars", "started"]
 
 
 def test_each_service_stops_before_what_it_needs(monkeypatch):
@@ -603,6 +632,27 @@ def test_a_service_that_is_lost_is_told_with_its_state(make):
     with pytest.raises(StackError):
         process.start(mute, WORLD)
     assert "does not listen" in str(stack.lost(local, "web", address))
+
+
+def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):
+    web, world, forever = make(), params.load("local"), threading.Event()
+    monkeypatch.setattr(verbs, "SERVICES", {"web": web})
+    monkeypatch.setattr(verbs, "GRACE", 0.5)
+    process.start(web, world)
+    assert stack.watched(world, lambda: 5, "web") == 5
+    with pytest.raises(KeyError):
+        stack.watched(world, lambda: {}["x"], "web")
+    threading.Timer(0.3, process.own("web").kill).start()
+    with pytest.raises(ServiceLost, match="the service web died"):
+        stack.watched(world, lambda: forever.wait(30), "web")
+    forever.set()
+    look = stack.watch(world, "web")
+    look()  # it may be a restart
+    process.start(web, world)
+    wait_until(lambda: look() is None and process.own("web"), "the grace period", timeout=5)
+    elsewhere = varied(world, stack={"embedded": False})
+    process.stop(web)
+    assert stack.watched(elsewhere, lambda: 5, "web") == 5 and stack.watch(elsewhere, "web")() is None
 
 
 def test_nobody_holds_a_free_port():

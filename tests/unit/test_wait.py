@@ -3,7 +3,8 @@ import threading
 import time
 
 import pytest
-from workbench.base.errors import StackError, WorkbenchError
+from workbench.base import wait
+from workbench.base.errors import ServiceLost, StackError, WorkbenchError
 from workbench.base.wait import alone, wait_until
 
 
@@ -46,6 +47,42 @@ def test_timeout_forgets_an_error_that_has_gone():
 
     with pytest.raises(WorkbenchError, match="condition still false"):
         wait_until(condition, "x", timeout=0.05, every=0.01)
+
+
+def test_a_service_that_stays_lost_ends_the_wait(monkeypatch):
+    monkeypatch.setattr(wait, "GRACE", 0.1)
+
+    def condition():
+        raise ServiceLost("the service kafka died")
+
+    begun = time.monotonic()
+    with pytest.raises(ServiceLost, match="the service kafka died"):
+        wait_until(condition, "x", timeout=20, every=0.01)
+    assert 0.1 <= time.monotonic() - begun < 5
+
+
+def test_a_service_that_is_restarted_meanwhile_does_not(monkeypatch):
+    monkeypatch.setattr(wait, "GRACE", 0.2)
+    calls = []
+
+    def condition():
+        calls.append(1)
+        if len(calls) % 3:
+            raise ServiceLost("the service orders died")
+        return len(calls) > 20
+
+    assert wait_until(condition, "x", timeout=20, every=0.03)
+
+
+def test_one_that_was_gone_for_long_ends_it_at_once(monkeypatch):
+    lost = ServiceLost("the service kafka died")
+    lost.since -= 100
+
+    def condition():
+        raise lost
+
+    with pytest.raises(ServiceLost):
+        wait_until(condition, "x", timeout=20, every=60)
 
 
 def test_failed_ends_the_wait_at_once():

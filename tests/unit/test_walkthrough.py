@@ -107,6 +107,21 @@ def test_the_movies_begin_anew_where_the_source_has_the_column_whatever_the_lake
     assert movies.flow.is_done(world, "43_evolve") is (lake and "COUNTRY" in columns)
 
 
+def test_a_connector_with_the_addresses_of_before_is_not_done(world, monkeypatch):
+    """Its state is RUNNING, and nothing new comes: the instance was started with another port base."""
+    earlier = varied(world, postgres={"port": 1}, registry={"url": "http://127.0.0.1:2"})
+    monkeypatch.setattr(landing, "names", lambda world: [museum.CONNECTOR])
+    monkeypatch.setattr(connect, "names", lambda world: [museum.CONNECTOR])
+    monkeypatch.setattr(connect, "wait_running", lambda *_: None)
+    monkeypatch.setattr(walkthrough.topics, "names", lambda world: [museum.flow.topic(world, n) for n in (
+        "artists", "artworks")])
+    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: 5)
+    for of, done in ((earlier, False), (world, True)):
+        monkeypatch.setattr(walkthrough.addresses, "deployed", lambda world, of=of: {
+            museum.CONNECTOR: {**connect.config(of, museum.CONNECTOR), "name": museum.CONNECTOR}})
+        assert museum.flow.is_done(world, "52_connectors") is done
+
+
 @pytest.mark.parametrize("stays", [False, True])
 def test_a_connector_that_failed_without_the_registry_is_started_again(world, monkeypatch, stays):
     """Once, and by `ensure` only; what fails it again is told."""
@@ -126,6 +141,8 @@ def test_a_connector_that_failed_without_the_registry_is_started_again(world, mo
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: [museum.flow.topic(world, n) for n in (
         "artists", "artworks")])
     monkeypatch.setattr(walkthrough.topics, "count", lambda *_: 5)
+    monkeypatch.setattr(walkthrough.addresses, "deployed", lambda world: {
+        museum.CONNECTOR: connect.config(world, museum.CONNECTOR)})
     with pytest.raises(ConnectorError, match="registry away"):
         museum.flow.is_done(world, "52_connectors")
     assert did == [], "a question changes nothing"

@@ -1,6 +1,7 @@
 """The one exception that people see: what failed, where, what was expected, and what to do next."""
 import difflib
 import re
+import time
 from typing import Iterable
 
 # Within an address a login with a password, user:password@host; digits and a slash are a port
@@ -39,6 +40,16 @@ class ParamsError(WorkbenchError):
 
 class StackError(WorkbenchError):
     """A service could not be started, reached or stopped."""
+
+
+class ServiceLost(StackError):
+    """A service of this instance has no process any more. Waiting for what it does is pointless (see `wait_until`).
+
+    since: when it was first seen so (time.monotonic), now by default."""
+
+    def __init__(self, what: str, **fields: str):
+        super().__init__(what, **fields)
+        self.since = time.monotonic()
 
 
 class ConnectorError(WorkbenchError):

@@ -26,6 +26,9 @@ from .secrets import Secret, s3_login
 # What YAML's loader raises for a text that it cannot load: ValueError for a date that does not exist, RecursionError
 # for deep nesting, AttributeError for the tag !!timestamp on other text
 NOT_YAML = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
+LOOPBACK = re.compile(r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?")  # an address on this machine, or a host
+OWN_SERVERS = ("to use servers of your own, copy params/local.yaml to a new name, set stack.embedded: false and give "
+               "the address of every service there (docs/trouble.md, \"A server of your own\")")
 
 
 class Part(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -123,7 +126,7 @@ class World(Part):
     @property
     def own_s3(self) -> bool:
         """Whether its lake lies on an S3 endpoint that the embedded stack starts."""
-        return self.stack.embedded and bool(re.match(r"https?://(127\.0\.0\.1|localhost)[:/]", self.lake.endpoint))
+        return self.stack.embedded and bool(LOOPBACK.fullmatch(self.lake.endpoint))
 
     def _repr_html_(self) -> str:
         cells = ((key, html.escape(value)) for key, value in flatten(self))
@@ -201,6 +204,7 @@ def load_file(path: Path) -> World:
     except ValidationError as e:
         raise _refused(e, shown) from None  # its own text would show the values
     if world.stack.embedded:
+        _refuse_remote(world, shown)
         if not paths.is_plain(paths.LINK):
             raise ParamsError(
                 "Spark and Hudi cannot work in this folder, and no link to it could be made", where=str(paths.ROOT),
@@ -214,6 +218,20 @@ def load_file(path: Path) -> World:
         choice("WORKBENCH_SPARK", own, "classic", "existing")
         spark = spark.model_copy(update={"kind": own, "master": ""})
     return world.model_copy(update={"file": Path(shown), "stack": stack, "spark": spark})
+
+
+def _refuse_remote(world: World, shown: str) -> None:
+    """Raise ParamsError for an address on another machine: an embedded stack starts its services on this one."""
+    addresses = {"postgres.host": world.postgres.host, "mysql.host": world.mysql.host,
+                 "kafka.bootstrap": world.kafka.bootstrap, "connect.url": world.connect.url,
+                 "registry.url": world.registry.url, "spark.url": world.spark.url}
+    if world.spark.workers:
+        addresses["spark.master"] = world.spark.master
+    for key, address in addresses.items():
+        if address and not LOOPBACK.fullmatch(address):
+            raise ParamsError(f"{key} is {address!r}, and an embedded stack starts its services on this machine",
+                              where=f"{shown}: {key}", expected="127.0.0.1; nothing was started or stopped",
+                              next_step=OWN_SERVERS)
 
 
 def _reach_s3(settings: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 """Waiting for a condition. The only place in the workbench that sleeps."""
 import contextlib
 import fcntl
+import math
 import os
 import signal
 import threading
@@ -9,8 +10,9 @@ import uuid
 from pathlib import Path
 from typing import Callable, Iterator, Optional, TypeVar
 
-from .errors import WorkbenchError
+from .errors import ServiceLost, WorkbenchError
 
+GRACE = 3.0  # seconds for which a service may be gone: it was killed, and is being restarted
 T = TypeVar("T")
 
 
@@ -21,6 +23,7 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
 
     Args:
         condition: called without arguments. An exception it raises counts as "not yet"; the last one is reported.
+            ServiceLost ends the wait when the service has been gone for GRACE seconds.
         what: what is waited for, completing "waited 60 s for …".
         timeout: seconds before giving up.
         every: seconds between two tries.
@@ -30,9 +33,11 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
 
     Raises:
         error: after `timeout`, or at once when `failed` returns a sentence.
+        ServiceLost: a service that `condition` needs is gone.
     """
     deadline = time.monotonic() + timeout
     last: Optional[BaseException] = None
+    lost_since = math.inf
     while True:
         try:
             result = condition()
@@ -41,6 +46,9 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
             last = None
         except Exception as e:  # noqa: BLE001 - "not ready yet" comes as any exception of any client
             last = e
+        lost_since = min(lost_since, last.since) if isinstance(last, ServiceLost) else math.inf
+        if time.monotonic() - lost_since >= GRACE:
+            raise last
         reason = failed() if failed else None
         if reason:
             raise error(f"gave up waiting for {what}: {reason}", next_step=next_step)

@@ -3,7 +3,7 @@ restart, delete. Use them through `connect`."""
 
 
 import contextlib
-from typing import Any, Optional
+from typing import Any, Optional, Union
 from urllib.parse import quote
 
 from .. import stack
@@ -139,10 +139,27 @@ def delete(world: World, name: str) -> None:
     if _call(world, "GET", f"{url}/config", or_none=True) is None:
         return
     _stop(world, name)
-    _call(world, "DELETE", f"{url}/offsets")
+    _forget_offsets(world, url)
     _call(world, "DELETE", url, or_none=True)
     wait_until(lambda: _status(world, name) is None and name not in names(world), f"connector {name!r} to be gone",
                timeout=30, error=ConnectorError)
+
+
+def _forget_offsets(world: World, url: str) -> None:
+    """Delete the offsets of a stopped connector. After a restart of Kafka, Connect refuses it until a sink's consumer
+    group has no member, and says that the request can be safely retried."""
+    def forgotten() -> Union[bool, ConnectorError]:
+        try:
+            _call(world, "DELETE", f"{url}/offsets")
+            return True
+        except ConnectorError as e:
+            if "safely retried" in e.what:
+                raise
+            return e
+
+    done = wait_until(forgotten, f"the offsets of {url} to be deleted", timeout=60, every=0.5, error=ConnectorError)
+    if isinstance(done, ConnectorError):
+        raise done
 
 
 def _stop(world: World, name: str) -> None:
@@ -160,7 +177,10 @@ def _lost(world: World) -> Optional[StackError]:
 def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bool = False) -> Any:
     """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no error."""
     try:
-        answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body)
+        # it waits 90 s for a Kafka that is gone
+        answer = stack.watched(
+            world, lambda: http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body),
+            "connect", "kafka")
     except StackError as e:
         raise _lost(world) or e from None
     if answer.status_code == 404 and or_none:

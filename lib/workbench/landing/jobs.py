@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
 from ..connect.judging import no_literal_secret
+from ..stack.addresses import LANDING_JOBS
 from . import job, polling, settings, sinks, sources
 
 WORKER = "workbench.landing"  # in the place of a Connect worker's address
@@ -106,7 +107,7 @@ def _kind(config: dict[str, str]) -> Optional[str]:
 
 
 def _place(world: World) -> str:
-    return f"{world.lake.checkpoints}/connectors.json"
+    return f"{world.lake.checkpoints}/{LANDING_JOBS}"
 
 
 def _ours(world: World) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ import pandas
 import psycopg
 from psycopg import sql
 
+from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
 from . import column_types
 from .names import identifier as identifier
@@ -27,7 +28,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
     Args:
         role: "admin", or "replication" for the user that connectors log in as.
     Raises:
-        SourceError: the server does not answer, or refuses user, password or database.
+        SourceError: the server does not answer, or refuses user, password or database. StackError: its service is gone.
     """
     p = world.postgres
     user, password = login(p, role)
@@ -36,6 +37,9 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
         return psycopg.connect(host=p.host, port=p.port, dbname=name, user=user, password=password.reveal(),
                                autocommit=True, connect_timeout=5, application_name="workbench")
     except psycopg.Error as e:
+        lost = stack.lost(world, "postgres", f"{p.host}:{p.port}")
+        if lost:
+            raise lost from None
         start = "run `workbench up`; or load the data first (`workbench load`)"
         raise SourceError("cannot connect to PostgreSQL", where=f"{user}@{p.host}:{p.port}/{name}: {first_line(e)}",
                           next_step="" if "permission denied" in str(e) else start) from None

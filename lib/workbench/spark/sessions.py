@@ -149,7 +149,8 @@ def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: 
     if why:
         raise gone(spark, why)
     try:
-        yield
+        with _interrupted_without(kafka, spark):
+            yield
     except WorkbenchError:
         raise
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes; the message is what tells
@@ -158,6 +159,32 @@ def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: 
         if not lost and (is_gone(e) or unreachable(spark) or _ended(spark)):
             lost = gone(spark, f"{where}: {why}")
         raise lost or LakeError(f"{what}: {why}", where=where, next_step=next_step) from e
+
+
+@contextlib.contextmanager
+def _interrupted_without(kafka: Optional[World], spark: SparkSession) -> Iterator[None]:
+    """Interrupt what Spark does in this block once Kafka's service is gone: its own clients try for minutes."""
+    if kafka is None or not kafka.stack.embedded or not is_remote(spark):
+        yield
+        return
+    look, done = stack.watch(kafka, "kafka"), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.5):
+            try:
+                look()
+            except StackError:
+                with contextlib.suppress(Exception):  # Spark may be gone, too: the block's own error tells
+                    spark.interruptAll()
+                return
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watching.join()
 
 
 def cause(text: str) -> str:

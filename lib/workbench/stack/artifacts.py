@@ -153,6 +153,15 @@ def install(say: Callable[[str], None] = print, *more: str) -> int:
         return len(missing)
 
 
+def ensure(*more: str) -> None:
+    """Fetch the files (see `needed`) where one is missing, or an archive is not unpacked. Checksums are for `install`.
+
+    Raises: as `install`.
+    """
+    if not all(a.path.exists() and (a.service not in PACKED or _stamp(a).exists()) for a in needed(*more)):
+        install(print, *more)
+
+
 def verify(*more: str) -> list[str]:
     """Return one sentence for each file (see `needed`) that is missing or damaged; an empty list when all is well."""
     sick = (a for a in needed(*more) if not a.intact())
@@ -162,7 +171,7 @@ def verify(*more: str) -> list[str]:
 def _unpack(archives: Iterable[Artifact]) -> None:
     """Unpack each archive into LIB/<name of the artifact>, unless it is there."""
     for a in archives:
-        folder, stamp = LIB / a.name, LIB / a.name / ".sha256"
+        folder, stamp = LIB / a.name, _stamp(a)
         if not stamp.exists() or stamp.read_text() != a.sha256:
             shutil.rmtree(folder, ignore_errors=True)
             safe = {"filter": "data"} if a.ext != "jar" and hasattr(tarfile, "data_filter") else {}
@@ -170,6 +179,11 @@ def _unpack(archives: Iterable[Artifact]) -> None:
             for program in folder.rglob("bin/*"):
                 program.chmod(0o755)  # a jar does not say so
             stamp.write_text(a.sha256)
+
+
+def _stamp(archive: Artifact) -> Path:
+    """The file that says which archive a folder was unpacked from."""
+    return LIB / archive.name / ".sha256"
 
 
 def _fetch(batch: list[Artifact]) -> int:

@@ -115,8 +115,6 @@ def mariadb_home() -> Path:
 
 def mariadb_fresh(world: World) -> None:
     """It is made with a root that a socket lets in, and anybody: our administrator takes their place."""
-    if not mariadb_home().exists():  # what is here was installed before there was MariaDB
-        artifacts.install()
     scripts = [(mariadb_home() / "share" / name).read_text(encoding="utf-8") for name in SYSTEM_TABLES]
     admin = f"'{world.mysql.admin_user}'@'%'"
     given = "\n".join([  # a statement ends with its line

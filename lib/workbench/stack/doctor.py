@@ -119,8 +119,8 @@ def _files(*more: str) -> Finding:
     damaged = [s for s in sick if s.endswith("damaged")]
     seen = (f"{len(damaged)} damaged: {damaged[0]}" if damaged else f"{len(sick)} of {total} not fetched yet" if sick
             else f"{total} files with the pinned checksums")
-    return Finding("jars", seen, "run `make install` (`make demo` does): it fetches those only" if sick else "",
-                   mild=not damaged)
+    fix = "run `make install`: it fetches those only. (Missing ones are also fetched before a service starts.)"
+    return Finding("jars", seen, fix if sick else "", mild=not damaged)
 
 
 def _ports(world: World) -> list[Finding]:

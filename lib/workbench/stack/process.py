@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Collection, Optional
 
 import psutil
 
-from ..base import StackError, World, host_port, pidfiles, state_dir, wait_until
+from ..base import StackError, World, host_port, params, pidfiles, state_dir, wait_until
 from .artifacts import CONF
 
 # Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
@@ -25,7 +25,8 @@ OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_
               "PYTHONPATH", "PYTHONHOME")
 MARK = "WORKBENCH_SERVICE"  # in the environment of all that we start: whose process it is, also without a pid file
 ROOM = 64 << 20  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
-OTHER_PORTS = "stop that process, or choose other ports: `workbench down`, then WORKBENCH_PORT_BASE=<number> make …"
+OTHER_PORTS = ("stop that process, or choose other ports: `workbench down`, then WORKBENCH_PORT_BASE=<number> make …; "
+               + params.OWN_SERVERS)
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def start(service: Service, world: World) -> str:
                 raise
             # one that was killed a moment ago may still be there for an instant: it ended while we waited for it
     sweep(service.name)
-    _refuse_strangers(service, world)
+    refuse_strangers(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
@@ -190,10 +191,15 @@ def _wait_ready(service: Service, world: World) -> None:
                next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh")
 
 
-def _refuse_strangers(service: Service, world: World) -> None:
+def refuse_strangers(service: Service, world: World, ours: Collection[int] = ()) -> None:
+    """Raise StackError where another process holds a port of a service.
+
+    Args:
+        ours: ports that are held by services which are stopped before this one starts.
+    """
     # a predecessor that just died may still be about to let go of its ports
     patience = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
-    for port in service.ports(world):
+    for port in (p for p in service.ports(world) if p not in ours):
         with contextlib.suppress(StackError):
             wait_until(lambda port=port: holder(port) is None, "", timeout=patience, every=0.05, error=StackError)
             continue

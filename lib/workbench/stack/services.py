@@ -175,12 +175,6 @@ def on_demand(world: World) -> list[str]:
     return ["s3"] if world.stack.embedded and world.lake.endpoint else []
 
 
-def _spark_fresh(world: World) -> None:
-    missing = [name for name in on_demand(world) if not all(jar.exists() for jar in artifacts.jars(name))]
-    if missing:
-        artifacts.install(print, *missing)
-
-
 def _spark_told(world: World) -> dict[str, object]:
     """What of a world the server makes its configuration of (see spark.server), and the versions that it runs with."""
     return {"spark": world.spark.model_dump(), "tables": world.lake.tables, "java_compiler": world.stack.java_compiler,
@@ -260,7 +254,7 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
     _worker(1),
     _worker(2),
     Service("spark", lambda w: w.spark.url, _spark_command, _spark_ready, logs=True, env=_spark_env, told=_spark_told,
-            fresh=_spark_fresh, needs=("s3", "spark_master", "spark_worker_1", "spark_worker_2")),
+            needs=("s3", "spark_master", "spark_worker_1", "spark_worker_2")),
     *storefront.ROWS,
 )}
 

@@ -7,21 +7,24 @@ In any other world the same verbs look whether the services can be reached, and 
 
 import os
 import socket
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Optional, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Callable, Optional, Sequence, TypeVar
 
-from ..base import StackError, World, aws, host_port, nearest, paths, pidfiles, secrets
-from ..base.wait import alone
-from . import process, services, storefront
+from ..base import ServiceLost, StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets
+from ..base.wait import GRACE, alone
+from . import addresses, artifacts, process, services, storefront
 from .process import Status
 from .services import SERVICES
 
+T = TypeVar("T")
 LOCK = "up.lock"  # below the state folder: who starts or stops services holds it
 
 
 def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], None] = lambda text: None) -> list[Status]:
-    """Start what is not running, side by side, and return the status of each service once all answer.
+    """Start what is not running, side by side, and return the status of each service once all answer. Jars that are not
+    there yet are fetched first.
 
     Args:
         names: services to start (with what they need); all of the world's by default.
@@ -33,6 +36,7 @@ def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], Non
     if not world.stack.embedded:
         return _reach(world, names or _reached(world))
     chosen = _closure(world, names or services.wanted(world))
+    artifacts.ensure(*services.on_demand(world))
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)  # only now: another that was first may have started it
         _start(world, chosen, say)
@@ -44,6 +48,8 @@ def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda 
     secrets.ensure(services.SECRETS)  # at first start they are made
     begun = time.monotonic()
     old = [n for n in chosen if process.outdated(SERVICES[n], world)]
+    for name in old:
+        process.refuse_strangers(SERVICES[name], world, process.held())
     _stop(old)  # all of them before the first starts: one may hold the port that another is to have
 
     def bring(name: str) -> None:
@@ -53,6 +59,8 @@ def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda 
 
     # needs are for need(): everything starts at once, as Connect retries until Kafka is there and loads meanwhile
     _side_by_side(bring, chosen)
+    if process.own("connect"):
+        addresses.update(world, say)
 
 
 def _side_by_side(do: Callable[[str], Any], names: list[str]) -> list:
@@ -114,8 +122,10 @@ def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> l
 def restart(world: World, name: str) -> None:
     """Stop and start one embedded service."""
     chosen = _closure(world, [name])
+    artifacts.ensure(*services.on_demand(world))
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)
+        process.refuse_strangers(SERVICES[name], world, process.held())
         process.stop(SERVICES[name])
         _start(world, chosen)
 
@@ -136,11 +146,51 @@ def lost(world: World, name: str, address: str) -> Optional[StackError]:
     or where it is none of ours: the world is not embedded, or the address not of this machine.
 
     Asked after a client has failed: every client has words of its own for a server that is gone."""
-    here = world.stack.embedded and host_port(address.split(",")[0])[0] in ("127.0.0.1", "localhost")
+    here = world.stack.embedded and params.LOOPBACK.fullmatch(address.split(",")[0])
     how = process.ended(name) if here else ""
-    return StackError(f"the service {name} {how}", where=f"{address}; its log: {process.log_file(name)}",
-                      expected="that it runs while a notebook does", next_step="`workbench up` starts it again. Then "
-                      "run the notebook's set-up cell, and this one again; nothing is lost") if how else None
+    if not how:
+        return None
+    error = StackError if process.own(name) else ServiceLost
+    return error(
+        f"the service {name} {how}", where=f"{address}; its log: {process.log_file(name)}",
+        expected="that it runs while a notebook does", next_step="`workbench up` starts it again. Then run the "
+        "notebook's set-up cell, and this one again; nothing is lost")
+
+
+def watch(world: World, *names: str) -> Callable[[], None]:
+    """Return a function for polling: it raises ServiceLost once one of these services has been gone for GRACE seconds.
+    In a world that is not embedded it does nothing."""
+    gone_since: dict[str, float] = {}
+
+    def look() -> None:
+        for name in names if world.stack.embedded else ():
+            if process.own(name):
+                gone_since.pop(name, None)
+            elif time.monotonic() - gone_since.setdefault(name, time.monotonic()) >= GRACE:
+                error = lost(world, name, known(name).address(world))
+                if isinstance(error, ServiceLost):
+                    error.since = gone_since[name]
+                    raise error
+
+    return look
+
+
+def watched(world: World, call: Callable[[], T], *names: str) -> T:
+    """Return what a blocking call returns, or raise ServiceLost when one of these services is gone meanwhile (see
+    `watch`). The call is made in a thread, which is then left to its own time limit."""
+    outcome: Future = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as e:  # noqa: BLE001 - raised again where the result is taken
+            outcome.set_exception(e)
+
+    look = watch(world, *names)
+    threading.Thread(target=run, daemon=True).start()
+    while not wait([outcome], timeout=0.5).done:
+        look()
+    return outcome.result()
 
 
 def running() -> list[str]:

@@ -13,7 +13,7 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
     admin = AdminClient(topics.settings(world))
     with topics.answered(world):  # asked after the ends: what came meanwhile is not counted as waiting
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=topics.TIMEOUT)
-        found = asked[group].result(topics.TIMEOUT + 5).topic_partitions
+        found = topics.result(world, asked[group]).topic_partitions
     done = {(place.topic, place.partition): place.offset for place in found}
     left = {place: max(0, end - max(begin, done.get(place, begin))) for place, (begin, end) in there.items()}
     return {topic: sum(n for (of, _), n in left.items() if of == topic) for topic in names}
@@ -23,7 +23,7 @@ def names(world: World) -> list[str]:
     """Return the names of all consumer groups."""
     admin = AdminClient(topics.settings(world))  # held: without a name it is gone before the answer comes
     with topics.answered(world):
-        listed = admin.list_consumer_groups(request_timeout=topics.TIMEOUT).result(topics.TIMEOUT + 5)
+        listed = topics.result(world, admin.list_consumer_groups(request_timeout=topics.TIMEOUT))
     return sorted(group.group_id for group in listed.valid)
 
 
@@ -34,7 +34,7 @@ def forget(world: World, group: str) -> None:
 
     def gone() -> bool:
         if group in names(world):
-            admin.delete_consumer_groups([group], request_timeout=topics.TIMEOUT)[group].result(topics.TIMEOUT + 5)
+            topics.result(world, admin.delete_consumer_groups([group], request_timeout=topics.TIMEOUT)[group])
         return True
 
     wait_until(gone, f"consumer group {group!r} to be empty", timeout=10, error=StackError,

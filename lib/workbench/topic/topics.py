@@ -7,7 +7,8 @@ a consumer here says with its question that the broker is to make none, and an a
 import contextlib
 import itertools
 import time
-from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Sequence, Union
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Sequence, TypeVar, Union
 
 import pandas as pd
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
@@ -17,9 +18,12 @@ from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, nearest, wait_until
 from . import kafka_iam
 
+T = TypeVar("T")
 IAM = "SASL_SSL"  # of a world whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
+SLICE = 1.0  # seconds of one attempt: between two the service is looked at
+SILENT = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 WAITING = 10_000  # messages that a producer holds until Kafka has them
 REFUSED = {  # what a broker or the client itself says to a message: what to do about it
     KafkaError.MSG_SIZE_TOO_LARGE: "a producer sends at most its message.max.bytes, and a topic takes at most its "
@@ -75,11 +79,40 @@ def _silent(world: World, what: str, where: str, next_step: str) -> StackError:
     return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(what, where=where, next_step=next_step)
 
 
+def in_time(world: World, ask: Callable[[float], T]) -> T:
+    """Return what a blocking call of a client returns within TIMEOUT seconds. It is called again and again with the
+    seconds that one attempt may take, so that a Kafka whose process is gone is reported soon.
+
+    Raises: ServiceLost: it is gone. What `ask` raises.
+    """
+    deadline, look = time.monotonic() + TIMEOUT, stack.watch(world, "kafka")
+    while True:
+        try:
+            return ask(SLICE)
+        except KafkaException as e:
+            if e.args[0].code() not in SILENT or time.monotonic() >= deadline:
+                raise
+        look()
+
+
+def result(world: World, future: Any) -> Any:
+    """Return the result of an admin client's request. Raises: ServiceLost: Kafka is gone. What the request raises."""
+    return in_time(world, lambda seconds: _result(future, seconds))
+
+
+def _result(future: Any, seconds: float) -> Any:
+    try:
+        return future.result(seconds)
+    except FutureTimeout:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+
+
 def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
     """Return {topic: partitions} of all topics. Raises StackError when Kafka does not answer."""
     admin = admin or AdminClient(settings(world))
     with answered(world):
-        return {name: sorted(t.partitions) for name, t in admin.list_topics(timeout=TIMEOUT).topics.items()}
+        listed = in_time(world, lambda seconds: admin.list_topics(timeout=seconds)).topics
+        return {name: sorted(t.partitions) for name, t in listed.items()}
 
 
 def names(world: World) -> list[str]:
@@ -98,11 +131,11 @@ def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
     """
     def asked() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
         try:  # of a transaction that goes on nothing can be read
-            listed = reader.list_topics(topic, timeout=TIMEOUT).topics[topic]
+            listed = in_time(world, lambda seconds: reader.list_topics(topic, timeout=seconds)).topics[topic]
             if listed.error:
                 raise KafkaException(listed.error)
-            return {p: reader.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT)
-                    for p in listed.partitions}
+            return {p: in_time(world, lambda seconds, p=p: reader.get_watermark_offsets(
+                TopicPartition(topic, p), timeout=seconds)) for p in listed.partitions}
         except KafkaException as e:
             return None if e.args[0].code() in WITHOUT_LEADER else e
 
@@ -132,7 +165,7 @@ def topic_id(world: World, name: str, admin: Any = None) -> str:
     admin = admin or AdminClient(settings(world))
     with answered(world, f"topic {name!r} at {world.kafka.bootstrap}"):
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)
-        return str(asked[name].result(TIMEOUT + 5).topic_id)
+        return str(result(world, asked[name]).topic_id)
 
 
 def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = "") -> int:
@@ -177,7 +210,7 @@ def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, in
         StackError: Kafka does not answer, or sent nothing for ten seconds.
     """
     at = {p: n for p, n in start.items() if n < stop[p]}
-    heard = time.monotonic()
+    heard, look = time.monotonic(), stack.watch(world, "kafka")
     with contextlib.closing(_consumer(world)) as reader, answered(world):
         reader.assign([TopicPartition(topic, p, n) for p, n in at.items()])
         while at:
@@ -195,6 +228,7 @@ def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, in
                 raise _silent(world, f"Kafka sent nothing for {TIMEOUT} s", f"topic {topic!r}, offsets {at}",
                               "run `workbench status`; nothing is lost, read it again")
             else:  # where a transaction ended, no message stands at the last offset, but the client has passed it
+                look()
                 for place in reader.position([TopicPartition(topic, p) for p in at]):
                     at[place.partition] = max(at[place.partition], place.offset)
             at = {p: n for p, n in at.items() if n < stop[p]}
@@ -253,6 +287,7 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
         of them may be there then. What making one of them raises.
     """
     refused: list[KafkaError] = []
+    look = stack.watch(world, "kafka")
     # an idempotent producer keeps the order, and sends none twice, when it tries again
     producer = Producer(settings(world, **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000,
                                           **more}))
@@ -260,11 +295,13 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
         for key, value, *told in messages:
             while len(producer) >= WAITING:
                 producer.poll(0.1)
+                look()
             producer.produce(topic, value, key, on_delivery=lambda error, _: refused.append(error) if error else None,
                              **dict(*told))
             if refused:
                 break
-        producer.flush()
+        while producer.flush(SLICE):
+            look()
         if refused:
             raise KafkaException(refused[0])
 
@@ -276,7 +313,7 @@ def create(world: World, name: str, partitions: int = 1, **config: str) -> None:
     if name not in _partitions(world, admin):
         try:
             asked = admin.create_topics([NewTopic(name, partitions, config=config)], request_timeout=TIMEOUT)
-            asked[name].result(TIMEOUT + 5)
+            result(world, asked[name])
         except KafkaException as e:
             raise WorkbenchError(f"topic {name!r} was not made: {e.args[0].str()}", where=world.kafka.bootstrap) from e
 
@@ -290,7 +327,7 @@ def delete(world: World, *topics: str) -> None:
     # not only those it lists: of one that was made a moment ago the controller knows, and the broker may not yet
     for topic, future in admin.delete_topics(list(topics), request_timeout=TIMEOUT).items():
         try:
-            future.result(TIMEOUT + 5)
+            result(world, future)
         except KafkaException as e:
             if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise WorkbenchError(f"topic {topic!r} was not deleted: {e.args[0].str()}",

@@ -118,9 +118,10 @@ def request(world: World, service: str, method: str, path: str, body: Optional[D
         with suppress(StackError):  # one that was killed a moment ago may still be there for an instant
             lost = wait_until(lambda: stack.lost(world, rows.name(service, instance), address), "", timeout=1,
                               error=StackError)
-        raise StackError(lost.what if lost else f"{service} does not answer: {type(e).__name__}",
-                         where=f"{method} {address}/{path}",
-                         next_step="`workbench storefront up` starts what does not run") from None
+        error = type(lost) if lost else StackError
+        raise error(lost.what if lost else f"{service} does not answer: {type(e).__name__}",
+                    where=f"{method} {address}/{path}",
+                    next_step="`workbench storefront up` starts what does not run") from None
 
 
 def states(world: World) -> list[tuple[str, str, str]]:
@@ -151,10 +152,31 @@ def lag(world: World) -> dict[str, int]:
 
 def settle(world: World, timeout: float = 60) -> None:
     """Wait until every event that a connector or a living service has to send is in its topic, and every one in a topic
-    has been taken. Raises: WorkbenchError: after `timeout` seconds."""
-    wait_until(lambda: not any(unsent(world).values()), "what was said to be sent", timeout=timeout, every=0.1,
+    has been taken. Raises: WorkbenchError: after `timeout` seconds. ServiceLost: Connect, or every instance of a
+    service that has events to take, is gone."""
+    def sent() -> bool:
+        waiting = [name for name, events in unsent(world).items() if events]
+        if any(handed_over(world, name) for name in waiting):
+            _refuse_lost(world, "connect")
+        return not waiting
+
+    def taken() -> bool:
+        waiting = [name for name, events in lag(world).items() if events]
+        for context in waiting:
+            if not {rows.name(context, n) for n in (1, 2)} & {*stack.running()}:
+                _refuse_lost(world, context)
+        return not waiting
+
+    wait_until(sent, "what was said to be sent", timeout=timeout, every=0.1,
                next_step="where connectors send it, look at them: connect.status(world, \"storefront_orders\")")
-    wait_until(lambda: not any(lag(world).values()), "the services to take every event", timeout=timeout, every=0.1)
+    wait_until(taken, "the services to take every event", timeout=timeout, every=0.1)
+
+
+def _refuse_lost(world: World, service: str) -> None:
+    """Raise ServiceLost where a service is gone."""
+    lost = stack.lost(world, service, stack.known(service).address(world))
+    if lost:
+        raise lost
 
 
 def handed_over(world: World, store: str) -> bool:

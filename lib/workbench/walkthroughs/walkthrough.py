@@ -21,6 +21,7 @@ from ..source import mariadb, postgres
 from ..source.loading import Loader
 from ..source.queries import QUERIES
 from ..spark import session
+from ..stack import addresses
 from ..topic import groups, registry, topics
 from . import kept
 from .flow import Flow
@@ -117,9 +118,17 @@ class Walkthrough(Flow):
         ours, deployed = {self.topic(world, name) for name in self.names}, set(self.deployed)
         if not (deployed <= set(landing.names(world)) and ours <= set(topics.names(world))):
             return False
+        if world.stack.embedded and self._has_old_addresses(world):
+            return False
         for name in deployed & set(connect.names(world)):
             connect.wait_running(world, name)
         return all(topics.count(world, topic) for topic in ours)
+
+    def _has_old_addresses(self, world: World) -> bool:
+        """Whether a connector was deployed when the services had other ports: it is RUNNING and reads nothing."""
+        configs = addresses.deployed(world)
+        return any(addresses.differ_only({**configs[name], "name": name}, {**self.config(world, name), "name": name})
+                   for name in self.deployed)
 
     def _has_tables(self, world: World) -> bool:
         return all(hudi.exists(t) and (not self.label or self.label in set(hudi.labels(world, t)["label"]))

@@ -1,0 +1,103 @@
+"""Addresses in connector configurations, after the ports of an instance have changed."""
+import json
+from types import SimpleNamespace
+
+import pytest
+from workbench import connect
+from workbench.base import StackError, params, paths
+from workbench.stack import addresses
+from worlds import varied
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "VAR", tmp_path)
+    return params.load("local")
+
+
+def moved(world, by):
+    """The same world with another port base."""
+    base = world.stack.port_base + by
+    return varied(world, stack={"port_base": base}, postgres={"port": base}, mysql={"port": base + 7},
+                  kafka={"bootstrap": f"127.0.0.1:{base + 1}"}, connect={"url": f"http://127.0.0.1:{base + 3}"},
+                  registry={"url": f"http://127.0.0.1:{base + 4}"})
+
+
+NAMES = sorted(file.stem for file in connect.FOLDER.rglob("*.json") if file.parent.name != "keys")
+MORE = {"storefront_outbox": {"service": "orders", "routedByValue": "${routedByValue}"}}
+
+
+@pytest.mark.parametrize("by", [100, 1], ids=["elsewhere", "overlapping"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_configuration_becomes_that_of_the_new_ports(world, name, by):
+    new = moved(world, by)
+    before, wanted = (connect.config(of, name, **MORE.get(name, {})) for of in (world, new))
+    assert addresses.updated(before, addresses.of(world), addresses.of(new)) == wanted
+    assert addresses.updated(wanted, addresses.of(new), addresses.of(new)) == wanted
+    assert addresses.differ_only(before, wanted) is (before != wanted)
+    assert not addresses.differ_only(before, {**wanted, "connector.class": "x"})
+
+
+def test_an_address_of_somebody_else_stays(world):
+    old, new = addresses.of(world), addresses.of(moved(world, 100))
+    port = str(world.postgres.port)
+    for config in ({"database.hostname": "db.example.com", "database.port": port},
+                   {"database.hostname": "127.0.0.1", "database.port": "5432"},
+                   {"url": f"http://10.127.0.0.1:{port}/"}, {"url": f"http://127.0.0.1:{port}1/"},
+                   {"poll.interval.ms": port}, {"port": port}):
+        assert addresses.updated(config, old, new) == config
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    """A Kafka Connect: its configurations, and the connectors whose configuration it refuses."""
+    configs, refused, asked = {}, set(), []
+
+    def call(service, method, url, body=None):
+        asked.append(method)
+        name = url.split("/")[4].partition("?")[0] if method == "PUT" else ""
+        if name in refused:
+            return SimpleNamespace(status_code=400, text="Unable to connect")
+        configs.update({name: body} if name else {})
+        return SimpleNamespace(status_code=200, json=lambda: {n: {"info": {"config": c}} for n, c in configs.items()})
+
+    monkeypatch.setattr(addresses.http, "call", call)
+    return SimpleNamespace(configs=configs, refused=refused, asked=asked)
+
+
+def test_a_refused_one_is_tried_again_at_the_next_start(world, worker):
+    said, one, two = [], "moma_source", "movies_source"
+    worlds = [world, moved(world, 1), moved(world, 2)]
+    worker.configs.update({name: connect.config(world, name) for name in (one, two)})
+    addresses.update(world, said.append)
+    assert said == [] and worker.asked == [], "Connect is not asked where nothing has changed"
+    worker.refused.add(two)  # its database is not started yet
+    for new in worlds[1:]:
+        addresses.update(new, said.append)
+        assert worker.configs == {one: connect.config(new, one), two: connect.config(world, two)}
+    worker.refused.clear()
+    addresses.update(worlds[2], said.append)
+    assert worker.configs == {name: connect.config(worlds[2], name) for name in (one, two)}
+    assert "movies_source still has the old addresses" in said[1]
+    assert said[-1] == "connector movies_source has the new addresses"
+    worker.asked.clear()
+    addresses.update(worlds[2], said.append)
+    assert worker.asked == []
+
+
+def test_one_that_runs_as_a_job_has_them_too(world, worker, tmp_path):
+    new = moved(world, 100)
+    world, new = (varied(of, lake={"checkpoints": f"file:{tmp_path}"}) for of in (world, new))
+    file, job = tmp_path / addresses.LANDING_JOBS, {"state": "RUNNING", "error": ""}
+    file.write_text(json.dumps({"poll": {**job, "config": connect.config(world, "pagila_poll")}}))
+    addresses.update(world, print)
+    addresses.update(new, print)
+    assert json.loads(file.read_text()) == {"poll": {**job, "config": connect.config(new, "pagila_poll")}}
+    assert addresses.deployed(new) == {"poll": connect.config(new, "pagila_poll")}
+
+
+def test_a_connect_that_does_not_answer_is_told(world, monkeypatch):
+    addresses.update(world, print)
+    monkeypatch.setattr(addresses.http, "call", lambda *_: SimpleNamespace(status_code=500, text="no"))
+    with pytest.raises(StackError, match="Kafka Connect answers 500: no"):
+        addresses.update(moved(world, 5), print)
