@@ -145,7 +145,7 @@ def slot_prefix(world: World) -> str:
 # --- what change data capture needs ----------------------------------------------------------------------------------
 
 def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Make the user that connectors log in as: it may replicate, and read `tables`.
+    """Make the user that connectors log in as: it may replicate, read `tables`, and send heartbeats.
 
     Of other tables in their schemas it keeps the right to read those that are published still, for the sake of other
     connectors; any other right there is taken back. Its password is the world's secret, made if there is none. Raises
@@ -168,6 +168,8 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
             c.execute(quoted("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
         for table in [*found, *others]:
             c.execute(quoted("GRANT SELECT ON {} TO {}", table, user))
+        for (function,) in c.execute(QUERIES["heartbeat_denied"], [user]).fetchall():
+            c.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(function), sql.Identifier(user)))
 
 
 def create_publication(world: World, name: str, tables: Sequence[str], database: Optional[str] = None,
@@ -232,6 +234,12 @@ def publications(world: World, database: Optional[str] = None) -> pandas.DataFra
 def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return the replication slots of the database, and the bytes of log each holds back."""
     return frame(world, QUERIES["slots"], database=database)
+
+
+def all_slots(world: World) -> pandas.DataFrame:
+    """Return the replication slots of all databases: slot_name, database ("" of a physical one), active, wal_status,
+    bytes_behind (of log that the server retains for it)."""
+    return frame(world, QUERIES["all_slots"], database="postgres")
 
 
 def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:

@@ -22,11 +22,22 @@ SELECT slot_name, plugin, active, active_pid, wal_status, confirmed_flush_lsn::t
        pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS bytes_behind
 FROM pg_replication_slots WHERE database = current_database() ORDER BY 1
 
+-- name: all_slots
+-- A slot whose log is gone (lost) retains nothing.
+SELECT slot_name, coalesce(database, '') AS database, active, wal_status,
+       coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint AS bytes_behind
+FROM pg_replication_slots ORDER BY 1
+
 -- name: published_and_readable
 -- Tables of these schemas that some publication names and that a role may read.
 SELECT t.schemaname, t.tablename FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
 WHERE NOT p.puballtables AND t.schemaname = ANY(%s)
 AND has_table_privilege(%s, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT')
+
+-- name: heartbeat_denied
+-- The functions of heartbeats (heartbeat.action.query) that a role may not execute; by default everybody may.
+SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'
+AND NOT has_function_privilege(%s, oid, 'EXECUTE')
 
 -- name: not_carried
 -- The columns of tables, `schema.table`, that do not arrive: `schema.table.column`, its type. What Debezium's PostgreSQL
