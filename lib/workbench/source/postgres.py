@@ -176,20 +176,24 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
                        left_out: Sequence[str] = ()) -> None:
     """Publish exactly `tables`; an existing publication of that name gets that list.
 
+    The changes of a partitioned table are published under its own name, not under those of its partitions.
+
     Args:
         left_out: columns, as `schema.table.column`, of which you know that they do not arrive (see docs/types.md).
 
     Raises:
-        SourceError: a table is not there or has neither primary key nor replica identity (PostgreSQL would refuse its
-            UPDATEs from then on), or has columns that Debezium does not carry; or it is a publication for all tables.
+        SourceError: a table is not there; it, or a partition of it, has neither primary key nor replica identity
+            (PostgreSQL would refuse its UPDATEs from then on); it has columns that Debezium does not carry; or it is a
+            publication for all tables.
     """
     with session(world, database) as c, c.transaction():
         found = _tables(c, tables)
-        keyless = [f"{schema}.{table}" for schema, table, keyed in found if not keyed]
+        keyless = [name for _, _, names in found for name in names]
         if keyless:
             raise SourceError(f"{', '.join(keyless)} has neither primary key nor replica identity",
                               where=f"publication {name}", expected="a way to tell the rows of a published table apart",
-                              next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL")
+                              next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL; of a partitioned "
+                                        "table also each partition, which does not inherit that")
         odd = c.execute(QUERIES["not_carried"], [[f"{schema}.{table}" for schema, table, _ in found]]).fetchall()
         lost = {column: kind for column, kind in odd if column not in left_out}
         if lost:
@@ -204,6 +208,7 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
                               next_step=f"postgres.drop_publication(world, {name!r}), then create it again")
         change = "ALTER PUBLICATION {} SET TABLE " if old else "CREATE PUBLICATION {} FOR TABLE "
         c.execute(quoted(change + ", ".join("{}" for _ in found), name, *((s, t) for s, t, _ in found)))
+        c.execute(quoted("ALTER PUBLICATION {} SET (publish_via_partition_root = true)", name))
 
 
 def drop_publication(world: World, name: str, database: Optional[str] = None) -> None:
@@ -211,8 +216,8 @@ def drop_publication(world: World, name: str, database: Optional[str] = None) ->
     execute(world, quoted("DROP PUBLICATION IF EXISTS {}", name), database=database)
 
 
-def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Find tables: of each its schema, its name, and whether its rows can be told apart by replication."""
+def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """Find tables: of each its schema, its name, and which of it and its partitions have no replica identity."""
     if isinstance(names, str) or not names:
         raise SourceError(f"tables is {names!r}", expected="a list such as ['datalake.cdc_events']")
     found = []
@@ -229,6 +234,12 @@ def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str,
 def publications(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return one row per published table: publication, all_tables, table, identity (how its rows are told apart)."""
     return frame(world, QUERIES["publications"].format(identity=QUERIES["identity"]), database=database)
+
+
+def split_roots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
+    """Return the partitioned tables whose changes are published under the names of their partitions: publication,
+    table. A connector whose table.include.list names such a table receives its snapshot and none of its changes."""
+    return frame(world, QUERIES["split_roots"], database=database)
 
 
 def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
