@@ -2,7 +2,7 @@
 import pytest
 from workbench import connect, hudi, stack
 from workbench.base.errors import ConnectorError, SourceError
-from workbench.source import postgres
+from workbench.source import capture_health, postgres
 from workbench.topic import topics
 from workbench.walkthroughs.flow import Capture, Flow
 
@@ -123,7 +123,10 @@ def test_a_publication_that_publishes_partitions_is_named(lab):
                                              r".*ALTER PUBLICATION partitions SET \(publish_via_partition_root = true"):
         connect.apply(lab, "partitions_source", config(lab))
     assert "partitions_source" not in connect.names(lab)
+    seen = [f for f in capture_health.examine(lab) if f.subject == f"publication partitions (database {DATABASE})"]
+    assert len(seen) == 1 and seen[0].level == "warning" and "public.sales" in seen[0].seen, seen
     postgres.create_publication(lab, "partitions", [TABLE], DATABASE)  # an existing one is corrected
+    assert not [f for f in capture_health.examine(lab) if "publication" in f.subject]
     assert postgres.publications(lab, DATABASE)["table"].tolist() == [TABLE]
 
 

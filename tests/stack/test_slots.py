@@ -2,9 +2,9 @@
 import time
 
 import pytest
-from workbench import connect
+from workbench import cli, connect
 from workbench.base.wait import wait_until
-from workbench.source import postgres
+from workbench.source import capture_health, postgres
 from workbench.topic import topics
 from workbench.walkthroughs import log_based, museum, outbox, storefront
 
@@ -58,6 +58,23 @@ def test_a_slot_moves_on_while_its_table_does_not_change(world, quiet, foreign, 
     assert topics.count(world, f"{quiet}.public.quiet") == 1
     # the message goes to no topic: neither Debezium's own for messages nor that of the table
     assert {t for t in topics.names(world) if quiet in t} == {f"{quiet}.public.quiet", f"__debezium-heartbeat.{quiet}"}
+
+
+def test_status_and_doctor_report_what_a_slot_retains(world, foreign, monkeypatch, capsys):
+    statement = "SELECT pg_create_logical_replication_slot('slots_test_idle', 'pgoutput')"
+    postgres.execute(world, statement, database=foreign)
+    try:
+        write(world, foreign)
+        cli.status("local")
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("slots_test_idle")]
+        assert line.split()[1:3] == [foreign, "inactive"] and 15 < float(line.split()[3]) < 2_000, line
+        assert not [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject], "not much yet"
+        monkeypatch.setattr(capture_health, "RETAINED_MIB", 10)
+        (found,) = [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject]
+        assert found.level == "warning" and "no connector reads it" in found.fix and "retains" in found.seen
+    finally:
+        postgres.drop_slot(world, "slots_test_idle", foreign)
+    assert not [f for f in capture_health.examine(world) if f.level != "ok" and "slots_test_idle" in f.subject]
 
 
 @pytest.mark.drill
