@@ -68,8 +68,14 @@ def up(services: Optional[list[str]] = typer.Argument(None, help="Services; all 
 
 @app.command()
 def status(world: str = WORLD) -> None:
-    """Show which services run, on which port, and with how much memory."""
-    _table(stack.status(params.load(world)))
+    """Show which services run, on which port, and with how much memory; and how much of its log PostgreSQL retains for
+    each replication slot."""
+    from .source import capture_health
+
+    loaded = params.load(world)
+    _table(stack.status(loaded))
+    for line in capture_health.slots(loaded):
+        _say(line)
     if process.full_disk():
         _say(process.full_disk(), "red")
 
@@ -103,8 +109,12 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
 
 @app.command()
 def doctor(world: str = WORLD) -> None:
-    """Look at the machine and name every problem at once, each with its fix."""
-    _findings(doctors.examine(params.load(world)))
+    """Look at the machine, and at what capture does to the source database; name every problem at once, with its fix.
+    """
+    from .source import capture_health
+
+    loaded = params.load(world)
+    _findings([*doctors.examine(loaded), *capture_health.examine(loaded)])
 
 
 @app.command()

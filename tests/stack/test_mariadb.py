@@ -319,6 +319,27 @@ def offsets(world):
     return connect.rest._call(world, "GET", "/connectors/movies_source/offsets")["offsets"]
 
 
+def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(lab, movies, database):
+    """So that a restart begins in a part of the log that is still there. The server retains nothing for a reader."""
+    mariadb.execute(lab, CREATE.format(TABLE))
+    mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
+    connect.apply(lab, "movies_source", {**movies, "heartbeat.interval.ms": "500"})
+    topics.wait_count(lab, TOPIC, 1, connector="movies_source")
+    others = database("others")
+    mariadb.execute(lab, "CREATE TABLE t (id int PRIMARY KEY, x text)", database=others)
+    for n in range(20):
+        mariadb.execute(lab, "INSERT INTO t VALUES (%s, repeat('x', 60000))", [n], others)
+    end = mariadb.frame(lab, "SHOW BINLOG STATUS").iloc[0]
+
+    def followed():
+        at = offsets(lab)[0]["offset"]
+        return (at["file"], at["pos"]) >= (end["File"], end["Position"] - 1_000)  # the last transaction's own beginning
+
+    wait_until(followed, "the committed offset to follow the log", timeout=30)
+    assert topics.count(lab, TOPIC) == 1
+    assert mariadb.frame(lab, "SELECT @@max_binlog_total_size AS n")["n"][0] == 2 << 30
+
+
 def test_a_history_that_is_gone_and_a_password_that_is_wrong_are_told(lab, movies):
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")

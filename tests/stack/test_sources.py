@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import pq, sql
-from workbench import cli_aws, walkthroughs
+from workbench import cli_aws, connect, walkthroughs
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, SourceError
 from workbench.base.wait import wait_until
@@ -499,6 +499,18 @@ def test_hostile_names(loaded):
     assert postgres.frame(loaded, "SELECT %s AS v", [name])["v"][0] == name
     postgres.drop_publication(loaded, name)
     assert postgres.publications(loaded).empty
+
+
+def test_replication_role_may_send_heartbeats_where_others_may_not(loaded):
+    function = "FUNCTION pg_catalog.pg_logical_emit_message(boolean, text, text)"
+    postgres.execute(loaded, f"REVOKE EXECUTE ON {function} FROM PUBLIC")
+    heartbeat = connect.config(loaded, "outbox_source")["heartbeat.action.query"]
+    try:
+        postgres.grant_replication(loaded, ["datalake.cdc_events"])
+        with postgres.session(loaded, role="replication") as c:
+            assert c.execute(heartbeat).rowcount == 1
+    finally:
+        postgres.execute(loaded, f"GRANT EXECUTE ON {function} TO PUBLIC")
 
 
 def test_replication_role_reads_just_its_tables(loaded):

@@ -5,12 +5,14 @@ import time
 from unittest import mock
 
 import on_aws
+import pandas as pd
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from on_aws import ANY, once
 from workbench import connect
 from workbench.base import aws, wait
 from workbench.base.errors import ConnectorError, StackError
+from workbench.connect import judging
 from workbench.connect import msk as side
 from workbench.landing import sinks, sources
 from worlds import varied
@@ -21,6 +23,7 @@ NAME, GROUP = "outbox_source", "/workbench/connect"
 WORLD = on_aws.world()
 CONFIG = connect.config(WORLD, NAME)
 OTHER = {**CONFIG, "poll.interval.ms": "60"}
+SPLIT = pd.DataFrame({"publication": [CONFIG["publication.name"]], "table": [CONFIG["table.include.list"]]})
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +31,7 @@ def deployed(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(side, "errored", lambda *_: 0)
+    monkeypatch.setattr(judging.postgres, "split_roots", lambda *_: SPLIT.head(0))
     monkeypatch.setattr(side, "_well", {})
 
 
@@ -165,6 +169,13 @@ def test_apply_creates_what_is_not_there(msk, protocol, said):
     tells(msk, "CREATING")
     made = connect.apply(varied(WORLD, kafka={"security_protocol": protocol}), NAME, {**CONFIG, "name": NAME})
     assert (made["name"], made["type"], made["state"], made["tasks"]) == (NAME, "source", "UNASSIGNED", [])
+
+
+def test_a_publication_that_publishes_partitions_is_refused(msk, monkeypatch):
+    monkeypatch.setattr(judging.postgres, "split_roots", lambda *_: SPLIT)
+    judged(msk)
+    with pytest.raises(ConnectorError, match="changes of datalake.cdc_events under the names of the partitions"):
+        connect.apply(WORLD, NAME, CONFIG)
 
 
 def test_tasks_max_is_said_aloud_where_it_is_not_given(msk):

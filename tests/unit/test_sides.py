@@ -13,8 +13,8 @@ SIDES = {"connect": (rest, msk), "registry": (apicurio, glue_registry), "query":
 # slots, which hold it back until they are dropped, and has the tables of a publication; whoever reads MariaDB's says
 # where he is, and takes what he wants
 ALONE = {spark_sql: {"translate", "columns"},
-         postgres: {"create_publication", "drop_publication", "publications", "slots", "own_slots", "slot_prefix",
-                    "drop_slot", "create_own", "drop_own"}}
+         postgres: {"create_publication", "drop_publication", "publications", "split_roots", "slots", "all_slots",
+                    "own_slots", "slot_prefix", "drop_slot", "create_own", "drop_own"}}
 
 
 def functions(module):

@@ -1,10 +1,12 @@
 """What both kinds of Connect have to say of a connector: what is refused before it is deployed, why one has failed."""
 
+import contextlib
 import re
 import time
 from typing import Any, Callable, Optional
 
-from ..base import ConnectorError, World, nearest
+from ..base import ConnectorError, SourceError, World, nearest
+from ..source import postgres
 from .configs import KNOWN, literal_secrets
 
 
@@ -52,6 +54,36 @@ def slot_is_free(name: str, config: dict[str, str], others: dict[str, dict[str, 
             raise ConnectorError(
                 f"connector {name!r} is refused; nothing was deployed: connector {other!r} reads its replication slot",
                 where=f"slot.name: {mine[0]}", expected="a slot.name of its own for each connector")
+
+
+def publishes_roots(world: World, name: str, config: dict[str, str]) -> None:
+    """Refuse a publication of the world's PostgreSQL that publishes the changes of a captured table under the names of
+    its partitions: table.include.list would drop them, and the connector stay RUNNING.
+
+    Where that server cannot be reached from here, nothing is refused."""
+    publication, host, port = (config.get(key) for key in ("publication.name", "database.hostname", "database.port"))
+    if not publication or (host, port) != (world.postgres.host, str(world.postgres.port)):
+        return
+    database, split = config.get("database.dbname"), []
+    with contextlib.suppress(SourceError):
+        roots = postgres.split_roots(world, database)
+        split = list(roots[roots["publication"] == publication]["table"])
+    captured = [table for table in split if _includes(config.get("table.include.list", ""), table)]
+    if captured:
+        raise ConnectorError(
+            f"connector {name!r} is refused; nothing was deployed: publication {publication} publishes the changes of "
+            f"{', '.join(captured)} under the names of the partitions, and table.include.list would drop them",
+            where=f"publication.name: {publication}, database {database}", expected="publish_via_partition_root = true",
+            next_step=f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true), which "
+                      "postgres.create_publication does, too; then apply again. A connector that has run before has "
+                      "lost changes: connect.delete and postgres.drop_slot make the next one take a new snapshot")
+
+
+def _includes(patterns: str, table: str) -> bool:
+    """Whether a list of regular expressions, as Debezium takes them, holds a table."""
+    with contextlib.suppress(re.error):
+        return any(re.fullmatch(pattern.strip(), table, re.I) for pattern in patterns.split(","))
+    return False
 
 
 def ignored(wanted: str, guess: str) -> str:

@@ -83,6 +83,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     validate(world, config, name)
     judging.slot_is_free(name, config, {} if "slot.name" not in config else {
         other: (describe(world, other) or {}).get("connectorConfiguration", {}) for other in names(world)})
+    judging.publishes_roots(world, name, config)
     before, wanted = settled(world, name), _sent(config)
     if not before or before["connectorState"] == "FAILED":
         new = _new(world, name, wanted)  # what is missing for it is missed before anything is deleted

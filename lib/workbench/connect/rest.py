@@ -52,6 +52,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     validate(world, config, name)
     others = _call(world, "GET", "/connectors?expand=info")
     slot_is_free(name, config, {other: known["info"]["config"] for other, known in others.items()})
+    judging.publishes_roots(world, name, config)
     url = _address(name)
     before = _call(world, "GET", f"{url}/config", or_none=True)
     wanted = {**config, "name": name}

@@ -149,7 +149,7 @@ def slot_prefix(world: World) -> str:
 # --- what change data capture needs ----------------------------------------------------------------------------------
 
 def grant_replication(world: World, tables: Sequence[str], database: Optional[str] = None) -> None:
-    """Make the user that connectors log in as: it may replicate, and read `tables`.
+    """Make the user that connectors log in as: it may replicate, read `tables`, and send heartbeats.
 
     Of other tables in their schemas it keeps the right to read those that are published still, for the sake of other
     connectors; any other right there is taken back. Its password is the world's secret, made if there is none. Raises
@@ -172,26 +172,32 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
             c.execute(quoted("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
         for table in [*found, *others]:
             c.execute(quoted("GRANT SELECT ON {} TO {}", table, user))
+        for (function,) in c.execute(QUERIES["heartbeat_denied"], [user]).fetchall():
+            c.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(function), sql.Identifier(user)))
 
 
 def create_publication(world: World, name: str, tables: Sequence[str], database: Optional[str] = None,
                        left_out: Sequence[str] = ()) -> None:
     """Publish exactly `tables`; an existing publication of that name gets that list.
 
+    The changes of a partitioned table are published under its own name, not under those of its partitions.
+
     Args:
         left_out: columns, as `schema.table.column`, of which you know that they do not arrive (see docs/types.md).
 
     Raises:
-        SourceError: a table is not there or has neither primary key nor replica identity (PostgreSQL would refuse its
-            UPDATEs from then on), or has columns that Debezium does not carry; or it is a publication for all tables.
+        SourceError: a table is not there; it, or a partition of it, has neither primary key nor replica identity
+            (PostgreSQL would refuse its UPDATEs from then on); it has columns that Debezium does not carry; or it is a
+            publication for all tables.
     """
     with session(world, database) as c, c.transaction():
         found = _tables(c, tables)
-        keyless = [f"{schema}.{table}" for schema, table, keyed in found if not keyed]
+        keyless = [name for _, _, names in found for name in names]
         if keyless:
             raise SourceError(f"{', '.join(keyless)} has neither primary key nor replica identity",
                               where=f"publication {name}", expected="a way to tell the rows of a published table apart",
-                              next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL")
+                              next_step="add a primary key, or ALTER TABLE … REPLICA IDENTITY FULL; of a partitioned "
+                                        "table also each partition, which does not inherit that")
         odd = c.execute(QUERIES["not_carried"], [[f"{schema}.{table}" for schema, table, _ in found]]).fetchall()
         lost = {column: kind for column, kind in odd if column not in left_out}
         if lost:
@@ -206,6 +212,7 @@ def create_publication(world: World, name: str, tables: Sequence[str], database:
                               next_step=f"postgres.drop_publication(world, {name!r}), then create it again")
         change = "ALTER PUBLICATION {} SET TABLE " if old else "CREATE PUBLICATION {} FOR TABLE "
         c.execute(quoted(change + ", ".join("{}" for _ in found), name, *((s, t) for s, t, _ in found)))
+        c.execute(quoted("ALTER PUBLICATION {} SET (publish_via_partition_root = true)", name))
 
 
 def drop_publication(world: World, name: str, database: Optional[str] = None) -> None:
@@ -213,8 +220,8 @@ def drop_publication(world: World, name: str, database: Optional[str] = None) ->
     execute(world, quoted("DROP PUBLICATION IF EXISTS {}", name), database=database)
 
 
-def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Find tables: of each its schema, its name, and whether its rows can be told apart by replication."""
+def _tables(c: psycopg.Connection, names: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """Find tables: of each its schema, its name, and which of it and its partitions have no replica identity."""
     if isinstance(names, str) or not names:
         raise SourceError(f"tables is {names!r}", expected="a list such as ['datalake.cdc_events']")
     found = []
@@ -233,9 +240,21 @@ def publications(world: World, database: Optional[str] = None) -> pandas.DataFra
     return frame(world, QUERIES["publications"].format(identity=QUERIES["identity"]), database=database)
 
 
+def split_roots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
+    """Return the partitioned tables whose changes are published under the names of their partitions: publication,
+    table. A connector whose table.include.list names such a table receives its snapshot and none of its changes."""
+    return frame(world, QUERIES["split_roots"], database=database)
+
+
 def slots(world: World, database: Optional[str] = None) -> pandas.DataFrame:
     """Return the replication slots of the database, and the bytes of log each holds back."""
     return frame(world, QUERIES["slots"], database=database)
+
+
+def all_slots(world: World) -> pandas.DataFrame:
+    """Return the replication slots of all databases: slot_name, database ("" of a physical one), active, wal_status,
+    bytes_behind (of log that the server retains for it)."""
+    return frame(world, QUERIES["all_slots"], database="postgres")
 
 
 def drop_slot(world: World, name: str, database: Optional[str] = None) -> bool:

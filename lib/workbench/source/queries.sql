@@ -7,8 +7,12 @@ CASE WHEN t.relreplident = 'f' THEN 'full row' ELSE coalesce((
     AND CASE t.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END), 'none') END
 
 -- name: table
-SELECT n.nspname, t.relname, {identity} <> 'none' FROM pg_class t JOIN pg_namespace n ON n.oid = t.relnamespace
-WHERE t.relkind IN ('r', 'p') AND t.relname = %s AND n.nspname = coalesce(nullif(%s, ''), current_schema())
+-- A table, and which of it and its partitions have no replica identity: a partition does not inherit REPLICA IDENTITY.
+SELECT n.nspname, r.relname, ARRAY(
+    SELECT format('%%s.%%s', m.nspname, t.relname) FROM pg_class t JOIN pg_namespace m ON m.oid = t.relnamespace
+    WHERE (t.oid = r.oid OR t.oid IN (SELECT relid FROM pg_partition_tree(r.oid))) AND {identity} = 'none' ORDER BY 1)
+FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE r.relkind IN ('r', 'p') AND r.relname = %s AND n.nspname = coalesce(nullif(%s, ''), current_schema())
 
 -- name: publications
 SELECT p.pubname AS publication, p.puballtables AS all_tables, s.schemaname || '.' || s.tablename AS "table",
@@ -17,16 +21,36 @@ FROM pg_publication p LEFT JOIN pg_publication_tables s USING (pubname)
 LEFT JOIN pg_namespace n ON n.nspname = s.schemaname
 LEFT JOIN pg_class t ON t.relnamespace = n.oid AND t.relname = s.tablename ORDER BY 1, 3
 
+-- name: split_roots
+-- The partitioned tables whose changes a publication publishes under the names of their partitions.
+SELECT DISTINCT p.pubname AS publication, n.nspname || '.' || r.relname AS "table"
+FROM pg_publication p JOIN pg_publication_tables s USING (pubname)
+JOIN pg_namespace m ON m.nspname = s.schemaname
+JOIN pg_class t ON t.relnamespace = m.oid AND t.relname = s.tablename AND t.relispartition
+JOIN pg_class r ON r.oid = pg_partition_root(t.oid) JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE NOT p.pubviaroot ORDER BY 1, 2
+
 -- name: slots
 SELECT slot_name, plugin, active, active_pid, wal_status, confirmed_flush_lsn::text AS confirmed,
        pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint AS bytes_behind
 FROM pg_replication_slots WHERE database = current_database() ORDER BY 1
+
+-- name: all_slots
+-- A slot whose log is gone (lost) retains nothing.
+SELECT slot_name, coalesce(database, '') AS database, active, wal_status,
+       coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint AS bytes_behind
+FROM pg_replication_slots ORDER BY 1
 
 -- name: published_and_readable
 -- Tables of these schemas that some publication names and that a role may read.
 SELECT t.schemaname, t.tablename FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
 WHERE NOT p.puballtables AND t.schemaname = ANY(%s)
 AND has_table_privilege(%s, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT')
+
+-- name: heartbeat_denied
+-- The functions of heartbeats (heartbeat.action.query) that a role may not execute; by default everybody may.
+SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'
+AND NOT has_function_privilege(%s, oid, 'EXECUTE')
 
 -- name: not_carried
 -- The columns of tables, `schema.table`, that do not arrive: `schema.table.column`, its type. What Debezium's PostgreSQL
