@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import LakeError, World, files, nearest
+from ..base.paths import within
 from ..landing.job import landed_topic_id
 from ..topic import topics, wire
 from . import decode, decode_avro
@@ -174,7 +175,7 @@ class _Landed(_Reader):
 
     def __init__(self, *given: Any):
         super().__init__(*given)
-        self.folder = f"{self.world.lake.landing}/{self.source.name}".rstrip("/")
+        self.folder = within(self.world.lake.landing, self.source.name.rstrip("/"))
         self.lists: dict[int, Optional[list[str]]] = {}  # what was read of them: a committed list does not change
 
     def next(self, mine: dict[str, Any], number: int) -> Optional[Batch]:

@@ -9,12 +9,14 @@ here, so that messages = upserts + deletes + tombstones + dead letters.
 import json
 from functools import reduce
 from operator import and_, or_
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import ROOT, LakeError
+from ..base.paths import within
 from ..topic import avro
 from .tables import DIGITS, POSITION, Table
 
@@ -31,7 +33,7 @@ NO_VALUE = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?)?$"
 
 def reader_schema(name: str) -> T.StructType:
     """StructType of data/schemas/<name>.avsc."""
-    path = ROOT / "data" / "schemas" / f"{name}.avsc"
+    path = Path(within(str(ROOT / "data" / "schemas"), f"{name}.avsc"))
     if not path.is_file():
         raise LakeError(f"there is no reader schema for {name}", where=str(path),
                         next_step="put the Avro schema of the rows there, or give schema=… to hudi.ingest")
