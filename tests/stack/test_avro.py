@@ -4,6 +4,7 @@ The museum's two tables, in a database of their own; and topics whose messages a
 """
 import base64
 import datetime as dt
+import time
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -314,13 +315,64 @@ def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
     assert {o: r.reason for o, r in letters.items()} == {
         1: not_there.format(4711), 2: bytes_of, 3: bytes_of, 4: wire, 5: wire, 6: wire, 7: wire,
         8: not_there.format(2**63 + 5),
-        9: f"schema globalId {other.glob} cannot be read: it is written as string and cannot be read as int "
-           "(t.Other.id)",
+        9: f"schema globalId {other.glob} cannot be read: its record is t.Other, and the topic's is t.Value",
         10: f"schema globalId {plain.glob} cannot be read: the Avro schema is not a record (string)",
         12: "no value and no key", 13: bytes_of, 14: bytes_of}
     assert base64.b64decode(letters[2].text) == good + b"x" and letters[4].text == "" and letters[12].text is None
     assert {(r.topic, r.partition) for r in letters.values()} == {(bench.topic, 0)}
     assert bench.go() == hudi.Ingested() and list(bench.rows()) == [1]
+
+
+EMPTY = {"type": "record", "name": "Empty", "fields": []}
+
+
+def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
+    """33 million items in 17 bytes, names that are one to Spark, a stranger with the key's fields, 3,000 fields."""
+    claims = bench.register(record("Value", id="int", part="string", __lsn="int", a={"type": "array", "items": EMPTY}))
+    twice = bench.register(record("Value", id="int", part="string", __lsn="int", n="int", N="int"))
+    many = {f"f{n}": "int" for n in range(3000)}
+    wide = bench.register(record("Value", id="int", part="string", __lsn="int", **many))
+    other = bench.register(record("Stranger", id="int", part="string", __lsn="int"), f"{bench.topic}-stranger")
+    ids = bench.register({**V1, "doc": "the newest"})
+    lie = framed(claims.glob, v1(2, 1) + number(33_000_000) + b"\0")
+    assert len(lie) < 20
+    bench.send(framed(ids.glob, v1(1, 1)), lie, framed(twice.glob, v1(3, 1) + b"\2\4"),
+               framed(wide.glob, v1(4, 1) + b"\2" * 3000), framed(other.glob, v1(5, 1)), framed(ids.glob, v1(6, 1)))
+    begun = time.monotonic()
+    done = bench.go()
+    assert (done.upserts, done.dead_letters) == (2, 4) and time.monotonic() - begun < 60
+    assert {o: r.reason.partition("cannot be read: ")[2] for o, r in bench.letters().items()} == {
+        1: "the items of an array take no bytes, so a few bytes can claim millions of them (t.Value)",
+        2: "t.Value has N and n, which Spark and Athena take for one (t.Value)",
+        3: "with it a batch adds 3,000 columns, and at most 200 are taken without being asked for (hudi.ingest with "
+           "schema=… names those that are meant)",
+        4: "its record is t.Stranger, and the topic's is t.Value"}
+    assert set(bench.rows()) == {1, 6}
+
+
+@pytest.mark.parametrize("more", [{f"f{n}": "int" for n in range(3000)}, {"n": "int", "N": "int"},
+                                  {"a": {"type": "array", "items": EMPTY}}])
+def test_a_newest_schema_that_would_harm_leaves_the_table_as_it_is(bench, more):
+    ids = bench.register(V1)
+    bench.send(framed(ids.glob, v1(1, 1)))
+    assert bench.go().upserts == 1
+    bad = bench.register(record("Value", id="int", part="string", __lsn="int", **more))
+    bench.send(framed(bad.glob, v1(2, 1) + b"\0" * (3000 if "f0" in more else len(more))), framed(ids.glob, v1(3, 1)))
+    done = bench.go()
+    assert (done.upserts, done.dead_letters) == (1, 1) and set(bench.rows()) == {1, 3}
+    assert len(bench.rows()[3].asDict()) == 6 + 3, "the table's columns, beside Hudi's"
+
+
+def test_columns_that_are_asked_for_are_taken(bench, spark):
+    from pyspark.sql import types as T
+
+    wide = bench.register(record("Value", id="int", part="string", __lsn="int", **{f"f{n}": "int" for n in range(300)}))
+    ids = bench.register({**V1, "doc": "the newest"})
+    bench.send(framed(ids.glob, v1(1, 1)), framed(wide.glob, v1(2, 1) + b"\2" * 300))
+    schema = T.StructType([T.StructField("id", T.IntegerType()), T.StructField("part", T.StringType()),
+                           T.StructField("__lsn", T.IntegerType()),
+                           *(T.StructField(f"f{n}", T.IntegerType()) for n in range(300))])
+    assert bench.go(schema=schema).upserts == 2 and bench.rows()[2].f299 == 1
 
 
 def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):

@@ -1,17 +1,20 @@
 """Confluent's sink, done by the landing: Avro files on real parts, exactly once, and from the files into Hudi."""
+import io
 import json
 from dataclasses import asdict
 from types import SimpleNamespace
 
 import avro_bytes
 import avro_help
+import fastavro
 import pytest
 from avro_bytes import framed, number, opened, record
 from confluent_kafka import Producer
-from lake_help import new_table, new_topic
+from lake_help import SCHEMA, new_table, new_topic
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
 from workbench.base.errors import LakeError, StackError
+from workbench.hudi import changes
 from workbench.landing import job
 from workbench.results import check
 from workbench.source import postgres
@@ -232,13 +235,45 @@ def test_files_that_cannot_be_read_are_dead_letters(bench, world):
     letters = {r.file.rpartition("/")[2]: (r.reason, r.text) for r in bench.dead()}
     assert letters == {
         f"{bench.topic}+0+{1:010d}.avro": (
-            "schema t.Other cannot be read: it is written as string and cannot be read as int (t.Other.id)",
+            "schema t.Other cannot be read: its record is t.Other, and the topic's is t.Value",
             '{"id":"a","part":"p","__lsn":1}'),
         f"{bench.topic}+0+{2:010d}.avro": (
             "schema string cannot be read: the Avro schema is not a record (string)", None),
         last.name: ("not a whole Avro file: ValueError: expected sync marker not found", None),
         "notes.txt": ("not a whole Avro file: ValueError: cannot read header - is it an avro file?", None)}
     assert bench.ingest() == hudi.Ingested()
+
+
+@pytest.mark.parametrize("registered", [None, record("Misleading", id="string", part="string", __lsn="int")])
+def test_files_of_another_tool_are_read_by_the_schema_in_them(bench, world, registered):
+    """As Confluent's sink lays them out; the registry knows nothing of them, or another schema by the folder's name."""
+    if registered:
+        bench.register(registered)
+    kinds = [record("ConnectDefault", id="int", part="string", __lsn="int"),
+             record("ConnectDefault", id="int", part="string", title=["null", "string"], __lsn="long")]
+    folder = paths.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
+    folder.mkdir(parents=True)
+    for first, kind in ((0, kinds[0]), (3, kinds[1]), (6, kinds[1])):
+        rows = [{"id": n, "part": "p", "__lsn": n, "title": f"Work {n}"} for n in range(first, first + 3)]
+        out = io.BytesIO()
+        fastavro.writer(out, kind, rows, codec="deflate")
+        (folder / f"{bench.topic}+0+{first:010d}.avro").write_bytes(out.getvalue())
+    done = bench.ingest()
+    assert (done.upserts, done.dead_letters) == (9, 0)
+    assert {i: r.title for i, r in bench.rows().items()} == {
+        n: f"Work {n}" if n >= 3 else None for n in range(9)}
+
+
+@pytest.mark.parametrize("format, ending", [("json", "snappy.parquet"), ("avro", "parquet"), ("json", "avro")])
+def test_files_of_another_format_are_refused(bench, world, spark, format, ending):
+    folder = paths.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
+    folder.mkdir(parents=True)
+    (folder / f"{bench.topic}+0+{0:010d}.{ending}").write_bytes(b"PAR1")
+    source = hudi.Landed(f"topics/{bench.topic}", format=format)
+    says = f"1 landed files end with [.]{ending.rpartition('.')[2]}, and are read as {format}"
+    with pytest.raises(LakeError, match=says):
+        hudi.ingest(spark, world, source, bench.table, schema=SCHEMA)
+    assert not hudi.exists(bench.table) and changes.landed_list(world, bench.table, source.id, 0) is None
 
 
 def test_a_record_without_a_key_in_a_file(bench):

@@ -95,6 +95,27 @@ def test_what_is_no_schema(avsc):
         avro.reader(avsc)
 
 
+@pytest.mark.parametrize("items", [
+    "null", {"type": "record", "name": "e", "fields": []}, {"type": "fixed", "name": "f", "size": 0},
+    {"type": "record", "name": "e", "fields": [{"name": "n", "type": "null"}]}])
+def test_items_that_take_no_bytes_are_refused(items):
+    """Seven bytes claim 33 million of them, and to decode them takes minutes."""
+    for kind in ({"type": "array", "items": items}, {"type": "map", "values": {"type": "array", "items": items}},
+                 ["null", {"type": "array", "items": {"type": "array", "items": items}}]):
+        avsc = {"type": "record", "name": "r", "fields": [{"name": "x", "type": ["null", "int"]},
+                                                          {"name": "a", "type": kind}]}
+        with pytest.raises(ValueError, match="the items of an array take no bytes"):
+            avro.reader(avsc)
+        with pytest.raises(avro.UnsafeSchema, match="the items of an array take no bytes"):
+            avro.to_spark(avsc)
+
+
+def test_names_that_differ_in_case_only_are_refused():
+    inner = {"type": "record", "name": "i", "fields": [{"name": n, "type": "int"} for n in ("a", "b", "A")]}
+    with pytest.raises(avro.UnsafeSchema, match="r.x has A and a, which Spark"):
+        avro.to_spark({"type": "record", "name": "r", "fields": [{"name": "x", "type": inner}]})
+
+
 def test_a_file_comes_apart_as_it_was_put_together():
     read = avro.reader(ROW, plain=True)
     records = [read(row(n)) for n in range(3000)]

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import Optional
 
-from .errors import ParamsError
+from .errors import LakeError, ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
 OWN = Path("/tmp") / f"workbench-{os.geteuid()}"  # named by nothing that differs between two terminals
@@ -93,6 +93,28 @@ def bucket_and_key(address: str) -> tuple[str, str]:
     """Return what an s3: or s3a: address names: the bucket, and the way in it."""
     bucket, _, key = re.sub(r"^s3a?://", "", address).partition("/")
     return bucket, key
+
+
+def is_contained(path: str) -> bool:
+    """Whether a relative path stays below any folder that it is joined to: it has no empty, `.` or `..` part, and no
+    control character."""
+    return not {"", ".", ".."} & {*path.split("/")} and re.search(r"[\x00-\x1f\x7f]", path) is None
+
+
+def within(root: str, path: str) -> str:
+    """Join a URI of the lake and a path that comes from JSON, KCQL, a topic's name or an argument.
+
+    Every such path is joined here: a folder of the lake is removed as a whole, and locks and files are made in it.
+
+    Args:
+        root: URI of a folder. path: relative to it.
+    Raises:
+        LakeError: the path leads out of the folder, or names the folder itself (see `is_contained`).
+    """
+    if not is_contained(path):
+        raise LakeError(f"{path!r} is not a path below {root}",
+                        expected="names with / between them, none of them empty, . or ..")
+    return f"{root.rstrip('/')}/{path}"
 
 
 def local_path(address: str) -> Optional[Path]:

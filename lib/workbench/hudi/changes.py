@@ -15,12 +15,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ..base import LakeError, World, files, nearest
+from ..base.paths import within
 from ..landing.job import landed_topic_id
 from ..topic import topics, wire
-from . import decode, decode_avro
-from .tables import Table, plain, state
+from . import decode, decode_avro, evolving
+from .tables import POSITION, Table, plain, state
+from .timeline import completed
 
 FORMATS = ("json", "avro")
+_PARQUET = ("hudi.Landed reads no Parquet: let the sink write JsonFormat or AvroFormat into another folder, and ingest "
+            "that; to look at the files: spark.read.parquet")
+# {format: {the ending of a file that is of another one: what to do}}
+OTHERS = {"json": {".parquet": _PARQUET, ".avro": 'hudi.Landed(…, format="avro") reads Avro'},
+          "avro": {".parquet": _PARQUET}}
 AGAIN = ("read it from its beginning with hudi.ingest(…, replay=True), where rows change only if the ordering field "
          "says so; or start clean: hudi.drop")
 # A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to start.
@@ -53,7 +60,8 @@ class Topic(Source):
 
 
 class Landed(Source):
-    """Files below `<world.lake.landing>/<name>` as the source: lines of JSON, or container files of Avro.
+    """Files below `<world.lake.landing>/<name>` as the source: lines of JSON, or container files of Avro, each read by
+    the schema that stands in it. Parquet is refused.
 
     Read in the order of the offsets in their names (see reading_order); files that are still being written are not.
     """
@@ -94,8 +102,11 @@ class _Reader:
                  schema: Optional[T.StructType]):
         self.spark, self.world, self.source, self.table, self.most = spark, world, source, table, most
         self.avro = source.format == "avro"
-        self.schema: Any = (decode_avro.Schemas(world, source.topic, schema) if self.avro else
-                            schema or decode.reader_schema(table.name))
+        self.schema: Any = schema
+        if self.avro:
+            self.schema = decode_avro.Schemas(world, source.topic, schema, _columns(table))
+        elif schema is None:
+            self.schema = decode.reader_schema(table.name)
 
     @property
     def schemas(self) -> tuple[T.StructType, ...]:
@@ -103,6 +114,12 @@ class _Reader:
         """
         both = (self.schema.reader, self.schema.newest) if self.avro else (self.schema, self.schema)
         return tuple(decode.judged_schema(each, self.table) for each in both)
+
+
+def _columns(table: Table) -> Optional[T.StructType]:
+    """The columns of a table that come from its source; None before its first commit."""
+    found = evolving.columns(completed(table))
+    return found and T.StructType([f for f in found if f.name != POSITION])
 
 
 class _Topic(_Reader):
@@ -174,7 +191,7 @@ class _Landed(_Reader):
 
     def __init__(self, *given: Any):
         super().__init__(*given)
-        self.folder = f"{self.world.lake.landing}/{self.source.name}".rstrip("/")
+        self.folder = within(self.world.lake.landing, self.source.name.rstrip("/"))
         self.lists: dict[int, Optional[list[str]]] = {}  # what was read of them: a committed list does not change
 
     def next(self, mine: dict[str, Any], number: int) -> Optional[Batch]:
@@ -199,6 +216,7 @@ class _Landed(_Reader):
         new = sorted(there.keys() - seen, key=there.get)[:self.most]
         if not new:
             return None
+        _readable(self.source, [there[path][1] for path in new])
         self.lists[number] = new  # of a batch that was not committed it is replaced when that is done again
         files.write_text(_list_of(self.world, self.table, self.source.id, number), json.dumps(new))
         reached = {"first": first, "topic_id": now}
@@ -208,6 +226,15 @@ class _Landed(_Reader):
         lines = self.spark.read.format("text").load(addresses).where("length(trim(value)) > 0").select(
             *decode.no_message(), F.col("value").alias("text"), F.input_file_name().alias("file"))
         return Batch(decode.rows(lines, self.schema, self.table), reached)
+
+
+def _readable(source: Landed, addresses: list[str]) -> None:
+    """Raise LakeError where the ending of a file says that it is of another format than its source."""
+    for ending, hint in OTHERS[source.format].items():
+        wrong = [address for address in addresses if address.endswith(ending)]
+        if wrong:
+            raise LakeError(f"{len(wrong)} landed files end with {ending}, and are read as {source.format}",
+                            where=wrong[0], next_step=hint)
 
 
 def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:

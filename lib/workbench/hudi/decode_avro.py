@@ -7,6 +7,7 @@ Spark expressions only, no Python inside Spark.
 """
 import contextlib
 import json
+from collections import Counter
 from functools import reduce
 from typing import Any, Iterable, Optional, Sequence
 
@@ -18,7 +19,7 @@ from pyspark.sql.avro.functions import from_avro
 from ..base import LakeError, World, files
 from ..topic import avro, registry, wire
 from . import decode
-from .evolving import AS_TEXT, merged, more_digits
+from .evolving import AS_TEXT, leaves, merged, more_digits
 from .tables import Table
 
 # Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes that are left over,
@@ -29,39 +30,76 @@ WIDER = {("int", "bigint"), ("int", "float"), ("int", "double"), ("bigint", "flo
          ("float", "double"), ("string", "binary"), ("binary", "string")}
 
 
+# Columns that the schemas of one batch may add to a table. More are a mistake, or meant to make the table useless.
+NEW_COLUMNS = 200
+
+
 class Schemas:
     """The schemas of one topic's values: the writers' as they are met, and the reader's.
 
     newest: where it is given it stays; else it is the newest one of `<topic>-value`, asked for whenever a schema is met
     for the first time.
+    (Landed files say it themselves, and no registry is asked.)
     reader: the one that is given; else the newest one with what those that were met had before it: a message that was
-    written before a column was dropped still brings its value. Only those count that have its name, as the versions of
-    a topic's rows do.
+    written before a column was dropped still brings its value.
+    refused: {id: why no message of a schema is decoded}. Unless a reader is given: its record has not the newest one's
+    name, as the versions of a topic's rows do, or it adds too many columns (see NEW_COLUMNS).
+    table: the columns that the table has, None before its first commit.
     """
 
-    def __init__(self, world: World, topic: str, reader: Optional[T.StructType] = None):
+    def __init__(self, world: World, topic: str, reader: Optional[T.StructType] = None,
+                 table: Optional[T.StructType] = None):
         self.world, self.topic, self.reader, self.newest = world, topic, reader, reader
-        self.given, self._met = reader is not None, {}  # type: ignore[var-annotated]
+        self.given, self.table, self.refused = reader is not None, table, {}  # type: ignore[var-annotated]
+        self._met = {}  # type: ignore[var-annotated]
 
-    def meet(self, ids: Iterable[str]) -> dict[str, Any]:
+    def meet(self, ids: Iterable[str], newest: Optional[dict[str, Any]] = None) -> dict[str, Any]:
         """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and is asked for again
-        with each batch. ids: Framed.schema, or of a landed file the JSON that stands in it.
+        with each batch.
+
+        Args:
+            ids: Framed.schema, or of a landed file the JSON that stands in it.
+            newest: of landed files, the newest of their schemas; without it the registry is asked for the topic's.
 
         Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`, or no table holds what
-            is written by its versions.
+            is written by its versions. Where the newest one is unsafe, or adds too many columns, a table stays as it
+            is; only where there is none yet, that is an error.
         """
         found = ((id, self._find(id)) for id in sorted(set(ids) - set(self._met), key=lambda id: (len(id), id)))
         new = {id: avro.exact(avsc) for id, avsc in found if avsc is not None}
         if not self.given and (new or self.reader is None):
-            newest = avro.exact(registry.latest(self.world, f"{self.topic}-value"))
-            self.newest = avro.to_spark(newest)
-            versions = [self.reader] if self.reader else []
-            for avsc in new.values():
-                with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
-                    versions += [avro.to_spark(avsc)] if avro.full_name(avsc) == avro.full_name(newest) else []
-            self.reader = merged(avro.full_name(newest), *versions, self.newest)
+            self._follow(new, avro.exact(newest or registry.latest(self.world, f"{self.topic}-value")))
         self._met.update(new)  # last: after an error everything is asked for again
         return {id: self._met.get(id) for id in sorted(ids)}
+
+    def _follow(self, new: dict[str, Any], newest: dict[str, Any]) -> None:
+        """Make the reader of what it was, the new schemas, and the newest one."""
+        name, known = avro.full_name(newest), self.reader or self.table
+        try:
+            latest = avro.to_spark(newest)
+            excess = _excess(leaves(latest) - leaves(known)) if known else ""
+        except avro.UnsafeSchema:
+            if known is None:
+                raise
+            excess = "it is unsafe"
+        if not excess:
+            self.newest = latest
+        elif self.newest is None:
+            self.newest = known
+        base, added = leaves(known or self.newest), set()  # type: ignore[var-annotated]
+        versions = [self.reader] if self.reader else []
+        for id, avsc in new.items():
+            if avro.is_record(avsc) and avro.full_name(avsc) != name:
+                self.refused[id] = f"its record is {avro.full_name(avsc)}, and the topic's is {name}"
+                continue
+            with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
+                version = avro.to_spark(avsc)
+                more = added | leaves(version) - base
+                self.refused[id] = _excess(more)
+                if not self.refused[id]:
+                    versions.append(version)
+                    added = more
+        self.reader = merged(name, *versions, self.newest)
 
     def _find(self, id: str) -> Any:
         kind, _, number = id.partition(" ")
@@ -99,6 +137,9 @@ def decoded(raw: DataFrame, ids: Iterable[str], known: Schemas) -> tuple[DataFra
         if avsc is None:
             wrong.append((mine, F.lit(wire.unknown(known.world).format(id))))
             continue
+        if known.refused.get(id):
+            wrong.append((mine, F.lit(f"schema {id} cannot be read: {known.refused[id]}")))
+            continue
         try:
             written, name = avro.to_spark(avsc), avro.full_name(avsc)
             read = _converted(F.col(f"{column}.row"), written, known.reader, name, known.given)
@@ -125,8 +166,29 @@ def examine(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, s
     return whole, broken
 
 
+def newest_of(whole: dict[str, list[str]], addresses: Sequence[str]) -> Optional[dict[str, Any]]:
+    """The newest schema of landed files, None where no file holds records: that of the last file, among those of the
+    record's name that most files have.
+
+    Args:
+        whole: as `examine` gives it. addresses: of all files, in the order in which they are read.
+    """
+    order = {address: n for n, address in enumerate(addresses)}
+    records = {text: avsc for text, avsc in ((text, json.loads(text)) for text in whole)
+               if avro.is_record(avsc)}
+    if not records:
+        return None
+    count: Counter[str] = Counter()
+    for text, avsc in records.items():
+        count[avro.full_name(avsc)] += len(whole[text])
+    name = max(count, key=lambda name: count[name])
+    last = max((text for text, avsc in records.items() if avro.full_name(avsc) == name),
+               key=lambda text: max(order[address] for address in whole[text]))
+    return records[last]
+
+
 def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table: Table) -> DataFrame:
-    """Read the records of landed files.
+    """Read the records of landed files, by the schemas that stand in them. No registry is asked.
 
     Args:
         known: meets the schemas of all of them.
@@ -137,10 +199,17 @@ def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table:
         one dead letter without a text.
 
     Raises:
-        LakeError: the reader schema lacks a key, ordering or partition field.
+        LakeError: the reader schema lacks a key, ordering or partition field; or there is no table yet, no reader is
+            given, and no file holds records.
     """
     whole, broken = examine(addresses)
-    met = known.meet(whole)
+    newest = newest_of(whole, addresses)
+    known.reader = known.reader or (known.table if newest is None else None)
+    if newest is None and known.reader is None:
+        raise LakeError("none of the landed files holds records of Avro", where=addresses[0],
+                        expected="Avro object container files",
+                        next_step="; ".join([*broken.values()][:1] or ["look at the files"]))
+    met = known.meet(whole, newest)
     no_row, no_text = F.lit(None).cast(known.reader), F.lit(None).cast("string")
     parts = []
     for text, places in whole.items():
@@ -155,6 +224,8 @@ def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table:
             row = _converted(F.col("record"), written, known.reader, name, known.given)
         except LakeError as e:
             why = F.lit(_unreadable(name, e))
+        if known.refused.get(text):
+            row, why = no_row, F.lit(f"schema {name} cannot be read: {known.refused[text]}")
         read = spark.read.format("avro").options(avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED")
         records = read.load(places).select(F.struct("*").alias("record"), F.input_file_name().alias("file"))
         parts.append(records.select("file", row.alias("row"), why.alias("why"),
@@ -165,6 +236,14 @@ def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table:
     raw = reduce(lambda a, b: a.unionByName(b), parts).select("*", *decode.no_message())
     wrong = [(F.col("why").isNotNull(), F.col("why"))]
     return decode.judged(raw, known.reader, F.lit(False), wrong, table).select(*decode.JUDGED)
+
+
+def _excess(added: set[str]) -> str:
+    """Why a schema is refused with which a batch adds these columns; "" where they are not too many."""
+    if len(added) <= NEW_COLUMNS:
+        return ""
+    return (f"with it a batch adds {len(added):,} columns, and at most {NEW_COLUMNS} are taken without being asked for "
+            "(hudi.ingest with schema=… names those that are meant)")
 
 
 def _unreadable(schema: str, why: LakeError) -> str:

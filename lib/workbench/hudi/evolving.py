@@ -94,6 +94,17 @@ def more_digits(have: T.DataType, want: T.DataType) -> bool:
     return want.scale >= have.scale and want.precision - want.scale >= have.precision - have.scale
 
 
+def leaves(schema: T.DataType, path: str = "") -> set[str]:
+    """Paths of the columns of a schema, those within structs too."""
+    if isinstance(schema, T.StructType):
+        return {leaf for f in schema for leaf in leaves(f.dataType, f"{path}.{f.name}")}
+    if isinstance(schema, T.ArrayType):
+        return leaves(schema.elementType, f"{path}[]")
+    if isinstance(schema, T.MapType):
+        return leaves(schema.valueType, f"{path}{{}}")
+    return {path}
+
+
 def fields(schema: T.StructType) -> dict[str, str]:
     """{name: type} of a schema's fields."""
     return {f.name: f.dataType.simpleString() for f in schema}

@@ -14,6 +14,7 @@ from typing import Any, ContextManager, Mapping
 import yaml
 
 from ..base import LakeError, World, files, nearest
+from ..base.paths import within
 
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 CHOICES = {"type": TYPES, "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
@@ -110,7 +111,7 @@ class Table:
 def table(world: World, name: str, **fields: Any) -> Table:
     """A Table in the world's lake and catalog database; `fields` are those of Table. By default its folder is called
     after it, in one that is called after its database."""
-    base = f"{world.lake.tables}/{fields.get('database', Table.database)}/{name}"
+    base = within(world.lake.tables, f"{fields.get('database', Table.database)}/{name}")
     return Table(**{"name": name, "base": base, "parallelism": world.spark.parallelism, **fields})
 
 
@@ -131,12 +132,12 @@ def all_entries(table: Table) -> list[str]:
 
 def state(world: World, table: Table) -> str:
     """Folder of what the workbench keeps of a table: labels, lists of landed files. It goes with hudi.drop."""
-    return f"{world.lake.checkpoints}/{_place(world, table)}"
+    return within(world.lake.checkpoints, _place(world, table))
 
 
 def dead_letters_path(world: World, table: Table) -> str:
     """Folder of the dead letters of a table."""
-    return f"{world.lake.dead_letters}/{_place(world, table)}"
+    return within(world.lake.dead_letters, _place(world, table))
 
 
 def _place(world: World, table: Table) -> str:

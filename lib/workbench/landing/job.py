@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ..base import LakeError, World, files, nearest
+from ..base.paths import within
 from ..spark import answered, causes
 from ..topic import dlq, registry, topics, wire
 from . import writing
@@ -124,7 +125,7 @@ def _start(spark: SparkSession, world: World, sink: Sink, batch: int, schemas: d
     if sink.messages == "avro":
         messages = wire.framed_in_spark(messages, world)
         columns += ["schema", "body"]
-    target = f"{world.lake.landing}/{sink.folder}"
+    target = within(world.lake.landing, sink.folder)
     write = writing.task(form(world, sink, schemas, ask), target, dead_letters_path(world, sink))
     # each batch's is counted at the end, also in a session that is not ours and has not what ours are given
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
@@ -167,13 +168,13 @@ def observed(report: dict) -> dict[str, int]:
 
 def checkpoint(world: World, sink: Sink) -> str:
     """Where the progress of this landing is kept."""
-    return f"{world.lake.checkpoints}/landing/{sink.place}"
+    return within(f"{world.lake.checkpoints}/landing", sink.place)
 
 
 def landed_topic_id(world: World, prefix: str) -> str:
     """Address of the file that holds the id of the topic that is landed below a prefix: beside the checkpoint, for
     Spark's own progress knows a topic by its name only."""
-    return f"{world.lake.checkpoints}/landing/{prefix}.topic-id"
+    return within(f"{world.lake.checkpoints}/landing", f"{prefix}.topic-id")
 
 
 def same_topics(world: World, sink: Sink) -> None:
@@ -201,7 +202,7 @@ def same_topics(world: World, sink: Sink) -> None:
 
 def dead_letters_path(world: World, sink: Sink) -> str:
     """Folder of the messages of these topics that could not be landed."""
-    return f"{world.lake.dead_letters}/landing/{sink.place}"
+    return within(f"{world.lake.dead_letters}/landing", sink.place)
 
 
 def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> DataFrame:
@@ -233,7 +234,7 @@ def drop(world: World, config: dict[str, str]) -> None:
 def folders(world: World, config: dict[str, str]) -> list[str]:
     """Addresses of the folders that a landing makes, there or not: progress, landed objects, dead letters."""
     sink = parse(config)
-    landed = (f"{world.lake.landing}/{prefix}" for prefix in _prefixes(world, sink))
+    landed = (within(world.lake.landing, prefix) for prefix in _prefixes(world, sink))
     return [checkpoint(world, sink), *landed, dead_letters_path(world, sink)]
 
 
@@ -242,6 +243,6 @@ def _prefixes(world: World, sink: Sink) -> list[str]:
     if not sink.confluent:
         return [sink.folder]
     # an id is noted before anything is landed; files may be there without one, where somebody removed the checkpoints
-    places = (f"{world.lake.checkpoints}/landing/{sink.folder}", f"{world.lake.landing}/{sink.folder}")
+    places = (within(root, sink.folder) for root in (f"{world.lake.checkpoints}/landing", world.lake.landing))
     seen = {i.base_name.removesuffix(".topic-id") for place in places for i in files.entries(place)}
     return [sink.prefix_of(topic) for topic in sink.matching(sorted(seen))]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 from zoneinfo import ZoneInfo
 
+from ..base.paths import is_contained
+
 # what Hive escapes in a partition folder (org.apache.hadoop.hive.common.FileUtils.charToEscape), and NUL, which no file
 # system takes
 ESCAPED = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *'"#%\'*/:=?\\\x7f{[]^')}
@@ -69,7 +71,7 @@ class Times:
 def strftime(pattern: str) -> str:
     """A pattern of Joda-Time (path.format) as strftime has it.
 
-    Raises: ValueError: it has more than NUMBERS and quoted text, or a part of it is empty.
+    Raises: ValueError: it has more than NUMBERS and quoted text, or what it makes is not a path below a folder.
     """
     def part(found: re.Match[str]) -> str:
         if found[1] is not None:
@@ -78,6 +80,7 @@ def strftime(pattern: str) -> str:
             raise ValueError(f"{found[0]} is no quoted text, and none of {', '.join(NUMBERS)}")
         return NUMBERS[found[0]]
 
-    if not all(pattern.rstrip("/").split("/")):
-        raise ValueError("a part of it is empty")
-    return re.sub(r"'([^']*)'|'|([A-Za-z])\2*", part, pattern.rstrip("/").replace("%", "%%"))
+    made = re.sub(r"'([^']*)'|'|([A-Za-z])\2*", part, pattern.rstrip("/").replace("%", "%%"))
+    if not is_contained(made):
+        raise ValueError("a folder stays below that of its topic: no part is empty, . or .., nor a control character")
+    return made

@@ -16,6 +16,7 @@ import psycopg
 from psycopg import sql
 
 from ..base import LakeError, SourceError, World, files, nearest
+from ..base.paths import within
 from ..source import postgres
 from ..source.queries import QUERIES
 from ..topic import topics
@@ -83,7 +84,7 @@ def forget(world: World, config: dict[str, str]) -> None:
 
 def _place(world: World, source: Source) -> str:
     name = re.sub(r"[^A-Za-z0-9._-]", "_", source.said.given.get("name") or source.said["topic.prefix"])
-    return f"{world.lake.checkpoints}/polling/{name}.json"
+    return within(f"{world.lake.checkpoints}/polling", f"{name}.json")
 
 
 def _alone(world: World, source: Source) -> ContextManager[None]:

@@ -11,6 +11,7 @@ from typing import Any, Iterable, Optional
 from zoneinfo import ZoneInfo
 
 from ..base import World
+from ..base.paths import is_contained
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from . import settings, transforms
 from .places import Times, field_of, folder_of, strftime
@@ -59,7 +60,9 @@ class Sink:
     @property
     def place(self) -> str:
         """The name of its progress and of its dead letters."""
-        return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]", "_", self.shown) if self.confluent else self.folder
+        if not self.confluent:
+            return self.folder
+        return f"{self.folder}.sink/" + re.sub(r"[^A-Za-z0-9._-]|^\.{1,2}$", "_", self.shown)
 
     def matching(self, topics: Iterable[str]) -> list[str]:
         """Those of these topics that it lands."""
@@ -151,6 +154,9 @@ def _lenses(said: settings.Settings) -> Sink:
     kcql = settings.read("kcql", clauses, said.where, "KCQL: ")
     if said["topics"] != kcql["FROM"]:
         raise said.refused("topics", f"{kcql['FROM']}, which the KCQL reads")
-    return Sink("json", kcql["INSERT INTO"].partition(":")[2], kcql["WITH_FLUSH_COUNT"], re.escape(kcql["FROM"]),
+    prefix = kcql["INSERT INTO"].partition(":")[2].rstrip("/")
+    if not is_contained(prefix):
+        raise kcql.refused("INSERT INTO", "bucket:prefix, a prefix below the landing: no part of it empty, . or ..")
+    return Sink("json", prefix, kcql["WITH_FLUSH_COUNT"], re.escape(kcql["FROM"]),
                 (kcql["FROM"],), tuple(kcql["PARTITIONBY"]), said[ENVELOPE],
                 transforms=transforms.parse(said.given, said.where))

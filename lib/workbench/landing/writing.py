@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Callable, Iterator
 
 from ..base.files import open_address, write_bytes
+from ..base.paths import within
 
 COUNTS = ("messages", "records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
 
@@ -60,7 +61,7 @@ def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
         for folder, (schema, first, records) in filled.pop(group).objects.items():
             path = sink.path(*group[:2], first, folder) + form.format.extension
             data = form.format.data(schema, records, path)
-            write_bytes(system, f"{root}/{path}", data)
+            write_bytes(system, within(root, path), data)
             total["objects"] += 1
             total["bytes"] += len(data)
 
@@ -98,7 +99,7 @@ def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
     if bad:
         system, root = open_address(dead)
         name = "{topic}-{partition}-{offset:020d}.json".format(**bad[0])
-        write_bytes(system, f"{root}/{name}", "".join(json.dumps(letter) + "\n" for letter in bad).encode("utf-8"))
+        write_bytes(system, within(root, name), "".join(json.dumps(letter) + "\n" for letter in bad).encode("utf-8"))
     yield pandas.DataFrame([{**total, "dead_letters": len(bad)}])
 
 

@@ -23,8 +23,10 @@ LOG_SIZE = 10 << 20  # bytes, of a Java's log. The databases' have little in the
 # The room for compiled code is what the full one has: with a fifth of it, quick's default, Spark's falls out again.
 COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
 # Avro makes the room for a text, for bytes or for a list before it reads them, as much as the message says: one that
-# lies ends a Java for want of memory, again and again. One that says more than this is malformed.
-AVRO_LIMITS = [f"-Dorg.apache.avro.limits.{of}.maxLength={32 << 20}" for of in ("string", "bytes", "collectionItems")]
+# lies ends a Java for want of memory, again and again. One that says more than this is malformed. Items that take no
+# bytes are bounded by nothing else in a Java that is not ours, which takes a second for as many as these.
+AVRO_LIMITS = [f"-Dorg.apache.avro.limits.{of}.maxLength={limit}"
+               for of, limit in (("string", 32 << 20), ("bytes", 32 << 20), ("collectionItems", 1 << 20))]
 AVRO_CONVERTER, REGISTRY_V2 = "io.apicurio.registry.utils.converter.AvroConverter", "/apis/registry/v2"
 
 

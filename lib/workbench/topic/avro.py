@@ -26,6 +26,13 @@ SPARK = {kind: getattr(T, name)() for kind, name in TYPES["spark"].items()}  # b
 Reader = Callable[[bytes], Any]
 
 
+class UnsafeSchema(LakeError):
+    """A schema by which no message is decoded, whoever has registered it."""
+
+
+EMPTY_ITEMS = "the items of an array take no bytes, so a few bytes can claim millions of them"
+
+
 # --- one record ------------------------------------------------------------------------------------------------------
 
 def reader(avsc: Any, *, plain: bool = False) -> Reader:
@@ -40,8 +47,11 @@ def reader(avsc: Any, *, plain: bool = False) -> Reader:
 
     try:
         parsed = fastavro.parse_schema(rebuilt(avsc, _plain if plain else _all_digits))
+        empty = _empty_items(fastavro.schema.expand_schema(avsc))
     except Exception as e:  # noqa: BLE001 - it has errors of many classes
         raise ValueError(f"not an Avro schema: {type(e).__name__}: {e}") from None
+    if empty:
+        raise ValueError(EMPTY_ITEMS)
 
     def read(data: bytes) -> Any:
         stream = io.BytesIO(data)
@@ -63,6 +73,26 @@ def rebuilt(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> An
     if not isinstance(avsc, dict):
         return avsc
     return change({k: rebuilt(v, change) if k in ("type", "items", "values", "fields") else v for k, v in avsc.items()})
+
+
+def _empty_items(avsc: Any) -> bool:
+    """Whether an expanded schema has an array whose items take no bytes. Without one, the bytes of a message bound
+    the memory and the time that it takes to decode."""
+    if isinstance(avsc, list):
+        return any(map(_empty_items, avsc))
+    if not isinstance(avsc, dict):
+        return False
+    inner = [avsc.get("type"), avsc.get("items"), avsc.get("values"), *(f["type"] for f in avsc.get("fields", ()))]
+    return avsc.get("type") == "array" and _is_empty(avsc["items"]) or any(map(_empty_items, inner))
+
+
+def _is_empty(avsc: Any) -> bool:
+    """Whether every value of an expanded schema is encoded in no bytes."""
+    if not isinstance(avsc, dict):
+        return avsc == "null"
+    if avsc["type"] == "record":
+        return all(_is_empty(f["type"]) for f in avsc["fields"])
+    return avsc["type"] == "fixed" and not avsc["size"] or _is_empty(avsc["type"])
 
 
 def _all_digits(found: dict[str, Any]) -> dict[str, Any]:
@@ -180,12 +210,16 @@ def full_name(avsc: Any) -> str:
     return ".".join(p for p in (avsc.get("namespace"), avsc.get("name")) if p) or str(avsc.get("type"))
 
 
+def is_record(avsc: Any) -> bool:
+    return isinstance(avsc, dict) and avsc.get("type") == "record"
+
+
 def to_spark(avsc: Any) -> T.StructType:
     """Return the Spark type of an Avro record schema.
 
     Raises:
         LakeError: no schema of a record, or a type Spark has no equal for (union of several, fixed, time of day,
-            recursion).
+            recursion). UnsafeSchema: an array's items take no bytes; two fields of a record differ in case only.
     """
     import fastavro
 
@@ -193,8 +227,10 @@ def to_spark(avsc: Any) -> T.StructType:
         whole = fastavro.schema.expand_schema(avsc)  # a name that comes again is the record that it names
     except Exception as e:  # noqa: BLE001 - see reader
         raise LakeError(f"not an Avro schema: {type(e).__name__}: {e}", where=full_name(avsc)) from None
-    if not isinstance(whole, dict) or whole["type"] != "record":
+    if not is_record(whole):
         raise LakeError("the Avro schema is not a record", where=str(avsc)[:80], expected='{"type": "record", …}')
+    if _empty_items(whole):
+        raise UnsafeSchema(EMPTY_ITEMS, where=full_name(avsc), expected="items of one byte at least")
     return _spark(whole, whole["name"])[0]
 
 
@@ -212,6 +248,11 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         return _spark(avsc["type"], where)
     kind, logical = avsc["type"], avsc.get("logicalType")
     if kind == "record":
+        names = {f["name"].lower(): f["name"] for f in avsc["fields"]}
+        twice = [f["name"] for f in avsc["fields"] if names[f["name"].lower()] != f["name"]]
+        if twice:
+            raise UnsafeSchema(f"{where} has {names[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for "
+                               "one", where=where, next_step="rename one at the source")
         return T.StructType([T.StructField(f["name"], *_spark(f["type"], f"{where}.{f['name']}"))
                              for f in avsc["fields"]]), False
     if kind == "array":

@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterable, Optional
 import pandas
 
 from ..base import LakeError, World, files
+from ..base.paths import within
 from ..connect.judging import first_line
 from . import topics
 
@@ -123,7 +124,7 @@ def _back(topic: str, one: Any, value: Optional[bytes]) -> tuple:
 def _noted(world: World, topic: str) -> str:
     """Where it is kept which letters were sent back, {id of the topic: [[partition, offset], …]}. (The offset of a
     consumer group is one place for all, and Kafka forgets it after a week.)"""
-    return f"{world.lake.checkpoints}/replayed/{topic}.json"
+    return within(f"{world.lake.checkpoints}/replayed", f"{topic}.json")
 
 
 def _replayed(world: World, topic: str) -> list[list[int]]:

@@ -13,6 +13,7 @@ import pandas
 
 from .. import hudi
 from ..base import World, files
+from ..base.paths import within
 from ..hudi.changes import reading_order
 from ..hudi.timeline import completed
 from . import in_topic
@@ -77,7 +78,7 @@ def _landed(world: World, table: Traced, event: dict[str, Any]) -> str:
         return ""
     below, _ = sink.folder_of(event["record"], partition, int(event["in_topic_at"].timestamp() * 1000))
     prefix = "/".join(p for p in (sink.prefix_of(table.topic), below) if p)
-    folder = f"{world.lake.landing}/{prefix}"
+    folder = within(world.lake.landing, prefix)
     orders = (reading_order(i.base_name, 0) for i in files.entries(folder) if i.is_file)
     first = {o[3]: o[4] for o in orders if o[:3] == (True, table.topic, partition) and o[3] <= event["offset"]}
     name = first[max(first)] if first else ""

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from .. import hudi
 from ..base import ROOT, LakeError, World
+from ..base.paths import within
 from ..results import streams
 from ..source import csv_files
 from ..topic import avro, registry, topics
@@ -139,7 +140,7 @@ def start(spark: SparkSession, world: World, *, name: str = QUERY, mode: str = "
 
 def checkpoint(world: World, name: str = QUERY) -> str:
     """Where a query keeps its offsets and its state."""
-    return f"{world.lake.checkpoints}/streams/{name}"
+    return within(f"{world.lake.checkpoints}/streams", name)
 
 
 def forget_trials(spark: SparkSession, world: World) -> None:
