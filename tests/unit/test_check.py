@@ -348,3 +348,28 @@ def test_true_says_what_was_expected(capsys):
         check.true("memory", False, seen="7,000 MB", expected="below 6,144 MB")
     with pytest.raises(CheckFailed, match="expected yes, but seen no"):
         check.true("memory", False)
+
+
+# --- instants that one side has as texts ------------------------------------------------------------------------------
+
+ZONED = pd.DataFrame({"id": [1, 2, 3], "at": pd.Series(["2024-02-29T10:00:00.5Z", None, "2024-03-01T00:00:00Z"],
+                                                       dtype="datetime64[ns, UTC]")})
+AS_TEXT = ZONED.assign(at=["2024-02-29T10:00:00.500000Z", None, "2024-03-01T01:00:00+01:00"])
+
+
+@pytest.mark.parametrize("source, lake", [(ZONED, AS_TEXT), (AS_TEXT, ZONED)])
+def test_a_text_with_a_zone_is_the_instant_that_the_other_side_has(source, lake):
+    check.same_rows(source, lake, "id")
+    check.same_rows(source[source.id != 2], lake[lake.id != 2], "at")
+
+
+@pytest.mark.parametrize("text", ["2024-02-29T10:00:00.6Z", "2024-02-29T10:00:00.5", "infinity", ""])
+def test_another_instant_or_no_instant_is_a_difference(text):
+    with pytest.raises(CheckFailed, match="id=1, at"):
+        check.same_rows(ZONED, AS_TEXT.assign(at=[text, *AS_TEXT["at"][1:]]), "id")
+
+
+def test_keys_of_different_types_are_named_instead_of_missing_rows():
+    source, lake = pd.DataFrame({"id": range(1000)}), pd.DataFrame({"id": list(map(str, range(1000)))})
+    with pytest.raises(CheckFailed, match="key column id is str in lake, number in source"):
+        check.same_rows(source, lake, "id")

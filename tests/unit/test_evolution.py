@@ -125,6 +125,20 @@ def test_a_whole_number_becomes_a_text_where_a_person_says_so():
             grown(old, new, as_text=True)
 
 
+@pytest.mark.parametrize("old, new", [("a bigint", "a string"), ("a bigint", "a decimal(20,0)"), ("a int", "a double"),
+                                      ("a decimal(20,0)", "a string"), ("a string", "a int")])
+def test_a_key_column_keeps_its_type_whatever_a_person_says(old, new):
+    with pytest.raises(LakeError, match="(?s)a key column keeps its type.*bigint.unsigned.handling.mode"
+                                        ".*topic.prefix and slot.name"):
+        evolving.grown("t", row(f"{old}, b int"), row(f"{new}, b int"), True, ["a"])
+
+
+def test_a_key_column_of_int_becomes_bigint():
+    assert evolving.grown("t", row("a int, b int"), row("a bigint, b int"), True, ["a"]) == row("a bigint, b int")
+    assert evolving.grown("t", row("a bigint, b int"), row("a int, b int"), True, ["a"]) == row("a bigint, b int")
+    assert evolving.grown("t", row("a int, b int"), row("b int"), False, ["a"]) == row("a int, b int")
+
+
 @pytest.mark.parametrize("old, new, told", [
     ("a int", "a string", "t.a was int and becomes string"),
     ("a string", "a int", "t.a was string and becomes int"),
@@ -138,7 +152,8 @@ def test_a_whole_number_becomes_a_text_where_a_person_says_so():
     ("a int", "a struct<x:int>", "t.a was int and becomes struct<x:int>"),
 ])
 def test_what_no_column_holds_is_told_with_the_choices(old, new, told):
-    with pytest.raises(LakeError, match=f"(?s){told}: its column cannot follow.*int to bigint.*schema=….*hudi.drop"):
+    with pytest.raises(LakeError, match=f"(?s){told}: its column cannot follow.*int to bigint.*schema=…"
+                                        ".*topic.prefix and slot.name.*hudi.drop"):
         evolving.merged("t", row(old), row(new))
 
 

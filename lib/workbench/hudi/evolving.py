@@ -6,7 +6,7 @@ gone stays and is null in newer rows; one that is renamed is both. What no colum
 """
 import json
 from functools import reduce
-from typing import Callable, Mapping, Optional
+from typing import Callable, Collection, Mapping, Optional
 
 from pyspark.sql import types as T
 
@@ -19,9 +19,11 @@ from .timeline import Done
 WIDER = {("int", "bigint"), ("int", "double"), ("float", "double")}
 # What Hudi reads so, too, but no reader of Avro, and no query expects: where a person says so.
 AS_TEXT = {("int", "string"), ("bigint", "string")}
+ANEW = ("capture it anew, as topic and registry keep both types: deploy the connector with another topic.prefix and "
+        "slot.name, then hudi.drop, and ingest from the new topic")
 CHOICES = ("say which type it is to be with hudi.ingest(…, schema=…): the old one, and what it cannot read is a dead "
-           "letter, which a replay brings in once the source is mended; or string for a whole number, which the column "
-           "becomes. Or hudi.drop, and ingest anew")
+           "letter, which a replay brings in once the source is mended; or string for a whole number that is no key, "
+           f"which the column becomes. Or {ANEW}")
 Wider = Callable[[T.DataType, T.DataType], bool]  # whether a column of one type may become one of another
 
 
@@ -42,16 +44,32 @@ def merged(where: str, *types: T.StructType) -> T.StructType:
     return reduce(lambda old, new: _fields(old, new, where, _wider, _wider), types, types[0])
 
 
-def grown(where: str, table: T.StructType, rows: T.StructType, as_text: bool) -> T.StructType:
+def grown(where: str, table: T.StructType, rows: T.StructType, as_text: bool, key: Collection[str] = ()
+          ) -> T.StructType:
     """The columns of a table that takes rows in. What lies within a column gets new fields at most: no reader of Hudi
     sees a number there as a wider one (Spark 3.5.7, Hudi 1.0.2), nor a decimal of more digits anywhere.
 
-    Args: as_text: whether a whole number may become a text.
-    Raises: as `merged`.
+    Args:
+        as_text: whether a whole number may become a text.
+        key: columns of the table's key, whose type stays (but for int to bigint): Hudi finds a row by its key's text.
+    Raises: LakeError: a key column would change its type; and as `merged`.
     """
+    _same_key(where, table, rows, key)
     known = WIDER | (AS_TEXT if as_text else set())
     return _fields(table, rows, where, lambda old, new: (old.simpleString(), new.simpleString()) in known,
                    lambda old, new: False)
+
+
+def _same_key(where: str, table: T.StructType, rows: T.StructType, key: Collection[str]) -> None:
+    after = {f.name: f.dataType for f in rows}
+    for name, old in ((f.name, f.dataType) for f in table if f.name in key):
+        new = after.get(name, old)
+        if not (old == new or _wider(new, old) or (old.simpleString(), new.simpleString()) == ("int", "bigint")):
+            raise LakeError(f"{where}.{name} is {old.simpleString()} and would become {new.simpleString()}: a key "
+                            "column keeps its type", expected="the same type, or bigint after int",
+                            next_step="leave its type as it was: of a bigint unsigned set the connector's "
+                                      "bigint.unsigned.handling.mode (long: bigint; precise: decimal(20,0)). "
+                                      f"Or {ANEW}")
 
 
 def _fields(old: T.StructType, new: T.StructType, where: str, wider: Wider, inside: Wider) -> T.StructType:

@@ -53,7 +53,8 @@ def ingest(spark: SparkSession, world: World, source: changes.Source, table: Tab
             (another tool made it, or the commit was archived), takes a `replay`.
         schema: reader schema; without it that of data/schemas/<table name>.avsc, and for Avro the newest one that the
             registry has of the topic, with what earlier messages had beside. Given, it is a word on types as well: what
-            it cannot read is a dead letter, and a column of whole numbers becomes one of texts where it says string.
+            it cannot read is a dead letter, and a column of whole numbers becomes one of texts where it says string. A
+            key column keeps its type.
         replay: read the source from its beginning once more (rows change only where the ordering field says so).
         batch: most messages or files of one commit.
         stop: asked after each batch whether to leave it at that; the next run goes on from there.
@@ -185,7 +186,7 @@ class Job:
         now = evolving.fields(newest)
         if table is None:
             return evolving.merged(self.table.name, rows), "", now
-        columns = evolving.grown(self.table.name, table, rows, as_text=self.schema is not None)
+        columns = evolving.grown(self.table.name, table, rows, self.schema is not None, self.table.key)
         return columns, evolving.told(before or evolving.fields(table), now, evolving.fields(columns)), now
 
     def _lettered(self) -> dict[int, str]:

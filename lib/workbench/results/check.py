@@ -11,7 +11,8 @@ Checks against the source take no such thing.
 Values are compared by what they say, not by how Python or Arrow holds them:
   numbers   int, float, Decimal and NumPy's alike; a float counts as its shortest text (14.4 is Decimal("14.4"));
             exact unless a tolerance is given; True is not 1
-  instants  a date is the midnight of that day; an instant without zone counts as UTC
+  instants  a date is the midnight of that day; an instant without zone counts as UTC; in `same_rows` a text with a zone
+            is an instant where the other side's column holds instants with a zone
   nothing   None, NaN, NaT and pandas.NA are the same; the empty text and 0 are something else
   JSON      a text holding an object or array equals the object or array, whatever the spacing and key order
 """

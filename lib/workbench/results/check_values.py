@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import numbers
+import re
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 
 PLAIN = {bool, np.bool_, int, np.int32, np.int64, float, np.float64, Decimal, str, dt.date, pd.Timestamp, type(None)}
 COLLECTIONS = (list, tuple, np.ndarray, set, frozenset, dict)
+ZONED = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)")
 
 
 def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str],
@@ -26,7 +28,14 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels
         found += [f"column {c} stands twice in {side}" for c in frame.columns[frame.columns.duplicated()]]
     if found:
         return found
+    source, lake = _with_instants(source, lake), _with_instants(lake, source)
     source, lake = (frame.set_axis(_keys(frame, key)) for frame in (source, lake))
+    if not source.index.isin(lake.index).any():
+        types = {k: (_types(lake[k]), _types(source[k])) for k in key}
+        found = [f"key column {k} is {text(a)} in {ours}, {text(b)} in {theirs}: no keys can be equal, convert one side"
+                 for k, (a, b) in types.items() if a and b and not a & b]
+    if found:
+        return found
     for side, frame in ((theirs, source), (ours, lake)):
         counts = frame.index[frame.index.duplicated()].value_counts()
         found += [f"{_named(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
@@ -40,6 +49,35 @@ def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels
         found += [f"{_named(key, source.index[i])}, {column}: {ours} {text(a[i], True)}, {theirs} {text(b[i], True)}"
                   for i in _unequal(a, b, tolerance)]
     return found
+
+
+def _with_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """The frame with texts as instants in those columns that are instants with a zone in the other frame. (Debezium
+    publishes a timestamptz as a text.) A text without a zone, or one that is no instant, stays a text."""
+    zoned = [c for c in frame.columns if _is_zoned(other[c]) and not _is_zoned(frame[c])]
+    return frame.assign(**{c: pd.Series(list(map(_instant, frame[c])), frame.index, dtype=object) for c in zoned})
+
+
+def _is_zoned(column: pd.Series) -> bool:
+    if column.dtype != object:
+        return isinstance(column.dtype, pd.DatetimeTZDtype)
+    return any(isinstance(value, dt.datetime) and value.tzinfo is not None for value in column)
+
+
+def _instant(value: Any) -> Any:
+    if not isinstance(value, str) or not ZONED.fullmatch(value):
+        return value
+    try:
+        return pd.Timestamp(value)
+    except ValueError:
+        return value
+
+
+def _types(column: pd.Series) -> set[str]:
+    """Names of the types of a column's values; all numbers are one type."""
+    values = [plain(value) for value in column]
+    return {"number" if isinstance(value, (int, Decimal)) else type(value).__name__
+            for value in values if value is not None}
 
 
 def _keys(frame: pd.DataFrame, key: list[str]) -> pd.Index:
