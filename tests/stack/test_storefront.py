@@ -100,6 +100,48 @@ def test_no_service_enters_anothers_store_and_each_owns_its_own(shop):
         postgres.connect(shop, "orders", role="marketing")
 
 
+KAFKA_KILLED = {"as it begins": "stop", "when the service has stopped": "stop", "when the offsets are gone": "forget",
+                "when the rows are gone": "execute"}
+
+
+@pytest.mark.parametrize("step", [step if step == "when the service has stopped" else
+                                  pytest.param(step, marks=pytest.mark.drill) for step in KAFKA_KILLED])
+def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, step):
+    """Kafka is killed at each step; in the end the store has every document again."""
+    storefront.start(shop)
+    customer(shop)
+    storefront.settle(shop)
+    before = storefront.documents(shop, "orders", "customers")
+    place = {"stop": storefront, "forget": groups, "execute": postgres}[KAFKA_KILLED[step]]
+    real = getattr(place, KAFKA_KILLED[step])
+
+    def killing(*arguments, **more):
+        if step == "as it begins":
+            kill("kafka")
+        real(*arguments, **more)
+        if step != "as it begins":
+            kill("kafka")
+
+    monkeypatch.setattr(place, KAFKA_KILLED[step], killing)
+    try:
+        if KAFKA_KILLED[step] == "stop":
+            with pytest.raises(StackError, match="consumer group 'storefront.orders'"):
+                storefront.empty(shop, "orders")
+            check.same_rows(before, storefront.documents(shop, "orders", "customers"), key="id", what="nothing emptied")
+        else:
+            storefront.empty(shop, "orders")
+            assert storefront.documents(shop, "orders", "customers").empty
+    finally:
+        monkeypatch.undo()
+        stack.need(shop, "kafka")
+    if KAFKA_KILLED[step] == "stop":
+        storefront.empty(shop, "orders")
+    storefront.start(shop)
+    storefront.settle(shop, 120)
+    check.same_rows(before, storefront.documents(shop, "orders", "customers"), key="id", what="built anew")
+    storefront.compare(shop)
+
+
 @pytest.mark.parametrize("method, path, body, how, status, why", [
     ("POST", "customers", b"{", {}, 400, "Expecting property name"),
     ("POST", "customers", b'{"id":' * 20_000, {}, 400, "recursion"),

@@ -169,6 +169,31 @@ def test_an_offset_names_one_letter_in_a_topic_of_one_partition_only(monkeypatch
         dlq.replay(WORLD, "dead", mend=stops)
 
 
+@pytest.mark.parametrize("said", [b"none", b"-3", b"1e3", "\u0663".encode(), b"9" * 30])
+def test_a_header_that_is_no_number_hides_no_other_letter(said):
+    headers = [(dlq.PREFIX + name, said) for name in ("partition", "offset")]
+    letter = dict(zip(dlq.COLUMNS, dlq._letter(Message(0, b"x", headers), False)))
+    assert (letter["origin_partition"], letter["origin_offset"]) == (-1, -1)
+
+
+def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
+    def letter(offset, partition):
+        said = {"topic": b"movies", "partition": partition, "offset": b"1"}
+        return dlq._letter(Message(offset, b"x", [(dlq.PREFIX + n, v) for n, v in said.items()]), False)
+
+    sent = []
+    found = pandas.DataFrame([letter(4, b"0"), letter(5, b"7")], columns=dlq.COLUMNS)
+    monkeypatch.setattr(dlq, "letters", lambda world, topic: found)
+    monkeypatch.setattr(dlq, "_noted", lambda world, topic: f"file:{tmp_path}/noted.json")
+    monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (0, 5)})
+    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
+    monkeypatch.setattr(topics, "send", lambda world, topic, messages, **more: sent.extend(messages))
+    with pytest.raises(LakeError, match="(?s)offset 5: movies, partition 7"):
+        dlq.replay(WORLD, "dead")
+    assert not sent
+    assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1
+
+
 # --- the command line ------------------------------------------------------------------------------------------------
 
 def test_the_command_line(monkeypatch):

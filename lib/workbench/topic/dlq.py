@@ -31,14 +31,15 @@ def letters(world: World, topic: str) -> pandas.DataFrame:
 
     Returns:
         Columns partition, offset: of the letter; replayed: whether it was sent back; topic, origin_partition,
-        origin_offset: where the message was ("" and -1 where its headers do not say it); connector, stage, reason: who
+        origin_offset: where the message was ("" and -1 where its headers do not say it, or say no number);
+        connector, stage, reason: who
         could not read it, at what, and why; key, value: bytes or None; headers: [(name, bytes)]; timestamp: of the
         message, in ms.
 
     Raises: LakeError: there is no such topic.
     """
-    there, done = topics.whole(world, topic), _replayed(world, topic)
-    frame = pandas.DataFrame([_letter(m, [m.partition(), m.offset()] in done) for m in there], columns=COLUMNS)
+    there, done = topics.whole(world, topic), {*map(tuple, _replayed(world, topic))}
+    frame = pandas.DataFrame([_letter(m, (m.partition(), m.offset()) in done) for m in there], columns=COLUMNS)
     return frame.astype({"replayed": bool})  # also where there is no row
 
 
@@ -47,8 +48,13 @@ def _letter(message: Any, replayed: bool) -> tuple:
     said = {name: str(value or b"", "utf-8", "replace") for name, value in headers}
     topic, partition, offset, connector, stage, trace = (said.get(PREFIX + name, "") for name in (
         "topic", "partition", "offset", "connector.name", "stage", "exception.stacktrace"))
-    return (message.partition(), message.offset(), replayed, topic, int(partition or -1), int(offset or -1), connector,
+    return (message.partition(), message.offset(), replayed, topic, _number(partition), _number(offset), connector,
             stage, first_line(trace), message.key(), message.value(), headers, message.timestamp()[1])
+
+
+def _number(text: str) -> int:
+    """A header's number, -1 where it is none that Kafka counts partitions or offsets by."""
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else -1
 
 
 def counts(world: World) -> pandas.DataFrame:
@@ -89,8 +95,8 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
             letter where it is.
 
     Raises:
-        LakeError: there is no such topic, or no topic to go back to; offsets of a topic of several partitions; another
-            replay is going on. What `mend` raises. Nothing is sent then.
+        LakeError: there is no such topic, or no topic or partition to go back to; offsets of a topic of several
+            partitions; another replay is going on. What `mend` raises. Nothing is sent then.
     """
     with files.alone(_noted(world, topic), f"replay of {topic}", "wait until it is done"):
         found, wanted = letters(world, topic), set(offsets)
@@ -104,8 +110,13 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
         if "" in origins:
             raise LakeError(f"a letter of {topic} does not say where it came from", expected=f"headers {PREFIX}…",
                             next_step="let the sink write them: errors.deadletterqueue.context.headers.enable=true")
-        for origin in origins:
-            topics.bounds(world, origin)  # one that is gone would be made
+        there = {origin: topics.bounds(world, origin) for origin in origins}  # one that is gone would be made
+        odd = sorted({f"offset {one.offset}: {one.topic}, partition {one.origin_partition}" for one, _ in back
+                      if one.origin_partition not in there[one.topic]})
+        if odd:
+            raise LakeError(f"letters of {topic} name a partition that their topic does not have",
+                            where="; ".join(odd[:5]), expected="partitions that are there",
+                            next_step="choose the others by offset, or by `mend`")
         done = _replayed(world, topic)
         for origin in origins:
             mine = [each for each in back if each[0].topic == origin]
