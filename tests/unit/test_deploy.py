@@ -23,8 +23,9 @@ DEPLOY, REGION = ROOT / "deploy", on_aws.REGION
 EKS = DEPLOY / "eks" / "connect.yaml"
 WORLD = yaml.safe_load((ROOT / "params/aws.yaml").read_text(encoding="utf-8"))
 VERSIONS = yaml.safe_load((ROOT / "params/versions.yaml").read_text(encoding="utf-8"))
-WITH = dict(WithMySql="yes", WithNat="yes", WithLensesS3="yes", WithConfluentS3="yes", WithConfluentJdbc="yes",
-            Mail="a@b.example", BastionCidr="203.0.113.9/32")  # all that a condition leaves out by default
+WITH = dict(WithMySql="yes", WithNat="yes", WithSessions="yes", WithLensesS3="yes", WithConfluentS3="yes",
+            WithConfluentJdbc="yes", Mail="a@b.example",
+            BastionCidr="203.0.113.9/32")  # all that a condition leaves out by default
 NOTEBOOKS = {path.stem: json.loads(path.read_text(encoding="utf-8"))["cells"]
              for path in (ROOT / "notebooks").rglob("*.ipynb")}
 
