@@ -485,7 +485,7 @@ def test_13_bastion_database_kafka_connect_emr():
     takes = {name: {cloudformation.exports()[one][0] for one in imported(name)} for name in cloudformation.ORDER}
     assert takes == {"network": set(), "lake": set(), "sources": {"network"}, "msk": {"network"},
                      "connect": {"lake", "sources", "msk"}, "emr": {"network", "lake", "sources", "msk", "connect"},
-                     "studio": {"network", "lake"}, "schedule": {"lake", "studio"}}
+                     "studio": {"network", "lake"}, "schedule": {"network", "lake", "studio"}}
 
 
 def test_13_what_another_parameter_replaces_is_not_exported():
@@ -580,6 +580,11 @@ def test_the_schedules_request_is_one_that_emr_takes():
     target = one("AWS::Scheduler::Schedule")["Target"]
     request = json.loads(target["Input"])
     assert json.loads(request["NotebookParams"]) == {"world": "aws"}
+    groups = request["ExecutionEngine"]["MasterInstanceSecurityGroupId"], request["NotebookInstanceSecurityGroupId"]
+    assert groups == (parameters()["emr/cluster_group"], parameters()["emr/notebook_group"])
+    studio, cluster = one("AWS::EMR::Studio"), one("AWS::EMR::Cluster")["Instances"]
+    assert groups == (studio["EngineSecurityGroupId"], studio["WorkspaceSecurityGroupId"])
+    assert groups[0] == cluster["EmrManagedMasterSecurityGroup"]
     assert (ROOT / "notebooks" / request["NotebookS3Location"]["Key"].partition("notebooks/")[2]).is_file()
     service, operation = target["Arn"].rsplit(":", 2)[1:]
     shape = botocore.session.get_session().get_service_model(service).operation_model(
