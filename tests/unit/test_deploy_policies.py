@@ -176,6 +176,7 @@ def test_logs_and_results_of_queries_are_written_by_who_makes_them():
     assert written("logs/spark/applications/1") == {"emr: role workbench-spark"}
     assert written("logs/emr/j-1/steps") == {"emr: role workbench-nodes"}
     assert written("athena/1.csv") == {"emr: policy workbench-notebooks"}
+    assert written("runs/airflow/1.ipynb") == {"emr: policy workbench-notebooks", "studio: role workbench-studio"}
     for key in ("runs/nightly/1.ipynb", "workbench/studio/e-1/a.ipynb"):
         assert written(key) == {"studio: role workbench-studio"}
 
