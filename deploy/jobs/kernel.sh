@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Step of the EMR cluster (6-emr.yaml), on its first node, once EMR has installed what notebooks run in: the kernel
-# "Python 3" of EMR Studio, and of runs without anybody's Studio, is the node's own Python from now on, with the library,
-# the cluster's own Spark and the worlds that were published. EMR's own one has none of these, and no index to get them.
+# Step of the EMR cluster (6-emr.yaml), on its first node: the kernel "Python 3" of EMR Studio, and of runs without
+# anybody's Studio, is the node's own Python from now on, with the library, the cluster's own Spark and the worlds that
+# were published. EMR's own one has none of these, and no index to get them.
+#
+# EMR installs what notebooks run in behind the first steps: it is waited for, and what was written has to stand for some
+# polls, for the installation may write the same file. Kernels run as the user emr-notebook, who needs folders for the
+# library, and one in HDFS, where a session of Spark puts its files.
 set -eu
-. /etc/profile.d/workbench.sh
-specs=$(sudo find /emr /usr/share/jupyter /usr/local/share/jupyter -path '*/kernels/python3/kernel.json' 2>/dev/null || true)
-[ -n "$specs" ] || { echo "there is no kernel python3 on this node" >&2; exit 1; }
-for spec in $specs; do
-  sudo tee "$spec" > /dev/null <<EOF
+. "${PROFILE:-/etc/profile.d/workbench.sh}"
+python=${PYTHON:-/usr/bin/python3} poll=${POLL:-10} user=emr-notebook
+end=$(($(date +%s) + ${WAIT:-1200}))
+
+kernel=$(cat <<EOF
 {
   "display_name": "Python 3",
   "language": "python",
-  "argv": ["/usr/bin/python3", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+  "argv": ["$python", "-m", "ipykernel_launcher", "-f", "{connection_file}"],
   "env": {
     "WORKBENCH_ROOT": "$WORKBENCH_ROOT",
     "WORKBENCH_SPARK": "$WORKBENCH_SPARK",
@@ -20,5 +24,35 @@ for spec in $specs; do
   }
 }
 EOF
+)
+
+specs() {  # some stand behind links
+  sudo find -L ${KERNELS:-/emr /usr/share/jupyter /usr/local/share/jupyter} \
+    -path '*/kernels/python3/kernel.json' 2>/dev/null || true
+}
+
+stood=0
+while [ "$stood" -lt 4 ]; do
+  if [ "$(date +%s)" -gt "$end" ]; then
+    echo "no kernel python3, or no user $user, is on this node" >&2
+    exit 1
+  fi
+  found=$(specs)
+  if [ -z "$found" ] || ! id "$user" > /dev/null 2>&1; then
+    stood=0
+  else
+    stood=$((stood + 1))
+    for spec in $found; do
+      if [ "$(sudo cat "$spec")" != "$kernel" ]; then
+        printf '%s\n' "$kernel" | sudo tee "$spec" > /dev/null
+        stood=1
+      fi
+    done
+  fi
+  sleep "$poll"
 done
-/usr/bin/python3 -c "import ipykernel, workbench"
+
+sudo install -d -o "$user" -m 700 "$WORKBENCH_ROOT/var" "$WORKBENCH_ROOT/runs"
+hadoop fs -mkdir -p "/user/$user"
+hadoop fs -chown "$user" "/user/$user"
+"$python" -c "import ipykernel, workbench"

@@ -18,6 +18,7 @@ PARAMETERS = {
         f"arn:aws:kafkaconnect:{REGION}:{ACCOUNT}:worker-configuration/workbench/0a1b2c3d-4e5f-6071-8293-a4b5c6d7-2",
     "lake/bucket": "workbench-lake", "spark/application": "00f1r4c2hs0mq01p",
     "spark/role": f"arn:aws:iam::{ACCOUNT}:role/workbench-spark", "emr/cluster": "j-1ABCDEFGHIJKL",
+    "emr/cluster_group": "sg-2", "emr/notebook_group": "sg-3",
     "emr/notebook_role": f"arn:aws:iam::{ACCOUNT}:role/workbench-notebook",
     **{f"connect/role/{file.stem}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{file.stem}"
        for file in (paths.ROOT / "params/connectors").glob("*.json")

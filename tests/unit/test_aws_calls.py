@@ -227,8 +227,8 @@ def test_all_calls_are_found():
     """So many at least, and of each of these services: else it is not the code that is read here."""
     assert len(calls()) > 50
     assert {one.service for one in calls()} == {
-        "athena", "cloudformation", "cloudwatch", "ec2", "emr", "emr-serverless", "glue", "kafka", "kafkaconnect",
-        "logs", "resourcegroupstaggingapi", "s3", "secretsmanager", "ssm", "sts"}
+        "athena", "cloudformation", "cloudwatch", "ec2", "emr", "emr-serverless", "glue", "iam", "kafka",
+        "kafkaconnect", "logs", "resourcegroupstaggingapi", "s3", "secretsmanager", "ssm", "sts"}
     by = {(str(path.relative_to(LIB)), found) for path in LIB.rglob("*.py")
           for found in re.findall(r"boto3\.\w+|\bclient\(", path.read_text(encoding="utf-8"))}
     assert by == {

@@ -275,6 +275,25 @@ def test_after_msk_the_brokers_are_among_the_parameters(account, folder):
     assert aws.parameter(ON.region, ON.name, "kafka/bootstrap") == "b-1:9098"
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_msk_connects_own_role_is_made_where_the_account_has_none(account, folder, there):
+    """Else the first CreateConnector makes it, with the rights of a notebook, which has none to make roles."""
+    (folder / "5-connect.yaml").write_text(NETWORK.replace("-Size", "-Other"))
+    role = {"Path": "/aws-service-role/kafkaconnect.amazonaws.com/", "RoleName": "AWSServiceRoleForKafkaConnect",
+            "RoleId": "A" * 16, "Arn": f"arn:aws:iam::{on_aws.ACCOUNT}:role/x/AWSServiceRoleForKafkaConnect",
+            "CreateDate": 0}
+    said, named = [], {"RoleName": "AWSServiceRoleForKafkaConnect"}
+    with on_aws.stubbed("iam") as iam:
+        if there:
+            iam.add_response("get_role", {"Role": role}, named)
+        else:
+            iam.add_client_error("get_role", "NoSuchEntity", "cannot be found", expected_params=named)
+            iam.add_response("create_service_linked_role", {"Role": role},
+                             {"AWSServiceName": "kafkaconnect.amazonaws.com"})
+        cloud.up(ON, {}, ["connect"], say=said.append)
+    assert any("AWSServiceRoleForKafkaConnect" in text for text in said) != there
+
+
 def filled():
     cloud.up(ON, GIVEN, say=lambda text: None)
     s3 = has("s3")

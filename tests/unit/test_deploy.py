@@ -23,8 +23,9 @@ DEPLOY, REGION = ROOT / "deploy", on_aws.REGION
 EKS = DEPLOY / "eks" / "connect.yaml"
 WORLD = yaml.safe_load((ROOT / "params/aws.yaml").read_text(encoding="utf-8"))
 VERSIONS = yaml.safe_load((ROOT / "params/versions.yaml").read_text(encoding="utf-8"))
-WITH = dict(WithMySql="yes", WithNat="yes", WithLensesS3="yes", WithConfluentS3="yes", WithConfluentJdbc="yes",
-            Mail="a@b.example", BastionCidr="203.0.113.9/32")  # all that a condition leaves out by default
+WITH = dict(WithMySql="yes", WithNat="yes", WithSessions="yes", WithLensesS3="yes", WithConfluentS3="yes",
+            WithConfluentJdbc="yes", Mail="a@b.example",
+            BastionCidr="203.0.113.9/32")  # all that a condition leaves out by default
 NOTEBOOKS = {path.stem: json.loads(path.read_text(encoding="utf-8"))["cells"]
              for path in (ROOT / "notebooks").rglob("*.ipynb")}
 
@@ -484,7 +485,7 @@ def test_13_bastion_database_kafka_connect_emr():
     takes = {name: {cloudformation.exports()[one][0] for one in imported(name)} for name in cloudformation.ORDER}
     assert takes == {"network": set(), "lake": set(), "sources": {"network"}, "msk": {"network"},
                      "connect": {"lake", "sources", "msk"}, "emr": {"network", "lake", "sources", "msk", "connect"},
-                     "studio": {"network", "lake"}, "schedule": {"lake", "studio"}}
+                     "studio": {"network", "lake"}, "schedule": {"network", "lake", "studio"}}
 
 
 def test_13_what_another_parameter_replaces_is_not_exported():
@@ -579,6 +580,11 @@ def test_the_schedules_request_is_one_that_emr_takes():
     target = one("AWS::Scheduler::Schedule")["Target"]
     request = json.loads(target["Input"])
     assert json.loads(request["NotebookParams"]) == {"world": "aws"}
+    groups = request["ExecutionEngine"]["MasterInstanceSecurityGroupId"], request["NotebookInstanceSecurityGroupId"]
+    assert groups == (parameters()["emr/cluster_group"], parameters()["emr/notebook_group"])
+    studio, cluster = one("AWS::EMR::Studio"), one("AWS::EMR::Cluster")["Instances"]
+    assert groups == (studio["EngineSecurityGroupId"], studio["WorkspaceSecurityGroupId"])
+    assert groups[0] == cluster["EmrManagedMasterSecurityGroup"]
     assert (ROOT / "notebooks" / request["NotebookS3Location"]["Key"].partition("notebooks/")[2]).is_file()
     service, operation = target["Arn"].rsplit(":", 2)[1:]
     shape = botocore.session.get_session().get_service_model(service).operation_model(

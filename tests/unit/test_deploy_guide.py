@@ -2,6 +2,7 @@
 import re
 import shlex
 
+import cloudformation
 import pytest
 import yaml
 from typer.main import get_command
@@ -51,6 +52,13 @@ def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
         assert made in NEVER, made
     for stack in cloud.templates():
         assert f"up {stack}" in NEVER or stack == "studio" and "EMR Studio" in NEVER, stack
+
+
+def test_the_proof_of_the_lake_names_the_databases_of_its_template():
+    (row,) = [row for row in NEVER.splitlines() if "glue get-databases" in row]
+    made = sorted(one["DatabaseInput"]["Name"] for one in cloudformation.of_type("AWS::Glue::Database"))
+    told = row.split("|")[3]
+    assert re.findall(r"`(\w+)`", told) == made and told.split(":")[0].strip() == "eight" and len(made) == 8
 
 
 def test_a_stack_that_down_does_not_know_has_to_go_before():

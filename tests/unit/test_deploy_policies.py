@@ -1,5 +1,6 @@
 """Who may do what on AWS: each action of the templates' policies against each resource, as a list that was read by
 people (policies.txt), and rules that hold for all of them. No account is needed."""
+import fnmatch
 import itertools
 import json
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 import botocore.session
 import cfnlint
 import cloudformation
+import on_aws
 import pytest
 from botocore import xform_name
 from on_aws import ACCOUNT, EMBEDDED_ONLY, REGION
@@ -137,8 +139,46 @@ def test_7_s3_resources_have_the_form_of_s3_names():
     of_bucket = ("s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads",
                  "s3:GetEncryptionConfiguration")
     for right in s3:
-        found = re.fullmatch(rf"arn:aws:s3:::workbench-lake-{ACCOUNT}-{REGION}(/[\w.*/-]+)?", right[2])
+        found = re.fullmatch(rf"arn:aws:s3:::workbench-lake-{ACCOUNT}-{REGION}(/[\w.*/$-]+)?", right[2])
         assert found and bool(found[1]) == (right[1] not in of_bucket), right
+
+
+CODE = ("workbench/jobs/bootstrap.sh", "workbench/jobs/kernel.sh", "workbench/jobs/ingest.py",
+        "workbench/environment.tar.gz", "workbench/notebooks/10_outbox/15_dashboard.ipynb", "workbench/params/aws.yaml",
+        "workbench/jars/login.jar", "workbench/anything", "plugins/debezium-postgres.zip")  # what `publish` puts there
+
+
+def written(key):
+    """Who may write or delete an object of the deployment's bucket."""
+    arn = f"arn:aws:s3:::workbench-lake-{ACCOUNT}-{REGION}/{key}"
+    return {who for who, action, resource in rights()
+            if action in ("s3:PutObject", "s3:DeleteObject") and fnmatch.fnmatchcase(arn, resource)}
+
+
+@pytest.mark.parametrize("key", CODE)
+def test_no_role_writes_code_that_another_role_runs(key):
+    """bootstrap.sh, say, runs as root on a node, whose role reads the administrator's password: a role without secrets
+    that may write it has them. `workbench aws publish` writes it, with the rights of the person who deploys."""
+    assert written(key) == set()
+
+
+@pytest.mark.parametrize("key", ["hudi/datalake/cdc_events/.hoodie/hoodie.properties", "hudi/", "hudi_$folder$",
+                                 "topics/moma.public.artists/partition=0/1.avro", "cdc-events/1.json",
+                                 "dead_letters/landing/1.jsonl", "checkpoints/streams/sales/offsets/0"])
+def test_every_spark_writes_the_lakes_data(key):
+    lake = on_aws.world().lake
+    folders = {address.rpartition("/")[2] for address in (lake.tables, lake.dead_letters, lake.checkpoints)}
+    assert folders == {"hudi", "dead_letters", "checkpoints"} and lake.landing == lake.root
+    assert "emr: policy workbench-lake" in written(key)
+
+
+def test_logs_and_results_of_queries_are_written_by_who_makes_them():
+    assert written("logs/spark/applications/1") == {"emr: role workbench-spark"}
+    assert written("logs/emr/j-1/steps") == {"emr: role workbench-nodes"}
+    assert written("athena/1.csv") == {"emr: policy workbench-notebooks"}
+    assert written("runs/airflow/1.ipynb") == {"emr: policy workbench-notebooks", "studio: role workbench-studio"}
+    for key in ("runs/nightly/1.ipynb", "workbench/studio/e-1/a.ipynb"):
+        assert written(key) == {"studio: role workbench-studio"}
 
 
 def test_a_role_is_passed_on_to_one_service_only():
@@ -232,6 +272,60 @@ def test_every_connector_has_a_role_and_no_role_is_for_none():
     assert there == FILES.keys() - AS_ANOTHER.keys()
     for name, other in AS_ANOTHER.items():
         assert topics(FILES[name]) == topics(FILES[other])
+
+
+# -- endpoints: they let through what the policies above allow, and nothing of other accounts -------------------------
+
+def endpoints():
+    """{name of a service as IAM has it: statements of the policy of its endpoint}"""
+    found = {one["ServiceName"].split(".", 3)[3]: one for one in cloudformation.of_type("AWS::EC2::VPCEndpoint")}
+    return {{"monitoring": "cloudwatch"}.get(name, name): one.get("PolicyDocument", {}).get("Statement")
+            for name, one in found.items()}
+
+
+def lets_through(service, action, resource):
+    return any(fnmatch.fnmatchcase(action, pattern) and fnmatch.fnmatchcase(resource, on)
+               for one in endpoints()[service]
+               for pattern, on in itertools.product(listed(one["Action"]), listed(one["Resource"])))
+
+
+def test_an_endpoint_lets_nothing_through_for_other_accounts():
+    """Else whoever has put credentials of his own onto a machine in here carries the data out by them."""
+    for service, statements in endpoints().items():
+        assert statements, f"{service}: without a policy all of it is allowed to everybody"
+        for one in statements:
+            named = all(f"workbench-lake-{ACCOUNT}" in arn or REGION in arn or "aws157-logs-prod" in arn
+                        for arn in listed(one["Resource"]))
+            conditions = one.get("Condition", {})
+            ours = (conditions.get("StringEquals", {}).get("aws:PrincipalAccount") == ACCOUNT
+                    or ACCOUNT in conditions.get("ArnLike", {}).get("aws:PrincipalArn", ""))
+            assert named if service == "s3" else ours, f"{service}: {one}"
+
+
+def test_an_endpoint_lets_through_what_the_policies_allow():
+    on_behalf = {action for actions in ON_BEHALF.values() for action in actions}  # asked by services, not from in here
+    through = endpoints()
+    passing = [(who, action, resource) for who, action, resource in rights()
+               if action.split(":")[0] in through and action not in on_behalf and not who.startswith("eks")]
+    assert {action.split(":")[0] for _, action, _ in passing} == through.keys() - {"sts"}  # asked who one is, by all
+    stopped = [(who, action, resource) for who, action, resource in passing
+               if not lets_through(action.split(":")[0], action, resource)]
+    assert stopped == []
+
+
+def test_a_cluster_reaches_the_buckets_that_emr_asks_for():
+    """EMR Management Guide, "Sample policies for private subnets that access Amazon S3": what it names for EMR 7."""
+    asked = [("s3:GetObject", f"al2023-repos-{REGION}-de612dc2"), ("s3:GetObject", f"repo.{REGION}.emr.amazonaws.com"),
+             ("s3:PutObject", f"aws157-logs-prod-{REGION}"), ("s3:PutObject", f"prod.{REGION}.appinfo.src")]
+    for action, bucket in asked:
+        assert lets_through("s3", action, f"arn:aws:s3:::{bucket}/a"), bucket
+
+
+def test_the_bastions_agent_reaches_session_manager():
+    """The endpoint's private name holds in the public subnet as well: its agent comes this way."""
+    (agent,) = [one for one in endpoints()["ssm"] if one["Resource"] == "*"]
+    role = agent["Condition"]["ArnLike"]["aws:PrincipalArn"]
+    assert fnmatch.fnmatchcase(f"arn:aws:iam::{ACCOUNT}:role/workbench-bastion", role) and role.endswith("/workbench-*")
 
 
 # -- the library: what it asks of AWS in a notebook is allowed to the role of a notebook -------------------------------

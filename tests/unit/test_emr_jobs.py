@@ -58,8 +58,8 @@ def has(s3, published=True):
 
 
 def starts(serverless, *more, mode="BATCH", minutes=720):
-    settings = {**emr.settings(WORLD), "spark.archives": f"{BUCKET}/workbench/environment.tar.gz#environment",
-                "spark.executorEnv.PYTHONPATH": "./environment"}
+    settings = emr.serverless_settings(WORLD)
+    assert settings["spark.archives"] == f"{BUCKET}/{publish.ARCHIVE}#environment"
     serverless.add_response(
         "start_job_run", {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN}, {
             "applicationId": APPLICATION, "executionRoleArn": on_aws.PARAMETERS["spark/role"], "mode": mode,

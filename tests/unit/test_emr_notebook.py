@@ -43,7 +43,10 @@ def starts(emr):
         "NotebookExecutionName": f"workbench {NAME}", "NotebookParams": json.dumps({"world": "aws"}),
         "NotebookS3Location": {"Bucket": "workbench-lake", "Key": f"workbench/notebooks/{NAME}"},
         "OutputNotebookS3Location": {"Bucket": "workbench-lake", "Key": f"runs/1767225600/{NAME}"},
-        "ExecutionEngine": {"Id": on_aws.PARAMETERS["emr/cluster"], "Type": "EMR"},
+        # without them EMR needs groups of its own making in the network, which then cannot be removed
+        "ExecutionEngine": {"Id": on_aws.PARAMETERS["emr/cluster"], "Type": "EMR",
+                            "MasterInstanceSecurityGroupId": on_aws.PARAMETERS["emr/cluster_group"]},
+        "NotebookInstanceSecurityGroupId": on_aws.PARAMETERS["emr/notebook_group"],
         "ServiceRole": on_aws.PARAMETERS["emr/notebook_role"],
         "Tags": [{"Key": "workbench:deployment", "Value": "workbench"}]})
 

@@ -25,8 +25,7 @@ def bucket(account):
 def few(monkeypatch, tmp_path):
     """Jars of a few bytes, a plugin of somebody's own, and no wheel: that is built in one test."""
     lib = tmp_path / "lib"
-    jars = {"spark": ["hudi-spark3.jar", "kafka-clients-3.jar"], "debezium": ["debezium-core.jar"],
-            "converter": ["apicurio.jar", "debezium-core.jar"]}
+    jars = {"spark": ["hudi-spark3.jar", "kafka-clients-3.jar"], "debezium": ["debezium-core.jar"]}
     (tmp_path / "plugins" / "lenses-s3" / "lib").mkdir(parents=True)
     (tmp_path / "plugins" / "lenses-s3" / "lib" / "sink.jar").write_bytes(b"sink")
     lib.mkdir()
@@ -59,15 +58,15 @@ def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
     assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == len(keys(bucket))
     assert len([line for line in said if line.startswith("s3://")]) == len(keys(bucket))
     assert [line.split("-<")[0] for line in said if line.startswith("missing: ")] == [
-        "missing: var/jars/aws-msk-iam-auth", "missing: var/plugins/debezium-postgres/msk-config-providers",
-        "missing: var/plugins/debezium-postgres/schema-registry-kafkaconnect-converter"]
+        "missing: var/jars/aws-msk-iam-auth", "missing: var/msk-connect/msk-config-providers",
+        "missing: var/msk-connect/schema-registry-kafkaconnect-converter"]
     assert {"workbench/jobs/bootstrap.sh", "workbench/jobs/kernel.sh",
             "workbench/params/aws.yaml", "workbench/notebooks/99_teardown.ipynb",
             "workbench/notebooks-pyspark/10_outbox/13_hudi_ingest.ipynb", "workbench/jars/kafka-clients-3.jar",
             "workbench/lakehouse_workbench-0-py3-none-any.whl", "plugins/lenses-s3.zip"} <= keys(bucket)
     assert "workbench/jars/hudi-spark3.jar" not in keys(bucket), "EMR has its own"
     assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 0
-    (few / "apicurio.jar").write_bytes(b"another")
+    (few / "debezium-core.jar").write_bytes(b"another")
     (few.parent / "jars").mkdir()
     (few.parent / "jars" / "aws-msk-iam-auth-2.3.0-all.jar").write_bytes(b"login")
     said.clear()
@@ -77,12 +76,54 @@ def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
     assert not [line for line in said if "missing: var/jars" in line]
 
 
+def inside(bucket, name):
+    """The jars in the archive of a plugin."""
+    body = bucket.get_object(Bucket="workbench-lake", Key=f"plugins/{name}.zip")["Body"].read()
+    return zipfile.ZipFile(io.BytesIO(body)).namelist()
+
+
 def test_jars_lie_at_the_root_of_an_archive(bucket, few):
     publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
-    debezium = ["apicurio.jar", "debezium-core.jar"]
-    for name, inside in (("lenses-s3", ["sink.jar"]), ("debezium-postgres", debezium), ("debezium-mysql", debezium)):
-        body = bucket.get_object(Bucket="workbench-lake", Key=f"plugins/{name}.zip")["Body"].read()
-        assert zipfile.ZipFile(io.BytesIO(body)).namelist() == inside
+    for name, jars in (("lenses-s3", ["sink.jar"]), ("debezium-postgres", ["debezium-core.jar"]),
+                       ("debezium-mysql", ["debezium-core.jar"])):
+        assert inside(bucket, name) == jars
+
+
+def test_every_plugin_has_the_provider_of_passwords_and_the_converter_of_glue(bucket, few):
+    """The worker's configuration (5-connect.yaml) names the provider for all of them: without it no worker starts."""
+    shared = few.parent / "msk-connect"
+    (shared / "msk-config-providers-0.4.0").mkdir(parents=True)
+    for path in ("msk-config-providers-0.4.0/msk-config-providers-0.4.0.jar",
+                 "schema-registry-kafkaconnect-converter-1.1.24.jar"):
+        (shared / path).write_bytes(b"shared")
+    said = []
+    publish.publish(on_aws.REGION, "workbench-lake", said.append)
+    plugins = {key[len("plugins/"):-len(".zip")] for key in keys(bucket) if key.startswith("plugins/")}
+    assert plugins == {"lenses-s3", "debezium-postgres", "debezium-mysql"}, "what they share is no plugin"
+    for name in plugins:
+        assert {"msk-config-providers-0.4.0.jar", "schema-registry-kafkaconnect-converter-1.1.24.jar"} <= {
+            *inside(bucket, name)}, name
+    assert not [line for line in said if "missing: var/msk-connect" in line]
+
+
+def test_a_jar_is_in_an_archive_once_in_its_newest_version(bucket, few):
+    """Of two versions in one plugin Kafka Connect loads whichever comes first."""
+    shared, own = few.parent / "msk-connect" / "lib", few.parent / "plugins" / "lenses-s3" / "lib"
+    shared.mkdir(parents=True)
+    for name in ("jackson-core-2.9.10.jar", "netty-4.1.100.Final.jar", "netty-codec-4.1.9.Final.jar"):
+        (shared / name).write_bytes(b"a jar")
+    for name in ("jackson-core-2.19.0.jar", "netty-4.1.99.Final.jar", "sink.jar"):
+        (own / name).write_bytes(b"a jar")
+    publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
+    assert inside(bucket, "lenses-s3") == ["jackson-core-2.19.0.jar", "netty-4.1.100.Final.jar",
+                                           "netty-codec-4.1.9.Final.jar", "sink.jar"]
+
+
+def test_debeziums_plugin_has_neither_kafkas_own_jars_nor_another_registrys_converter():
+    """Kafka Connect brings the one; messages on MSK Connect are written with Glue's (connect/known.yaml)."""
+    jars = [jar.name for jar in publish.plugin_jars()["debezium-postgres"]]
+    assert [name for name in jars if name.startswith("debezium-connector-postgres-")]
+    assert [name for name in jars if name.startswith(("apicurio-", "kafka-clients-", "connect-api-", "slf4j-"))] == []
 
 
 def test_a_jar_that_was_not_fetched_is_named(bucket, few):

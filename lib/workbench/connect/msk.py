@@ -15,7 +15,10 @@ from .msk_api import EVERY, METRICS, PATIENCE, call, describe, errored, full, op
 
 PLUGINS = {name: tuple(said) for name, said in KNOWN["msk_plugins"].items()}  # {custom plugin: (class, type)}
 INSTALL = "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` (deploy/README.md)"
-VERSION = "3.7.x"  # of Kafka Connect: the newest that MSK Connect has; the other one is 2.7.1 (docs/limits.md)
+# Of Kafka Connect: the newest that MSK Connect has; the other one, 2.7.1, is too old for any Debezium 3. The risk: this
+# Debezium, 3.5, is built with Kafka 4.1. It was seen to work on a Kafka Connect 3.7.2, never on MSK Connect
+# (docs/limits.md, deploy/README.md)
+VERSION = "3.7.x"
 CAPACITY = {"provisionedCapacity": {"mcuCount": 1, "workerCount": 1}}  # 1 vCPU and 4 GiB: each of ours has one task
 # Kafka's security.protocol in MSK Connect's words: how a worker shows who it is, and encryption
 SECURITY = {"SASL_SSL": ("IAM", "TLS"), "SSL": ("NONE", "TLS"), "PLAINTEXT": ("NONE", "PLAINTEXT")}

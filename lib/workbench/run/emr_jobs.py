@@ -13,7 +13,6 @@ from ..base import StackError, World, aws
 from ..base.paths import bucket_and_key
 from ..base.wait import told_to_stop
 from ..spark import emr
-from .publish import ARCHIVE
 
 SCRIPT = "workbench/jobs/ingest.py"
 GRACE = 120  # seconds from the word to stop to the end of a job: it finishes a batch meanwhile
@@ -85,15 +84,14 @@ def _serverless(world: World, arguments: list[str], continuous: bool) -> Job:
     def call(operation: str, **given: Any) -> dict[str, Any]:
         return aws.call(world.region, "emr-serverless", operation, applicationId=application, **given)
 
-    settings = {**emr.settings(world), "spark.archives": f"{world.lake.root}/{ARCHIVE}#environment",
-                "spark.executorEnv.PYTHONPATH": "./environment"}  # the driver's is set by the script
     number = call("start_job_run", executionRoleArn=role, name=_name(world, arguments),
                   mode="STREAMING" if continuous else "BATCH", executionTimeoutMinutes=0 if continuous else 720,
                   tags={aws.TAG: world.stack.deployment},
                   jobDriver={"sparkSubmit": {"entryPoint": f"{world.lake.root}/{SCRIPT}",
                                              "entryPointArguments": [f"{world.lake.root}/workbench", *arguments]}},
                   configurationOverrides={
-                      "applicationConfiguration": [{"classification": "spark-defaults", "properties": settings}],
+                      "applicationConfiguration": [{"classification": "spark-defaults",
+                                                    "properties": emr.serverless_settings(world)}],
                       "monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": logs}}})["jobRunId"]
 
     def look() -> tuple[str, str]:

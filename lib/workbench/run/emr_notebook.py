@@ -12,7 +12,8 @@ from ..spark import emr
 from . import notebooks
 from .execute import Executed
 
-NEEDED = ("emr/cluster", "emr/notebook_role")  # of a deployment's parameters: `workbench aws up emr studio`
+# of a deployment's parameters: `workbench aws up emr studio`
+NEEDED = ("emr/cluster", "emr/notebook_role", "emr/cluster_group", "emr/notebook_group")
 OVER = {"FINISHED", "FAILED", "STOPPED"}
 
 
@@ -22,7 +23,8 @@ def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 
 
     Raises: StackError: AWS refuses to start it, or there is no cluster, or it has ended.
     """
-    cluster, role = (aws.parameter(world.region, world.stack.deployment, name) for name in NEEDED)
+    cluster, role, cluster_group, notebook_group = (
+        aws.parameter(world.region, world.stack.deployment, name) for name in NEEDED)
     bucket, name = paths.bucket_and_key(world.lake.root)[0], notebooks.name(path)
     output = f"runs/{int(time.time())}/{name}"
     with emr.taken(cluster, "notebook"):
@@ -30,7 +32,9 @@ def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 
             world.region, "emr", "start_notebook_execution", NotebookExecutionName=f"{world.stack.deployment} {name}",
             NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
             OutputNotebookS3Location={"Bucket": bucket, "Key": output}, NotebookParams=json.dumps(values),
-            ExecutionEngine={"Id": cluster, "Type": "EMR"}, ServiceRole=role,
+            # given, for EMR else takes default groups: the studio's role makes none, and no template would remove them
+            ExecutionEngine={"Id": cluster, "Type": "EMR", "MasterInstanceSecurityGroupId": cluster_group},
+            NotebookInstanceSecurityGroupId=notebook_group, ServiceRole=role,
             Tags=[{"Key": aws.TAG, "Value": world.stack.deployment}])["NotebookExecutionId"]
     done = Executed(nbformat.read(path, as_version=4))
     try:

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -32,7 +33,7 @@ def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int
     workbench/<wheel>, workbench/environment.tar.gz: the library with its packages; workbench/{params,notebooks,data,
     jobs}/…, workbench/notebooks-pyspark/…: the notebooks for the PySpark kernel; workbench/jars/…; plugins/<name>.zip:
     Debezium's, and each folder of var/plugins under its name, with the jars at the root of the archive, as MSK Connect
-    wants it.
+    wants it (see `plugin_jars`).
 
     Raises: StackError: AWS refuses it; the jars are not there; the wheel cannot be built, or its packages not be had.
     """
@@ -63,11 +64,30 @@ def _objects() -> Iterator[tuple[str, bytes]]:
     ours = [jar for jar in artifacts.jars("spark") if not jar.name.startswith(tuple(SAID["not on EMR"]))]
     for jar in [*ours, *sorted((paths.VAR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _there(jar).read_bytes()
-    own = {folder.name: sorted(folder.rglob("*.jar")) for folder in sorted((paths.VAR / "plugins").glob("*"))}
-    jars = [*artifacts.jars("debezium"), *artifacts.jars("converter"), *own.get(SAID["debezium"][0], [])]
-    own.update(dict.fromkeys(SAID["debezium"], jars))
-    for name, jars in own.items():
+    for name, jars in plugin_jars().items():
         yield f"plugins/{name}.zip", _zipped(jars)
+
+
+def plugin_jars() -> dict[str, list[Path]]:
+    """Return {plugin: jars of its archive}. Each has those of var/msk-connect, for the worker configuration names one
+    config provider for all plugins; of several versions of a jar each has the newest."""
+    plugins = {folder.name: sorted(folder.rglob("*.jar")) for folder in sorted((paths.VAR / "plugins").glob("*"))}
+    debezium = [jar for jar in artifacts.jars("debezium") if not jar.name.startswith(tuple(SAID["not in plugins"]))]
+    plugins.update(dict.fromkeys(SAID["debezium"], [*debezium, *plugins.get(SAID["debezium"][0], [])]))
+    shared = sorted((paths.VAR / "msk-connect").rglob("*.jar"))
+    return {name: _newest([*jars, *shared]) for name, jars in plugins.items()}
+
+
+def _newest(jars: list[Path]) -> list[Path]:
+    """One jar for each artifact, that of its highest version, in the order of their names."""
+    def version(jar: Path) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", jar.stem[len(artifact(jar)):])]
+
+    def artifact(jar: Path) -> str:
+        return re.split(r"-(?=\d)", jar.stem)[0]
+
+    highest = {artifact(jar): jar for jar in sorted(jars, key=version)}
+    return sorted(highest.values(), key=lambda jar: jar.name)
 
 
 def _there(jar: Path) -> Path:
@@ -80,7 +100,7 @@ def _zipped(jars: list[Path]) -> bytes:
     """An archive with these files at its root: the same files give the same bytes."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for jar in sorted(set(jars), key=lambda jar: jar.name):
+        for jar in jars:
             archive.writestr(zipfile.ZipInfo(jar.name), _there(jar).read_bytes())
     return data.getvalue()
 

@@ -35,6 +35,11 @@ def settings(world: World) -> dict[str, str]:
     return {**of("emr", root=world.lake.root, **world.spark.model_dump()), **hudi_needs()}
 
 
+def serverless_settings(world: World) -> dict[str, str]:
+    """Return the settings of a job or a session on EMR Serverless: `settings`, and the library with its packages."""
+    return {**settings(world), **of("emr-serverless", root=world.lake.root)}
+
+
 @contextlib.contextmanager
 def taken(cluster: str, what: str) -> Iterator[None]:
     """A step or a notebook that is started on the cluster in this block. Raises: StackError: the cluster has ended."""
@@ -73,9 +78,8 @@ def _start(world: World, say: Callable[[str], None]) -> str:
     say("starting a Spark session on EMR Serverless: a minute or two …")
     role = aws.parameter(world.region, world.stack.deployment, "spark/role")
     session = _call(world, "start_session", executionRoleArn=role, name=name(world), idleTimeoutMinutes=IDLE,
-                    tags={aws.TAG: world.stack.deployment}, configurationOverrides={
-                        "runtimeConfiguration": [{"classification": "spark-defaults", "properties": settings(world)}]}
-                    )["sessionId"]
+                    tags={aws.TAG: world.stack.deployment}, configurationOverrides={"runtimeConfiguration": [
+                        {"classification": "spark-defaults", "properties": serverless_settings(world)}]})["sessionId"]
     if not _started:
         atexit.register(lambda: [terminate(of, one) for one, of in list(_started.items())])
     _started[session] = world

@@ -17,6 +17,8 @@ from ..base import LakeError, StackError, WorkbenchError, World, host_port
 from .settings import hudi_needs, of_session
 
 METADATA = 256 << 10  # bytes of an answer's: Java's stack trace is among it (conf/spark-defaults.conf)
+OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version \((\d+), (\d+)\) "
+                          r"than that in driver ([\d.]+),")
 TRACE = "JVM stacktrace:"  # stands above it in the text of an error
 _ASKING = threading.Lock()
 _asked: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # how many hold `causes` of a session
@@ -142,8 +144,8 @@ def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: 
         kafka: the world whose Kafka is needed for it, too.
 
     Raises:
-        StackError: Spark is gone, or Kafka. LakeError: all else, with the innermost cause. The workbench's own errors
-            stay what they are.
+        StackError: Spark is gone, or Kafka; or Spark's workers run another Python. LakeError: all else, with the
+            innermost cause. The workbench's own errors stay what they are.
     """
     why = unreachable(spark)  # asked first: the client itself tries a dead server again for ten minutes
     if why:
@@ -158,6 +160,7 @@ def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: 
         lost = kafka and stack.lost(kafka, "kafka", kafka.kafka.bootstrap)
         if not lost and (is_gone(e) or unreachable(spark) or _ended(spark)):
             lost = gone(spark, f"{where}: {why}")
+        lost = lost or _other_python(str(e), where)
         raise lost or LakeError(f"{what}: {why}", where=where, next_step=next_step) from e
 
 
@@ -185,6 +188,18 @@ def _interrupted_without(kafka: Optional[World], spark: SparkSession) -> Iterato
     finally:
         done.set()
         watching.join()
+
+
+def _other_python(text: str, where: str) -> Optional[StackError]:
+    """The error for a function in Python that Spark's workers refused because of their version, None for any other."""
+    found = OTHER_PYTHON.search(text)
+    if not found:
+        return None
+    theirs, ours = f"{found[1]}.{found[2]}", found[3]
+    return StackError(
+        f"Spark's workers run Python {theirs}, and this process {ours}: they take no function of it", where=where,
+        expected=f"Python {theirs} on both sides", next_step=f"run it with Python {theirs}; what has no function in "
+        "Python (queries, an ingest) runs from here, too (deploy/README.md, \"Inside the network\")")
 
 
 def cause(text: str) -> str:

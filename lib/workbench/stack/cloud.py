@@ -19,6 +19,8 @@ from ..base.aws import TAG
 FOLDER = ROOT / "deploy"
 OWNER = "workbench:owner"  # a tag of each stack
 BOOTSTRAP = "kafka/bootstrap"  # the parameter that no template can write: CloudFormation does not know the brokers
+# The service-linked role of MSK Connect, one for an account: (its name, the service that it is of)
+CONNECT_ROLE = "AWSServiceRoleForKafkaConnect", "kafkaconnect.amazonaws.com"
 MINUTES = 60  # that a stack may take: MSK's cluster takes half an hour
 NONE = "not there"  # the status of a stack that is none
 HUSKS = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")  # of a stack that was never made: it takes no update
@@ -185,6 +187,8 @@ def up(on: Deployment, given: dict[str, str], only: Sequence[str] = (), *, mine:
     _judge(wanted, given)
     owner = _refuse_anothers(on, found, mine)
     for name, template in wanted.items():
+        if name == "connect":
+            _create_connect_role(on, say)
         own = {k: v for k, v in {**before.get(name, {}), **given}.items() if k in template.get("Parameters", {})}
         say(f"{on.stack(name):<24} {_bring(on, name, {**own, 'Deployment': on.name}, owner)}")
         if name == "msk":
@@ -253,6 +257,17 @@ def _reason(on: Deployment, name: str) -> str:
                                events)
     *_, first = [{}, *(e for e in last if e["ResourceStatus"].endswith("_FAILED"))]
     return f"{first.get('LogicalResourceId', name)}: {first.get('ResourceStatusReason', 'no reason told')}"
+
+
+def _create_connect_role(on: Deployment, say: Callable[[str], None]) -> None:
+    """Create MSK Connect's service-linked role, unless the account has it. No template does: CloudFormation fails where
+    the role exists with another description, and the deployments of an account share it."""
+    name, service = CONNECT_ROLE
+    with aws.suppress("^NoSuchEntity"):
+        on.call("iam", "get_role", RoleName=name)
+        return
+    on.call("iam", "create_service_linked_role", AWSServiceName=service)
+    say(f"{name}, the account's own role of MSK Connect, was made; it stays after `workbench aws down`")
 
 
 def _write_bootstrap(on: Deployment) -> None:
