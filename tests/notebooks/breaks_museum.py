@@ -58,7 +58,8 @@ def source(statement):
     postgres.execute(world, statement, database=museum.DATABASE)
 
 kafka.create_topics([NewTopic("moma.public.extra", 1, 1)])["moma.public.extra"].result(10)
-requests.put(f"{world.connect.url}/connectors/{museum.CONNECTOR}/pause", timeout=30).raise_for_status()
+requests.put(f"{world.connect.url}/connectors/{museum.CONNECTOR}/pause", timeout=30,
+             auth=world.connect.auth).raise_for_status()
 wait_until(lambda: connect.status(world, museum.CONNECTOR)["state"] == "PAUSED", "the pause")
 source("UPDATE artists SET death_year = 1999 WHERE artist_id = 1")
 source("UPDATE artworks SET title = 'Unsent' WHERE artwork_id = 1")
@@ -79,7 +80,7 @@ import requests
 
 def unasked(world, name, config):
     body = {"name": name, "config": config, "initial_state": "STOPPED"}
-    requests.post(f"{world.connect.url}/connectors", json=body, timeout=30).raise_for_status()
+    requests.post(f"{world.connect.url}/connectors", json=body, timeout=30, auth=world.connect.auth).raise_for_status()
 
 asked, connect.apply = connect.apply, unasked""",
               {"the keys of Debezium 1.7 are refused": "no failure", "nothing was deployed": "moma_source"},

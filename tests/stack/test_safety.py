@@ -45,15 +45,16 @@ def busy(world):
         "database.password": f"${{directory:{secrets.folder()}:postgres.admin}}",
     }
     url = f"{world.connect.url}/connectors/canary"
-    requests.put(url + "/config", json=config, timeout=60).raise_for_status()
+    requests.put(url + "/config", json=config, timeout=60, auth=world.connect.auth).raise_for_status()
     running = '"state":"RUNNING"'
-    wait_until(lambda: requests.get(url + "/status", timeout=5).text.count(running) == 2, "the connector to run")
+    wait_until(lambda: requests.get(url + "/status", timeout=5, auth=world.connect.auth).text.count(running) == 2,
+               "the connector to run")
     spark = session(world)
     same = spark.range(4).mapInPandas(lambda frames: frames, "id long")
     assert same.count() == 4
     yield world
     connect.delete(world, "movies_source")
-    requests.delete(url, timeout=30)
+    requests.delete(url, timeout=30, auth=world.connect.auth)
     with postgres.connect(world, database="postgres") as c:
         active = "SELECT 1 FROM pg_replication_slots WHERE active"
         wait_until(lambda: not c.execute(active).fetchone(), "the slot to rest")
@@ -125,7 +126,7 @@ def holding(folder, values):
 def test_only_the_files_of_secrets_hold_them(passwords):
     """Logs, configurations, pid files and the services' data: Connect's own topic, the database, the checkpoints."""
     found = set(holding(paths.state_dir(), passwords.values()))
-    assert found == {f"secrets/{n}" for n in services.SECRETS}
+    assert found == {f"secrets/{n}" for n in (*services.SECRETS, ".users")}
     modes = {stat.S_IMODE(file.stat().st_mode) for file in secrets.folder().iterdir()}
     assert modes == {0o600}, [oct(mode) for mode in modes]
     assert len(files_below(paths.state_dir() / "log")) >= 5 and len(files_below(paths.state_dir() / "conf")) >= 3
@@ -140,9 +141,10 @@ def test_a_planted_secret_would_be_found(tmp_path):
 def test_connect_shows_references_only(busy, passwords):
     base = f"{busy.connect.url}/connectors"
     for url in (base, f"{base}?expand=info&expand=status", f"{base}/canary/config", f"{base}/canary/tasks"):
-        text = requests.get(url, timeout=10).text
+        text = requests.get(url, timeout=10, auth=busy.connect.auth).text
         assert "canary" in text and not [n for n, v in passwords.items() if v in text], url
-    assert requests.get(f"{base}/canary/config", timeout=10).json()["database.password"].startswith("${directory:")
+    config = requests.get(f"{base}/canary/config", timeout=10, auth=busy.connect.auth).json()
+    assert config["database.password"].startswith("${directory:")
 
 
 def test_a_connector_cannot_read_other_files(busy):
@@ -150,7 +152,7 @@ def test_a_connector_cannot_read_other_files(busy):
     config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "name": "thief",
               "topic.prefix": "${directory:/etc:os-release}", "database.hostname": "127.0.0.1"}
     url = f"{busy.connect.url}/connector-plugins/PostgresConnector/config/validate"
-    answer = requests.put(url, json=config, timeout=60).text
+    answer = requests.put(url, json=config, timeout=60, auth=busy.connect.auth).text
     id = next(line for line in Path("/etc/os-release").read_text().splitlines() if line[:3] == "ID=")
     assert id.partition("=")[2].strip('"').lower() not in answer.lower()
     assert "/etc:os-release" in answer  # left as it was, or named as refused

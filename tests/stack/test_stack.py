@@ -82,7 +82,8 @@ def rows_of_one(world):
 ANSWERS = {
     "postgres": rows_of_one,
     "kafka": lambda world: process.answers(SERVICES["kafka"], world),
-    "connect": lambda world: requests.get(world.connect.url + "/connectors", timeout=5).json() is not None,
+    "connect": lambda world: requests.get(world.connect.url + "/connectors", timeout=5,
+                                          auth=world.connect.auth).json() is not None,
     "spark": lambda world: session(world).range(3).count() == 3,
 }
 
