@@ -8,7 +8,7 @@ import psutil
 import pytest
 import requests
 from workbench import connect, stack
-from workbench.base import paths, secrets
+from workbench.base import paths, secrets, tls
 from workbench.base.wait import wait_until
 from workbench.source import mariadb, postgres
 from workbench.spark import session
@@ -164,3 +164,43 @@ def test_postgres_lets_nobody_in_without_the_password(busy):
     p = busy.postgres
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(host=p.host, port=p.port, user=p.admin_user, password="guess", dbname="postgres")
+
+
+FOREIGN = {"Host": "page.example", "Origin": "http://page.example"}
+# what a page would ask for: to list, to read files and secrets, to write, to change
+REQUESTS = [("GET", "/"), ("GET", "/connectors"), ("GET", "/admin/loggers"), ("POST", "/connectors"),
+            ("POST", "/connectors/canary/restart"), ("PUT", "/connector-plugins/PostgresConnector/config/validate"),
+            ("POST", "/connectors/canary/tasks"), ("PUT", "/connectors/canary/fence"), ("DELETE", "/connectors/canary"),
+            ("GET", "/apis/registry/v2/search/artifacts"), ("DELETE", "/apis/registry/v2/groups/default/artifacts"),
+            ("PUT", "/workbench/stolen"), ("GET", "/json/"), ("GET", "/api/contents")]
+
+
+def status_codes(port):
+    """What a server on loopback answers to a page of another name: {request: status}; {} where it speaks no HTTP."""
+    codes = {}
+    for method, path in REQUESTS:
+        with contextlib.suppress(requests.RequestException):
+            codes[method, path] = requests.request(method, f"http://127.0.0.1:{port}{path}", json={}, timeout=20,
+                                                   headers=FOREIGN, allow_redirects=False).status_code
+    return codes
+
+
+def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy):
+    """DNS rebinding: its name resolves to 127.0.0.1, so the browser lets it send and read what it likes."""
+    ports = {port for p in family() for _, port in listeners(p)}
+    answers = {port: status_codes(port) for port in ports}
+    speaking = {port: codes for port, codes in answers.items() if codes}
+    assert services.host_port(busy.connect.url)[1] in speaking
+    assert services.host_port(busy.registry.url)[1] in ports - speaking.keys(), "HTTPS only"
+    let_in = {(port, *request): code for port, codes in speaking.items() for request, code in codes.items()
+              if code not in (400, 401, 403)}
+    assert let_in == {}
+    assert connect.status(busy, "canary")["state"] == "RUNNING"
+
+
+def test_a_browser_would_not_trust_the_registry(busy):
+    with pytest.raises(requests.exceptions.SSLError):
+        requests.get(busy.registry.url, timeout=10)
+    port = services.host_port(busy.registry.url)[1]
+    with pytest.raises(requests.exceptions.SSLError):  # the certificate is for no other name
+        requests.get(f"https://127.0.0.2:{port}", timeout=10, verify=tls.verify(busy.registry.url))

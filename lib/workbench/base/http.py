@@ -5,6 +5,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from . import tls
 from .errors import StackError
 
 
@@ -33,7 +34,8 @@ def call(service: str, method: str, url: str, body: Any = None, *, again: Collec
         with requests.Session() as session:
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=AGAIN.new(status_forcelist=again)))
-            return session.request(method, url, json=body, timeout=(5, 90), headers=headers, auth=auth)
+            return session.request(method, url, json=body, timeout=(5, 90), headers=headers, auth=auth,
+                                   verify=tls.verify(url))
     except requests.RequestException as e:
         raise StackError(f"{service} does not answer: {type(e).__name__}", where=f"{method} {url}",
                          next_step=next_step or "run `workbench status`, then `workbench up`") from None

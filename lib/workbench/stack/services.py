@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any, Sequence
 
-from ..base import StackError, World, environment, host_port, paths, secrets
+from ..base import StackError, World, environment, host_port, paths, secrets, tls
 from . import artifacts, databases, storefront
 from .process import Service, conf, data, log_file
 
@@ -120,16 +120,17 @@ def _connect_command(world: World) -> list[str]:
                     plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",
                     secrets=secrets.folder())
     login = conf("connect-login.conf", users=secrets.write_users({world.connect.user: world.connect.password.reveal()}))
+    trust = artifacts.trust(data("connect"), [tls.files()[0]])  # the converters ask the registry
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
     return java_command(world, "connect", "768m", artifacts.jars("kafka"),
                         "org.apache.kafka.connect.cli.ConnectDistributed", settings,
-                        options=["-Xmn448m", f"-Djava.security.auth.login.config={login}"])
+                        options=["-Xmn448m", *trust, f"-Djava.security.auth.login.config={login}"])
 
 
 def _get(url: str, auth: Any = None) -> Any:
     import requests
 
-    return requests.get(url, timeout=2, auth=auth)
+    return requests.get(url, timeout=2, auth=auth, verify=tls.verify(url))
 
 
 # --- Apicurio Registry -----------------------------------------------------------------------------------------------
@@ -138,8 +139,9 @@ def _apicurio_command(world: World) -> list[str]:
     home = artifacts.LIB / "apicurio-registry-app"
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
     host, port = host_port(world.registry.url)
+    certificate, key = tls.files()
     settings = conf("apicurio.options", host=host, port=port, data=data("apicurio"), log=log_file("apicurio"),
-                     log_size=LOG_SIZE)
+                     log_size=LOG_SIZE, certificate=certificate, key=key)
     return java_command(world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"])
 
 

@@ -11,7 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Optional, Sequence
 
-from ..base import StackError, World, aws, host_port, nearest, paths, pidfiles, secrets
+from ..base import StackError, World, aws, host_port, nearest, paths, pidfiles, secrets, tls
 from ..base.wait import alone
 from . import process, services, storefront
 from .process import Status
@@ -42,6 +42,7 @@ def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], Non
 def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda text: None) -> None:
     """Start these services side by side (the caller holds the lock)."""
     secrets.ensure(services.SECRETS)  # at first start they are made
+    tls.ensure()
     begun = time.monotonic()
     old = [n for n in chosen if process.outdated(SERVICES[n], world)]
     _stop(old)  # all of them before the first starts: one may hold the port that another is to have
