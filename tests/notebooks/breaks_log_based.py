@@ -38,11 +38,11 @@ source("DROP TABLE loans")"""),
 )]
 
 EXTRA_SCHEMA = """
-import requests
+from workbench.base import http
 
 api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
 extra = {"X-Registry-ArtifactId": "pagila.public.extra-value", "X-Registry-ArtifactType": "AVRO"}
-requests.post(api, data='"string"', headers=extra, timeout=30).raise_for_status()"""
+http.call("the registry", "POST", api, "string", headers=extra).raise_for_status()"""
 # the topic forgets its first message of film 1; the next one has the row before, is an update, and has another length
 LATER_FILM = SOURCE + """
 from confluent_kafka import TopicPartition
@@ -96,7 +96,7 @@ config = {**config, "transforms.unwrap.add.fields": "op,db,table,schema,lsn,sour
 del raw["after"]
 source(f"UPDATE actor SET last_name = 'Somebody' WHERE actor_id = {old['record']['after']['actor_id']}")""",
           {"fields of the first version": "first deployment ['before'", "actor of the old message": "'Somebody'"},
-          back='requests.delete(f"{api}/pagila.public.extra-value", timeout=30).raise_for_status()'),
+          back='http.call("the registry", "DELETE", f"{api}/pagila.public.extra-value").raise_for_status()'),
     Break('columns = list(log_based.flow.rows(world, "actor", "false"))',
           'new["record"].update(__op="c", first_name="ROB")',
           {"actor 7, flat": "'c'", "name of actor 7": "'ROB'"}),

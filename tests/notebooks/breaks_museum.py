@@ -33,11 +33,11 @@ source("ALTER TABLE artists REPLICA IDENTITY FULL")""",
 ]
 
 REGISTRY = """
-import requests
+from workbench.base import http
 
 api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
 extra = {"X-Registry-ArtifactId": "moma.public.extra-value", "X-Registry-ArtifactType": "AVRO"}
-requests.post(api, data='"string"', headers=extra, timeout=30).raise_for_status()"""
+http.call("the registry", "POST", api, "string", headers=extra).raise_for_status()"""
 # the topic forgets its first message of artist 1, so the next one, which the stream brought, is looked at instead
 LATER_MESSAGE = """
 from confluent_kafka import TopicPartition
@@ -58,7 +58,8 @@ def source(statement):
     postgres.execute(world, statement, database=museum.DATABASE)
 
 kafka.create_topics([NewTopic("moma.public.extra", 1, 1)])["moma.public.extra"].result(10)
-requests.put(f"{world.connect.url}/connectors/{museum.CONNECTOR}/pause", timeout=30).raise_for_status()
+requests.put(f"{world.connect.url}/connectors/{museum.CONNECTOR}/pause", timeout=30,
+             auth=world.connect.auth).raise_for_status()
 wait_until(lambda: connect.status(world, museum.CONNECTOR)["state"] == "PAUSED", "the pause")
 source("UPDATE artists SET death_year = 1999 WHERE artist_id = 1")
 source("UPDATE artworks SET title = 'Unsent' WHERE artwork_id = 1")
@@ -79,7 +80,7 @@ import requests
 
 def unasked(world, name, config):
     body = {"name": name, "config": config, "initial_state": "STOPPED"}
-    requests.post(f"{world.connect.url}/connectors", json=body, timeout=30).raise_for_status()
+    requests.post(f"{world.connect.url}/connectors", json=body, timeout=30, auth=world.connect.auth).raise_for_status()
 
 asked, connect.apply = connect.apply, unasked""",
               {"the keys of Debezium 1.7 are refused": "no failure", "nothing was deployed": "moma_source"},
@@ -92,7 +93,7 @@ asked, connect.apply = connect.apply, unasked""",
               back='sink["flush.size"] = "10000"'),
         Break("artifacts = registry.artifacts(world)", REGISTRY,
               {"artifacts of both topics": "moma.public.extra-value"},
-              back='requests.delete(f"{api}/moma.public.extra-value", timeout=30).raise_for_status()'),
+              back='http.call("the registry", "DELETE", f"{api}/moma.public.extra-value").raise_for_status()'),
         Break('at = museum.flow.events(spark, world, "artists")', LATER_MESSAGE,
               {"fields of the message, in this order": ("place 9", "__table", "__db"),
                "metadata in the message of artist 1": "'u'", "name in the envelope and in the flat message": "Somebody",

@@ -323,9 +323,9 @@ files.write_text(f"{outbox.flow.table(world).base}/left.txt", "")
 files.write_text(f"{museum.scratch(world).base}/left.txt", "")
 files.write_text(f"{museum.flow.landing_folder(world, 'artists')}/left.avro", "left")
 files.write_text(f"{outbox.flow.landing_folder(world)}/left.json", "{}")
-import requests
-requests.post(f"{world.registry.url}/apis/registry/v2/groups/default/artifacts", data='"string"', timeout=30,
-              headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
+from workbench.base import http
+http.call("the registry", "POST", f"{world.registry.url}/apis/registry/v2/groups/default/artifacts", "string",
+          headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
 topics.create(world, sales.SALES)
 # of the storefront a store, a process and a consumer group: few enough that its line names all of them
 postgres.create_own(world, "accounts")

@@ -79,10 +79,10 @@ AGAIN = """
 museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (299, 'Somebody', 'Swiss', 'Male', 1906, 1988)")
 museum.flow.follow(spark, world, cow, mor)"""
 FORGOTTEN = """
-import requests
+from workbench.base import http
 
 api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
-requests.delete(f"{api}/{life.table.topic}-value", timeout=30).raise_for_status()"""
+http.call("the registry", "DELETE", f"{api}/{life.table.topic}-value").raise_for_status()"""
 SPOILT_PAST = {
     **{f"all artists at t{n} = source": ("artist_id=1, name", "Spoilt") for n in range(6)},
     **{f"all artists at t{n} = last events": ("artist_id=1, name", "Spoilt") for n in range(6)},

@@ -1,10 +1,9 @@
 """Schemas in the registry, and a museum in a database of its own with its connector, for the lake's tests."""
 import contextlib
-import json
 from types import SimpleNamespace
 
-import requests
 from workbench import connect, stack
+from workbench.base import http
 from workbench.source import postgres
 from workbench.topic import topics
 from worlds import varied
@@ -13,8 +12,8 @@ from worlds import varied
 def register(world, avsc, artifact):
     """Put a schema into the registry; its ids."""
     base = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
-    answer = requests.post(f"{base}?ifExists=RETURN_OR_UPDATE", data=json.dumps(avsc), timeout=10, headers={
-        "X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO", "Content-Type": "application/json"})
+    answer = http.call("the registry", "POST", f"{base}?ifExists=RETURN_OR_UPDATE", avsc, headers={
+        "X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"})
     answer.raise_for_status()
     return SimpleNamespace(glob=answer.json()["globalId"], content=answer.json()["contentId"])
 

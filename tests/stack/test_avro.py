@@ -237,7 +237,8 @@ def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table, wire):
 
 
 def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
-    found = requests.get(lab.connect.url + "/connector-plugins?connectorsOnly=false", timeout=10).json()
+    url = lab.connect.url + "/connector-plugins?connectorsOnly=false"
+    found = requests.get(url, timeout=10, auth=lab.connect.auth).json()
     assert [p["type"] for p in found if p["class"] == AVRO_CONVERTER] == ["converter"]
     config = avro_help.source(lab, NAME)
     with pytest.raises(ConnectorError, match="apicurio.registry.autoregister"):

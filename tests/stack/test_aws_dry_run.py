@@ -137,7 +137,7 @@ def cloud(near, tmp_path):
     tls = aws_double.Tls(pair, params.host_port(near.spark.url))
 
     def rest(method, path, body):
-        answer = requests.request(method, near.connect.url + path, json=body, timeout=60)
+        answer = requests.request(method, near.connect.url + path, json=body, timeout=60, auth=near.connect.auth)
         assert answer.ok or answer.status_code == 404, f"{method} {path}: {answer.text}"
         return None if answer.status_code == 404 else answer.json() if answer.content else {}
 

@@ -2,8 +2,8 @@
 topic for it, Connect has that for sinks only: the task fails, says why, and goes on where it was when it is mended."""
 import avro_help
 import pytest
-import requests
 from workbench import connect
+from workbench.base import http
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.source import postgres
@@ -35,15 +35,15 @@ def versions(lab):
 
 def test_a_schema_that_the_registry_refuses(lab):
     rules = f"{lab.registry.url}/apis/registry/v2/groups/default/artifacts/{TOPIC}-value/rules"
-    requests.post(rules, json={"type": "COMPATIBILITY", "config": "FORWARD"}, timeout=10).raise_for_status()
+    http.call("the registry", "POST", rules, {"type": "COMPATIBILITY", "config": "FORWARD"}).raise_for_status()
     postgres.execute(lab, "ALTER TABLE artists DROP COLUMN name")
     postgres.execute(lab, "INSERT INTO artists VALUES (2)")
     said = failed(lab)
     print(said)
     assert "Incompatible artifact" in said and "likely: the registry refuses" in said and "connect.restart" in said
     assert versions(lab) == ["1"] and topics.count(lab, TOPIC) == 1
-    requests.put(f"{rules}/COMPATIBILITY", json={"type": "COMPATIBILITY", "config": "NONE"},
-                 timeout=10).raise_for_status()
+    none = {"type": "COMPATIBILITY", "config": "NONE"}
+    http.call("the registry", "PUT", f"{rules}/COMPATIBILITY", none).raise_for_status()
     connect.restart(lab, NAME)
     assert connect.failure(lab, NAME) is None, "a state of before"
     assert topics.wait_count(lab, TOPIC, 2, connector=NAME) == 2 and versions(lab) == ["1", "2"]

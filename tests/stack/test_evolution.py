@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import fastavro
 import lake_help
 import pytest
-import requests
 from avro_bytes import framed
 from confluent_kafka import Producer
 from evolutions import CHANGES, FIRST, allowed
 from lake_help import new_topic
 from pyspark.sql import types as T
 from workbench import hudi, stack
+from workbench.base import http
 from workbench.base.errors import LakeError
 from workbench.results import query
 from workbench.topic import avro, registry, topics
@@ -88,8 +88,9 @@ def test_where_apicurio_and_avros_rules_differ(world, versions):
     with pytest.raises(LakeError, match="invalid Avro schema"):
         registry.set_compatibility(world, versions, "BACKWARD")
         registry.register(world, versions, wrong)
-    answer = requests.post(f"{world.registry.url}/apis/ccompat/v6/compatibility/subjects/{versions}/versions/latest",
-                           json={"schema": json.dumps(AGAIN), "schemaType": "AVRO"}, timeout=10)
+    answer = http.call("the registry", "POST",
+                       f"{world.registry.url}/apis/ccompat/v6/compatibility/subjects/{versions}/versions/latest",
+                       {"schema": json.dumps(AGAIN), "schemaType": "AVRO"})
     assert answer.json()["is_compatible"] is False and registry.check(world, versions, AGAIN) == ""
     registry.register(world, versions, AGAIN)
 
@@ -97,12 +98,12 @@ def test_where_apicurio_and_avros_rules_differ(world, versions):
 def test_a_rule_for_all_artifacts_keeps_no_version_from_the_copy(world, versions):
     """It would refuse the second version for the copy, and the answer be against the first alone."""
     rules = f"{world.registry.url}/apis/registry/v2/admin/rules"
-    requests.post(rules, json={"type": "COMPATIBILITY", "config": "FORWARD"}, timeout=10).raise_for_status()
+    http.call("the registry", "POST", rules, {"type": "COMPATIBILITY", "config": "FORWARD"}).raise_for_status()
     try:
         assert registry.check(world, versions, AGAIN, "BACKWARD") == ""
         assert registry.check(world, versions, AGAIN, "BACKWARD_TRANSITIVE") != ""
     finally:
-        requests.delete(f"{rules}/COMPATIBILITY", timeout=10).raise_for_status()
+        http.call("the registry", "DELETE", f"{rules}/COMPATIBILITY").raise_for_status()
 
 
 def test_an_artifact_or_a_mode_that_is_not_there(world, artifact):

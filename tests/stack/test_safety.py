@@ -8,7 +8,7 @@ import psutil
 import pytest
 import requests
 from workbench import connect, stack
-from workbench.base import paths, secrets
+from workbench.base import paths, secrets, tls
 from workbench.base.wait import wait_until
 from workbench.source import mariadb, postgres
 from workbench.spark import session
@@ -45,15 +45,16 @@ def busy(world):
         "database.password": f"${{directory:{secrets.folder()}:postgres.admin}}",
     }
     url = f"{world.connect.url}/connectors/canary"
-    requests.put(url + "/config", json=config, timeout=60).raise_for_status()
+    requests.put(url + "/config", json=config, timeout=60, auth=world.connect.auth).raise_for_status()
     running = '"state":"RUNNING"'
-    wait_until(lambda: requests.get(url + "/status", timeout=5).text.count(running) == 2, "the connector to run")
+    wait_until(lambda: requests.get(url + "/status", timeout=5, auth=world.connect.auth).text.count(running) == 2,
+               "the connector to run")
     spark = session(world)
     same = spark.range(4).mapInPandas(lambda frames: frames, "id long")
     assert same.count() == 4
     yield world
     connect.delete(world, "movies_source")
-    requests.delete(url, timeout=30)
+    requests.delete(url, timeout=30, auth=world.connect.auth)
     with postgres.connect(world, database="postgres") as c:
         active = "SELECT 1 FROM pg_replication_slots WHERE active"
         wait_until(lambda: not c.execute(active).fetchone(), "the slot to rest")
@@ -125,7 +126,7 @@ def holding(folder, values):
 def test_only_the_files_of_secrets_hold_them(passwords):
     """Logs, configurations, pid files and the services' data: Connect's own topic, the database, the checkpoints."""
     found = set(holding(paths.state_dir(), passwords.values()))
-    assert found == {f"secrets/{n}" for n in services.SECRETS}
+    assert found == {f"secrets/{n}" for n in (*services.SECRETS, ".users")}
     modes = {stat.S_IMODE(file.stat().st_mode) for file in secrets.folder().iterdir()}
     assert modes == {0o600}, [oct(mode) for mode in modes]
     assert len(files_below(paths.state_dir() / "log")) >= 5 and len(files_below(paths.state_dir() / "conf")) >= 3
@@ -140,9 +141,10 @@ def test_a_planted_secret_would_be_found(tmp_path):
 def test_connect_shows_references_only(busy, passwords):
     base = f"{busy.connect.url}/connectors"
     for url in (base, f"{base}?expand=info&expand=status", f"{base}/canary/config", f"{base}/canary/tasks"):
-        text = requests.get(url, timeout=10).text
+        text = requests.get(url, timeout=10, auth=busy.connect.auth).text
         assert "canary" in text and not [n for n, v in passwords.items() if v in text], url
-    assert requests.get(f"{base}/canary/config", timeout=10).json()["database.password"].startswith("${directory:")
+    config = requests.get(f"{base}/canary/config", timeout=10, auth=busy.connect.auth).json()
+    assert config["database.password"].startswith("${directory:")
 
 
 def test_a_connector_cannot_read_other_files(busy):
@@ -150,7 +152,7 @@ def test_a_connector_cannot_read_other_files(busy):
     config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "name": "thief",
               "topic.prefix": "${directory:/etc:os-release}", "database.hostname": "127.0.0.1"}
     url = f"{busy.connect.url}/connector-plugins/PostgresConnector/config/validate"
-    answer = requests.put(url, json=config, timeout=60).text
+    answer = requests.put(url, json=config, timeout=60, auth=busy.connect.auth).text
     id = next(line for line in Path("/etc/os-release").read_text().splitlines() if line[:3] == "ID=")
     assert id.partition("=")[2].strip('"').lower() not in answer.lower()
     assert "/etc:os-release" in answer  # left as it was, or named as refused
@@ -162,3 +164,43 @@ def test_postgres_lets_nobody_in_without_the_password(busy):
     p = busy.postgres
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(host=p.host, port=p.port, user=p.admin_user, password="guess", dbname="postgres")
+
+
+FOREIGN = {"Host": "page.example", "Origin": "http://page.example"}
+# what a page would ask for: to list, to read files and secrets, to write, to change
+REQUESTS = [("GET", "/"), ("GET", "/connectors"), ("GET", "/admin/loggers"), ("POST", "/connectors"),
+            ("POST", "/connectors/canary/restart"), ("PUT", "/connector-plugins/PostgresConnector/config/validate"),
+            ("POST", "/connectors/canary/tasks"), ("PUT", "/connectors/canary/fence"), ("DELETE", "/connectors/canary"),
+            ("GET", "/apis/registry/v2/search/artifacts"), ("DELETE", "/apis/registry/v2/groups/default/artifacts"),
+            ("PUT", "/workbench/stolen"), ("GET", "/json/"), ("GET", "/api/contents")]
+
+
+def status_codes(port):
+    """What a server on loopback answers to a page of another name: {request: status}; {} where it speaks no HTTP."""
+    codes = {}
+    for method, path in REQUESTS:
+        with contextlib.suppress(requests.RequestException):
+            codes[method, path] = requests.request(method, f"http://127.0.0.1:{port}{path}", json={}, timeout=20,
+                                                   headers=FOREIGN, allow_redirects=False).status_code
+    return codes
+
+
+def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy):
+    """DNS rebinding: its name resolves to 127.0.0.1, so the browser lets it send and read what it likes."""
+    ports = {port for p in family() for _, port in listeners(p)}
+    answers = {port: status_codes(port) for port in ports}
+    speaking = {port: codes for port, codes in answers.items() if codes}
+    assert services.host_port(busy.connect.url)[1] in speaking
+    assert services.host_port(busy.registry.url)[1] in ports - speaking.keys(), "HTTPS only"
+    let_in = {(port, *request): code for port, codes in speaking.items() for request, code in codes.items()
+              if code not in (400, 401, 403)}
+    assert let_in == {}
+    assert connect.status(busy, "canary")["state"] == "RUNNING"
+
+
+def test_a_browser_would_not_trust_the_registry(busy):
+    with pytest.raises(requests.exceptions.SSLError):
+        requests.get(busy.registry.url, timeout=10)
+    port = services.host_port(busy.registry.url)[1]
+    with pytest.raises(requests.exceptions.SSLError):  # the certificate is for no other name
+        requests.get(f"https://127.0.0.2:{port}", timeout=10, verify=tls.verify(busy.registry.url))

@@ -50,7 +50,8 @@ def follow(lab, spark, request):
 
 def state(world, verb, name=NAME):
     """Stop a connector, or let it go on."""
-    requests.put(f"{world.connect.url}/connectors/{name}/{verb}", timeout=10).raise_for_status()
+    url = f"{world.connect.url}/connectors/{name}/{verb}"
+    requests.put(url, timeout=10, auth=world.connect.auth).raise_for_status()
     if verb == "stop":
         check.eventually("stopped", lambda: connect.status(world, name)["state"] == "STOPPED", timeout=30)
 

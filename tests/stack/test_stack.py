@@ -15,7 +15,7 @@ import psycopg
 import pytest
 import requests
 from workbench import connect, stack
-from workbench.base import params, paths
+from workbench.base import http, params, paths
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.base.wait import wait_until
 from workbench.source import mariadb, postgres
@@ -82,7 +82,8 @@ def rows_of_one(world):
 ANSWERS = {
     "postgres": rows_of_one,
     "kafka": lambda world: process.answers(SERVICES["kafka"], world),
-    "connect": lambda world: requests.get(world.connect.url + "/connectors", timeout=5).json() is not None,
+    "connect": lambda world: requests.get(world.connect.url + "/connectors", timeout=5,
+                                          auth=world.connect.auth).json() is not None,
     "spark": lambda world: session(world).range(3).count() == 3,
 }
 
@@ -206,7 +207,7 @@ def test_a_log_does_not_grow_beyond_its_size(world):
 def test_apicurio_starts_when_asked(world):
     try:
         stack.need(world, "apicurio")
-        info = requests.get(world.registry.url + "/apis/registry/v2/system/info", timeout=5).json()
+        info = http.call("the registry", "GET", world.registry.url + "/apis/registry/v2/system/info").json()
         assert info["version"].startswith("2.6")
         started = "Installed features"  # Quarkus' line
         assert started in process.log_file("apicurio").read_text()

@@ -324,7 +324,15 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
     monkeypatch.setattr(rest.stack, "lost", lambda *args: StackError("the service kafka died"))
     with pytest.raises(StackError if told else ConnectorError,
                        match="the service kafka died" if told else f"Connect answers {code}: no such key"):
-        rest._call(WORLD, "GET", "/connectors/x")
+        rest._call(_with(user=""), "GET", "/connectors/x")
+
+
+def test_a_wrong_password_of_connect_is_named(answering, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "canary")
+    served = answering({"/connectors": (401, "User cannot access the resource.")})
+    with pytest.raises(ConnectorError, match="refuses user and password") as error:
+        connect.names(_with(url=served.url))
+    assert "params/local.yaml" in str(error.value) and "canary" not in str(error.value)
 
 
 @pytest.mark.parametrize(("refusals", "why"), [
@@ -350,5 +358,5 @@ def test_offsets_that_cannot_be_deleted_yet_are_tried_again(monkeypatch, refusal
 
 def test_a_connect_that_rebalances_is_asked_again(answering):
     served = answering({"/connectors": [(409, "rebalancing"), (503, "starting"), (200, '["b", "a"]')]})
-    assert connect.names(_with(url=served.url)) == ["a", "b"]
+    assert connect.names(_with(url=served.url, user="")) == ["a", "b"]
     assert len(served.asked) == 3

@@ -1,4 +1,5 @@
 """Secrets are made once, in files that only we can read, and are found by name."""
+import re
 import stat
 
 import pytest
@@ -68,6 +69,17 @@ def test_odd_passwords_come_back_as_they_were(monkeypatch):
         assert (secrets.folder() / f"s{n}").read_bytes() == text.encode()
     secrets.ensure(["other"])
     assert {**secrets.read(), "other": ""} == {**found, "other": ""}
+
+
+def test_users_of_connect_are_written_as_java_reads_them():
+    """`java.util.Properties` in words: a backslash escapes, \\uXXXX is a character, leading blanks do not count."""
+    file = secrets.write_users({f"user{n}": text for n, text in enumerate(ODD)})
+    lines = file.read_text(encoding="ascii").splitlines()
+    values = [line.partition("=")[2].lstrip(" ") for line in lines]
+    pairs = re.compile(r"\\u([0-9a-f]{4})|\\(.)")
+    read = [pairs.sub(lambda m: chr(int(m[1], 16)) if m[1] else m[2], value) for value in values]
+    assert [text.encode("utf-16", "surrogatepass").decode("utf-16") for text in read] == ODD
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("text", ["two\nlines", "tab\t", "byte \udc80"])

@@ -5,6 +5,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from . import tls
 from .errors import StackError
 
 
@@ -21,17 +22,20 @@ AGAIN = _Again(60, connect=0, read=0, other=0, status_forcelist=(409, 503), allo
 
 
 def call(service: str, method: str, url: str, body: Any = None, *, again: Collection[int] = AGAIN.status_forcelist,
-         headers: Optional[dict[str, str]] = None, next_step: str = "") -> requests.Response:
+         headers: Optional[dict[str, str]] = None, next_step: str = "",
+         auth: Optional[tuple[str, bytes]] = None) -> requests.Response:
     """Return what a service answers, whatever the status; `body` is sent as JSON. Raises StackError: no answer.
 
     Args:
         again: statuses that pass, after which it is asked again.
+        auth: user and password, for HTTP's Basic authentication (RFC 7617).
     """
     try:
         with requests.Session() as session:
             for scheme in ("http://", "https://"):
                 session.mount(scheme, HTTPAdapter(max_retries=AGAIN.new(status_forcelist=again)))
-            return session.request(method, url, json=body, timeout=(5, 90), headers=headers)
+            return session.request(method, url, json=body, timeout=(5, 90), headers=headers, auth=auth,
+                                   verify=tls.verify(url))
     except requests.RequestException as e:
         raise StackError(f"{service} does not answer: {type(e).__name__}", where=f"{method} {url}",
                          next_step=next_step or "run `workbench status`, then `workbench up`") from None

@@ -72,8 +72,15 @@ class Kafka(Part):
 class Connect(Part):
     kind: Literal["rest", "msk"]  # a Kafka Connect, or MSK Connect
     url: str
+    user: str  # of its REST API; "" where that asks for no password
+    password: Secret
     topic_prefix: str
     password_reference: str  # how a connector config names a secret: the Connect worker resolves it, never we
+
+    @property
+    def auth(self) -> Optional[tuple[str, bytes]]:
+        """User and password of the REST API, as `requests` takes them; None where it asks for none."""
+        return (self.user, self.password.reveal().encode()) if self.user else None
 
 
 class Registry(Part):

@@ -5,6 +5,7 @@ DirectoryConfigProvider (KIP-421) reads the same files, so that a connector conf
 password. An environment variable WORKBENCH_SECRET_<NAME> (dots as underscores, upper case) goes before the files. In
 the embedded world it may give a password at first start only: PostgreSQL keeps the one that it was made with.
 """
+import json
 import os
 import secrets as random_secrets
 import threading
@@ -111,6 +112,16 @@ def _keep(name: str, text: str) -> None:
 def forget(name: str) -> None:
     """Remove a secret of this instance; one that is not there is fine."""
     (folder() / name).unlink(missing_ok=True)
+
+
+def write_users(passwords: dict[str, str]) -> Path:
+    """Write a file of users for Kafka Connect's PropertyFileLoginModule, and return its path.
+
+    It is read by `java.util.Properties`, which knows the escapes of JSON's texts and takes a leading blank away.
+    """
+    escaped = {user: json.dumps(password)[1:-1].replace(" ", "\\ ") for user, password in passwords.items()}
+    _keep(".users", "".join(f"{user}={password}\n" for user, password in escaped.items()))
+    return folder() / ".users"
 
 
 def s3_login() -> Path:

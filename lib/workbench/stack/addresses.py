@@ -106,7 +106,7 @@ def _jobs(world: World) -> str:
 
 
 def _connect(world: World, method: str, path: str, body: Any = None) -> Any:
-    answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body)
+    answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth)
     if answer.status_code >= 400:
         raise StackError(f"Kafka Connect answers {answer.status_code}: {answer.text[:300]}", where=f"{method} {path}")
     return answer.json()

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Callable, Iterable, Optional
+from typing import Callable, Iterable, Optional, Sequence
 
 import yaml
 
@@ -209,7 +209,7 @@ def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ivy.xml").write_text(module)
     program = next((package("pyspark") / "jars").glob("ivy-*.jar"))
-    command = [str(java_home() / "bin" / "java"), *_trust(folder), *options, "-jar", str(program), "-ivy", "ivy.xml",
+    command = [str(java_home() / "bin" / "java"), *trust(folder), *options, "-jar", str(program), "-ivy", "ivy.xml",
                "-settings", str(CONF / "ivysettings.xml"), "-cache", "cache", "-retrieve", retrieve,
                "-types", "jar", "bundle", "tar.gz", "-warn"]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -221,23 +221,24 @@ def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
             next_step="check the network and the disk, then run `make install` again: what came already stays")
 
 
-def _trust(folder: Path) -> list[str]:
-    """Java options that make it trust the certificates that Python and the system trust (company proxies, mirrors).
-    They are put into `folder` as Java reads them."""
-    if platform.system() == "Darwin":
+def trust(folder: Path, more: Sequence[Path] = ()) -> list[str]:
+    """Return the Java options that make it trust the certificates that Python and the system trust (company proxies,
+    mirrors), and those of `more`, PEM files. They are put into `folder` as Java reads them."""
+    if platform.system() == "Darwin" and not more:
         return ["-Djavax.net.ssl.trustStoreType=KeychainStore"]
     named = [os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"),
              "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]
     bundle = next((Path(p) for p in named if p and Path(p).is_file()), None)
-    if bundle is None:
+    sources = [*more, *([bundle] if bundle else [])]
+    if not sources:
         return []
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
     warnings.filterwarnings("ignore", "Parsed a serial number")  # some public roots have one the library frowns at
-    found = x509.load_pem_x509_certificates(bundle.read_bytes())
+    found = [c for source in sources for c in x509.load_pem_x509_certificates(source.read_bytes())]
     entries = [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(found)]
     # all in it is public, its password is Java's usual
     store = pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"changeit"))
     (folder / "trust.p12").write_bytes(store)
-    return ["-Djavax.net.ssl.trustStore=trust.p12", "-Djavax.net.ssl.trustStorePassword=changeit"]
+    return [f"-Djavax.net.ssl.trustStore={folder / 'trust.p12'}", "-Djavax.net.ssl.trustStorePassword=changeit"]

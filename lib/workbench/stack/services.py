@@ -10,13 +10,14 @@ import zipfile
 from pathlib import Path
 from typing import Any, Sequence
 
-from ..base import StackError, World, environment, host_port, paths, secrets
+from ..base import StackError, World, environment, host_port, paths, secrets, tls
 from . import artifacts, databases, storefront
 from .process import Service, conf, data, log_file
 
 S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"  # of the key to our S3 endpoint: its id, the name of the secret
 WHEN_ASKED = ("apicurio", "mariadb")  # services that are started when a notebook asks for them
-SECRETS = ("postgres.admin", "postgres.replication", "mysql.admin", "mysql.replication")  # an instance's passwords
+SECRETS = ("postgres.admin", "postgres.replication", "mysql.admin", "mysql.replication",
+           "connect.admin")  # an instance's passwords
 LOG_SIZE = 10 << 20  # bytes, of a Java's log. The databases' have little in them, and no cap
 # How Java compiles. Over notebooks 11 to 13 its full compiler takes nearly half of all the processor's time and pays
 # nothing back; services that handle 100,000 rows again and again work two or three times as fast with it.
@@ -120,15 +121,18 @@ def _connect_command(world: World) -> list[str]:
     settings = conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
                     plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",
                     secrets=secrets.folder())
+    login = conf("connect-login.conf", users=secrets.write_users({world.connect.user: world.connect.password.reveal()}))
+    trust = artifacts.trust(data("connect"), [tls.files()[0]])  # the converters ask the registry
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
     return java_command(world, "connect", "768m", artifacts.jars("kafka"),
-                        "org.apache.kafka.connect.cli.ConnectDistributed", settings, options=["-Xmn448m"])
+                        "org.apache.kafka.connect.cli.ConnectDistributed", settings,
+                        options=["-Xmn448m", *trust, f"-Djava.security.auth.login.config={login}"])
 
 
-def _get(url: str) -> Any:
+def _get(url: str, auth: Any = None) -> Any:
     import requests
 
-    return requests.get(url, timeout=2)
+    return requests.get(url, timeout=2, auth=auth, verify=tls.verify(url))
 
 
 # --- Apicurio Registry -----------------------------------------------------------------------------------------------
@@ -137,8 +141,9 @@ def _apicurio_command(world: World) -> list[str]:
     home = artifacts.LIB / "apicurio-registry-app"
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
     host, port = host_port(world.registry.url)
+    certificate, key = tls.files()
     settings = conf("apicurio.options", host=host, port=port, data=data("apicurio"), log=log_file("apicurio"),
-                     log_size=LOG_SIZE)
+                     log_size=LOG_SIZE, certificate=certificate, key=key)
     return java_command(world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"])
 
 
@@ -238,9 +243,9 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
     Service("kafka", lambda w: w.kafka.bootstrap.split(",")[0], _kafka_command, _kafka_ready, logs=True,
             fresh=_kafka_fresh, also=lambda w: (_controller(w),),
             told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler)),
-    Service("connect", lambda w: w.connect.url, _connect_command, lambda w: _get(w.connect.url + "/connectors").ok,
-            logs=True, needs=("postgres", "kafka"),
-            told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler, *_own_plugins())),
+    Service("connect", lambda w: w.connect.url, _connect_command,
+            lambda w: _get(w.connect.url + "/connectors", w.connect.auth).ok, logs=True, needs=("postgres", "kafka"),
+            told=lambda w: (w.kafka.bootstrap, w.connect.user, w.stack.java_compiler, *_own_plugins())),
     Service("apicurio", lambda w: w.registry.url, _apicurio_command,
             lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok, logs=True,
             told=lambda w: (w.registry.url, w.stack.java_compiler)),

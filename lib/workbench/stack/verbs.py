@@ -12,7 +12,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Callable, Optional, Sequence, TypeVar
 
-from ..base import ServiceLost, StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets
+from ..base import ServiceLost, StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets, tls
 from ..base.wait import GRACE, alone
 from . import addresses, artifacts, process, services, storefront
 from .process import Status
@@ -46,6 +46,7 @@ def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], Non
 def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda text: None) -> None:
     """Start these services side by side (the caller holds the lock)."""
     secrets.ensure(services.SECRETS)  # at first start they are made
+    tls.ensure()
     begun = time.monotonic()
     old = [n for n in chosen if process.outdated(SERVICES[n], world)]
     for name in old:
