@@ -1,12 +1,17 @@
 """What the storefront's services do when they are asked, what is an event and what is none, the sequential model."""
 import json
 import re
+import socket
+import threading
 import uuid
+from http.server import ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
+import requests
 from workbench.base import params
 from workbench.base.errors import LakeError, StackError
-from workbench.storefront import contexts, events
+from workbench.storefront import contexts, events, service
 from workbench.storefront.contexts import Refused
 from workbench.walkthroughs import of, storefront, storefront_load
 
@@ -152,3 +157,93 @@ def test_it_runs_on_one_machine_only():
     assert storefront.flow in of(local) and storefront.flow not in of(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
         storefront.only_here(elsewhere)
+
+
+class Unready:
+    """A service of which nothing but the handler is under test."""
+
+    context = contexts.ACCOUNTS
+
+    def __init__(self):
+        self.done = []
+
+    def health(self):
+        return {"status": "UP"}
+
+    def scrape(self):
+        return b""
+
+    def command(self, method, path, key, body):
+        self.done.append(key)
+        return {"key": key}
+
+
+@pytest.fixture
+def shop():
+    """A handler that listens: its port, and the service behind it."""
+    handler = type("Handler", (service.Handler,), {"service": Unready()})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1], handler.service
+    server.shutdown()
+    server.server_close()
+
+
+def raw(port, text):
+    """Everything that is answered to what is sent on one connection, until it ends or stays silent."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
+        s.sendall(text.encode().replace(b"\n", b"\r\n"))
+        s.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: s.recv(65536), b"")).decode()
+
+
+@pytest.mark.parametrize("length", [
+    "Content-Length: x", "Content-Length: -5", "Content-Length: +5", "Content-Length: 1_0", "Content-Length:",
+    "Content-Length: 0\nContent-Length: 200", "Transfer-Encoding: chunked", "Content-Length: " + "9" * 5000])
+def test_a_body_of_unknown_length_is_not_taken_for_the_next_request(shop, length):
+    port, behind = shop
+    hidden = f'POST /customers HTTP/1.1\nHost: 127.0.0.1:{port}\nContent-Type: application/json\nContent-Length: 13\n\n'
+    answers = raw(port, f'POST /customers HTTP/1.1\nHost: 127.0.0.1:{port}\n{length}\n\n{hidden}{{"id": "evil"}}')
+    assert answers.count("HTTP/1.1 ") == 1 and answers.startswith("HTTP/1.1 400 ")
+    assert behind.done == []
+
+
+@pytest.mark.parametrize("host, origin, status", [
+    ("127.0.0.1:{port}", None, 200), ("localhost:{port}", None, 200),
+    ("localhost:{port}", "http://localhost:{port}", 200),
+    ("evil.example:{port}", None, 403), ("127.0.0.1:1", None, 403), ("127.0.0.1", None, 403),
+    ("evil.example:{port}", "http://evil.example:{port}", 403), ("127.0.0.1:{port}", "http://evil.example", 403),
+    ("127.0.0.1:{port}", "null", 403), ("127.0.0.1:{port}@evil.example", None, 403),
+    ("127.0.0.1:{port}\nHost: evil.example", None, 403)])
+@pytest.mark.parametrize("asked", ["GET /health", "POST /customers"])
+def test_a_request_of_a_foreign_page_is_refused(shop, host, origin, status, asked):
+    port, behind = shop
+    lines = [f"{asked} HTTP/1.1", f"Host: {host.format(port=port)}", "Content-Type: application/json"]
+    lines += [f"Origin: {origin.format(port=port)}"] if origin else []
+    body = '{"id": "john"}'
+    answers = raw(port, "\n".join([*lines, f"Content-Length: {len(body)}", "", body]))
+    assert answers.startswith(f"HTTP/1.1 {status} ")
+    assert behind.done == (["john"] if status == 200 and asked.startswith("POST") else [])
+
+
+@pytest.mark.parametrize("levels, status", [
+    (events.NESTING - 2, 200), (events.NESTING, 400), (900, 400), (100_000, 400)])
+def test_a_customer_nested_too_deeply_is_refused(shop, levels, status):
+    port, behind = shop
+    body = f'{{"id": "deep", "contact": {"[" * levels}{"]" * levels}}}'
+    answer = requests.post(f"http://127.0.0.1:{port}/customers", data=body, timeout=10,
+                           headers={"Content-Type": "application/json"})
+    assert answer.status_code == status
+    assert behind.done == (["deep"] if status == 200 else [])
+
+
+def test_an_event_nested_too_deeply_is_none():
+    deep: list = []
+    for _ in range(events.NESTING):
+        deep = [deep]
+    event = events.Event(str(uuid.uuid4()), "accounts.customer.change", "a", 1, {"id": "a", "contact": deep})
+    key, value, more = event.message()
+    message = SimpleNamespace(topic=lambda: event.topic, key=lambda: key, value=lambda: value,
+                              headers=lambda: more["headers"])
+    with pytest.raises(LakeError, match="nested more than 50 levels deep"):
+        events.parse(message)

@@ -9,6 +9,7 @@ from typing import Any
 from ..base import LakeError
 from .contexts import KEYS, TOLD, TOPICS, Document, Refused
 
+NESTING = 50  # levels of a document. JSON nested more deeply ends in RecursionError, here or at a reader
 LARGEST = 900_000  # bytes of a value; a topic takes a message of a mebibyte by default, headers and all
 
 
@@ -26,6 +27,17 @@ class Event:
         """Key, value, and what a producer is told besides, as `topics.send` takes them."""
         return self.key.encode(), json.dumps(self.document).encode(), {
             "headers": [("id", self.id.encode()), ("version", str(self.version).encode())]}
+
+
+def too_deep(document: Any) -> bool:
+    """Whether JSON is nested more than NESTING levels deep."""
+    level = [document]
+    for _ in range(NESTING + 1):
+        containers = [value for value in level if isinstance(value, (dict, list))]
+        if not containers:
+            return False
+        level = [inner for value in containers for inner in (value.values() if isinstance(value, dict) else value)]
+    return True
 
 
 def told(topic: str, key: str, version: int, document: Document) -> Event:
@@ -47,4 +59,6 @@ def parse(message: Any) -> Event:
         raise LakeError(f"not an event: {type(e).__name__} {e}") from e
     if not isinstance(event.document, dict) or event.document.get(fields) != event.key or event.version < 1:
         raise LakeError(f"not an event: its key is not the document's {fields}, or its version is below 1")
+    if too_deep(event.document):
+        raise LakeError(f"not an event: its document is nested more than {NESTING} levels deep")
     return event

@@ -16,7 +16,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Optional
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -26,7 +26,7 @@ from ..base import LakeError, WorkbenchError, World, first_line, host_port, para
 from ..topic import dlq, groups, topics
 from . import contexts
 from .contexts import DEAD_LETTERS, Context, Refused
-from .events import Event, parse
+from .events import NESTING, Event, parse, too_deep
 from .store import Store, handed_over
 
 # Behind a command's commit; of a batch of events: before its transaction, in it, between it and the offsets.
@@ -195,6 +195,10 @@ def _log(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} {text}", flush=True)
 
 
+class Foreign(Refused):
+    """A request of a web page from elsewhere: it names another host, or another origin."""
+
+
 class Handler(BaseHTTPRequestHandler):
     """HTTP, to the methods of a Service."""
 
@@ -204,7 +208,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         try:
-            status, body = 200, self._asked()
+            body_sent = self._body()
+            self._refuse_foreign()
+            status, body = 200, self._asked(body_sent)
+        except Foreign as e:
+            status, body = 403, {"refused": str(e)}
         except Refused as e:
             status, body = (409 if e.again else 400), {"refused": str(e)}
         except (*ODD, ValueError, RecursionError) as e:
@@ -220,12 +228,23 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PATCH = _answer
 
-    def _asked(self) -> Any:
+    def _refuse_foreign(self) -> None:
+        """Refuse what a web page sends whose host name resolves to 127.0.0.1 (DNS rebinding), or from another origin.
+
+        Raises:
+            Foreign: Host or Origin is not this service's.
+        """
+        port = self.server.server_address[1]
+        own = (f"127.0.0.1:{port}", f"localhost:{port}")
+        if self.headers.get_all("Host") not in [[host] for host in own]:
+            raise Foreign("it answers to 127.0.0.1 and localhost only")
+        if self.headers.get_all("Origin", []) not in [[], *([f"http://{host}"] for host in own)]:
+            raise Foreign("it answers to no web page of another origin")
+
+    def _asked(self, body: dict[str, Any]) -> Any:
         service, (collection, _, rest) = self.service, self.path.strip("/").partition("/")
         key, _, part = rest.partition("/")
-        key, body = unquote(key), self._body()
-        if urlsplit(f"//{self.headers.get('Host')}").hostname not in ("127.0.0.1", "localhost"):
-            raise Refused("it answers to 127.0.0.1 and localhost only")  # a page may have its name lead here
+        key = unquote(key)
         own = {("GET", "health"): service.health, ("GET", "metrics"): service.scrape,
                ("POST", "faults"): lambda: service.arm(body.get("at"), body.get("after", 1))}
         if (self.command, collection) in own:
@@ -239,9 +258,18 @@ class Handler(BaseHTTPRequestHandler):
         return service.command(*asked, key, body)
 
     def _body(self) -> dict[str, Any]:
-        """What was sent."""
-        length = int(self.headers.get("Content-Length") or 0)
-        if not 0 <= length <= LARGEST:
+        """What was sent. Where its length is not known, the connection ends: the rest would pass for a request.
+
+        Raises:
+            Refused: the length is missing or too large, or the body is no JSON object.
+        """
+        stated = self.headers.get_all("Content-Length", ["0"])
+        digits = len(stated) == 1 and stated[0].isascii() and stated[0].isdigit()
+        if not digits or "Transfer-Encoding" in self.headers:
+            self.close_connection = True
+            raise Refused("Content-Length is not one whole number, or there is a Transfer-Encoding")
+        length = int(stated[0][:20])  # of more digits Python makes no number
+        if length > LARGEST:
             self.close_connection = True
             raise Refused(f"more than {LARGEST:,} bytes")
         raw = self.rfile.read(length)
@@ -250,6 +278,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(raw)
         if not isinstance(body, dict) or self.headers.get_content_type() != "application/json":  # as no form of a page
             raise Refused("the body is no JSON object, or its Content-Type does not say application/json")
+        if too_deep(body):
+            raise Refused(f"the body is nested more than {NESTING} levels deep")
         return body
 
     def log_message(self, *_: Any) -> None:
