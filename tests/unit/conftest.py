@@ -16,6 +16,7 @@ def an_instance_of_its_own(monkeypatch):
     base = int(os.environ["WORKBENCH_PORT_BASE"])
     monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
+    monkeypatch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "a password of this test's Connect")
 
 
 @pytest.fixture

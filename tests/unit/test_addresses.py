@@ -20,7 +20,7 @@ def moved(world, by):
     base = world.stack.port_base + by
     return varied(world, stack={"port_base": base}, postgres={"port": base}, mysql={"port": base + 7},
                   kafka={"bootstrap": f"127.0.0.1:{base + 1}"}, connect={"url": f"http://127.0.0.1:{base + 3}"},
-                  registry={"url": f"http://127.0.0.1:{base + 4}"})
+                  registry={"url": f"https://127.0.0.1:{base + 4}"})
 
 
 NAMES = sorted(file.stem for file in connect.FOLDER.rglob("*.json") if file.parent.name != "keys")
@@ -53,7 +53,7 @@ def worker(monkeypatch):
     """A Kafka Connect: its configurations, and the connectors whose configuration it refuses."""
     configs, refused, asked = {}, set(), []
 
-    def call(service, method, url, body=None):
+    def call(service, method, url, body=None, auth=None):
         asked.append(method)
         name = url.split("/")[4].partition("?")[0] if method == "PUT" else ""
         if name in refused:
@@ -98,6 +98,6 @@ def test_one_that_runs_as_a_job_has_them_too(world, worker, tmp_path):
 
 def test_a_connect_that_does_not_answer_is_told(world, monkeypatch):
     addresses.update(world, print)
-    monkeypatch.setattr(addresses.http, "call", lambda *_: SimpleNamespace(status_code=500, text="no"))
+    monkeypatch.setattr(addresses.http, "call", lambda *_, **__: SimpleNamespace(status_code=500, text="no"))
     with pytest.raises(StackError, match="Kafka Connect answers 500: no"):
         addresses.update(moved(world, 5), print)

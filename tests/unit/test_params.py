@@ -118,7 +118,7 @@ def test_a_wrong_key_or_value_is_named(write, monkeypatch, old, new, says):
     ("  host: 127.0.0.1\n  port: ${port:7}", "  host: 10.0.0.5\n  port: 3306", "mysql.host"),
     ("bootstrap: 127.0.0.1:${port:1}", "bootstrap: broker.example.com:9092", "kafka.bootstrap"),
     ("url: http://127.0.0.1:${port:3}", "url: http://connect.example.com:8083", "connect.url"),
-    ("url: http://127.0.0.1:${port:4}", "url: https://registry.example.com", "registry.url"),
+    ("url: https://127.0.0.1:${port:4}", "url: https://registry.example.com", "registry.url"),
     ("url: sc://127.0.0.1:${port:5}", "url: sc://spark.example.com:15002", "spark.url"),
 ])
 def test_an_embedded_world_has_no_service_on_another_machine(write, old, new, key):

@@ -17,7 +17,7 @@ import on_aws
 import psutil
 import pytest
 from workbench import stack
-from workbench.base import params, paths, pidfiles, secrets
+from workbench.base import params, paths, pidfiles, secrets, tls
 from workbench.base.errors import ServiceLost, StackError
 from workbench.base.wait import wait_until
 from workbench.stack import artifacts, databases, process, services, storefront, verbs
@@ -532,6 +532,7 @@ def test_a_service_of_the_storefront_is_started_anew_where_kafka_or_its_store_is
 def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
     """`told` is a second hand at `command`: this keeps the two together, for every value of a params file."""
     service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "cluster")
+    tls.ensure()
     before = written(service, world), process._fingerprint(service, world)
     changed = 0
     for other in variants(world):
@@ -662,6 +663,7 @@ def test_nobody_holds_a_free_port():
 def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp_path, monkeypatch):
     world = params.load("local")
     monkeypatch.setattr(paths, "VAR", tmp_path)
+    tls.ensure()
 
     def seen():
         command = services._connect_command(world)  # writes the worker's configuration

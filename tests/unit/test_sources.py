@@ -1,7 +1,7 @@
 """Quoting names, and connecting in vain: what needs no server."""
 import pytest
 from workbench.base import params
-from workbench.base.errors import SourceError
+from workbench.base.errors import SourceError, StackError
 from workbench.source import postgres
 
 
@@ -22,7 +22,7 @@ def test_not_an_identifier(name):
 def test_unreachable_server(monkeypatch):
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "1999")  # nobody listens there
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-1f7a")
-    with pytest.raises(SourceError, match="workbench up") as e:
+    with pytest.raises(StackError, match="(?s)the service postgres is stopped.*workbench up") as e:
         postgres.connect(params.load("local"))
     assert "canary" not in str(e.value)
 

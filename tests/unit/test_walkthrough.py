@@ -109,7 +109,7 @@ def test_the_movies_begin_anew_where_the_source_has_the_column_whatever_the_lake
 
 def test_a_connector_with_the_addresses_of_before_is_not_done(world, monkeypatch):
     """Its state is RUNNING, and nothing new comes: the instance was started with another port base."""
-    earlier = varied(world, postgres={"port": 1}, registry={"url": "http://127.0.0.1:2"})
+    earlier = varied(world, postgres={"port": 1}, registry={"url": "https://127.0.0.1:2"})
     monkeypatch.setattr(landing, "names", lambda world: [museum.CONNECTOR])
     monkeypatch.setattr(connect, "names", lambda world: [museum.CONNECTOR])
     monkeypatch.setattr(connect, "wait_running", lambda *_: None)

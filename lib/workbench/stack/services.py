@@ -121,7 +121,8 @@ def _connect_command(world: World) -> list[str]:
     settings = conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
                     plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",
                     secrets=secrets.folder())
-    login = conf("connect-login.conf", users=secrets.write_users({world.connect.user: world.connect.password.reveal()}))
+    users = secrets.write_users({world.connect.user: world.connect.password.reveal()})
+    login = conf("connect-login.conf", users=users, user=world.connect.user)
     trust = artifacts.trust(data("connect"), [tls.files()[0]])  # the converters ask the registry
     # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
     return java_command(world, "connect", "768m", artifacts.jars("kafka"),
