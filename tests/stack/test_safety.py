@@ -177,11 +177,15 @@ REQUESTS = [("GET", "/"), ("GET", "/connectors"), ("GET", "/admin/loggers"), ("P
 
 def status_codes(port):
     """What a server on loopback answers to a page of another name: {request: status}; {} where it speaks no HTTP."""
-    codes = {}
+    codes, timeout = {}, 3
     for method, path in REQUESTS:
-        with contextlib.suppress(requests.RequestException):
-            codes[method, path] = requests.request(method, f"http://127.0.0.1:{port}{path}", json={}, timeout=20,
+        try:
+            codes[method, path] = requests.request(method, f"http://127.0.0.1:{port}{path}", json={}, timeout=timeout,
                                                    headers=FOREIGN, allow_redirects=False).status_code
+        except requests.RequestException:
+            if not codes:  # not even the first request was answered
+                return {}
+        timeout = 30
     return codes
 
 
