@@ -13,7 +13,7 @@ from ..base import StackError, World, files, http, local_path, paths
 
 RECORD = "addresses.json"  # below the state folder: {"": addresses of the services, connector: those that it still has}
 LANDING_JOBS = "connectors.json"  # below the lake's checkpoints: the connectors that run as jobs (see landing.jobs)
-PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+|(?<=localhost:)\d+")
+LOCAL = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
 
 
 def of(world: World) -> dict[str, str]:
@@ -43,9 +43,9 @@ def updated(config: dict[str, str], old: dict[str, str], new: dict[str, str]) ->
 
 
 def differ_only(one: dict[str, str], other: dict[str, str]) -> bool:
-    """Return whether two configurations differ, and in nothing but ports of this machine."""
+    """Return whether two configurations differ, and in nothing but addresses on this machine."""
     def masked(config: dict[str, str]) -> dict[str, str]:
-        return {key: "" if key.endswith(".port") else PORT.sub("", value) for key, value in config.items()}
+        return {key: "" if key.endswith(".port") else LOCAL.sub("", value) for key, value in config.items()}
 
     return one != other and masked(one) == masked(other)
 
