@@ -25,7 +25,7 @@ import bench_snapshot
 import bench_storefront
 import bench_stream
 import bench_travel
-from bench_line import Line, say, seconds, write
+from bench_line import SCALE, Line, outbox_rows, say, seconds, write
 from workbench import connect, hudi, stack
 from workbench.base import params
 from workbench.base.params import World
@@ -40,7 +40,7 @@ from workbench.source import postgres
 from workbench.spark import session
 from workbench.stack import artifacts
 from workbench.topic import topics
-from workbench.walkthroughs import northwind, outbox
+from workbench.walkthroughs import outbox
 
 sys.path.append(str(Path(__file__).parents[1] / "help"))  # pytest does so by itself
 import instance  # noqa: E402
@@ -48,7 +48,7 @@ import instance  # noqa: E402
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SCALE, CAPTURES, ROWS, CHANGED, COMMITS, ROUNDS, SEED = 100, 9, 200_000, 1_000, 50, 5, 7
+CAPTURES, ROWS, CHANGED, COMMITS, ROUNDS, SEED = 9, 200_000, 1_000, 50, 5, 7
 # A table that is written every second and read now and then: a change is appended to a log, not merged into its file,
 # and looked for in the row's own partition only (its key holds the country, so no row is there twice).
 # Logs are merged into their files every 20 commits.
@@ -74,12 +74,8 @@ def load_world() -> World:
 @cache
 def snapshot(world: World, spark: SparkSession) -> dict[str, float]:
     """Load the source, deploy the connector, ingest its snapshot from the topic; return the rows and the seconds."""
-    took: dict[str, float] = {}
-    took["loading"] = seconds(lambda: took.update(northwind.loader.load(
-        world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)))
-    rows = int(took["cdc_events"])
-    postgres.grant_replication(world, [outbox.TABLE])
-    postgres.create_publication(world, outbox.flow.publication, [outbox.TABLE])
+    rows = outbox_rows(world)
+    took: dict[str, float] = {"cdc_events": rows}
     each = [_capture(world, spark, rows) for _ in range(CAPTURES)]
     took.update({"cold": sum(each[0]), "to topic": statistics.median(e[0] for e in each[-3:]),
                  "to Hudi": statistics.median(e[1] for e in each[-3:])})

@@ -6,30 +6,27 @@ import itertools
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from bench_line import Line, seconds
+from bench_line import Line, outbox_rows, seconds
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from workbench import connect, landing, stack
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import northwind, outbox
+from workbench.walkthroughs import outbox
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from workbench.base.params import World
 
-SCALE, COPIES, PARTITIONS, ROUNDS = 100, 4, 2, 3
+COPIES, PARTITIONS, ROUNDS = 4, 2, 3
 FORMATS = {"json": ("json", "JsonFormat", 30_000), "avro": ("parquet", "ParquetFormat", 20_000)}
 
 
 def landed(world: World, spark: SparkSession) -> list[Line]:
     """Both topics: Debezium's own messages of the outbox, four times over, in as many partitions as there are cores."""
     stack.need(world, "apicurio")
-    loaded = northwind.loader.load(world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)
-    postgres.grant_replication(world, [outbox.TABLE])
-    postgres.create_publication(world, outbox.flow.publication, [outbox.TABLE])
-    return [_line(world, spark, kind, int(loaded["cdc_events"])) for kind in FORMATS]
+    return [_line(world, spark, kind, outbox_rows(world)) for kind in FORMATS]
 
 
 def _line(world: World, spark: SparkSession, kind: str, rows: int) -> Line:

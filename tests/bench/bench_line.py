@@ -1,15 +1,20 @@
-"""What every measure of the benchmark needs: a line of the result, a clock, a write."""
+"""What every measure of the benchmark needs: a line of the result, a clock, a write, the source."""
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Callable
+
+from workbench.source import postgres
+from workbench.walkthroughs import northwind, outbox
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from workbench import hudi
+    from workbench.base.params import World
 
-BEGUN = time.monotonic()
+BEGUN, SCALE = time.monotonic(), 100
 
 
 @dataclass(frozen=True)
@@ -44,3 +49,15 @@ def seconds(work: Callable[[], Any]) -> float:
 def write(rows: DataFrame, table: hudi.Table, options: dict[str, str]) -> None:
     """Write rows to a Hudi table with exactly these options."""
     rows.write.format("hudi").options(**options).mode("append").save(table.base)
+
+
+@cache
+def outbox_rows(world: World) -> int:
+    """Load the source and publish its outbox, once in a run; return the number of rows in the outbox.
+
+    Several measures need the source, and the loader refuses to load it a second time.
+    """
+    loaded = northwind.loader.load(world, scale=SCALE, confirm=lambda _: True, say=lambda _: None)
+    postgres.grant_replication(world, [outbox.TABLE])
+    postgres.create_publication(world, outbox.flow.publication, [outbox.TABLE])
+    return loaded["cdc_events"]
