@@ -128,6 +128,16 @@ def test_an_embedded_world_has_no_service_on_another_machine(write, old, new, ke
     assert f"mine.yaml: {key}" in error.value.where and "stack.embedded: false" in error.value.next_step
 
 
+@pytest.mark.parametrize(("old", "new", "key"), [
+    ("  user: workbench", "  user: \"\"", "connect.user"),
+    ("url: https://127.0.0.1:${port:4}", "url: http://127.0.0.1:${port:4}", "registry.url")])
+def test_an_embedded_world_reaches_its_protected_services(write, old, new, key):
+    """Its stack would wait for a service that refuses it."""
+    with pytest.raises(ParamsError, match=key) as error:
+        params.load_file(write(old, new))
+    assert f"mine.yaml: {key}" in error.value.where and "params/local.yaml" in error.value.next_step
+
+
 def test_a_cluster_elsewhere_has_no_workers_here(write):
     own = {"master: local[2]": "master: spark://h.example.com:7077"}
     assert params.load_file(write(*own.popitem())).spark.workers == 0

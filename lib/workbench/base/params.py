@@ -212,6 +212,7 @@ def load_file(path: Path) -> World:
         raise _refused(e, shown) from None  # its own text would show the values
     if world.stack.embedded:
         _refuse_remote(world, shown)
+        _refuse_unprotected(world, shown)
         if not paths.is_plain(paths.LINK):
             raise ParamsError(
                 "Spark and Hudi cannot work in this folder, and no link to it could be made", where=str(paths.ROOT),
@@ -239,6 +240,19 @@ def _refuse_remote(world: World, shown: str) -> None:
             raise ParamsError(f"{key} is {address!r}, and an embedded stack starts its services on this machine",
                               where=f"{shown}: {key}", expected="127.0.0.1; nothing was started or stopped",
                               next_step=OWN_SERVERS)
+
+
+def _refuse_unprotected(world: World, shown: str) -> None:
+    """Raise ParamsError for an address or a login with which an embedded service would never be reached."""
+    where, fault, expected = "", "", ""
+    if not world.connect.user:
+        where, fault, expected = "connect.user", "is empty", "a name: the embedded Kafka Connect requires a password"
+    elif not world.registry.url.startswith("https://"):
+        where, fault = "registry.url", f"is {world.registry.url!r}"
+        expected = "https://127.0.0.1:<port>: the embedded registry speaks HTTPS only"
+    if where:
+        raise ParamsError(f"{where} {fault}", where=f"{shown}: {where}", expected=expected,
+                          next_step="copy the line of params/local.yaml")
 
 
 def _reach_s3(settings: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ import re
 import time
 from typing import Any, Callable, Optional
 
-from ..base import ConnectorError, SourceError, World, nearest
+from ..base import ConnectorError, SourceError, StackError, World, nearest
 from ..source import postgres
 from .configs import KNOWN, literal_secrets
 
@@ -65,7 +65,7 @@ def publishes_roots(world: World, name: str, config: dict[str, str]) -> None:
     if not publication or (host, port) != (world.postgres.host, str(world.postgres.port)):
         return
     database, split = config.get("database.dbname"), []
-    with contextlib.suppress(SourceError):
+    with contextlib.suppress(SourceError, StackError):
         roots = postgres.split_roots(world, database)
         split = list(roots[roots["publication"] == publication]["table"])
     captured = [table for table in split if _includes(config.get("table.include.list", ""), table)]

@@ -4,7 +4,7 @@ import contextlib
 
 import pandas
 
-from ..base import SourceError, WorkbenchError, World
+from ..base import WorkbenchError, World
 from ..stack.doctor import Finding
 from . import postgres
 
@@ -39,7 +39,7 @@ def _slot(row: tuple) -> Finding:
 
 def _publications(world: World, database: str) -> list[Finding]:
     split = pandas.DataFrame(columns=["publication", "table"])
-    with contextlib.suppress(SourceError):  # a template, or a database of the provider's own
+    with contextlib.suppress(WorkbenchError):  # a template, or a database of the provider's own
         split = postgres.split_roots(world, database)
     return [Finding(f"publication {name} (database {database})",
                     f"publishes the changes of {', '.join(rows['table'])} under the names of the partitions",

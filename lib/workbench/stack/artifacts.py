@@ -229,6 +229,10 @@ def trust(folder: Path, more: Sequence[Path] = ()) -> list[str]:
     named = [os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"),
              "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]
     bundle = next((Path(p) for p in named if p and Path(p).is_file()), None)
+    if more and bundle is None:  # else it would trust those of `more` alone
+        import certifi
+
+        bundle = Path(certifi.where())
     sources = [*more, *([bundle] if bundle else [])]
     if not sources:
         return []

@@ -126,7 +126,8 @@ def restart(world: World, name: str) -> None:
     artifacts.ensure(*services.on_demand(world))
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)
-        process.refuse_strangers(SERVICES[name], world, process.held())
+        if process.own(name):  # of one that was killed, a process that it has left may hold the port: stop ends it
+            process.refuse_strangers(SERVICES[name], world, process.held())
         process.stop(SERVICES[name])
         _start(world, chosen)
 

@@ -268,7 +268,7 @@ class Handler(BaseHTTPRequestHandler):
         if not digits or "Transfer-Encoding" in self.headers:
             self.close_connection = True
             raise Refused("Content-Length is not one whole number, or there is a Transfer-Encoding")
-        length = int(stated[0][:20])  # of more digits Python makes no number
+        length = int(stated[0].lstrip("0")[:20] or 0)  # of thousands of digits Python makes no number
         if length > LARGEST:
             self.close_connection = True
             raise Refused(f"more than {LARGEST:,} bytes")

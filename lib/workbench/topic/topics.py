@@ -88,7 +88,7 @@ def in_time(world: World, ask: Callable[[float], T]) -> T:
     deadline, look = time.monotonic() + TIMEOUT, stack.watch(world, "kafka")
     while True:
         try:
-            return ask(SLICE)
+            return ask(SLICE if world.stack.embedded else TIMEOUT)
         except KafkaException as e:
             if e.args[0].code() not in SILENT or time.monotonic() >= deadline:
                 raise
@@ -97,14 +97,18 @@ def in_time(world: World, ask: Callable[[float], T]) -> T:
 
 def result(world: World, future: Any) -> Any:
     """Return the result of an admin client's request. Raises: ServiceLost: Kafka is gone. What the request raises."""
-    return in_time(world, lambda seconds: _result(future, seconds))
+    def outcome(seconds: float) -> tuple[Any, Optional[KafkaException]]:
+        try:
+            return future.result(seconds), None
+        except FutureTimeout:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+        except KafkaException as error:  # the request has ended: waiting for it again would not help
+            return None, error
 
-
-def _result(future: Any, seconds: float) -> Any:
-    try:
-        return future.result(seconds)
-    except FutureTimeout:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
+    value, error = in_time(world, outcome)
+    if error:
+        raise error
+    return value
 
 
 def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
