@@ -104,8 +104,8 @@ KAFKA_KILLED = {"as it begins": "stop", "when the service has stopped": "stop", 
                 "when the rows are gone": "execute"}
 
 
-@pytest.mark.parametrize("step", [step if step == "when the service has stopped" else
-                                  pytest.param(step, marks=pytest.mark.drill) for step in KAFKA_KILLED])
+@pytest.mark.drill
+@pytest.mark.parametrize("step", KAFKA_KILLED)
 def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, step):
     """Kafka is killed at each step; in the end the store has every document again."""
     storefront.start(shop)
@@ -364,6 +364,7 @@ def named_in_time(service, call):
     assert time.monotonic() - begun < 10, f"{time.monotonic() - begun:.1f} s"
 
 
+@pytest.mark.drill
 def test_a_killed_broker_is_named_in_time(shop):
     kill("kafka")
     topic = contexts.ACCOUNTS.topic
@@ -376,6 +377,7 @@ def test_a_killed_broker_is_named_in_time(shop):
         stack.need(shop, "kafka")
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("service", ["orders", "postgres"])
 def test_a_killed_service_is_named_in_time(shop, service):
     key = customer(shop)
@@ -427,6 +429,7 @@ def test_where_connectors_send_connect_is_started_with_the_services(outbox):
     assert copies(outbox, key)
 
 
+@pytest.mark.drill
 def test_a_killed_connect_is_named_in_time(outbox):
     kill("connect")
     key = customer(outbox)

@@ -62,6 +62,9 @@ def start(world: World, *names: str, instances: int = 1) -> None:
     stack.need(world, *(rows.name(name, n + 1) for n in range(instances) for name in names or rows.CONTEXTS))
 
 
+_kept: set[str] = set()  # the services that `kept_running` starts again: to wait for one of them is not pointless
+
+
 @contextmanager
 def kept_running(world: World, instances: int = 1) -> Iterator[list[str]]:
     """In this block a service that dies is started again; gives the names of those, in order, one for each death."""
@@ -78,9 +81,11 @@ def kept_running(world: World, instances: int = 1) -> Iterator[list[str]]:
 
     with ThreadPoolExecutor(1) as pool:
         looking = pool.submit(look)
+        _kept.update(ours)
         try:
             yield restarted
         finally:
+            _kept.difference_update(ours)
             done.set()
         looking.result()
 
@@ -118,7 +123,8 @@ def request(world: World, service: str, method: str, path: str, body: Optional[D
         with suppress(StackError):  # one that was killed a moment ago may still be there for an instant
             lost = wait_until(lambda: stack.lost(world, rows.name(service, instance), address), "", timeout=1,
                               error=StackError)
-        error = type(lost) if lost else StackError
+        kept = rows.name(service, instance) in _kept
+        error = type(lost) if lost and not kept else StackError
         raise error(lost.what if lost else f"{service} does not answer: {type(e).__name__}",
                     where=f"{method} {address}/{path}",
                     next_step="`workbench storefront up` starts what does not run") from None
@@ -173,8 +179,8 @@ def settle(world: World, timeout: float = 60) -> None:
 
 
 def _refuse_lost(world: World, service: str) -> None:
-    """Raise ServiceLost where a service is gone."""
-    lost = stack.lost(world, service, stack.known(service).address(world))
+    """Raise ServiceLost where a service is gone, and nobody starts it again."""
+    lost = None if rows.name(service, 1) in _kept else stack.lost(world, service, stack.known(service).address(world))
     if lost:
         raise lost
 
