@@ -48,7 +48,10 @@ def content(spark, table):
 
 
 def kill(name):
+    """Kill every process of a service, and return when all of them have ended. PostgreSQL's backends have process
+    groups of their own, and answer for some milliseconds after the postmaster is dead."""
     os.killpg(process.own(name).pid, signal.SIGKILL)
+    process.sweep(name)
 
 
 def killed_while(job, under_way, what, service="spark"):

@@ -14,6 +14,7 @@ import psutil
 import psycopg
 import pytest
 import requests
+from lake_help import kill
 from workbench import connect, stack
 from workbench.base import http, params, paths
 from workbench.base.errors import StackError, WorkbenchError
@@ -152,6 +153,18 @@ def test_what_was_committed_survives_a_kill(world):
     with postgres.connect(world, database="postgres") as c:
         assert c.execute("SELECT count(*) FROM kept").fetchone()[0] == 1
         c.execute("DROP TABLE kept")
+
+
+def test_a_killed_postgres_answers_on_no_open_connection(world):
+    """The tests' own `kill` waits for the backends: some answered after the postmaster was dead."""
+    with contextlib.ExitStack() as closing:
+        opened = [closing.enter_context(contextlib.closing(postgres.connect(world, database="postgres")))
+                  for _ in range(40)]
+        kill("postgres")
+        for c in opened:
+            with pytest.raises(psycopg.OperationalError):
+                c.execute("SELECT 1")
+    stack.need(world, "postgres")
 
 
 def test_a_busy_backend_of_a_killed_postgres_is_ended(world):
