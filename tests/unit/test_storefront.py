@@ -13,6 +13,7 @@ from workbench.base import params
 from workbench.base.errors import LakeError, StackError
 from workbench.storefront import contexts, events, service
 from workbench.storefront.contexts import Refused
+from workbench.topic import topics
 from workbench.walkthroughs import of, storefront, storefront_load
 
 JOHN = storefront_load.named()["customer"]
@@ -212,6 +213,32 @@ def test_it_runs_on_one_machine_only():
     assert storefront.flow in of(local) and storefront.flow not in of(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
         storefront.only_here(elsewhere)
+
+
+@pytest.mark.parametrize("looks", [1, 10, 40])
+def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, looks):
+    """At each look the topics hold 100 events more; the last one holds what the outbox does."""
+    ids, held, read = [str(n) for n in range(100 * looks)], [], []
+
+    def messages(world, topic, start, stop):
+        for offset in range(start[0], stop[0]):
+            read.append(topic)
+            yield SimpleNamespace(partition=lambda: 0, offset=lambda n=offset: n,
+                                  headers=lambda n=offset: [("id", ids[n].encode())])
+
+    def bounds(world, topic):
+        if topic == contexts.ACCOUNTS.topic:
+            held.append(100)
+        return {0: (0, sum(held))}
+
+    monkeypatch.setattr(topics, "messages", messages)
+    monkeypatch.setattr(topics, "bounds", bounds)
+    monkeypatch.setattr(storefront, "handed_over", lambda world, store: True)
+    monkeypatch.setattr(storefront, "_refuse_lost", lambda world, service: None)
+    monkeypatch.setattr(storefront, "lag", lambda world: {})
+    monkeypatch.setattr(storefront.postgres, "frame", lambda *_, **__: {"id": ids})
+    storefront.settle(params.load("local"))
+    assert len(held) == looks and read.count(contexts.ACCOUNTS.topic) == 100 * looks
 
 
 class Unready:
