@@ -164,8 +164,8 @@ def send_late():
     place = next(m.partition() for m in topics.whole(world, contexts.ACCOUNTS.topic) if m.key() == one.encode())
     topics.send(world, contexts.ACCOUNTS.topic, [
         placed(third, place), placed(first, place), placed(second, (place + 1) % storefront.PARTITIONS)])
-    odd = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2,
-                       {"guid": "odd", "customerId": chr(0)})
+    odd = {**storefront.owned(world, "orders")["document"][0], "guid": "odd", "customerId": chr(0)}
+    odd = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, odd)
     topics.send(world, contexts.ORDERS.topic, [odd.message()])
     postgres.execute(world, "DELETE FROM customers WHERE id = %s", [customers.iloc[1]["id"]], database="orders")
 """

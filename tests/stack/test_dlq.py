@@ -1,14 +1,18 @@
 """Dead letters on real parts: every kind of message that cannot be read is put aside, seen, repaired and sent back. The
 counts close: produced = landed + dead letters, and in the end produced = landed."""
 import re
+import signal
+import subprocess
+import sys
 import uuid
+from collections import Counter
 from types import SimpleNamespace
 
 import avro_bytes
 import avro_help
 import pytest
 from avro_bytes import framed, number, record
-from lake_help import new_table, new_topic
+from lake_help import kill, new_table, new_topic
 from typer.testing import CliRunner
 from workbench import cli, connect, hudi, landing, stack
 from workbench.base import paths
@@ -215,3 +219,35 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
             dlq.replay(world, bench.dlq)
     finally:
         hudi.drop(spark, world, table)
+
+
+@pytest.mark.parametrize("interruption", ["Ctrl-C", pytest.param("Kafka is killed", marks=pytest.mark.drill)])
+def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption):
+    origin, dead, count = new_topic(world), new_topic(world), 20_000
+    topics.create(world, origin)
+    headers = [(dlq.PREFIX + name, value) for name, value in (("topic", origin.encode()), ("partition", b"0"))]
+    topics.send(world, dead, [(b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.PREFIX}offset", b"%d" % n)]})
+                              for n in range(count)])
+    command = [sys.executable, "-m", "workbench.cli", "dlq", "replay", dead]
+    replay = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    topics.wait_count(world, origin, 4_500, timeout=120)
+    if interruption == "Ctrl-C":
+        replay.send_signal(signal.SIGINT)
+    else:
+        kill("kafka")
+    try:
+        output = replay.communicate(timeout=60)
+    finally:
+        stack.need(world, "kafka")
+    assert replay.returncode == (130 if interruption == "Ctrl-C" else 1), output
+    assert "Traceback" not in "".join(output)
+    sent = topics.count(world, origin)
+    assert 4_500 <= sent < count, "it was interrupted in the middle"
+    again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    marks = Counter(dict(m.headers())[dlq.REPLAYED] for m in topics.whole(world, origin))
+    assert len(marks) == count and max(marks.values()) <= 2, again.stdout
+    twice = sum(marks.values()) - count
+    print(f"{sent:,} sent before the interruption, {twice} sent twice")
+    assert twice <= dlq.BATCH
+    assert dlq.replay(world, dead) == 0
+    topics.delete(world, origin, dead)

@@ -205,7 +205,8 @@ def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
     send(shop, key.encode(), b"{")
     send(shop, None, b"{}")
     send(shop, b"elsewhere", json.dumps({"id": key}).encode())
-    send(shop, key.encode(), json.dumps({"id": key, "name": "a\0b"}).encode(), version="9")  # JSON, and no jsonb
+    odd = {**JOHN, "id": key, "name": {"firstName": "a\0b"}}
+    send(shop, key.encode(), json.dumps(odd).encode(), version="9")  # JSON, and no jsonb
     later = customer(shop)
     storefront.settle(shop)
     assert copies(shop, later) and copies(shop, key)["name"] == JOHN["name"]
@@ -213,6 +214,27 @@ def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
     assert set(letters["topic"]) == {CUSTOMERS} and set(letters["connector"]) == {contexts.ORDERS.group}
     assert sum("not an event" in reason for reason in letters["reason"]) == 3
     assert sum("Unicode" in reason for reason in letters["reason"]) == 1, list(letters["reason"])
+
+
+def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(shop):
+    whole = {**storefront_load.named()["orders"][0], "customerId": customer(shop)}
+    whole["orderStatusEvents"] = [{"timestamp": 1, "orderStatusType": status} for status in ("CREATED", "APPROVED")]
+    before = len(dlq.letters(shop, contexts.DEAD_LETTERS))
+    for version, field in (("1", "orderStatusEvents"), ("2", "orderItems")):
+        key = uuid.uuid4().hex
+        partial = {name: value for name, value in {**whole, "guid": key}.items() if name != field}
+        send(shop, key.encode(), json.dumps(partial).encode(), topic=contexts.ORDERS.topic, version=version)
+        storefront.settle(shop)
+        letters = dlq.letters(shop, contexts.DEAD_LETTERS)[before:]
+        assert set(letters["connector"]) == {contexts.ORDERS.group, contexts.FULFILLMENT.group}
+        assert all(f"not an event: {field}: Field required" in reason for reason in letters["reason"])
+        for name in ("orders", "fulfillment"):
+            status = {"orderStatusType": "APPROVED" if name == "orders" else "PROCESSING"}
+            with pytest.raises(StackError, match="no such order, or not yet"):
+                storefront.ask(shop, name, "POST", f"orders/{key}/status", status)
+        before += 2
+    assert storefront.differ(shop).empty
+    storefront_load.load(shop, storefront_load.operations(23, 50))
 
 
 def test_out_of_order_the_last_version_counts(shop):
@@ -286,7 +308,7 @@ def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
             send(shop, good.encode(), value)
         send(shop, random.Random(1).randbytes(3_000).hex().encode(), b"{}")
         long = "".join(random.Random(2).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=6_000))
-        send(shop, long.encode(), json.dumps({"id": long}).encode())
+        send(shop, long.encode(), json.dumps({**JOHN, "id": long}).encode())
         wait_until(lambda: process.tail("orders").count("tried again") >= 3, "some tries", timeout=30)
     finally:
         read_only(shop, "orders", False)

@@ -9,7 +9,7 @@ from confluent_sink import SINK
 from typer.testing import CliRunner
 from workbench import cli, connect, landing
 from workbench.base import params
-from workbench.base.errors import ConnectorError, LakeError
+from workbench.base.errors import ConnectorError, LakeError, ServiceLost
 from workbench.topic import dlq, topics
 
 WORLD = params.load("local")
@@ -192,6 +192,59 @@ def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
         dlq.replay(WORLD, "dead")
     assert not sent
     assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1
+
+
+@pytest.fixture
+def many(monkeypatch, tmp_path):
+    """A dead-letter topic of 3,500 letters from two topics, with replays recorded below tmp_path; gives the world and
+    the offsets of the letters that were sent back, in order."""
+    def letter(offset):
+        headers = {"topic": b"movies" if offset % 5 else b"people", "partition": b"0", "offset": b"%d" % offset}
+        return Message(offset, b"x", [(dlq.PREFIX + name, value) for name, value in headers.items()])
+
+    sent = []
+    world = WORLD.model_copy(update={"lake": WORLD.lake.model_copy(update={"checkpoints": f"file:{tmp_path}"})})
+    monkeypatch.setattr(topics, "whole", lambda world, topic: [letter(n) for n in range(3_500)])
+    monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (0, 5)})
+    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "an id")
+
+    def send(world, topic, messages, **more):
+        sent.extend(int(dict(told["headers"])[dlq.REPLAYED].split(b"/")[-1]) for _, _, told in messages)
+
+    monkeypatch.setattr(topics, "send", send)
+    return world, sent
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, ServiceLost("the service kafka died")])
+@pytest.mark.parametrize("batches", [0, 1, 2, 3])
+def test_an_interrupted_replay_sends_at_most_one_batch_twice(many, monkeypatch, batches, interruption):
+    world, sent = many
+    real, done = topics.send, []
+
+    def interrupted(*arguments, **more):
+        real(*arguments, **more)
+        if len(done) == batches:
+            raise interruption
+        done.append(1)
+
+    monkeypatch.setattr(topics, "send", interrupted)
+    with pytest.raises(type(interruption) if isinstance(interruption, Exception) else interruption):
+        dlq.replay(world, "dead")
+    assert len(sent) > batches * dlq.BATCH * 0.5
+    monkeypatch.setattr(topics, "send", real)
+    dlq.replay(world, "dead")
+    assert set(sent) == {*range(3_500)} and len(sent) - 3_500 <= dlq.BATCH
+    assert dlq.replay(world, "dead") == 0
+
+
+def test_a_replay_of_a_former_version_is_not_repeated(many, tmp_path):
+    world, sent = many
+    (tmp_path / "replayed").mkdir()
+    former = {"an id": [[0, n] for n in range(3_000)]}
+    (tmp_path / "replayed" / "dead.json").write_text(json.dumps(former))
+    assert dlq.replay(world, "dead") == 500 and min(sent) == 3_000
+    folder = f"file:{tmp_path}/replayed"
+    assert dlq.records(world) == {f"{folder}/dead": "dead", f"{folder}/dead.json": "dead"}
 
 
 # --- the command line ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from workbench.base import params
 from workbench.base.errors import LakeError, StackError
 from workbench.storefront import contexts, events, service
 from workbench.storefront.contexts import Refused
+from workbench.topic import topics
 from workbench.walkthroughs import of, storefront, storefront_load
 
 JOHN = storefront_load.named()["customer"]
@@ -77,7 +78,7 @@ def test_others_are_told_what_is_on_the_list_and_no_more():
 
 
 class Message:
-    def __init__(self, key=b"1", value=b'{"id": "1"}', headers=None, **more):
+    def __init__(self, key=b"1", value=json.dumps({**JOHN, "id": "1"}).encode(), headers=None, **more):
         own = {"id": str(uuid.uuid4()).encode(), "version": b"1", **more}
         self.of = [key, value, list(own.items()) if headers is None else headers]
 
@@ -107,6 +108,61 @@ def test_an_event_goes_and_comes():
 def test_what_is_no_event_is_told_why(message):
     with pytest.raises(LakeError, match="not an event"):
         events.parse(message)
+
+
+def test_a_complete_document_is_an_event():
+    assert events.parse(Message()).document["id"] == "1"
+
+
+def changed(document, path, value):
+    """A copy of a document with another value at a path of keys and indices; `...` removes it."""
+    result = json.loads(json.dumps(document))
+    *parents, last = path
+    inner = result
+    for part in parents:
+        inner = inner[part]
+    if value is ...:
+        del inner[last]
+    else:
+        inner[last] = value
+    return result
+
+
+INVALID = [
+    *[("customers", [name], value, name) for name in ("name", "contact", "addresses")
+      for value in (..., None, "text", 7)],
+    ("customers", ["addresses"], {"city": "Sunrise"}, "addresses"),
+    ("customers", ["addresses", 1], "Oak Street", "addresses.1"),
+    *[("orders", [name], value, name) for name in ("customerId", "orderStatusEvents", "orderItems")
+      for value in (..., None, 7, "", [], {})],
+    *[("orders", ["orderStatusEvents", 0, "timestamp"], value, "orderStatusEvents.0.timestamp")
+      for value in (..., None, "1", 1.5, True)],
+    ("orders", ["orderStatusEvents", 0, "orderStatusType"], ..., "orderStatusEvents.0.orderStatusType"),
+    ("orders", ["orderStatusEvents", 0, "orderStatusType"], "SHIPPED", "orderStatusEvents"),
+    ("orders", ["orderStatusEvents"], 2 * [{"timestamp": 1, "orderStatusType": "CREATED"}], "orderStatusEvents"),
+    ("orders", ["orderItems", 1], "Red Widget", "orderItems.1"),
+    *[("orders", ["orderItems", 1, "quantity"], value, "orderItems.1.quantity")
+      for value in (..., None, "2", 1.5, True, 0)],
+    ("orders", ["orderItems", 1, "product"], ..., "orderItems.1.product"),
+    ("orders", ["orderItems", 0, "product", "price"], ..., "orderItems.0.product.price"),
+    ("orders", ["orderItems", 0, "product", "price"], 11.99, "orderItems.0.product.price"),
+    ("orders", ["orderItems", 0, "product", "price"], "free", "orderItems.0.product.price"),
+]
+
+
+@pytest.mark.parametrize("collection, path, value, field", INVALID)
+def test_an_event_with_a_missing_or_invalid_field_is_none_and_no_command_makes_one(collection, path, value, field):
+    whole, context = (JOHN, "accounts") if collection == "customers" else (created(), "orders")
+    topic, key = contexts.ALL[context].topic, whole[contexts.KEYS[collection]]
+    document = changed(whole, path, value)
+    message = Message(key.encode(), json.dumps(document).encode())
+    message.topic = lambda: topic
+    with pytest.raises(LakeError, match=f"^not an event: {field}: "):
+        events.parse(message)
+    with pytest.raises(Refused, match=f"^{field}: "):
+        events.told(topic, key, 1, document)
+    message.of[1] = json.dumps(whole).encode()
+    assert events.parse(message).document == whole
 
 
 def test_a_service_hears_what_it_keeps_and_can_be_rebuilt_from():
@@ -157,6 +213,32 @@ def test_it_runs_on_one_machine_only():
     assert storefront.flow in of(local) and storefront.flow not in of(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
         storefront.only_here(elsewhere)
+
+
+@pytest.mark.parametrize("looks", [1, 10, 40])
+def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, looks):
+    """At each look the topics hold 100 events more; the last one holds what the outbox does."""
+    ids, held, read = [str(n) for n in range(100 * looks)], [], []
+
+    def messages(world, topic, start, stop):
+        for offset in range(start[0], stop[0]):
+            read.append(topic)
+            yield SimpleNamespace(partition=lambda: 0, offset=lambda n=offset: n,
+                                  headers=lambda n=offset: [("id", ids[n].encode())])
+
+    def bounds(world, topic):
+        if topic == contexts.ACCOUNTS.topic:
+            held.append(100)
+        return {0: (0, sum(held))}
+
+    monkeypatch.setattr(topics, "messages", messages)
+    monkeypatch.setattr(topics, "bounds", bounds)
+    monkeypatch.setattr(storefront, "handed_over", lambda world, store: True)
+    monkeypatch.setattr(storefront, "_refuse_lost", lambda world, service: None)
+    monkeypatch.setattr(storefront, "lag", lambda world: {})
+    monkeypatch.setattr(storefront.postgres, "frame", lambda *_, **__: {"id": ids})
+    storefront.settle(params.load("local"))
+    assert len(held) == looks and read.count(contexts.ACCOUNTS.topic) == 100 * looks
 
 
 class Unready:

@@ -3,14 +3,87 @@ it is asked. Nothing here knows of HTTP, Kafka or a database."""
 
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional
+from typing import Annotated, Any, Callable, Mapping, Optional
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 Document = dict[str, Any]
 STATUSES = ("CREATED", "APPROVED", "PROCESSING", "COMPLETED")  # in this order, each once
 KEYS = {"customers": "id", "orders": "guid"}  # {collection: the field by which a document is known}
+Text = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Model(BaseModel):
+    """The required fields of a JSON object. Other fields are ignored; no value is converted to another type."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class Customer(_Model):
+    """The published fields of a customer."""
+
+    id: Text
+    name: dict[str, Any]
+    contact: dict[str, Any]
+    addresses: list[dict[str, Any]]
+
+
+class StatusEvent(_Model):
+    """A status of an order. timestamp: milliseconds since 1970."""
+
+    timestamp: int
+    orderStatusType: str
+
+
+class Product(_Model):
+    """The product of an order item."""
+
+    guid: Text
+    title: Text
+    price: Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+
+
+class OrderItem(_Model):
+    """An item of an order."""
+
+    product: Product
+    quantity: Count
+
+
+class Order(_Model):
+    """The published fields of an order."""
+
+    guid: Text
+    customerId: Text
+    orderStatusEvents: Annotated[list[StatusEvent], Field(min_length=1)]
+    orderItems: Annotated[list[OrderItem], Field(min_length=1)]
+
+    @field_validator("orderStatusEvents")
+    @classmethod
+    def _in_order(cls, events: list[StatusEvent]) -> list[StatusEvent]:
+        if tuple(event.orderStatusType for event in events) != STATUSES[:len(events)]:
+            raise ValueError(f"the statuses are {', '.join(STATUSES)}, in this order")
+        return events
+
+
+MODELS: dict[str, type[BaseModel]] = {"customers": Customer, "orders": Order}
 # What of a document others are told. Everything else (a credit card, or what is added one day) stays where it is.
-TOLD = {"customers": ("id", "name", "contact", "addresses"),
-        "orders": ("guid", "customerId", "orderStatusEvents", "orderItems")}
+TOLD = {collection: tuple(model.model_fields) for collection, model in MODELS.items()}
+
+
+def validate(collection: str, document: Any) -> None:
+    """Check that a document has all published fields of its collection, with their types.
+
+    Raises:
+        ValueError: names the first field that is missing or invalid.
+    """
+    try:
+        MODELS[collection].model_validate(document)
+    except ValidationError as e:
+        error = e.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(str(part) for part in error["loc"])
+        raise ValueError(f"{field}: {error['msg']}") from e
 
 
 class Refused(Exception):

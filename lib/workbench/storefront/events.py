@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import LakeError
-from .contexts import KEYS, TOLD, TOPICS, Document, Refused
+from .contexts import KEYS, TOLD, TOPICS, Document, Refused, validate
 
 NESTING = 50  # levels of a document. JSON nested more deeply ends in RecursionError, here or at a reader
 LARGEST = 900_000  # bytes of a value; a topic takes a message of a mebibyte by default, headers and all
@@ -41,8 +41,17 @@ def too_deep(document: Any) -> bool:
 
 
 def told(topic: str, key: str, version: int, document: Document) -> Event:
-    """The event of a change: of the document only what others are told. Raises: Refused: it is too large."""
-    event = Event(str(uuid.uuid4()), topic, key, version, {name: document[name] for name in TOLD[TOPICS[topic].owns]})
+    """The event of a change: of the document only what others are told.
+
+    Raises:
+        Refused: a field is missing or invalid, or the document is too large.
+    """
+    collection = TOPICS[topic].owns
+    try:
+        validate(collection, document)
+    except ValueError as e:
+        raise Refused(str(e)) from e
+    event = Event(str(uuid.uuid4()), topic, key, version, {name: document[name] for name in TOLD[collection]})
     if len(event.message()[1]) > LARGEST:  # Kafka would refuse it when the document is kept already
         raise Refused(f"the document is too large: what others are told of it has at most {LARGEST:,} bytes")
     return event
@@ -51,7 +60,8 @@ def told(topic: str, key: str, version: int, document: Document) -> Event:
 def parse(message: Any) -> Event:
     """The event of a message (confluent_kafka's). Raises: LakeError: it is none, and why."""
     topic, headers = message.topic(), dict(message.headers() or [])
-    fields = KEYS[TOPICS[topic].owns]
+    collection = TOPICS[topic].owns
+    fields = KEYS[collection]
     try:
         event = Event(str(uuid.UUID(headers["id"].decode())), topic, message.key().decode(),
                       int(headers["version"]), json.loads(message.value()))
@@ -61,4 +71,8 @@ def parse(message: Any) -> Event:
         raise LakeError(f"not an event: its key is not the document's {fields}, or its version is below 1")
     if too_deep(event.document):
         raise LakeError(f"not an event: its document is nested more than {NESTING} levels deep")
+    try:
+        validate(collection, event.document)
+    except ValueError as e:
+        raise LakeError(f"not an event: {e}") from e
     return event

@@ -20,6 +20,7 @@ PREFIX = "__connect.errors."  # of the headers (org.apache.kafka.connect.runtime
 REPLAYED = "workbench.replayed"  # header of a message that was sent back: `<topic>/<partition>/<offset>` of its letter
 ROOM = 2 << 20  # most bytes of a letter: its headers come on top of a message, of at most 1 MiB by a producer's default
 SIZE = {"message.max.bytes": ROOM}  # of a producer of letters, and of what comes back of them
+BATCH = 1_000  # letters of a replay between two records of its progress
 COLUMNS = ["partition", "offset", "replayed", "topic", "origin_partition", "origin_offset", "connector", "stage",
            "reason", "key", "value", "headers", "timestamp"]
 
@@ -87,7 +88,8 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
     time and its own headers too, and has one header more (REPLAYED). What cannot be read again becomes a new letter.
 
     It comes behind all that was sent to the topic since: who reads it goes by an ordering field, not by the order.
-    Killed between Kafka's answer and the note of it, the next replay sends the same ones again; the header tells them.
+    Progress is recorded after each batch of BATCH letters. After an interruption, or the loss of Kafka, the next replay
+    sends at most one batch twice; its messages have the same header.
 
     Args:
         offsets: of these letters only, in a topic of one partition; one that was sent back is not sent again.
@@ -117,12 +119,16 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
             raise LakeError(f"letters of {topic} name a partition that their topic does not have",
                             where="; ".join(odd[:5]), expected="partitions that are there",
                             next_step="choose the others by offset, or by `mend`")
-        done = _replayed(world, topic)
-        for origin in origins:
-            mine = [each for each in back if each[0].topic == origin]
-            topics.send(world, origin, [_back(topic, *each) for each in mine], **SIZE)
-            done += [[one.partition, one.offset] for one, _ in mine]
-            files.write_text(_noted(world, topic), json.dumps({topics.topic_id(world, topic): done}))
+        by_origin: dict[str, list[Any]] = {}
+        for each in back:
+            by_origin.setdefault(each[0].topic, []).append(each)
+        folder = f"{_noted(world, topic)}/{topics.topic_id(world, topic)}"
+        for origin, sent in by_origin.items():
+            for n in range(0, len(sent), BATCH):
+                batch = sent[n:n + BATCH]
+                topics.send(world, origin, [_back(topic, *each) for each in batch], **SIZE)
+                places = [[one.partition, one.offset] for one, _ in batch]
+                files.write_text(f"{folder}/{places[0][0]}-{places[0][1]}.json", json.dumps(places))
     return len(back)
 
 
@@ -133,14 +139,25 @@ def _back(topic: str, one: Any, value: Optional[bytes]) -> tuple:
 
 
 def _noted(world: World, topic: str) -> str:
-    """Where it is kept which letters were sent back, {id of the topic: [[partition, offset], …]}. (The offset of a
-    consumer group is one place for all, and Kafka forgets it after a week.)"""
-    return within(f"{world.lake.checkpoints}/replayed", f"{topic}.json")
+    """Return the folder that records which letters of a topic were sent back: below the id of the topic, a file for
+    each batch, [[partition, offset], …]. (The offset of a consumer group is one place for all, and Kafka forgets it
+    after a week.)"""
+    return within(f"{world.lake.checkpoints}/replayed", topic)
 
 
 def _replayed(world: World, topic: str) -> list[list[int]]:
-    noted = json.loads(files.read_text(_noted(world, topic)) or "{}")
-    return noted.get(topics.topic_id(world, topic), []) if noted else []
+    folder, topic_id = _noted(world, topic), topics.topic_id(world, topic)
+    former = json.loads(files.read_text(f"{folder}.json") or "{}")  # one file for all, of former versions
+    batches = [name for name in files.below(f"{folder}/{topic_id}") if name.endswith(".json")]
+    return [*former.get(topic_id, []), *(place for name in batches
+                                         for place in json.loads(files.read_bytes(f"{folder}/{topic_id}/{name}")))]
+
+
+def records(world: World) -> dict[str, str]:
+    """Return {address of the records of a replay: its dead-letter topic}, also of topics that are gone."""
+    folder = f"{world.lake.checkpoints}/replayed"
+    names = [info.base_name for info in files.entries(folder)]
+    return {f"{folder}/{name}": name.removesuffix(".json") for name in names if not name.endswith(".lock")}
 
 
 # --- those of our jobs -----------------------------------------------------------------------------------------------

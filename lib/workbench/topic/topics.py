@@ -238,12 +238,17 @@ def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, in
             at = {p: n for p, n in at.items() if n < stop[p]}
 
 
-def whole(world: World, topic: str) -> list[Any]:
+def whole(world: World, topic: str, *, after: Optional[dict[int, int]] = None) -> list[Any]:
     """The messages that the topic holds now, as confluent_kafka has them (headers, too), by partition and offset.
-    Raises as `messages`, and LakeError: there is no such topic."""
+    after: as `read` has it. Raises as `messages`, and LakeError: there is no such topic."""
+    return sorted(_held(world, topic, after), key=lambda m: (m.partition(), m.offset()))
+
+
+def _held(world: World, topic: str, after: Optional[dict[int, int]] = None) -> Generator[Any, None, None]:
+    """The messages that the topic holds now, from the offsets `after` on."""
     there = bounds(world, topic)
-    start, stop = ({p: ends[n] for p, ends in there.items()} for n in (0, 1))
-    return sorted(messages(world, topic, start, stop), key=lambda m: (m.partition(), m.offset()))
+    start = {p: max((after or {}).get(p, 0), begin) for p, (begin, _) in there.items()}
+    return messages(world, topic, start, {p: end for p, (_, end) in there.items()})
 
 
 def read(world: World, topic: str, limit: Optional[int] = None, *, after: Optional[dict[int, int]] = None,
@@ -262,9 +267,7 @@ def read(world: World, topic: str, limit: Optional[int] = None, *, after: Option
     Raises:
         WorkbenchError: there is no such topic.
     """
-    there = bounds(world, topic)
-    start = {p: max((after or {}).get(p, 0), begin) for p, (begin, _) in there.items()}
-    with contextlib.closing(messages(world, topic, start, {p: end for p, (_, end) in there.items()})) as found:
+    with contextlib.closing(_held(world, topic, after)) as found:
         wanted = (m for m in found if only is None or only(m.key()))
         rows = [(topic, m.partition(), m.offset(), m.timestamp()[1], _text(m.key()), _text(m.value()))
                 for m in itertools.islice(wanted, limit)]

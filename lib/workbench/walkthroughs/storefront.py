@@ -160,8 +160,10 @@ def settle(world: World, timeout: float = 60) -> None:
     """Wait until every event that a connector or a living service has to send is in its topic, and every one in a topic
     has been taken. Raises: WorkbenchError: after `timeout` seconds. ServiceLost: Connect, or every instance of a
     service that has events to take, is gone."""
+    ids = {name: EventIds(world, context.topic) for name, context in contexts.ALL.items()}
+
     def sent() -> bool:
-        waiting = [name for name, events in unsent(world).items() if events]
+        waiting = [name for name, context in contexts.ALL.items() if _unsent(world, context, ids[name])]
         if any(handed_over(world, name) for name in waiting):
             _refuse_lost(world, "connect")
         return not waiting
@@ -192,22 +194,38 @@ def handed_over(world: World, store: str) -> bool:
 
 def unsent(world: World) -> dict[str, int]:
     """{service: how many of its events are not in its topic yet}."""
-    return {name: _unsent(world, context) for name, context in contexts.ALL.items()}
+    return {name: _unsent(world, context, EventIds(world, context.topic)) for name, context in contexts.ALL.items()}
 
 
-def _unsent(world: World, context: contexts.Context) -> int:
+def _unsent(world: World, context: contexts.Context, sent: "EventIds") -> int:
     """How many events are to be sent yet: of the outbox, where a connector reads it, else by the service's processes.
     """
     if handed_over(world, context.name):
         said = postgres.frame(world, "SELECT id::text FROM outbox", database=context.name)["id"]
-        return len(set(said) - set(event_ids(world, context.topic)))
+        return len(set(said) - set(sent.read()))
     running = [n for n in (1, 2) if rows.name(context.name, n) in stack.running()]
     return int(sum(metrics(world, context.name, n)["storefront_unsent"] for n in running))
 
 
 def event_ids(world: World, topic: str) -> list[str]:
     """The ids of the events in a topic, by partition and offset; "" of a message that has none."""
-    return [dict(m.headers() or []).get("id", b"").decode() for m in topics.whole(world, topic)]
+    return EventIds(world, topic).read()
+
+
+class EventIds:
+    """The ids of the events in a topic. Each `read` consumes only the messages that came since the last one."""
+
+    def __init__(self, world: World, topic: str):
+        self._world, self._topic = world, topic
+        self._next: dict[int, int] = {}  # {partition: offset of the first message that was not read yet}
+        self._ids: list[str] = []
+
+    def read(self) -> list[str]:
+        """Return the ids of all messages that were read so far, "" for a message without an id."""
+        for message in topics.whole(self._world, self._topic, after=self._next):
+            self._next[message.partition()] = message.offset() + 1
+            self._ids.append(dict(message.headers() or []).get("id", b"").decode())
+        return self._ids
 
 
 # --- what the stores hold --------------------------------------------------------------------------------------------
