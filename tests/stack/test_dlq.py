@@ -230,7 +230,7 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
                               for n in range(count)])
     command = [sys.executable, "-m", "workbench.cli", "dlq", "replay", dead]
     replay = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    topics.wait_count(world, origin, 4_500, timeout=120)
+    topics.wait_count(world, origin, 1_500, timeout=120)
     if interruption == "Ctrl-C":
         replay.send_signal(signal.SIGINT)
     else:
@@ -242,7 +242,7 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
     assert replay.returncode == (130 if interruption == "Ctrl-C" else 1), output
     assert "Traceback" not in "".join(output)
     sent = topics.count(world, origin)
-    assert 4_500 <= sent < count, "it was interrupted in the middle"
+    assert 1_500 <= sent < count, "it was interrupted in the middle"
     again = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     marks = Counter(dict(m.headers())[dlq.REPLAYED] for m in topics.whole(world, origin))
     assert len(marks) == count and max(marks.values()) <= 2, again.stdout

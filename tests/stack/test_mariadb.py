@@ -7,7 +7,7 @@ import pandas
 import pymysql
 import pytest
 from workbench import connect, stack
-from workbench.base import secrets
+from workbench.base import files, secrets
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
 from workbench.source import loading, mariadb
@@ -387,8 +387,14 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
     assert flow.rows(lab).values.tolist() == [[2, "Zwo 🎬", 1985]] and flow.count(lab) == 1
     assert flow.rows(lab, where="title = %s", values=["Zwo"]).empty
     assert [(r["movie_id"], r["__op"]) for r in records(lab)] == [(1, "r"), (2, "r"), (2, "u"), (1, "d")]
+    connect.rest._stop(lab, "movies_source")
+    connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
+    connect.wait_running(lab, "movies_source")  # it has read its schema history, as a consumer group
+    replayed = f"{lab.lake.checkpoints}/replayed/{TOPIC}"
+    files.write_text(f"{replayed}/an id/0-0.json", "[[0, 0]]")
     left = {what: names for what, names in flow.left_over(lab).items() if names}
-    assert left == {"connectors": ["movies_source"], "tables in the source": [MOVIES],
+    assert left == {"connectors": ["movies_source"], "tables in the source": [MOVIES], "files": [replayed],
+                    "consumer groups": ["db1-schemahistory"],
                     "topics": ["__debezium-heartbeat.db1", TOPIC, HISTORY], "schemas in the registry": [
                         f"{t}-{side}" for t in ("__debezium-heartbeat.db1", TOPIC) for side in ("key", "value")]}
     flow.reset(lab, "connectors")

@@ -182,6 +182,8 @@ def test_the_published_customer_and_what_his_orders_cost():
     assert [total(order) for order in (FIRST, SECOND)] == [35.95, 5.99]
     assert re.fullmatch("[0-9a-f]{24}", JOHN["id"])
     assert [address["type"] for address in JOHN["addresses"]] == ["BILLING", "SHIPPING"]
+    told = json.loads(events.told(contexts.ACCOUNTS.topic, JOHN["id"], 1, JOHN).message()[1])
+    assert [address["address2"] for address in told["addresses"]] == [None, None]
 
 
 def test_the_same_seed_asks_the_same_and_another_one_other_things():

@@ -357,21 +357,44 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
                                                                           "dead_letters")})
     for module, name, answer in (
             (landing, "names", []), (walkthrough.topics, "names", []), (walkthrough.registry, "delete", None),
-            (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})), (walkthrough.topics, "delete", None)):
+            (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})), (walkthrough.topics, "delete", None),
+            (walkthrough.groups, "names", []), (walkthrough.groups, "forget", None)):
         monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
     for name, answer in (("_has_database", False), ("databases_left", []), ("_source_left", [])):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
     sink = landing.parse(movies.spoilt_sink(lab))
     made = [connect.config(lab, movies.FILE_SINK)["file"], *(f"{tmp_path}/{place}" for place in (
         f"landing/topics/{movies.POISON}/partition=0/a.parquet", f"checkpoints/landing/{sink.place}/offsets/0",
-        f"checkpoints/landing/topics/{movies.POISON}.topic-id", f"dead_letters/landing/{sink.place}/0.json"))]
+        f"checkpoints/landing/topics/{movies.POISON}.topic-id", f"dead_letters/landing/{sink.place}/0.json",
+        f"checkpoints/replayed/{movies.LETTERS['lake']}/an id/0-0.json",
+        f"checkpoints/replayed/{movies.LETTERS['connect']}.json"))]
     assert not any(movies.flow.left_over(lab).values())
     for path in made:
         files.write_text(f"file:{path}", "x")
     left = {what: names for what, names in movies.flow.left_over(lab).items() if names}
     assert left == {"files": [f"file:{tmp_path}/checkpoints/landing/{sink.place}",
                               f"file:{tmp_path}/landing/topics/{movies.POISON}",
-                              f"file:{tmp_path}/dead_letters/landing/{sink.place}", made[0]]}
+                              f"file:{tmp_path}/dead_letters/landing/{sink.place}",
+                              f"file:{tmp_path}/checkpoints/replayed/{movies.LETTERS['lake']}",
+                              f"file:{tmp_path}/checkpoints/replayed/{movies.LETTERS['connect']}.json", made[0]]}
+    files.write_text(f"file:{tmp_path}/checkpoints/replayed/others.dlq/an id/0-0.json", "[]")
     movies.flow._drop_connectors(lab)
     assert not any(movies.flow.left_over(lab).values())
+    files.remove(f"file:{tmp_path}/checkpoints/replayed/others.dlq")  # of another walkthrough, or of yours
     assert all(path.endswith(".lock") for path in files.below(f"file:{tmp_path}"))
+
+
+def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypatch):
+    there = ["db1-schemahistory", "db1_positions-schemahistory", "others-schemahistory"]
+    monkeypatch.setattr(walkthrough.groups, "names", lambda world: there)
+    monkeypatch.setattr(walkthrough.groups, "forget", lambda world, group: there.remove(group))
+    for module, name, answer in (
+            (landing, "names", []), (walkthrough.topics, "names", []), (walkthrough.registry, "delete", None),
+            (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})), (walkthrough.topics, "delete", None),
+            (landing, "drop", None)):
+        monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
+    for name, answer in (("_has_database", False), ("databases_left", []), ("_source_left", [])):
+        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
+    assert movies.flow.left_over(world)["consumer groups"] == there[:2]
+    movies.flow._drop_connectors(world)
+    assert there == ["others-schemahistory"] and not movies.flow.left_over(world)["consumer groups"]

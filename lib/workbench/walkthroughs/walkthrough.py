@@ -22,7 +22,7 @@ from ..source.loading import Loader
 from ..source.queries import QUERIES
 from ..spark import session
 from ..stack import addresses
-from ..topic import groups, registry, topics
+from ..topic import dlq, groups, registry, topics
 from . import kept
 from .flow import Flow
 
@@ -240,6 +240,10 @@ class Walkthrough(Flow):
                 postgres.drop_slot(world, config["slot.name"], database=config["database.dbname"])
         registry.delete(world, *(self._artifacts(world) if schemas else ()))
         topics.delete(world, *self._topics_left(world))
+        for group in self._history_groups(world):
+            groups.forget(world, group)
+        for records in self._replay_records(world):
+            files.remove(records)
         for config in (*(self.config(world, sink) for sink in self.sinks), *self.lands(world)):
             landing.drop(world, config)
         for path in self._written(world):
@@ -256,19 +260,20 @@ class Walkthrough(Flow):
         landed += [folder for config in self.lands(world) for folder in landing.folders(world, config)]
         published = postgres.publications(world, self.database)["publication"] if slotted else []
         known = registry.artifacts(world)["artifact"] if artifacts else []  # who makes none needs no registry
+        own_groups = {*self.groups, *self._history_groups(world)}
         return {"connectors": self.connectors_left(world),
                 "replication slots": [slot for database in read for slot in postgres.own_slots(world, database)],
                 "topics": self._topics_left(world),
                 "schemas in the registry": sorted(artifacts & set(known)),
                 "files": [*filter(files.below, [*landed, *self._folders(world), *self._checkpoints(world)]),
-                          *map(str, self._written(world))],
+                          *self._replay_records(world), *map(str, self._written(world))],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "databases in the catalog": self.databases_left(world),
                 "publications": sorted({self.publication} & set(published)),
                 "tables in the source": self._source_left(world) if there else [],
                 "stores of its services": self._stores(world),
                 "processes": sorted({*self.processes} & {*stack.running()}),
-                "consumer groups": sorted({*self.groups} & {*groups.names(world)}) if self.groups else []}
+                "consumer groups": sorted(own_groups & {*groups.names(world)}) if own_groups else []}
 
     def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
@@ -295,6 +300,16 @@ class Walkthrough(Flow):
     def _written(self, world: World) -> list[Path]:
         """The files that its connectors have written on this machine, where an embedded Connect runs."""
         return [*filter(Path.is_file, (Path(self.config(world, name).get("file", "")) for name in self.looks))]
+
+    def _history_groups(self, world: World) -> list[str]:
+        """Return the consumer groups with which Debezium reads its schema history when a connector starts again."""
+        configs = [self.config(world, name) for name in self._connectors()]
+        return [f"{config['topic.prefix']}-schemahistory" for config in configs if f"{HISTORY}.kafka.topic" in config]
+
+    def _replay_records(self, world: World) -> list[str]:
+        """Return the addresses of the records of replays (see `dlq.replay`) of its topics."""
+        own = self._topics(world)
+        return [address for address, topic in dlq.records(world).items() if topic in own]
 
     def _connectors(self) -> list[str]:
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
