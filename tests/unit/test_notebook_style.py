@@ -135,6 +135,20 @@ def code_is_python(book):
             yield f"not Python: {e}"
 
 
+def shown_values_are_last(book):
+    """A cell displays its last expression only: a table or a picture above it is lost without a word."""
+    for number, cell in enumerate(book.cells):
+        try:
+            statements = ast.parse(cell.source).body if cell.cell_type == "code" else []
+        except SyntaxError:
+            continue  # code_is_python reports it
+        for statement in statements[:-1]:
+            if isinstance(statement, ast.Expr) and re.match(r"(show|draw)\.", ast.unparse(statement)):
+                yield f"cell {number} shows a value that is lost: {ast.unparse(statement)[:60]!r} is not its last line"
+        if re.match(r"(show|draw)\.", ast.unparse(statements[-1]) if statements else "") and cell.source.endswith(";"):
+            yield f"cell {number} shows a value that its last semicolon hides"
+
+
 def outputs_are_stripped(book):
     for number, cell in enumerate(book.cells):
         if cell.cell_type == "code" and "keep_output" not in tags(cell) and (cell.outputs or cell.execution_count):
@@ -154,7 +168,7 @@ def kernel_is_python3(book):
 
 RULES = [title_is_verb_and_noun, sections_are_there, parameters_are_literals, parameters_are_judged_first,
          cells_are_short, imports_are_few, something_is_checked, no_literal_of_a_world, nothing_forbidden,
-         code_is_python, outputs_are_stripped, kernel_is_python3]
+         code_is_python, shown_values_are_last, outputs_are_stripped, kernel_is_python3]
 FREE = {  # what a notebook of another kind need not have
     "00_start_here": {sections_are_there, something_is_checked}, "99_teardown": {sections_are_there},
 }
@@ -239,6 +253,8 @@ def tag(name):
     (nothing_forbidden, replace(3, "try:\n    1\nexcept:\n    pass"), "bare except"),
     (nothing_forbidden, replace(3, "world.postgres.admin_password.reveal()"), "secret"),
     (code_is_python, replace(3, "select 1"), "not Python"),
+    (shown_values_are_last, replace(3, "show.table(rows)\nprint(len(rows))"), "is not its last line"),
+    (shown_values_are_last, replace(3, "draw.life(rows);"), "semicolon"),
     (outputs_are_stripped, output, "stored output"),
     (outputs_are_stripped, tag("keep_output"), "has no output"),
     (outputs_are_stripped, output, "no count"),
