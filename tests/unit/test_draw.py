@@ -4,7 +4,9 @@ import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
 from workbench.base.errors import LakeError
 from workbench.results import draw, show
 
@@ -77,6 +79,68 @@ def test_panels_leave_out_an_instant_that_is_none():
     frame = pd.DataFrame({"batch": [0, 1, 2], "watermark": days})
     (line,) = draw.panels(frame, "batch", {"event time": ["watermark"]}).axes[0].lines
     assert list(line.get_xdata()) == [1, 2]
+
+
+def test_panels_of_numbers_begin_at_zero():
+    frame = pd.DataFrame({"batch": [0, 1], "seconds": [4.0, 5.0], "rows": [300, 300],
+                          "newest": pd.to_datetime(["2021-10-03", "2021-10-04"], utc=True)})
+    seconds, several, instants = draw.panels(
+        frame, "batch", {"a": ["seconds"], "b": ["rows", "seconds"], "c": ["newest"]}).axes
+    assert seconds.get_ylim()[0] == several.get_ylim()[0] == 0 and several.get_ylim()[1] > 300
+    assert instants.get_ylim()[0] > 0, "an axis of instants begins where they do"
+
+
+def test_a_stacked_kind_keeps_its_color_and_the_rest_is_grey():
+    def colors(sums):
+        frame = pd.DataFrame([("a", *pair) for pair in sums.items()], columns=["x", "kind", "n"])
+        (legend,) = draw.stacked(frame, "x", "n", "kind", rest=["none"]).legends
+        return {text.get_text(): handle.get_facecolor()
+                for text, handle in zip(legend.get_texts(), legend.legend_handles)}
+
+    first, later = colors({"A": 3, "B": 2, "none": 1}), colors({"A": 2, "B": 3, "none": 4})
+    assert first == later and first["A"] != first["B"]
+    assert first["none"] == to_rgba(draw.GREY)
+
+
+def test_a_ranking_is_sorted_and_has_shares():
+    figure = draw.ranking(pd.Series({"B": 1, "none": 0.5, "A": 2.5}), "A makes most", unit="$", rest=["none"])
+    (axes,) = figure.axes
+    assert ticks(axes.yaxis) == ["A", "B", "none"] and axes.get_ylim()[0] > axes.get_ylim()[1], "the largest on top"
+    assert texts(figure) == ["$2 · 62.5%", "$1 · 25.0%", "$0 · 12.5%"]
+    colors = [bar.get_facecolor() for bar in axes.patches]
+    assert colors[0] == colors[1] and colors[2] == to_rgba(draw.GREY) and axes.get_xlim()[0] == 0
+    for nothing in (REVENUE[:0], -REVENUE, REVENUE * 0):
+        with pytest.raises(LakeError, match="nothing to rank"):
+            draw.ranking(nothing)
+
+
+def test_spans_overlap_and_have_marks():
+    begins = pd.to_datetime(["2021-10-03 22:05", "2021-10-03 22:10"], utc=True)
+    frame = pd.DataFrame({"start": begins, "end": begins + pd.Timedelta("10min"), "kind": ["closed", "open"]})
+    figure = draw.spans(frame, {"closed": draw.GREY, "open": draw.PALETTE[3]}, marks={"a sale": begins[1]})
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert texts(figure) == ["  22:05 – 22:15", "  22:10 – 22:20", " a sale"]
+    assert [t.get_text() for t in legend.get_texts()] == ["closed", "open"]
+    first, second = axes.patches
+    assert first.get_x() + first.get_width() > second.get_x() and first.get_facecolor() != second.get_facecolor()
+    assert len(axes.lines) == 1
+    with pytest.raises(LakeError, match="nothing to draw"):
+        draw.spans(frame[:0], {})
+
+
+def test_a_flow_has_boxes_and_arrows_and_a_lossy_arrow_is_red():
+    boxes = {"a": draw.Box("service a", 0, 0, "service"), "t": draw.Box("topic", 1, 0, "topic")}
+    arrows = [draw.Arrow("a", "t", "publishes", lossy=True), draw.Arrow("t", "a", "consumes")]
+    figure = draw.flow(boxes, arrows, {"service": draw.PALETTE[3], "topic": draw.PALETTE[1]}, "Flow")
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert texts(figure) == ["service a", "topic", "publishes", "consumes"]
+    assert [t.get_text() for t in legend.get_texts()] == ["service", "topic"]
+    drawn = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
+    assert [patch.get_edgecolor() for patch in drawn] == [to_rgba(draw.PALETTE[0]), to_rgba(draw.INK)]
+    labels = axes.texts[2:]
+    assert labels[0].get_position() != labels[1].get_position(), "two arrows between the same boxes lie apart"
+    with pytest.raises(LakeError, match="no box is named 'u'"):
+        draw.flow(boxes, [draw.Arrow("a", "u")], {"service": draw.INK, "topic": draw.INK})
 
 
 def test_pie_top_names_twenty_and_the_rest():

@@ -15,6 +15,13 @@ def test_json_is_folded_and_escaped():
     assert "<details>" not in show.json({"a": 1}, folded=False).data
 
 
+def test_the_parts_of_a_message_are_marked_and_named():
+    shown = show.segments({"header <id 7>": b"\0\7", "Avro": b"ab"}).data
+    header, avro = re.findall(r"background:(#\w+);[^>]*>(?:00 07|61 62)<", shown)
+    assert header != avro and shown.count(header) == shown.count(avro) == 2, "digits and name have one color"
+    assert "header &lt;id 7&gt;" in shown
+
+
 def test_table_says_how_many_rows_there_are():
     shown = show.table(pd.DataFrame({"a": range(50), "b": "<i>"}), "<Orders>", limit=5).data
     assert "first 5 of 50 rows" in shown and "&lt;Orders&gt;" in shown and "<i>" not in shown

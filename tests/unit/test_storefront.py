@@ -178,6 +178,21 @@ def total(order):
     return sum(round(100 * float(item["product"]["price"])) * item["quantity"] for item in order["orderItems"]) / 100
 
 
+def texts(figure):
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_the_picture_has_an_arrow_for_each_topic_that_a_service_consumes():
+    shown = texts(storefront.picture())
+    assert set(contexts.TOPICS) < set(shown) and shown.count("publishes") == 3
+    assert shown.count("consumes") == sum(len(context.hears) for context in contexts.ALL.values())
+
+
+def test_the_connector_is_a_second_way_into_the_topic():
+    one, two = texts(storefront.delivery()), texts(storefront.delivery(connector=True))
+    assert set(two) - set(one) == {"connector", "log", "publishes what is committed"}
+
+
 def test_the_published_customer_and_what_his_orders_cost():
     assert [total(order) for order in (FIRST, SECOND)] == [35.95, 5.99]
     assert re.fullmatch("[0-9a-f]{24}", JOHN["id"])

@@ -4,7 +4,7 @@ instants, what a read costs."""
 import textwrap
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,11 +12,13 @@ import pandas as pd
 from IPython.core.pylabtools import print_figure
 from matplotlib import rc_params_from_file
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
+from matplotlib.dates import DateFormatter
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 from rich.filesize import decimal as size_text
 
-from ..base import LakeError
+from ..base import LakeError, nearest
 
 STYLE = rc_params_from_file(Path(__file__).with_name("picture.mplstyle"), use_default_template=False)
 PALETTE, GREY, INK = STYLE["axes.prop_cycle"].by_key()["color"], STYLE["axes.edgecolor"], STYLE["text.color"]
@@ -265,23 +267,140 @@ def costs(frame: pd.DataFrame, units: dict[str, str], title: str = "", *, groups
 
 
 @plt.rc_context(STYLE)
-def stacked(frame: pd.DataFrame, x: str, y: str, kind: str, title: str = "", *, x_label: str = "", y_label: str = ""
-            ) -> Picture:
-    """Draw the sums of a column: a bar for each value of `x`, in their order, stacked by `kind`, the largest below."""
+def stacked(frame: pd.DataFrame, x: str, y: str, kind: str, title: str = "", *, x_label: str = "", y_label: str = "",
+            rest: Sequence[str] = ()) -> Picture:
+    """Draw the sums of a column: a bar for each value of `x`, in their order, stacked by `kind`, the largest below.
+
+    Colors follow the names of the kinds, not their sums: a kind keeps its color when the picture is drawn again.
+
+    Args:
+        rest: kinds that are none of the named ones, such as "Unassigned"; they are grey.
+    """
     if not len(frame):
         raise LakeError("there is nothing to draw", expected="a frame with rows")
     sums = frame.pivot_table(y, x, kind, "sum", fill_value=0)
     kinds = sums.sum().sort_values(ascending=False).index
+    colours = dict(zip(sorted(set(kinds) - set(rest)), [*PALETTE, INK] * len(kinds)))
     fig = Picture(4.6, title)
     ax, below = fig.subplots(), np.zeros(len(sums))
-    for one, colour in zip(kinds, [*PALETTE, GREY, INK] * len(kinds)):
-        ax.bar(range(len(sums)), sums[one], bottom=below, width=0.74, color=colour, label=str(one))
+    for one in kinds:
+        ax.bar(range(len(sums)), sums[one], bottom=below, width=0.74, color=colours.get(one, GREY), label=str(one))
         below += sums[one].to_numpy(dtype=float)
     ax.set_xticks(range(len(sums)), list(sums.index))
     ax.set(xlabel=x_label or x, ylabel=y_label or y, ylim=(0, max(below) * 1.06 or 1))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.grid(axis="x", visible=False)
     fig.legend(loc="outside right upper", reverse=True)
+    return fig
+
+
+@plt.rc_context(BARE)
+def ranking(values: pd.Series, title: str = "", *, unit: str = "", rest: Sequence[str] = ()) -> Picture:
+    """Draw one bar per value, the largest on top, with the value and its share of the sum.
+
+    Args:
+        values: values by name, none of them negative.
+        unit: text before a value, e.g. "$".
+        rest: names that are none of the ranked ones, such as "Unassigned"; their bars are grey.
+    """
+    ranked = values.astype(float).sort_values(ascending=False)
+    if not len(ranked) or ranked.min() < 0 or ranked.sum() <= 0:
+        raise LakeError("there is nothing to rank", expected="values, none of them negative")
+    fig = Picture(1.1 + 0.42 * len(ranked), title)
+    ax = fig.subplots()
+    bars = ax.barh(range(len(ranked)), ranked, color=[GREY if name in rest else PALETTE[3] for name in ranked.index],
+                   height=0.7)
+    ax.bar_label(bars, [f"{unit}{value:,.0f} · {value / ranked.sum():.1%}" for value in ranked], padding=5)
+    ax.set_yticks(range(len(ranked)), list(ranked.index))
+    ax.set(xlim=(0, ranked.max() * 1.2), ylim=(len(ranked) - 0.4, -0.6), xticks=[])
+    return fig
+
+
+@plt.rc_context({**BARE, "axes.spines.bottom": True})
+def spans(frame: pd.DataFrame, kinds: Mapping[str, str], title: str = "", *, marks: Mapping[str, pd.Timestamp] = {}
+          ) -> Picture:
+    """Draw spans of time, one bar per row below the one before, with its bounds in it.
+
+    Args:
+        frame: columns start, end (instants) and kind.
+        kinds: {kind: color}, in the order of the legend.
+        marks: {text: instant}; each is a line across all bars, with its text above.
+    """
+    if not len(frame):
+        raise LakeError("there is nothing to draw", expected="a frame with a row for each span")
+    fig = Picture(2.0 + 0.36 * len(frame), title)
+    ax = fig.subplots()
+    for lane, row in enumerate(frame.itertuples()):
+        ax.barh(lane, row.end - row.start, left=row.start, height=0.72, color=kinds[row.kind], alpha=0.45)
+        ax.text(row.start, lane, f"  {row.start:%H:%M} – {row.end:%H:%M}", va="center", fontsize=10)
+    for place, (text, instant) in enumerate(marks.items()):
+        ax.plot([instant] * 2, [len(frame) - 0.5, -0.9 - 0.62 * place], color=INK, lw=1.4)
+        ax.text(instant, -0.95 - 0.62 * place, f" {text}", va="bottom", fontsize=10)
+    ax.set(ylim=(len(frame) - 0.4, -1.2 - 0.62 * len(marks)), yticks=[])
+    ax.xaxis.set_major_formatter(DateFormatter("%H:%M"))
+    handles = [Rectangle((0, 0), 1, 1, color=colour, alpha=0.45) for colour in kinds.values()]
+    fig.legend(handles, list(kinds), loc="outside lower left", ncols=len(kinds))
+    return fig
+
+
+class Box(NamedTuple):
+    """A box of `flow`: its text, the column and row of its center (rows count downwards), and its kind."""
+
+    text: str
+    column: float
+    row: float
+    kind: str
+
+
+class Arrow(NamedTuple):
+    """An arrow of `flow`: the names of the boxes at its ends, its text, and whether what it carries can be lost."""
+
+    start: str
+    end: str
+    text: str = ""
+    lossy: bool = False
+
+
+@plt.rc_context({**BARE, "axes.grid": False})
+def flow(boxes: Mapping[str, Box], arrows: Sequence[Arrow], kinds: Mapping[str, str], title: str = "") -> Picture:
+    """Draw which part hands what to which: boxes in a grid, and arrows between them.
+
+    Two arrows between the same boxes bend away from each other. A lossy arrow is red and dashed.
+
+    Args:
+        boxes: {name: box}.
+        kinds: {kind of a box: color}, in the order of the legend.
+
+    Raises:
+        LakeError: an arrow names a box that is missing.
+    """
+    missing = [name for arrow in arrows for name in arrow[:2] if name not in boxes]
+    if missing:
+        raise LakeError(f"no box is named {missing[0]!r}", expected=nearest(missing[0], list(boxes)))
+    columns, rows = zip(*((box.column, box.row) for box in boxes.values()))
+    fig = Picture(1.0 + 1.15 * (max(rows) - min(rows) + 1), title)
+    ax = fig.subplots()
+    ax.set(xlim=(min(columns) - 0.5, max(columns) + 0.5), ylim=(max(rows) + 0.4, min(rows) - 0.4), xticks=[], yticks=[])
+    patches = {}
+    for name, (text, column, row, kind) in boxes.items():
+        patches[name] = ax.add_patch(FancyBboxPatch(
+            (column - 0.36, row - 0.25), 0.72, 0.5, "round,pad=0,rounding_size=0.05", fc=to_rgba(kinds[kind], 0.15),
+            ec=kinds[kind], lw=1.5))
+        ax.text(column, row, text, ha="center", va="center", fontsize=10)
+    pairs = {arrow[:2] for arrow in arrows}
+    for arrow in arrows:
+        start, end = (np.array(boxes[name][1:3], dtype=float) for name in arrow[:2])
+        way = end - start
+        aside = np.array([-way[1], way[0]]) / np.hypot(*way) * (0.08 if arrow[1::-1] in pairs else 0)
+        colour = PALETTE[0] if arrow.lossy else INK
+        ax.add_patch(FancyArrowPatch(
+            start + aside, end + aside, arrowstyle="-|>", mutation_scale=14, shrinkA=2, shrinkB=2, color=colour, lw=1.4,
+            ls="--" if arrow.lossy else "-", patchA=patches[arrow.start], patchB=patches[arrow.end]))
+        x, y = (start + end) / 2 + aside * 1.4
+        ax.text(x, y, arrow.text, ha="left" if aside[0] > 0 else "right" if aside[0] < 0 else "center", va="center",
+                fontsize=9, color=colour, bbox={"fc": "white", "ec": "none", "pad": 1.5})
+    handles = [Rectangle((0, 0), 1, 1, fc=to_rgba(colour, 0.15), ec=colour) for colour in kinds.values()]
+    fig.legend(handles, list(kinds), loc="outside lower left", ncols=len(kinds))
     return fig
 
 
@@ -304,13 +423,18 @@ def distribution(values: pd.Series, title: str = "", *, x_label: str = "") -> Pi
 @plt.rc_context(STYLE)
 def panels(frame: pd.DataFrame, x: str, lines: Mapping[str, Sequence[str]], title: str = "", *, x_label: str = ""
            ) -> Picture:
-    """Draw columns over one: panels below each other, {title: the columns that are lines in it}."""
+    """Draw columns over one: panels below each other, {title: the columns that are lines in it}.
+
+    An axis of numbers begins at zero, so that a change looks as large as it is; an axis of instants does not.
+    """
     fig = Picture(0.9 + 1.55 * len(lines), title)
     axes = fig.subplots(len(lines), sharex=True, squeeze=False)[:, 0]
     for ax, (name, columns) in zip(axes, lines.items()):
         for column, colour in zip(columns, (PALETTE[3], PALETTE[0], PALETTE[2])):
             known = frame[frame[column].notna()]  # Matplotlib fails with an instant that is none
             ax.plot(known[x], known[column], marker="o", ms=4, color=colour, label=column.replace("_", " "))
+        if all(pd.api.types.is_numeric_dtype(frame[column]) for column in columns):
+            ax.set_ylim(0, max(frame[[*columns]].max()) * 1.12 or 1)
         ax.set_title(name, fontsize=11, weight="bold", loc="left", pad=5)
         if len(columns) > 1:
             ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)

@@ -6,7 +6,7 @@ import re
 import textwrap
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Mapping, Optional
 
 import pandas as pd
 from IPython import get_ipython
@@ -18,6 +18,7 @@ from ..hudi import Table
 from ..hudi.timeline import written
 
 WIDE = 120  # characters of a cell that are shown
+SHADES = ("#FBDCC8", "#D6E8F5", "#D3EEE4", "#FBEBCB")  # backgrounds of a message's parts
 NULL = "<span style='color:#8A9099'>null</span>"
 # A base file is <group>_<write token>_<instant>.parquet, a log .<group>_<instant>.log.<number>_<write token>, where the
 # group is a UUID with a number behind it and the token three numbers of Spark (Hudi's FSUtils, makeBaseFileName and
@@ -34,6 +35,17 @@ def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
     text = html.escape(jsons.dumps(obj, indent=2, ensure_ascii=False, default=str))
     pre = f"<pre style='margin:.3em 0 .3em 1em;overflow-x:auto;font-family:monospace'>{text}</pre>"
     return HTML(f"<details><summary>{html.escape(title)}</summary>{pre}</details>" if folded else pre)
+
+
+def segments(parts: Mapping[str, bytes]) -> HTML:
+    """Show the parts of a message as hexadecimal digits, each part marked in a color of its own and named below."""
+    digits, names = [], []
+    for number, (name, part) in enumerate(parts.items()):
+        mark = f"<span style='background:{SHADES[number % len(SHADES)]};padding:.1em .3em'>{{}}</span>"
+        digits.append(mark.format(part.hex(" ")))
+        names.append(mark.format(html.escape(name)))
+    text = f"{' '.join(digits)}<br><br>{'<br>'.join(names)}"
+    return HTML(f"<div style='font-family:monospace;line-height:1.7'>{text}</div>")
 
 
 def table(df: pd.DataFrame, caption: str = "", limit: int = 20) -> HTML:

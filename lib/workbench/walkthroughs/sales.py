@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from .. import hudi
 from ..base import ROOT, LakeError, World
 from ..base.paths import within
-from ..results import streams
+from ..results import draw, streams
 from ..source import csv_files
 from ..topic import avro, registry, topics
 from .walkthrough import Walkthrough
@@ -114,6 +114,25 @@ def windows(messages: DataFrame, regions: DataFrame) -> DataFrame:
     return each.agg(F.sum(exact).cast("float").alias("sales"), F.count("*").cast("int").alias("orders")).select(
         "region", "sales", "orders", F.unix_timestamp("window.start").alias("window_start"),
         F.unix_timestamp("window.end").alias("window_end"))
+
+
+def picture(sale: dt.datetime, newest: dt.datetime) -> draw.Picture:
+    """Draw the windows of the published run, those that the watermark has closed and those that are open.
+
+    Args:
+        sale: event time of a sale; its line crosses the two windows that count it.
+        newest: the newest event time that the query has seen; the watermark is ten minutes behind it.
+    """
+    begins = pandas.date_range(BEGUN, newest, freq="5min").floor("5min")
+    begins = begins.insert(0, begins[0] - dt.timedelta(minutes=5))
+    frame = pandas.DataFrame({"start": begins, "end": begins + dt.timedelta(minutes=10)})
+    watermark = newest - dt.timedelta(minutes=10)
+    closed, still_open = "closed: it ends before the watermark", "open: it still takes sales"
+    frame["kind"] = [closed if end <= watermark else still_open for end in frame["end"]]
+    marks = {f"newest event {newest:%H:%M:%S}": newest, f"watermark {watermark:%H:%M:%S}": watermark,
+             f"a sale of {sale:%H:%M:%S}": sale}
+    return draw.spans(frame, {closed: draw.GREY, still_open: draw.PALETTE[3]},
+                      "Windows of ten minutes, one every five", marks=marks)
 
 
 def start(spark: SparkSession, world: World, *, name: str = QUERY, mode: str = "complete", most: int = 0,

@@ -13,7 +13,7 @@ import requests
 
 from .. import connect, stack
 from ..base import ROOT, StackError, World, wait_until
-from ..results import check
+from ..results import check, draw
 from ..source import postgres
 from ..source.names import quoted
 from ..stack import storefront as rows
@@ -25,6 +25,7 @@ from .walkthrough import Walkthrough
 
 PARTITIONS = 3  # of each topic, as published
 CONNECTORS = tuple(f"storefront_{name}" for name in rows.CONTEXTS)
+KINDS = {"service": draw.PALETTE[3], "store": draw.PALETTE[2], "topic": draw.PALETTE[1]}  # colors in pictures
 COPIES = {"customers": ("accounts", "orders"), "orders": ("orders", "fulfillment")}  # {collection: owner, who copies}
 
 
@@ -332,6 +333,37 @@ def hand_over(world: World) -> None:
         connect.apply(world, connector, flow.config(world, connector))
     for connector in CONNECTORS:
         connect.wait_running(world, connector)
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
+
+def picture() -> draw.Picture:
+    """Draw services, stores and topics, and which service publishes to or consumes from which topic."""
+    boxes, arrows = {}, []
+    for column, (name, context) in enumerate(contexts.ALL.items()):
+        store = f"database {name}"
+        boxes[store] = draw.Box(f"{store}\n{', '.join(context.collections)}", column, 0, "store")
+        boxes[name] = draw.Box(f"service {name}", column, 1, "service")
+        boxes[context.topic] = draw.Box(context.topic, column, 2, "topic")
+        arrows += [draw.Arrow(name, store, "reads, writes"), draw.Arrow(name, context.topic, "publishes")]
+        arrows += [draw.Arrow(topic, name, "consumes") for topic in context.hears]
+    return draw.flow(boxes, arrows, KINDS, "Three services, three stores, three topics")
+
+
+def delivery(connector: bool = False) -> draw.Picture:
+    """Draw how an event gets from its service into the topic: published by the service, and by a connector, too."""
+    topic = contexts.ACCOUNTS.topic
+    boxes = {"accounts": draw.Box("service accounts", 0, 1, "service"),
+             "store": draw.Box("database accounts\ncustomers, outbox", 1, 0, "store"),
+             "topic": draw.Box(topic.replace(".customer", "\n.customer"), 3, 1, "topic"),
+             "orders": draw.Box("service orders", 4, 1, "service")}
+    arrows = [draw.Arrow("accounts", "store", "1. commits"), draw.Arrow("topic", "orders", "consumes"),
+              draw.Arrow("accounts", "topic", "2. publishes: lost if the process dies after the commit", lossy=True)]
+    if connector:
+        boxes["connector"] = draw.Box("connector", 2, 0, "service")
+        arrows.append(draw.Arrow("store", "connector", "log"))
+        arrows.append(draw.Arrow("connector", "topic", "publishes what is committed"))
+    return draw.flow(boxes, arrows, KINDS, "Two ways into the topic" if connector else "One command, two systems")
 
 
 # --- the walkthrough -------------------------------------------------------------------------------------------------
