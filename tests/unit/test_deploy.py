@@ -162,6 +162,15 @@ def test_3_only_the_public_subnets_have_a_route_out_and_only_the_bastion_is_ther
     assert "<PrivateSubnetA>" in placed and "<PublicSubnet" not in placed
 
 
+def test_3_the_zones_of_the_subnets_can_be_chosen():
+    """Not every zone of a region has MSK, or EMR's machines."""
+    def zones(**given):
+        return [one["AvailabilityZone"] for one in cloudformation.of_type("AWS::EC2::Subnet", **given)]
+
+    assert len(zones()) == 4 and len(set(zones())) == 2
+    assert set(zones()).isdisjoint(zones(ZoneA="2", ZoneB="3"))
+
+
 def test_3_what_the_private_subnets_call_has_an_endpoint():
     """There is no other way out of them."""
     called = {"s3", "secretsmanager", "ssm", "glue", "sts", "logs", "monitoring", "athena", "kafkaconnect",
@@ -184,6 +193,15 @@ def test_4_the_logs_of_both_databases_can_be_read():
     used = {cluster["Engine"]: cluster["DBClusterParameterGroupName"] for cluster in clusters}
     assert used == {"aurora-postgresql": "<PostgresSettings>", "aurora-mysql": "<MySqlSettings>"}
     assert one("AWS::RDS::DBCluster")["Engine"] == "aurora-postgresql"  # MySQL only for who asks for it
+
+
+def test_4_a_version_of_aurora_that_aws_has_retired_can_be_replaced():
+    def versions(**given):
+        return {c["Engine"]: c["EngineVersion"] for c in cloudformation.of_type(
+            "AWS::RDS::DBCluster", WithMySql="yes", **given)}
+
+    assert versions(PostgresVersion="16.13", MySqlVersion="8.0.mysql_aurora.3.12.0") == {
+        "aurora-postgresql": "16.13", "aurora-mysql": "8.0.mysql_aurora.3.12.0"} != versions()
 
 
 def test_4_users_and_database_are_those_of_the_world():
