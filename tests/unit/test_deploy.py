@@ -8,6 +8,7 @@ from string import Template
 import cloudformation
 import kubernetes_validate
 import on_aws
+import pyspark
 import pytest
 import sqlglot
 import yaml
@@ -16,7 +17,7 @@ from sqlglot import exp
 from workbench import cli_aws, connect, hudi, walkthroughs
 from workbench.base import ROOT, params
 from workbench.base.errors import StackError
-from workbench.stack import cloud
+from workbench.stack import artifacts, cloud
 from workbench.topic import kafka_iam, topics
 
 DEPLOY, REGION = ROOT / "deploy", on_aws.REGION
@@ -162,6 +163,15 @@ def test_3_only_the_public_subnets_have_a_route_out_and_only_the_bastion_is_ther
     assert "<PrivateSubnetA>" in placed and "<PublicSubnet" not in placed
 
 
+def test_3_the_zones_of_the_subnets_can_be_chosen():
+    """Not every zone of a region has MSK, or EMR's machines."""
+    def zones(**given):
+        return [one["AvailabilityZone"] for one in cloudformation.of_type("AWS::EC2::Subnet", **given)]
+
+    assert len(zones()) == 4 and len(set(zones())) == 2
+    assert set(zones()).isdisjoint(zones(ZoneA="2", ZoneB="3"))
+
+
 def test_3_what_the_private_subnets_call_has_an_endpoint():
     """There is no other way out of them."""
     called = {"s3", "secretsmanager", "ssm", "glue", "sts", "logs", "monitoring", "athena", "kafkaconnect",
@@ -184,6 +194,15 @@ def test_4_the_logs_of_both_databases_can_be_read():
     used = {cluster["Engine"]: cluster["DBClusterParameterGroupName"] for cluster in clusters}
     assert used == {"aurora-postgresql": "<PostgresSettings>", "aurora-mysql": "<MySqlSettings>"}
     assert one("AWS::RDS::DBCluster")["Engine"] == "aurora-postgresql"  # MySQL only for who asks for it
+
+
+def test_4_a_version_of_aurora_that_aws_has_retired_can_be_replaced():
+    def versions(**given):
+        return {c["Engine"]: c["EngineVersion"] for c in cloudformation.of_type(
+            "AWS::RDS::DBCluster", WithMySql="yes", **given)}
+
+    assert versions(PostgresVersion="16.13", MySqlVersion="8.0.mysql_aurora.3.12.0") == {
+        "aurora-postgresql": "16.13", "aurora-mysql": "8.0.mysql_aurora.3.12.0"} != versions()
 
 
 def test_4_users_and_database_are_those_of_the_world():
@@ -320,10 +339,6 @@ def test_8_what_the_command_fills_in_is_all_that_is_left_open():
 
 # -- 9. EMR ------------------------------------------------------------------------------------------------------------
 
-# What the release has ("Spark release history", "Hudi release history" of Amazon's EMR Release Guide)
-RELEASES = {"emr-7.12.0": {"spark": "3.5.6-amzn-1", "hudi": "1.0.2-amzn-1"},
-            "emr-7.13.0": {"spark": "3.5.6-amzn-2", "hudi": "1.0.2-amzn-2"}}
-
 
 def test_9_release_applications_metastore_and_bootstrap():
     cluster, application = one("AWS::EMR::Cluster"), one("AWS::EMRServerless::Application")
@@ -345,11 +360,19 @@ def test_9_release_applications_metastore_and_bootstrap():
     assert application["InteractiveConfiguration"] == {"SessionEnabled": True}
 
 
-def test_9_its_spark_and_hudi_are_those_that_the_tests_run_with():
-    """Hudi to the last digit. Of Spark the release has the patch before: there is none with 3.5.7."""
-    has = RELEASES[one("AWS::EMR::Cluster")["ReleaseLabel"]]
-    assert has["hudi"].partition("-")[0] == VERSIONS["hudi"]
-    assert has["spark"].rpartition(".")[0] == VERSIONS["spark"].rpartition(".")[0] == "3.5"
+def test_9_the_guide_states_its_spark_and_hudi_beside_those_that_the_tests_run_with():
+    """What the release has only AWS can tell: the guide states it, with the command that proves it. What the tests run
+    with is what is installed."""
+    guide = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"Spark and Hudi of the release .*", guide)
+    stated, tested = (dict(re.findall(r"(Spark|Hudi) ([\d.]+\d)", part))
+                      for part in row.split("|")[0].split("tested with"))
+    (bundle,) = (jar for jar in artifacts.jars("spark") if jar.name.startswith("hudi-spark"))
+    assert tested == {"Spark": pyspark.__version__, "Hudi": bundle.stem.rpartition("-")[2]}
+    assert stated["Hudi"] == tested["Hudi"] and stated["Spark"].rpartition(".")[0] == tested["Spark"].rpartition(".")[0]
+    assert f"--release-label {one('AWS::EMR::Cluster')['ReleaseLabel']} " in row
+    differences = (ROOT / "docs/differences.md").read_text(encoding="utf-8")
+    assert f"| Spark of EMR: {stated['Spark']} " in differences and f"| Spark {tested['Spark']} |" in differences
 
 
 # -- 10. names written are names read ----------------------------------------------------------------------------------

@@ -61,6 +61,32 @@ def test_the_proof_of_the_lake_names_the_databases_of_its_template():
     assert re.findall(r"`(\w+)`", told) == made and told.split(":")[0].strip() == "eight" and len(made) == 8
 
 
+VCPUS = {"m5.xlarge": 4, "t4g.nano": 2}  # of one machine (EC2, "Specifications for instance types")
+
+
+def test_the_quota_that_the_guide_names_is_what_the_templates_start():
+    """Machines of the families M and T have one quota, so the bastion counts with the cluster."""
+    (cluster,) = cloudformation.of_type("AWS::EMR::Cluster")
+    groups = (cluster["Instances"][name] for name in ("MasterInstanceGroup", "CoreInstanceGroup"))
+    needed = sum(VCPUS[group["InstanceType"]] * group["InstanceCount"] for group in groups)
+    needed += sum(VCPUS[one["InstanceType"]] for one in cloudformation.of_type("AWS::EC2::Instance"))
+    assert f"needs {needed} vCPUs" in GUIDE and f"| {needed} or more |" in NEVER
+
+
+def test_the_rights_to_publish_are_all_that_it_calls():
+    actions = {"list_objects_v2": "s3:ListBucket", "head_object": "s3:GetObject", "put_object": "s3:PutObject"}
+    source = (ROOT / "lib/workbench/run/publish.py").read_text(encoding="utf-8")
+    called = {actions[name] for name in re.findall(r'"s3", "(\w+)"', source)}
+    (row,) = [line for line in GUIDE.splitlines() if line.startswith("| `publish` |")]
+    assert called == set(re.findall(r"s3:\w+", row))
+
+
+def test_the_versions_of_aurora_that_the_guide_asks_for_are_those_of_the_template():
+    given = cloudformation.template("sources")["Parameters"]
+    (row,) = [line for line in NEVER.splitlines() if line.startswith("| the versions of Aurora")]
+    assert all(given[name]["Default"] in row for name in ("PostgresVersion", "MySqlVersion"))
+
+
 def test_a_stack_that_down_does_not_know_has_to_go_before():
     """CloudFormation removes no stack whose exports another one imports."""
     others = [path for path in (ROOT / "deploy").rglob("*.yaml") if path.parent != ROOT / "deploy"
