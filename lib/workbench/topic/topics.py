@@ -294,23 +294,30 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
         of them may be there then. What making one of them raises.
     """
     refused: list[KafkaError] = []
+
+    def delivered(error: Optional[KafkaError], message: Any) -> None:
+        if error:
+            refused.append(error)
+
     look = stack.watch(world, "kafka")
     # an idempotent producer keeps the order, and sends none twice, when it tries again
     producer = Producer(settings(world, **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000,
                                           **more}))
-    with answered(world, f"topic {topic!r}"):
-        for key, value, *told in messages:
-            while len(producer) >= WAITING:
-                producer.poll(0.1)
+    try:
+        with answered(world, f"topic {topic!r}"):
+            for key, value, *told in messages:
+                while len(producer) >= WAITING:
+                    producer.poll(0.1)
+                    look()
+                producer.produce(topic, value, key, on_delivery=delivered, **dict(*told))
+                if refused:
+                    break
+            while producer.flush(SLICE):
                 look()
-            producer.produce(topic, value, key, on_delivery=lambda error, _: refused.append(error) if error else None,
-                             **dict(*told))
             if refused:
-                break
-        while producer.flush(SLICE):
-            look()
-        if refused:
-            raise KafkaException(refused[0])
+                raise KafkaException(refused[0])
+    finally:  # a traceback keeps the producer, which would send what it has when Kafka is back
+        producer.purge()
 
 
 def create(world: World, name: str, partitions: int = 1, **config: str) -> None:
