@@ -48,9 +48,13 @@ def test_a_publication_of_partitions_is_named_once(server):
     assert [f.subject for f in found] == ["publication p (database one)"] and "public.a, public.b" in found[0].seen
 
 
-def test_a_server_that_does_not_answer_is_no_finding(monkeypatch):
+def test_a_server_that_runs_and_does_not_answer_is_named_and_one_that_is_stopped_is_no_finding(monkeypatch):
     def refused(_):
         raise SourceError("cannot connect to PostgreSQL")
 
     monkeypatch.setattr(postgres, "all_slots", refused)
     assert capture_health.examine(WORLD) == [] == capture_health.slots(WORLD)
+    monkeypatch.setattr(capture_health.stack, "running", lambda: ["postgres"])
+    (found,) = capture_health.examine(WORLD)
+    assert (found.seen, found.level) == ("cannot be read: cannot connect to PostgreSQL", "warning")
+    assert capture_health.slots(WORLD) == ["replication slots cannot be read: cannot connect to PostgreSQL"]

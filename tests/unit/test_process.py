@@ -1,4 +1,5 @@
 """The state machine of one service, with a tiny web server as the service."""
+import errno
 import json
 import os
 import shutil
@@ -679,3 +680,14 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
     assert with_it[:2] == (True, {"converter", "debezium", "filestream", "own-jdbc"}) and with_it[2] != without[2]
     (tmp_path / "plugins" / "jdbc").rmdir()
     assert seen() == without, "and it goes again"
+
+
+def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):
+    """Else the services of another user (after one `sudo make`) would be listed as stopped."""
+    def refused(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    assert pidfiles.read(tmp_path / "none.json")["pid"] == -1
+    monkeypatch.setattr(Path, "read_text", refused)
+    with pytest.raises(PermissionError):
+        pidfiles.read(tmp_path / "kafka.json")

@@ -56,6 +56,23 @@ def test_what_the_registry_answers(answering):
     assert apicurio._ask(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
 
 
+@pytest.mark.parametrize("status, text, says", [
+    (404, "no", "no list of artifacts: it answers 404.*registry.url"),
+    (409, '{"message": "busy"}', "refuses GET: busy"), (422, '{"message": "odd"}', "refuses GET: odd"),
+    (200, "{}", "answers no list of artifacts")])
+@pytest.mark.parametrize("ask", [registry.artifacts, registry.names])
+def test_an_answer_that_is_no_list_of_artifacts_is_not_an_empty_one(answering, ask, status, text, says):
+    served = answering({f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0": (status, text)})
+    with pytest.raises(StackError, match=f"(?s){says}"):
+        ask(with_registry(url=served.url))
+
+
+def test_a_deletion_that_the_registry_refuses_raises(answering):
+    served = answering({"/apis/registry/v2/groups/default/artifacts/t-value": (409, '{"message": "referenced"}')})
+    with pytest.raises(StackError, match="refuses DELETE: referenced"):
+        registry.delete(with_registry(url=served.url), "t-value")
+
+
 def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
@@ -109,7 +126,9 @@ def test_a_schema_by_each_kind_of_id(monkeypatch):
 
 def test_the_newest_version_as_confluents_api_tells_it(monkeypatch):
     told = {"subject": "t/1-value", "version": 2, "id": 7, "schema": '{"type": "string"}'}
-    Answers(monkeypatch, **{"/apis/ccompat/v6/subjects/t%2F1-value/versions/latest": json.dumps(told)})
+    search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0"
+    Answers(monkeypatch, **{"/apis/ccompat/v6/subjects/t%2F1-value/versions/latest": json.dumps(told),
+                            search: json.dumps({"count": 0, "artifacts": []})})
     assert registry.latest(WORLD, "t/1-value", "ccompat") == {"type": "string"}
     with pytest.raises(LakeError, match="no artifact 't-value'"):
         registry.latest(WORLD, "t-value", "ccompat")

@@ -242,6 +242,21 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
     assert dict(zip(found["view"].str[-3:], found["kind"])) == {"_ro": "read_optimized", "_rt": "snapshot"}
 
 
+def test_only_a_history_that_was_removed_holds_nothing(world, monkeypatch):
+    lake, errors = hudi.Table("t", f"{world.lake.tables}/t", key=("id",), ordering="__lsn"), []
+
+    def refuse(*_):
+        raise errors[-1]
+
+    monkeypatch.setattr(in_lake, "rows", refuse)
+    commit = SimpleNamespace(instant="20260101000000000")
+    errors.append(timeline.HistoryRemoved("the commits were archived"))
+    assert in_lake.held(world, lake, {"id": 1}, commit) == {}
+    errors.append(LakeError("the table cannot be read"))
+    with pytest.raises(LakeError, match="the table cannot be read"):
+        in_lake.held(world, lake, {"id": 1}, commit)
+
+
 # --- files and the picture -------------------------------------------------------------------------------------------
 
 def test_the_landed_file_of_a_message(world, tmp_path):

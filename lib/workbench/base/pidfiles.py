@@ -14,11 +14,12 @@ def pid_file(name: str) -> Path:
 
 
 def read(pid_file: Path) -> dict[str, Any]:
-    """Return what a pid file says; a pid that no process has where there is none or it is damaged (a full disk)."""
+    """Return what a pid file says; a pid that no process has where there is none or it is damaged (a full disk).
+    Raises: OSError: it cannot be read."""
     try:
         noted = json.loads(pid_file.read_text())
         return {**noted, "pid": int(noted["pid"]), "born": float(noted["born"])}
-    except (OSError, ValueError, TypeError, KeyError):
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return {"pid": -1, "born": -1}
 
 

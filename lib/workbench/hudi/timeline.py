@@ -23,11 +23,15 @@ SKEW = 10  # seconds that the clocks of this machine and of the one that writes 
 BASE_FILE = re.compile(r"_[^_/]+_(\d+)\.parquet$")  # <file id>_<try of a task>_<instant>.parquet
 
 
+class HistoryRemoved(LakeError):
+    """The files or the commits that a read of the past needs were removed."""
+
+
 def check_readable(table: Table, instant: str) -> bool:
     """Whether there is anything at that instant; False before the first commit.
 
     Raises:
-        LakeError: files that a read as of then needs were cleaned away, or the commits of then were archived. Hudi
+        HistoryRemoved: files that a read as of then needs were cleaned away, or the commits of then were archived. Hudi
             itself would answer with what is left.
     """
     done = completed(table)
@@ -37,19 +41,21 @@ def check_readable(table: Table, instant: str) -> bool:
     gone = sorted(_gone(done, instant, there))
     if gone:
         whole = (c.instant for c in done if not _gone(done, c.instant, there))
-        raise LakeError(f"{len(gone)} of the files that {instant} needs were cleaned away", where=gone[0],
-                        expected=f"an instant from {next(whole, 'none')} on",
-                        next_step="keep more: hoodie.cleaner.commits.retained or hoodie.cleaner.fileversions.retained, "
-                                  "by the cleaner's policy; or set a savepoint")
+        raise HistoryRemoved(
+            f"{len(gone)} of the files that {instant} needs were cleaned away", where=gone[0],
+            expected=f"an instant from {next(whole, 'none')} on",
+            next_step="keep more: hoodie.cleaner.commits.retained or hoodie.cleaner.fileversions.retained, by the "
+                      "cleaner's policy; or set a savepoint")
     return any(c.instant <= instant for c in done)
 
 
 def check_active(table: Table, instant: str, done: list["Done"]) -> None:
-    """Raise LakeError where the commits of an instant were archived: no reader looks at those. done: completed()."""
+    """Raise HistoryRemoved where the commits of an instant were archived: no reader looks at those. done: completed().
+    """
     if done and instant < done[0].instant and archived(table):
-        raise LakeError(f"the commits of {instant} were archived", where=archived(table),
-                        expected=f"an instant from {done[0].instant} on",
-                        next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
+        raise HistoryRemoved(f"the commits of {instant} were archived", where=archived(table),
+                             expected=f"an instant from {done[0].instant} on",
+                             next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
 
 
 def time_of(instant: str) -> dt.datetime:

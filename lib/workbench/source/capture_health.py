@@ -4,6 +4,7 @@ import contextlib
 
 import pandas
 
+from .. import stack
 from ..base import WorkbenchError, World
 from ..stack.doctor import Finding
 from . import postgres
@@ -15,11 +16,12 @@ IDLE = ("its connector confirms nothing: give it heartbeat.action.query, as para
 
 def examine(world: World) -> list[Finding]:
     """Return a Finding for the slots, or one for each slot that retains much, and one for each publication that
-    publishes partitions; none where PostgreSQL does not answer."""
+    publishes partitions; one that they cannot be read; none where the embedded PostgreSQL does not run."""
     try:
         found, databases = postgres.all_slots(world), postgres.databases(world)
-    except WorkbenchError:
-        return []
+    except WorkbenchError as e:
+        fix = e.next_step or "look at PostgreSQL: `workbench status`"
+        return [Finding("replication slots", f"cannot be read: {e.what}", fix, mild=True)] if _expected(world) else []
     bad = found[(found["bytes_behind"] >= RETAINED_MIB << 20) | (found["wal_status"] == "lost")]
     much = [_slot(row) for row in bad.itertuples()]
     most = found["bytes_behind"].max() if len(found) else 0
@@ -49,16 +51,21 @@ def _publications(world: World, database: str) -> list[Finding]:
 
 
 def slots(world: World) -> list[str]:
-    """Return the replication slots as lines of text, the first one their header; none where there are no slots or
-    PostgreSQL does not answer."""
+    """Return the replication slots as lines of text, the first one their header; or a line that they cannot be read;
+    none where there are no slots, or the embedded PostgreSQL does not run."""
     try:
         found = postgres.all_slots(world)
-    except WorkbenchError:
-        return []
+    except WorkbenchError as e:
+        return [f"replication slots cannot be read: {e.what}"] if _expected(world) else []
     line = "{:<32}  {:<16}  {:<8}  {:>12}".format
     rows = [line(row.slot_name, row.database, "active" if row.active else "inactive", _mib(row.bytes_behind))
             for row in found.itertuples()]
     return rows and [line("replication slot", "database", "state", "retained log"), *rows]
+
+
+def _expected(world: World) -> bool:
+    """Return whether PostgreSQL should answer: it is not of this instance, or it runs."""
+    return not world.stack.embedded or "postgres" in stack.running()
 
 
 def _mib(size: int) -> str:

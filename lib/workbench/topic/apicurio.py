@@ -33,10 +33,10 @@ def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFr
     Args: of: of these of that group only; one that is not there has no row.
     """
     rows = []
-    for found in _pages(world, "/search/artifacts", "artifacts") if of is None else [{"id": name} for name in of]:
+    for found in _every(world) if of is None else [{"id": name} for name in of]:
         group = found.get("groupId") or "default"
         path = f"/groups/{quote(group, safe='')}/artifacts/{quote(found['id'], safe='')}/versions"
-        for v in _pages(world, path, "versions"):
+        for v in _pages(world, path, "versions") or []:  # an artifact that is gone has none
             rows.append((group, found["id"], v.get("type"), v.get("version"), v.get("globalId"), v.get("contentId")))
     columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
     frame = pandas.DataFrame(rows, columns=columns)
@@ -45,7 +45,18 @@ def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFr
 
 def names(world: World) -> list[str]:
     """Return the names of all artifacts."""
-    return [found["id"] for found in _pages(world, "/search/artifacts", "artifacts")]
+    return [found["id"] for found in _every(world)]
+
+
+def _every(world: World) -> list[dict[str, Any]]:
+    """Return what the registry lists of all artifacts. Raises: StackError: it has no such list."""
+    path = "/search/artifacts"
+    found = _pages(world, path, "artifacts")
+    if found is None:
+        raise StackError("the schema registry has no list of artifacts: it answers 404",
+                         where=address(world) + V2 + path, expected="an Apicurio Registry 2.x",
+                         next_step=f"correct registry.url in {world.file}")
+    return found
 
 
 def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict[str, Any]]:
@@ -122,20 +133,27 @@ def _schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]]:
     return avro.parsed(avro.parsed(text, path)["schema"] if kind == CCOMPAT else text, path)
 
 
-def _pages(world: World, path: str, what: str) -> list:
-    """All of a list that the registry gives out in pages."""
+def _pages(world: World, path: str, what: str) -> Optional[list]:
+    """Return all of a list that the registry gives out in pages, None for 404. Raises: StackError: it answers none."""
     rows: list = []
     while True:
         text = _ask(world, f"{V2}{path}?limit={PAGE}&offset={len(rows)}")
-        page = avro.parsed(text, path) if text is not None else {}
-        rows += page.get(what, [])
-        if not page.get(what) or len(rows) >= page.get("count", 0):
+        if text is None:
+            return None
+        page = avro.parsed(text, path)
+        if what not in page:
+            raise StackError(f"the schema registry answers no list of {what}: {text[:300]!r}",
+                             where=address(world) + path)
+        rows += page[what]
+        if not page[what] or len(rows) >= page.get("count", 0):
             return rows
 
 
 def _ask(world: World, path: str, method: str = "GET", body: Any = None) -> Optional[bytes]:
-    """The text of an answer, None for 404."""
+    """The text of an answer, None for 404. Raises: StackError: the registry refuses the request."""
     answer = _call(world, path, method, body)
+    if answer.status_code in REFUSED:
+        raise StackError(f"the schema registry refuses {method}: {_reason(answer)}", where=address(world) + path)
     return None if answer.status_code == 404 else answer.content
 
 

@@ -11,7 +11,7 @@ from ..base import LakeError, World, files
 from ..hudi.changes import Topic, landed_list
 from ..hudi.ddl import identifier, literal
 from ..hudi.ingesting import progress_in
-from ..hudi.timeline import Done, check_readable, write_stats
+from ..hudi.timeline import Done, HistoryRemoved, check_readable, write_stats
 from ..spark import session
 
 
@@ -72,8 +72,8 @@ def place(world: World, lake: hudi.Table, commit: Done, key: Mapping[str, Any], 
 def held(world: World, lake: hudi.Table, key: Mapping[str, Any], commit: Done, kind: str = "snapshot"
          ) -> dict[Any, str]:
     """{version of a record: its file, or file group} in a kind of view as of a commit; nothing where files of then were
-    cleaned away. A version is told by its ordering value."""
+    cleaned away. A version is told by its ordering value. Raises: LakeError: the table cannot be read."""
     try:
         return {lake.version(r): r["_hoodie_file_name"] for r in rows(world, lake, key, kind, commit.instant)}
-    except LakeError:
+    except HistoryRemoved:
         return {}
