@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from workbench.base.errors import LakeError
@@ -72,6 +72,14 @@ def test_lanes_have_a_dot_for_each_row_and_a_ground_for_each_group():
     assert lines == [[0, 1], [1.5, 1.5]], "one transaction has several events"
     with pytest.raises(LakeError, match="nothing to draw"):
         draw.lanes(events[:0], "place", "table", "op")
+
+
+def test_lanes_are_coloured_by_meaning():
+    events = pd.DataFrame({"place": [0, 1, 2], "row": ["1", "1", "2"], "kind": ["lost", "seen", "other"]})
+    figure = draw.lanes(events, "place", "row", "kind", meanings={"seen": "good", "lost": "bad"})
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["seen", "lost", "other"]
+    seen, lost, _ = (found.get_facecolor()[0] for found in figure.axes[0].collections)
+    assert to_hex(seen).endswith("009e73") and to_hex(lost).endswith("d55e00"), "a loss is never green"
 
 
 def test_panels_leave_out_an_instant_that_is_none():

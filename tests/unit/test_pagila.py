@@ -3,8 +3,10 @@ import hashlib
 import itertools
 import tracemalloc
 
+import nbformat
 import pandas
 import pytest
+from workbench.base import paths
 from workbench.base.errors import SourceError
 from workbench.source import dumps
 from workbench.walkthroughs import pagila
@@ -209,3 +211,12 @@ def test_missing_dump(tmp_path):
     (tmp_path / "pagila-data.sql.gz").touch()
     with pytest.raises(SourceError, match="(?s)pagila-data.sql is not there.*unpack pagila-data.sql.gz"):
         pagila.loader.steps(1, str(tmp_path))
+
+
+def test_the_answer_of_the_exercise_on_partitions(data):
+    """Notebook 35, exercise 1: how many years the films have after the published changes."""
+    years = data["film"].set_index("film_id")["release_year"].drop(5).to_dict()
+    years.update({1: "2019", 4: "2017"})
+    book = nbformat.read(paths.ROOT / "notebooks" / "30_log_based_cdc" / "35_refined.ipynb", as_version=4)
+    (exercises,) = [cell.source for cell in book.cells if cell.source.startswith("## Exercises")]
+    assert f"1. {len(set(years.values()))} " in exercises.split("Solutions")[1]

@@ -2,6 +2,7 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -63,6 +64,14 @@ def test_order_and_targets(project):
     assert names(str(project / "notebooks" / "10_outbox")) == ["11_a", "12_b"]
     with pytest.raises(ParamsError, match="did you mean '10_outbox'"):
         names("10_outbx")
+
+
+def test_the_drawing_of_all_chains_names_every_notebook_of_every_track():
+    drawing = notebooks.chains().data
+    numbers = {number for text in re.findall(r'y="117">([^<]*)<', drawing) for number in text.split(" · ")}
+    assert numbers == {path.stem[:2] for path in notebooks.find() if path.parent.name != "notebooks"}
+    one = notebooks.chains("30_log_based_cdc").data
+    assert "30 · Log-based capture" in one and one.count("<rect") == 1 + 6 and one.count("marker-end") == 5
 
 
 @pytest.mark.parametrize("target", ["", "/", "//", " ", ".", "..", "notebooks", "notebooks/"])

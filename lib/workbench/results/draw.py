@@ -23,6 +23,7 @@ from ..base import LakeError, nearest
 STYLE = rc_params_from_file(Path(__file__).with_name("picture.mplstyle"), use_default_template=False)
 PALETTE, GREY, INK = STYLE["axes.prop_cycle"].by_key()["color"], STYLE["axes.edgecolor"], STYLE["text.color"]
 BARE = {**STYLE, "axes.spines.left": False, "axes.spines.bottom": False, "axes.grid.axis": "x"}  # lanes, no axes
+MEANINGS = {"good": PALETTE[2], "bad": PALETTE[0], "neutral": PALETTE[3], "note": PALETTE[1]}  # a loss is bad
 COLOURS = {"BULK_INSERT": GREY, "UPSERT": PALETTE[3], "COMPACT": PALETTE[1], "CLUSTER": PALETTE[2]}
 
 
@@ -190,17 +191,22 @@ def life(values: pd.DataFrame, columns: Sequence[str], title: str = "") -> Pictu
 
 @plt.rc_context(STYLE)
 def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *, group: str = "", x_label: str = "",
-          ticks: Sequence[float] = ()) -> Picture:
+          ticks: Sequence[float] = (), meanings: Mapping[str, str] = {}) -> Picture:
     """Draw what happened where and in what order: a dot for each row, in a lane for each value of `lane`, coloured by
     `kind`; lanes in the order of their first rows.
 
     Args:
         x: column with a dot's place, numbers or instants. group: column; its rows that have one value there, if there
             are several, stand on a common ground (a transaction). ticks: places of lines across all lanes.
+        meanings: {value of `kind`: "good", "bad", "neutral" or "note"}, which sets its colour and the order of the
+            legend; without it the colours are the palette's, in the order of the rows.
     """
     if not len(frame):
         raise LakeError("there is nothing to draw", expected="a frame with a row for each dot")
     names, kinds = (list(dict.fromkeys(frame[column])) for column in (lane, kind))
+    kinds.sort(key=lambda one: [*meanings, one].index(one))
+    colours = dict(zip(kinds, [*PALETTE, GREY] * len(kinds)))
+    colours.update({one: MEANINGS[word] for one, word in meanings.items()})
     fig = Picture(1.7 + 0.42 * len(names), title)
     ax = fig.subplots()
     for _, rows in frame.groupby(group) if group else ():
@@ -209,9 +215,9 @@ def lanes(frame: pd.DataFrame, x: str, lane: str, kind: str, title: str = "", *,
             ax.axvspan(rows[x].min(), rows[x].max(), color=GREY, alpha=0.16, lw=0)
     for tick in ticks:
         ax.axvline(tick, color=GREY, lw=1, zorder=1)
-    for one, colour in zip(kinds, [*PALETTE, GREY] * len(kinds)):
+    for one in kinds:
         rows = frame[frame[kind] == one]
-        ax.scatter(rows[x], rows[lane].map(names.index), color=colour, s=46, lw=0, label=str(one), zorder=3)
+        ax.scatter(rows[x], rows[lane].map(names.index), color=colours[one], s=46, lw=0, label=str(one), zorder=3)
     ax.set_yticks(range(len(names)), names)
     ax.set(ylim=(len(names) - 0.4, -0.6), xlabel=x_label or x)
     if pd.api.types.is_integer_dtype(frame[x]):

@@ -1,5 +1,5 @@
 """The notebooks: in reading order, what each promises, what its parameters cell declares, and, for the first notebook,
-their table of contents and the picture of the flow."""
+their table of contents and the drawings of their chains."""
 
 import ast
 import re
@@ -77,11 +77,16 @@ def contents() -> Any:
     return Markdown("\n".join(rows))
 
 
-def flow() -> Any:
-    """The picture of the flow (docs/flow.svg)."""
+def chains(*tracks: str) -> Any:
+    """Draw the chains of these tracks (`20_query_based_cdc`), or of all, below each other: each link from the source to
+    the result, with its notebooks (chains.yaml)."""
+    import jinja2
     from IPython.display import HTML
 
-    svg = (paths.ROOT / "docs" / "flow.svg").read_text(encoding="utf-8")
+    here = Path(__file__).parent
+    every = yaml.safe_load((here / "chains.yaml").read_text(encoding="utf-8"))
+    template = jinja2.Template((here / "chains.svg.j2").read_text(encoding="utf-8"), autoescape=True)
+    svg = template.render(tracks=[{**every[name], "number": name[:2]} for name in tracks or every])
     return HTML(f"<div style='max-width:960px'>{svg}</div>")
 
 
