@@ -83,7 +83,7 @@ spoil("sales_regions.csv", other=("Malaysia,Asia & Pacific", "Malaysia,Sea"), no
     Break("live = None", MIDNIGHT + WROTE + """
 odd = {**sales.sales()[0], "payment_id": 1, "payment_date": 1, "country": "Atlantis"}
 wrote(sales.SALES, sales.SALES, 1, odd, sales.time_of(0))""",
-          {"messages": "topic 1802", "sum of amounts": "file",
+          {"messages": "topic 1802", "orders after each part": "300: 604", "sum of amounts": "file",
            "every sale as in the file": ("payment_id=16666: 2 rows in topic", "payment_id=1: not in file"),
            "keys are customers": "first at place 2: keys 1,",
            "payment_date is the time of production": "first at place 2: value 1,",
@@ -158,11 +158,13 @@ RESTART = [
     Run(
         Break('rows = [{"mode": mode', """
 one = topics.read(world, f"{sales.TRIAL}.update").iloc[-1]
-topics.send(world, f"{sales.TRIAL}.update", [(one["key"], one["value"])] * 1_000)""",
-              {"complete writes most": "seen update"}),
+topics.send(world, f"{sales.TRIAL}.update", [(one["key"], one["value"])] * 1_000)
+one = topics.read(world, f"{sales.TRIAL}.append").iloc[-1]
+topics.send(world, f"{sales.TRIAL}.append", [(one["key"], one["value"])])""",
+              {"complete writes most": "seen update", "states written again by update, append": "topics [1000, 1]"}),
         Break('check.eventually("two batches are done"', ONE_BATCH,
               {"two batches are done": "not yet", "complete forgets nothing": "windows",
-               "it read to the end": "offset 1901",
+               "it read to the end": "offset 1901", "late, in mode complete": "added 208",
                **{f"mode {mode} = recount": "region='Unassigned', window_start=1633212300: missing in query"
                   for mode in MODES}},
               back="check.eventually = patient"),
