@@ -1,4 +1,5 @@
-"""Numbers that come as Connect's Decimal, as JsonConverter writes it by default; and reasons that name the column."""
+"""Numbers that come as Connect's Decimal, as JsonConverter writes it by default, at any depth of a message; and reasons
+that name column, value and type."""
 import base64
 import json
 
@@ -31,11 +32,11 @@ def message(scale=2, **row):
 
 @pytest.fixture
 def decoded(spark):
-    def run(*texts):
+    def run(*texts, schema=SCHEMA):
         raw = spark.createDataFrame([("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
                                     "key string, text string, topic string, partition int, offset long, file string")
         table = Table("t", "file:/none", ("id",), "id")
-        return decode.rows(raw, SCHEMA, table).orderBy("offset").collect()
+        return decode.rows(raw, schema, table).orderBy("offset").collect()
 
     return run
 
@@ -66,3 +67,72 @@ def test_a_polled_row_comes_out_as_it_is_in_the_source(decoded):
     rows = [{"id": n, "fare": fare} for n, fare in enumerate(("0.00", "-1.28", "123456.78"))]
     texts = [polling.message(json.dumps(row), "t", {"type": "struct", "fields": fields}, ())[1] for row in rows]
     assert [str(r.row.fare) for r in decoded(*texts)] == ["0.00", "-1.28", "123456.78"]
+
+
+DEEP = T.StructType([
+    T.StructField("id", T.IntegerType()),
+    T.StructField("price", T.StructType([T.StructField("net", T.DecimalType(8, 2)), T.StructField("x", T.DoubleType()),
+                                         T.StructField("currency", T.StringType())])),
+    T.StructField("rates", T.ArrayType(T.DecimalType(8, 2))),
+    T.StructField("lines", T.ArrayType(T.StructType([
+        T.StructField("sum", T.DecimalType(8, 2)), T.StructField("parts", T.ArrayType(T.DecimalType(6, 3)))]))),
+    T.StructField("by", T.MapType(T.StringType(), T.DecimalType(8, 2))),
+    T.StructField("tags", T.ArrayType(T.IntegerType()))])
+
+
+def deep(scale=2, **row):
+    """A message of a reader of that schema, with Connect's schema of it."""
+    def struct(*fields, **more):
+        return {"type": "struct", "fields": list(fields), **more}
+
+    def unnamed(field):
+        return {key: value for key, value in field.items() if key != "field"}
+
+    of_parts = {"type": "array", "items": unnamed(decimal("", 3)), "field": "parts"}
+    fields = [{"type": "int32", "field": "id"},
+              struct(decimal("net", scale), {"type": "double", "field": "x"}, {"type": "string", "field": "currency"},
+                     field="price"),
+              {"type": "array", "items": unnamed(decimal("", scale)), "field": "rates"},
+              {"type": "array", "items": struct(decimal("sum", scale), of_parts), "field": "lines"},
+              {"type": "map", "keys": {"type": "string"}, "values": unnamed(decimal("", scale)), "field": "by"},
+              {"type": "array", "items": {"type": "int32"}, "field": "tags"}]
+    return json.dumps({"schema": struct(*fields), "payload": row}, separators=(",", ":"))
+
+
+def test_a_decimal_within_structs_lists_and_maps(decoded):
+    base64_ = deep(id=1, price={"net": of(-1250), "x": 1.5, "currency": "EUR"}, rates=[of(1), None, of(-MOST % 10**8)],
+                   lines=[{"sum": of(1234), "parts": [of(1), of(2)]}, {"sum": None, "parts": None}],
+                   by={"a": of(7), "b": None}, tags=[1, None])
+    numeric = deep(id=2, price={"net": -12.50, "x": 1.5, "currency": "EUR"}, rates=[0.01, None], by={"a": 0.07},
+                   lines=[{"sum": 12.34, "parts": [0.001, 0.002]}], tags=[])
+    not_a_number = deep(id=5, price={"net": of(1), "x": "NaN", "currency": '"NaN"'}, rates=[of(2)])
+    found = decoded(base64_, numeric, deep(id=3), deep(id=4, price=None, rates=None, lines=[]), not_a_number,
+                    schema=DEEP)
+    assert [r.reason for r in found] == [None] * 5
+    rows = [json.loads(json.dumps(r.row.asDict(recursive=True), default=str)) for r in found]
+    lines = [{"sum": "12.34", "parts": ["0.001", "0.002"]}]
+    price = {"net": "-12.50", "x": 1.5, "currency": "EUR"}
+    assert rows[0] == {"id": 1, "price": price, "rates": ["0.01", None, "0.01"], "by": {"a": "0.07", "b": None},
+                       "lines": [*lines, {"sum": None, "parts": None}], "tags": [1, None]}
+    assert rows[1] == {"id": 2, "price": price, "rates": ["0.01", None], "by": {"a": "0.07"}, "lines": lines,
+                       "tags": []}
+    assert str(rows[4]["price"]) == "{'net': '0.01', 'x': nan, 'currency': '\"NaN\"'}" and rows[4]["rates"] == ["0.02"]
+    nothing = dict.fromkeys(DEEP.fieldNames())
+    assert rows[2] == {**nothing, "id": 3} and rows[3] == {**nothing, "id": 4, "lines": []}
+
+
+@pytest.mark.parametrize(("row", "reason"), [
+    ({"price": {"net": of(10**9), "x": 1, "currency": "EUR"}},
+     f"column price.net is {of(10**9)}, which is no decimal(8,2)"),
+    ({"price": {"net": of(1), "x": "y"}}, "column price.x is y, which is no double"),
+    ({"price": "free"}, "column price is free, which is no struct<net:decimal(8,2),x:double,currency:string>"),
+    ({"rates": [of(1), of(10**9)]}, f'column rates is ["{of(1)}","{of(10**9)}"], which is no array<decimal(8,2)>'),
+    ({"rates": [of(1)], "by": {"a": "x!"}}, 'column by is {"a":"x!"}, which is no map<string,decimal(8,2)>'),
+    ({"rates": [of(1)], "lines": [{"sum": of(1), "parts": [of(10**6)]}]},
+     f'column lines is [{{"sum":"{of(1)}","parts":["{of(10**6)}"]}}], '
+     "which is no array<struct<sum:decimal(8,2),parts:array<decimal(6,3)>>>"),
+    ({"rates": [of(1)], "tags": [1, "x"]}, 'column tags is [1,"x"], which is no array<int>'),
+    ({"tags": "x"}, "column tags is x, which is no array<int>"),
+])
+def test_a_reason_names_a_value_within_a_column(decoded, row, reason):
+    assert [r.reason for r in decoded(deep(id=1, **row), schema=DEEP)] == [reason]

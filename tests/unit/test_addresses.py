@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 from workbench import connect
-from workbench.base import StackError, params, paths
-from workbench.stack import addresses
+from workbench.base import ConnectorError, params, paths
+from workbench.stack import addresses, connect_api
 from worlds import varied
 
 
@@ -57,11 +57,12 @@ def worker(monkeypatch):
         asked.append(method)
         name = url.split("/")[4].partition("?")[0] if method == "PUT" else ""
         if name in refused:
-            return SimpleNamespace(status_code=400, text="Unable to connect")
+            return SimpleNamespace(status_code=400, json=lambda: {"message": "Unable to connect"})
         configs.update({name: body} if name else {})
-        return SimpleNamespace(status_code=200, json=lambda: {n: {"info": {"config": c}} for n, c in configs.items()})
+        return SimpleNamespace(status_code=200, content=b"{}",
+                               json=lambda: {n: {"info": {"config": c}} for n, c in configs.items()})
 
-    monkeypatch.setattr(addresses.http, "call", call)
+    monkeypatch.setattr(connect_api.http, "call", call)
     return SimpleNamespace(configs=configs, refused=refused, asked=asked)
 
 
@@ -98,6 +99,51 @@ def test_one_that_runs_as_a_job_has_them_too(world, worker, tmp_path):
 
 def test_a_connect_that_does_not_answer_is_told(world, monkeypatch):
     addresses.update(world, print)
-    monkeypatch.setattr(addresses.http, "call", lambda *_, **__: SimpleNamespace(status_code=500, text="no"))
-    with pytest.raises(StackError, match="Kafka Connect answers 500: no"):
+    no = SimpleNamespace(status_code=500, json=lambda: {"message": "no"})
+    monkeypatch.setattr(connect_api.http, "call", lambda *_, **__: no)
+    with pytest.raises(ConnectorError, match="Connect answers 500: no"):
         addresses.update(moved(world, 5), print)
+
+
+@pytest.mark.parametrize("again", [1, 2], ids=["to the same ports", "to others"])
+@pytest.mark.parametrize("killed_at", range(4))
+def test_an_update_that_was_killed_is_finished_and_nothing_is_updated_twice(world, worker, monkeypatch, tmp_path,
+                                                                            killed_at, again):
+    """With ports that overlap: the new port of the one is the old port of the other."""
+    names, job = ("moma_source", "movies_positions", "movies_source"), "pagila_poll"
+    worlds = [varied(of, lake={"checkpoints": f"file:{tmp_path}"}) for of in (world, moved(world, 1), moved(world, 2))]
+    worker.configs.update({name: connect.config(world, name) for name in names})
+    jobs = tmp_path / addresses.LANDING_JOBS
+    jobs.write_text(json.dumps({job: {"config": connect.config(world, job)}}))
+    addresses.update(worlds[0], print)
+
+    class Killed(BaseException):
+        pass
+
+    calls, real = [], connect_api.call
+
+    def call(of, method, *rest):
+        answer = real(of, method, *rest)
+        calls.append(method)
+        if calls.count("PUT") == killed_at:
+            raise Killed
+        return answer
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(connect_api, "call", call)
+        if killed_at == 3:  # when all are updated and nothing says so
+            patch.setattr(addresses, "_update_connectors", kill_behind(addresses._update_connectors, Killed))
+            patch.setattr(connect_api, "call", real)
+        addresses.update(worlds[1], print)
+    addresses.update(worlds[again], print)
+    assert worker.configs == {name: connect.config(worlds[again], name) for name in names}
+    assert json.loads(jobs.read_text()) == {job: {"config": connect.config(worlds[again], job)}}
+
+
+def kill_behind(function, error):
+    """The same function, killed when it has done its work."""
+    def killed(*args):
+        function(*args)
+        raise error
+
+    return killed

@@ -99,6 +99,7 @@ def test_names_and_values_are_quoted(world, good):
     ({"timestamp.delay.interval.ms": "-1"}, "delay.interval.ms is '-1'"),
     ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is.*JsonConverter"),
     ({"value.converter.schemas.enable": "false"}, "schemas.enable is 'false'.*true"),
+    ({"value.converter.decimal.format": "numeric"}, "decimal.format is 'numeric'.*BASE64, NUMERIC"),
     ({"db.timezone": "Europe/Berlin"}, "db.timezone is 'Europe/Berlin'.*UTC"),
     ({"transforms": "x", "transforms.x.type": f"{PACKAGE}MaskField$Value"}, "transforms.x.type.*MaskField"),
     ({"connection.user": "admin"}, "connection.user is not that.*cdc_reader"),
@@ -162,6 +163,24 @@ def test_a_decimal_is_its_unscaled_number_as_java_writes_it(text, scale, unscale
     raw = base64.b64decode(payload({"n": text}, column("numeric", 40, scale))["n"])
     assert int.from_bytes(raw, "big", signed=True) == unscaled
     assert len(raw) == 1 or int.from_bytes(raw[1:], "big", signed=True) != unscaled, "no byte more than it takes"
+
+
+@pytest.mark.parametrize("numeric_key", [False, True])
+def test_a_decimal_is_a_number_of_all_its_digits_where_the_format_is_numeric(world, good, numeric_key):
+    """As JsonConverter writes it with decimal.format=NUMERIC; of keys the format is its own."""
+    side = {f"{side}.converter.decimal.format": "NUMERIC" for side in ("key", "value")}
+    source = sources.parse({**good, **side, "transforms": "key,one", "transforms.key.type": f"{PACKAGE}ValueToKey",
+                            "transforms.key.fields": "n", "transforms.one.type": f"{PACKAGE}ExtractField$Key",
+                            "transforms.one.field": "n"}, world)
+    columns = [column("numeric", 40, 21), column("text")]
+    columns[1][0]["field"] = "t"
+    schema = {"type": "struct", "fields": [field for field, _ in columns]}
+    number = "-12345678901234567.890123456789012345600"
+    row = {"n": number, "t": "\\u00001.5 \" \"\\u00007\""}
+    key, value = polling.message(json.dumps(row), "topic", schema, source.chain, numeric_key, True)
+    assert f'"payload":{{"n":{number},"t":' in value and json.loads(value)["payload"]["t"] == row["t"]
+    assert key.endswith(f'"payload":{number}}}') is numeric_key
+    assert source.said["key.converter.decimal.format"] == "NUMERIC"
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity"])

@@ -7,7 +7,8 @@ from typing import Any, Optional, Union
 from urllib.parse import quote
 
 from .. import stack
-from ..base import ConnectorError, ParamsError, StackError, World, http, nearest, wait_until
+from ..base import ConnectorError, ParamsError, StackError, World, nearest, wait_until
+from ..stack import connect_api
 from . import judging
 from .configs import unknown_keys
 from .judging import causes, first_line, ignored, no_literal_secret, plugin_of, refuse, slot_is_free, states
@@ -179,22 +180,12 @@ def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bo
     """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no error."""
     try:
         # it waits 90 s for a Kafka that is gone
-        answer = stack.watched(world, lambda: http.call(
-            "Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth),
-            "connect", "kafka")
+        return stack.watched(world, lambda: connect_api.call(world, method, path, body), "connect", "kafka")
     except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
         raise _lost(world) or e from None
-    if answer.status_code == 404 and or_none:
-        return None
-    if answer.status_code == 401:
-        raise ConnectorError("Connect refuses user and password of its REST API", where=f"{method} {path}",
-                             expected=f"what connect.user and connect.password of {world.file} name",
-                             next_step="an embedded Connect: `workbench up`; another one: correct the params file")
-    if answer.status_code >= 400:
-        try:
-            message = answer.json().get("message", "")
-        except ValueError:
-            message = answer.text[:300]
-        raise (_lost(world) if answer.status_code >= 500 else None) or ConnectorError(
-            f"Connect answers {answer.status_code}: {message}", where=f"{method} {path}", next_step=causes(message))
-    return answer.json() if answer.content else None
+    except connect_api.Refusal as e:
+        if e.status == 404 and or_none:
+            return None
+        lost = _lost(world) if e.status >= 500 else None
+        next_step = e.next_step or causes(e.message)
+        raise lost or ConnectorError(e.what, where=e.where, expected=e.expected, next_step=next_step) from None

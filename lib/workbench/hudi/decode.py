@@ -10,7 +10,6 @@ import json
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -30,7 +29,8 @@ JUDGED = ("key", "row", "outcome", "reason", *ORIGIN, "text")  # what all decode
 SCHEMA_ENDS = '},"payload":'
 _BAD = "_bad"
 PERMISSIVE = {"columnNameOfCorruptRecord": _BAD, "mode": "PERMISSIVE"}
-CONNECT_FIELDS = "fields array<struct<field: string, name: string, parameters: map<string, string>>>"
+BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+NOT_A_NUMBER = r'"(NaN|-?Infinity)"(?!:)'  # as JSON has a double that is none
 MOST_OF_VALUE = 100  # characters of a value in the reason of a dead letter
 # what Debezium puts into a NOT NULL column whose value a delete event does not have, as text
 NO_VALUE = r"^(0(\.0+)?|0E-\d+|false|1970-01-01( 00:00:00)?)?$"
@@ -73,72 +73,163 @@ def rows(raw: DataFrame, schema: T.StructType, table: Table) -> DataFrame:
     cut = F.col("text").startswith('{"schema":{') & (end > 0)
     rest = F.expr(f"substring(text, instr(text, '{SCHEMA_ENDS}') + 2)")
     text = F.when(cut, F.concat(F.lit("{"), rest)).when(wrapped, F.col("text")).otherwise(bare)
-    parsed = F.from_json(text, envelope, PERMISSIVE)
-    decimals = _connect_decimals(text, envelope, parsed)
-    if decimals is not None:  # Connect says of a column that it is a Decimal, in the schema that comes with the message
-        parsed = F.when(wrapped & F.col("text").contains(DECIMAL), decimals).otherwise(parsed)
-    decoded = raw.withColumn("_parsed", parsed).select(
-        *raw.columns, F.col("_parsed.payload").alias("row"), F.col(f"_parsed.{_BAD}").alias(_BAD))
+    decoded = raw.withColumn("_text", text).withColumn("_parsed", F.from_json("_text", envelope, PERMISSIVE))
+    if _has_decimals(schema):  # Connect says of a value that it is a Decimal, in the schema that comes with the message
+        decoded = _connect_decimals(decoded, wrapped & F.col("text").contains(DECIMAL), envelope)
+    decoded = decoded.select(*raw.columns, "_text", F.col("_parsed.payload").alias("row"),
+                             F.col(f"_parsed.{_BAD}").alias(_BAD))
     # no value, a JSON null, or an envelope with nothing in it
     nothing = F.col("text").isNull() | (F.col(_BAD).isNull() & F.col("row").isNull())
     wrong = [(_not_utf8(F.when(cut, rest).otherwise(F.col("text"))), F.lit(NOT_UTF8)),
-             (F.col(_BAD).isNotNull() & F.get_json_object(text, "$").isNull(), F.lit("malformed JSON")),
-             (F.col(_BAD).isNotNull(), _misfit(text, schema))]
+             (F.col(_BAD).isNotNull() & F.get_json_object("_text", "$").isNull(), F.lit("malformed JSON")),
+             (F.col(_BAD).isNotNull(), _misfit(F.col("_text"), F.col("row"), schema))]
     shown = F.when(F.col("reason") == NOT_UTF8, F.base64(F.col("text").cast("binary"))).otherwise(F.col("text"))
     return judged(decoded, schema, nothing, wrong, table).withColumn("text", shown).select(*JUDGED)
 
 
-def _misfit(text: Column, schema: T.StructType) -> Column:
-    """Which column of a message does not have the type of the reader schema, its value, and the type."""
-    def misfit(field: T.StructField) -> Column:
-        value = F.get_json_object(text, f"$.payload['{field.name}']")
-        what = F.concat(F.lit(f"column {field.name} is "), F.substring(value, 1, MOST_OF_VALUE),
-                        F.lit(f", which is no {field.dataType.simpleString()}"))
-        return F.when(F.col("row").getField(field.name).isNull() & value.isNotNull(), what)
-
-    within = F.lit("a value within a column does not have the type of the reader schema")
-    whole = F.concat(F.lit("the message is "), F.substring(F.get_json_object(text, "$.payload"), 1, MOST_OF_VALUE),
-                     F.lit(", which is no record"))
-    return F.when(F.col("row").isNull(), F.coalesce(whole, within)).otherwise(F.coalesce(*map(misfit, schema), within))
-
-
-def _connect_decimals(text: Column, envelope: T.StructType, parsed: Column) -> Optional[Column]:
-    """Messages whose schema says of columns that they are Connect's Decimals: base64 of the unscaled number, with the
-    scale in the schema (JsonConverter's decimal.format BASE64), or a number (NUMERIC).
-
-    A column that the reader has as another kind of number, or within a struct, is none of them.
+def _misfit(text: Column, row: Column, schema: T.StructType) -> Column:
+    """Return the reason of a message that does not have the reader schema: column, value and type.
 
     Args:
-        text: the message with its envelope, without its schema. envelope: what it is parsed into.
-        parsed: what the same message is without Decimals.
-    Returns: a struct of type `envelope`; None where the reader has no column that takes them.
+        text: the message with its envelope, without its schema. row: what is decoded of it.
+    """
+    def misfits(kind: T.DataType, value: Column, path: str, name: str) -> list[Column]:
+        """Conditions with reasons of a column, or a field within one, at a path of JSON; null where it fits."""
+        shown = F.get_json_object(text, path)
+        what = F.concat(F.lit(f"column {name} is "), F.substring(shown, 1, MOST_OF_VALUE),
+                        F.lit(f", which is no {kind.simpleString()}"))
+        if isinstance(kind, T.StructType):
+            whole = F.when(~shown.startswith("{"), what)
+            return [whole, *(one for f in kind for one in misfits(
+                f.dataType, value.getField(f.name), f"{path}['{f.name}']", f"{name}.{f.name}"))]
+        if isinstance(kind, (T.ArrayType, T.MapType)):
+            inner = T.StructType([T.StructField("v", _with_decimals_as(T.StringType(), kind)),
+                                  T.StructField(_BAD, T.StringType())])
+            again = F.from_json(F.concat(F.lit('{"v":'), shown, F.lit("}")), inner, PERMISSIVE)
+            return [F.when(again[_BAD].isNotNull() | _lost(again["v"], value, kind), what)]
+        lost = F.when(value.isNull() & shown.isNotNull(), what)
+        if not isinstance(kind, T.FractionalType):
+            return [lost]
+        perhaps.append(lost)  # a text that is no base64 takes the Decimals beside it along
+        return [F.when(~shown.rlike(BASE64), lost)]
+
+    perhaps: list[Column] = []
+    unnamed = F.lit("a value does not have the type of the reader schema")
+    whole = F.concat(F.lit("the message is "), F.substring(F.get_json_object(text, "$.payload"), 1, MOST_OF_VALUE),
+                     F.lit(", which is no record"))
+    named = [one for f in schema for one in misfits(f.dataType, row.getField(f.name), f"$.payload['{f.name}']", f.name)]
+    return F.when(row.isNull(), F.coalesce(whole, unnamed)).otherwise(F.coalesce(*named, *perhaps, unnamed))
+
+
+def _has_decimals(kind: T.DataType) -> bool:
+    """Whether a value of this type may hold Connect's Decimals, at any depth."""
+    return isinstance(kind, T.FractionalType) or any(map(_has_decimals, _parts(kind)))
+
+
+def _parts(kind: T.DataType) -> list[T.DataType]:
+    """The types within a type."""
+    if isinstance(kind, T.StructType):
+        return [f.dataType for f in kind]
+    if isinstance(kind, T.ArrayType):
+        return [kind.elementType]
+    return [kind.valueType] if isinstance(kind, T.MapType) else []
+
+
+def _with_decimals_as(other: T.DataType, kind: T.DataType) -> T.DataType:
+    """The same type with `other` where a Decimal may be."""
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(f.name, _with_decimals_as(other, f.dataType)) for f in kind])
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_with_decimals_as(other, kind.elementType))
+    if isinstance(kind, T.MapType):
+        return T.MapType(kind.keyType, _with_decimals_as(other, kind.valueType))
+    return other if isinstance(kind, T.FractionalType) else kind
+
+
+def _connect_schema(kinds: list[T.DataType]) -> T.StructType:
+    """The type of Connect's schema of a value that the reader has as one of these types, as far as Decimals need it."""
+    said = [T.StructField("field", T.StringType()), T.StructField("name", T.StringType()),
+            T.StructField("parameters", T.MapType(T.StringType(), T.StringType()))]
+    for key, of in (("fields", T.StructType), ("items", T.ArrayType), ("values", T.MapType)):
+        inner = [part for kind in kinds if isinstance(kind, of) for part in _parts(kind) if _has_decimals(part)]
+        if inner:
+            part = _connect_schema(inner)
+            said.append(T.StructField(key, T.ArrayType(part) if key == "fields" else part))
+    return T.StructType(said)
+
+
+def _connect_decimals(decoded: DataFrame, applies: Column, envelope: T.StructType) -> DataFrame:
+    """Decode messages whose schema says of values, at any depth, that they are Connect's Decimals: base64 of the
+    unscaled number, with the scale in the schema (JsonConverter's decimal.format BASE64), or a number (NUMERIC).
+
+    A value that the reader has as another kind of number is none of them.
+
+    Args:
+        decoded: with columns `text`, `_text` (the envelope without its schema) and `_parsed` (of type `envelope`).
+        applies: whether a message has Decimals.
+
+    Returns:
+        The same with `_parsed` of these messages anew.
     """
     schema = envelope["payload"].dataType
-    names = [f.name for f in schema if isinstance(f.dataType, T.FractionalType)]
-    if not names:
-        return None
 
-    def parsed_with(kind: T.DataType) -> Column:
-        fields = [T.StructField(f.name, kind if f.name in names else f.dataType) for f in schema]
-        payload = T.StructField("payload", T.StructType(fields))
-        return F.from_json(text, T.StructType([payload, envelope[_BAD]]), PERMISSIVE)
+    def parsed_with(kind: T.DataType, json_: Column) -> Column:
+        payload = T.StructField("payload", _with_decimals_as(kind, schema))
+        return F.when(applies, F.from_json(json_, T.StructType([payload, envelope[_BAD]]), PERMISSIVE))
 
-    # the first takes any value, the second bytes in base64 only, `parsed` numbers
-    texts, encoded = parsed_with(T.StringType()), parsed_with(T.BinaryType())
-    columns = F.from_json(F.get_json_object("text", "$.schema"), CONNECT_FIELDS)["fields"]
+    said = F.from_json(F.get_json_object("text", "$.schema"), _connect_schema([schema]))
+    # the first takes any value, the second bytes in base64 only, `_parsed` numbers
+    bytes_only = F.regexp_replace("_text", NOT_A_NUMBER, "null")  # what is no base64 ends a parse into bytes
+    decoded = decoded.withColumns({
+        "_texts": parsed_with(T.StringType(), F.col("_text")), "_encoded": parsed_with(T.BinaryType(), bytes_only),
+        "_said": F.when(applies, said)})
+    texts, encoded, parsed = (F.col(f"{name}.payload") for name in ("_texts", "_encoded", "_parsed"))
+    decoded = decoded.withColumn("_row", _value(texts, encoded, parsed, F.col("_said"), schema))
+    bad = F.coalesce(F.col(f"_texts.{_BAD}"), F.when(_lost(texts, F.col("_row"), schema), F.col("_text")))
+    made = F.struct(F.col("_row").alias("payload"), bad.alias(_BAD))
+    return decoded.withColumn("_parsed", F.when(applies, made).otherwise(F.col("_parsed")))
 
-    def value(field: T.StructField) -> Column:
-        if field.name not in names:
-            return texts["payload"][field.name]
-        mine = F.filter(columns, lambda c: (c["field"] == field.name) & (c["name"] == DECIMAL))
-        scale, data = F.get(mine, F.lit(0))["parameters"]["scale"].cast("int"), encoded["payload"][field.name]
-        return F.when(scale.isNotNull() & data.isNotNull(), _from_unscaled(data, scale, field.dataType)).otherwise(
-            parsed["payload"][field.name])
 
-    row = F.struct(*[value(f).alias(f.name) for f in schema])
-    wrong = [texts["payload"][name].isNotNull() & value(schema[name]).isNull() for name in names]
-    bad = F.coalesce(texts[_BAD], F.when(reduce(or_, wrong), text))
-    return F.struct(F.when(texts["payload"].isNotNull(), row).alias("payload"), bad.alias(_BAD))
+def _value(text: Column, encoded: Column, parsed: Column, said: Column, kind: T.DataType) -> Column:
+    """A value of the reader's type, out of what it is where a Decimal is text, is bytes, and is a number.
+
+    Args:
+        said: Connect's schema of the value.
+    """
+    if not _has_decimals(kind):
+        return text
+    if isinstance(kind, T.StructType):
+        def field(f: T.StructField) -> Column:
+            mine = F.get(F.filter(said["fields"], lambda c: c["field"] == f.name), F.lit(0))
+            return _value(text[f.name], encoded[f.name], parsed[f.name], mine, f.dataType).alias(f.name)
+
+        return F.when(text.isNotNull(), F.struct(*map(field, kind)))
+    if isinstance(kind, T.ArrayType):
+        return F.transform(text, lambda one, n: _value(one, F.get(encoded, n), F.get(parsed, n), said["items"],
+                                                       kind.elementType))
+    if isinstance(kind, T.MapType):
+        return F.transform_values(text, lambda key, one: _value(one, encoded[key], parsed[key], said["values"],
+                                                                kind.valueType))
+    scale = F.when(said["name"] == DECIMAL, said["parameters"]["scale"].cast("int"))
+    # a list of one binds the bytes to a name: the expression has them a hundred times
+    number = F.get(F.transform(F.array(encoded), lambda data: _from_unscaled(data, scale, kind)), F.lit(0))
+    return F.when(scale.isNotNull() & encoded.isNotNull(), number).otherwise(parsed)
+
+
+def _lost(text: Column, value: Column, kind: T.DataType) -> Column:
+    """Whether a part of a value is there as text, and null as what the reader wants."""
+    if not _has_decimals(kind):
+        return F.lit(False)
+    if isinstance(kind, T.StructType):
+        # one list of conditions, as in `judged`
+        lost = F.array(*(_lost(text[f.name], value[f.name], f.dataType) for f in kind if _has_decimals(f.dataType)))
+    elif isinstance(kind, T.ArrayType):
+        lost = F.transform(text, lambda one, n: _lost(one, F.get(value, n), kind.elementType))
+    elif isinstance(kind, T.MapType):
+        lost = F.map_values(F.transform_values(text, lambda key, one: _lost(one, value[key], kind.valueType)))
+    else:
+        return text.isNotNull() & value.isNull()
+    return F.coalesce(F.exists(lost, lambda one: one), F.lit(False))
 
 
 def _from_unscaled(data: Column, scale: Column, kind: T.DataType) -> Column:

@@ -24,6 +24,8 @@ from . import transforms
 from .sources import Source, column, parse, topic_of
 
 # m.*, for a column may be called m, too
+NUMBER = "\0"  # begins a number among the values of a row, until JSON is written
+MARKED = re.compile(r'"\\u0000(-?[\d.]+)"')
 AS_JSON = sql.SQL("SELECT row_to_json(m.*)::text AS value FROM (SELECT {} FROM ({}) AS polled) AS m")
 
 
@@ -68,7 +70,9 @@ def poll(world: World, config: dict[str, str]) -> Polled:
             topics.create(world, topic)
             if count:
                 rows = _rows(c, source, AS_JSON.format(values, statement))
-                topics.send(world, topic, (_message(place, text, topic, schema, source.chain) for text in rows))
+                numeric = [source.said[f"{side}.converter.decimal.format"] == "NUMERIC" for side in ("key", "value")]
+                topics.send(world, topic, (_message(place, text, topic, schema, source.chain, *numeric)
+                                           for text in rows))
                 offsets[table] = dict(zip(source.columns, last[1:]))
                 files.write_text(place, json.dumps(offsets, indent=1))
             done.messages[topic], done.statements[topic], done.unseen[topic] = count, statement.as_string(c), unseen
@@ -154,20 +158,38 @@ def _message(place: str, text: str, topic: str, *made_by: Any) -> list[Optional[
                         "was sent of a table that was not finished is sent again") from e
 
 
-def message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...]
-            ) -> list[Optional[str]]:
-    """Key and value of a row that comes as PostgreSQL's JSON, as Connect's JsonConverter writes them.
+def message(text: str, topic: str, schema: dict[str, Any], chain: tuple[transforms.Transform, ...],
+            numeric_key: bool = False, numeric_value: bool = False) -> list[Optional[str]]:
+    """Return key and value of a row that comes as PostgreSQL's JSON, as Connect's JsonConverter writes them.
 
-    Raises ValueError: a number that Connect's Decimal cannot hold; a transform fails."""
+    Args:
+        numeric_key, numeric_value: whether a Decimal is a number there (its decimal.format is NUMERIC), else base64.
+
+    Raises:
+        ValueError: a number that Connect's Decimal cannot hold; a transform fails.
+    """
     row = json.loads(text)
     for column_ in schema["fields"]:
         name, value = column_["field"], row[column_["field"]]
         if value is not None and column_.get("name", "").endswith("Decimal"):
             if not value.lstrip("-").replace(".", "").isdecimal():
                 raise ValueError(f"{name} is {value}, which a Decimal cannot hold")
-            unscaled = int(value.replace(".", ""))  # a numeric's text has all the digits of its scale
-            size = max(unscaled, ~unscaled).bit_length() // 8 + 1  # as Java's BigInteger has it
-            row[name] = base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode("ascii")
+            row[name] = NUMBER + value  # a text of PostgreSQL holds no NUL
     made = transforms.apply(chain, transforms.Record(topic, None, None, row, schema))
-    return [of and json.dumps({"schema": of, "payload": part}, ensure_ascii=False, separators=(",", ":"))
-            for of, part in ((made.key_schema, made.key), (made.value_schema, made.value))]
+    parts = ((made.key_schema, made.key, numeric_key), (made.value_schema, made.value, numeric_value))
+    return [of and MARKED.sub(_number if numeric else _base64, _json({"schema": of, "payload": part}))
+            for of, part, numeric in parts]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _number(marked: re.Match[str]) -> str:
+    return marked[1]
+
+
+def _base64(marked: re.Match[str]) -> str:
+    unscaled = int(marked[1].replace(".", ""))  # a numeric's text has all the digits of its scale
+    size = max(unscaled, ~unscaled).bit_length() // 8 + 1  # as Java's BigInteger has it
+    return _json(base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode("ascii"))

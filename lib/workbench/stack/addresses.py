@@ -6,12 +6,15 @@ base its connector would be RUNNING and read nothing, or read what another insta
 
 import json
 import re
+from pathlib import Path
 from typing import Any, Callable
 from urllib.parse import quote, urlsplit
 
-from ..base import StackError, World, files, http, local_path, paths
+from ..base import ConnectorError, World, files, local_path, paths
+from . import connect_api
 
 RECORD = "addresses.json"  # below the state folder: {"": addresses of the services, connector: those that it still has}
+UNFINISHED = "addresses.unfinished.json"  # beside it: the addresses and configurations of the last update
 LANDING_JOBS = "connectors.json"  # below the lake's checkpoints: the connectors that run as jobs (see landing.jobs)
 LOCAL = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
 
@@ -52,17 +55,23 @@ def differ_only(one: dict[str, str], other: dict[str, str]) -> bool:
 
 def deployed(world: World) -> dict[str, dict[str, str]]:
     """Return {connector: configuration} of an embedded world, of Kafka Connect and of the jobs."""
-    connectors = _connect(world, "GET", "/connectors?expand=info")
+    connectors, jobs = _deployed(world)
+    return {**connectors, **jobs}
+
+
+def _deployed(world: World) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    connectors = connect_api.call(world, "GET", "/connectors?expand=info")
     jobs = json.loads(files.read_text(_jobs(world)) or "{}")
-    return {**{name: known["info"]["config"] for name, known in connectors.items()},
-            **{name: job["config"] for name, job in jobs.items()}}
+    return ({name: known["info"]["config"] for name, known in connectors.items()},
+            {name: job["config"] for name, job in jobs.items()})
 
 
 def update(world: World, say: Callable[[str], None]) -> None:
     """Give deployed connectors the addresses of this world, where the services had others at the last start.
 
     Kafka Connect has to run. A connector whose new configuration it refuses (the database does not run) is tried again
-    at the next start.
+    at the next start. An update that was interrupted is finished: the new configurations are written to a file before
+    the first of them is deployed, so that none is updated twice where old and new ports overlap.
 
     Args:
         say: is called with one line for each connector that was updated or refused.
@@ -71,42 +80,53 @@ def update(world: World, say: Callable[[str], None]) -> None:
         StackError: Kafka Connect does not answer.
     """
     record, now = paths.state_dir() / RECORD, of(world)
-    before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+    before = _read(record)
     if before == {"": now}:
         return
     behind = _update_connectors(world, before, now, say) if before else {}
-    files.write_text(f"file:{record}", json.dumps({"": now, **behind}, indent=1))
+    _write(record, {"": now, **behind})
+
+
+def _read(file: Path) -> dict[str, Any]:
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    files.write_text(f"file:{file}", json.dumps(content, indent=1))
 
 
 def _update_connectors(world: World, before: dict[str, dict[str, str]], now: dict[str, str],
                        say: Callable[[str], None]) -> dict[str, dict[str, str]]:
     """Return {connector: its old addresses} of those that Kafka Connect refused."""
+    file = paths.state_dir() / UNFINISHED
+    last = _read(file) or {"addresses": {}, "configurations": {}}
+    connectors, jobs = _deployed(world)
+
+    def addresses_in(name: str, config: dict[str, str]) -> dict[str, str]:
+        is_done = last["configurations"].get(name) == config
+        return last["addresses"] if is_done else before.get(name, before[""])
+
+    old = {name: addresses_in(name, config) for name, config in {**connectors, **jobs}.items()}
+    wanted = {name: updated(config, old[name], now) for name, config in {**connectors, **jobs}.items()}
+    _write(file, {"addresses": now, "configurations": wanted})
     behind = {}
-    for name, known in sorted(_connect(world, "GET", "/connectors?expand=info").items()):
-        config, old = known["info"]["config"], before.get(name, before[""])
-        wanted = updated(config, old, now)
-        if wanted == config:
+    for name, config in sorted(connectors.items()):
+        if wanted[name] == config:
             continue
         try:
-            _connect(world, "PUT", f"/connectors/{quote(name, safe='')}/config", wanted)
+            connect_api.call(world, "PUT", f"/connectors/{quote(name, safe='')}/config", wanted[name])
             say(f"connector {name} has the new addresses")
-        except StackError as e:
-            behind[name] = old
+        except ConnectorError as e:
+            behind[name] = old[name]
             say(f"connector {name} still has the old addresses: {e.what}")
     if local_path(_jobs(world)):  # any other lake of an embedded world begins empty
         with files.alone(_jobs(world)):
-            jobs = json.loads(files.read_text(_jobs(world)) or "{}")
-            jobs = {name: {**job, "config": updated(job["config"], before[""], now)} for name, job in jobs.items()}
-            files.write_text(_jobs(world), json.dumps(jobs, indent=1))
+            kept = json.loads(files.read_text(_jobs(world)) or "{}")
+            kept = {name: {**job, "config": wanted[name]} if job["config"] == jobs.get(name) else job
+                    for name, job in kept.items()}
+            files.write_text(_jobs(world), json.dumps(kept, indent=1))
     return behind
 
 
 def _jobs(world: World) -> str:
     return f"{world.lake.checkpoints}/{LANDING_JOBS}"
-
-
-def _connect(world: World, method: str, path: str, body: Any = None) -> Any:
-    answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth)
-    if answer.status_code >= 400:
-        raise StackError(f"Kafka Connect answers {answer.status_code}: {answer.text[:300]}", where=f"{method} {path}")
-    return answer.json()

@@ -1,0 +1,41 @@
+"""Kafka Connect's REST API: one call of it. What the calls are for stands in `connect.rest` and in `addresses`."""
+from typing import Any
+
+from ..base import ConnectorError, World, http
+
+
+class Refusal(ConnectorError):
+    """Kafka Connect answers with an error.
+
+    Args:
+        status: HTTP status. message: what Connect says.
+    """
+
+    def __init__(self, what: str, status: int, message: str, **fields: str):
+        super().__init__(what, **fields)
+        self.status, self.message = status, message
+
+
+def call(world: World, method: str, path: str, body: Any = None) -> Any:
+    """Call the API and return the decoded answer, None where it is empty.
+
+    Args:
+        body: sent as JSON.
+
+    Raises:
+        StackError: no answer.
+        Refusal: an answer with an error.
+    """
+    answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth)
+    where = f"{method} {path}"
+    if answer.status_code == 401:
+        raise Refusal("Connect refuses user and password of its REST API", 401, "", where=where,
+                      expected=f"what connect.user and connect.password of {world.file} name",
+                      next_step="an embedded Connect: `workbench up`; another one: correct the params file")
+    if answer.status_code >= 400:
+        try:
+            message = answer.json().get("message", "")
+        except ValueError:
+            message = answer.text[:300]
+        raise Refusal(f"Connect answers {answer.status_code}: {message}", answer.status_code, message, where=where)
+    return answer.json() if answer.content else None
