@@ -229,7 +229,8 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
     topics.send(world, dead, [(b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.PREFIX}offset", b"%d" % n)]})
                               for n in range(count)])
     command = [sys.executable, "-m", "workbench.cli", "dlq", "replay", dead]
-    replay = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    replay = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     topics.wait_count(world, origin, 1_500, timeout=120)
     if interruption == "Ctrl-C":
         replay.send_signal(signal.SIGINT)
