@@ -1,8 +1,11 @@
 """Streaming queries on real parts: odd sales, poison, a schema that changes, services that go, and a query that is
 killed. The result is always that of a recount of the topic."""
+import os
 import random
+import re
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from workbench.base.errors import LakeError, StackError
 from workbench.base.wait import wait_until
 from workbench.results import check, streams
 from workbench.spark import session
+from workbench.stack import process
 from workbench.topic import registry, topics
 from workbench.walkthroughs import ingest, sales
 
@@ -135,6 +139,41 @@ def test_a_checkpoint_of_another_query_is_refused(till):
     failure = wait_until(lambda: str(query.exception() or ""), "the query to end", timeout=60)
     assert "state" in failure.lower(), failure
     assert topics.count(till, f"{SOURCE}.restarted") == before
+
+
+ENDS = {"killed": lambda: kill("spark"), "its process alone": lambda: process.own("spark").kill(),
+        "told to stop": lambda: os.killpg(process.own("spark").pid, signal.SIGTERM)}
+
+
+@pytest.mark.parametrize("call", ["processAllAvailable", pytest.param("awaitTermination", marks=pytest.mark.drill),
+                                  pytest.param("lastProgress", marks=pytest.mark.drill)])
+@pytest.mark.parametrize("end", ["killed", *(pytest.param(end, marks=pytest.mark.drill) for end in [*ENDS][1:])])
+def test_spark_that_ends_under_a_query_is_named_in_time(till, end, call):
+    spark = session(till)
+    sales.produce(till, 0, 600, topic=SOURCE)
+    query = sales.start(spark, till, name="restarted", most=10, every="0 seconds")
+    check.eventually("a batch is done", lambda: len(streams.progress(query)) > 0, timeout=60, every=0.05)
+    ended = []
+
+    def stop():
+        ended.append(time.monotonic())
+        ENDS[end]()
+
+    def asked():
+        value = getattr(query, call)
+        if callable(value):
+            value()
+
+    threading.Timer(1, stop).start()
+    for ask in (asked, lambda: query.isActive, lambda: query.lastProgress, lambda: streams.progress(query),
+                query.awaitTermination, query.processAllAvailable, query.stop,
+                lambda: sales.latest(spark, till, f"{SOURCE}.restarted"),
+                lambda: sales.start(spark, till, name="restarted")):
+        with pytest.raises(StackError, match="(?s)the service spark (died|does not listen).*workbench up") as raised:
+            while not ended or time.monotonic() - ended[0] < 10:  # a server that ends answers for a moment
+                ask()
+        assert not re.search("java|py4j|grpc|RPC", str(raised.value))
+        assert time.monotonic() - ended[0] < 10
 
 
 def test_it_runs_as_a_job(till):

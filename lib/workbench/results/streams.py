@@ -1,6 +1,7 @@
 """Streaming queries over topics in Avro: their messages as rows, rows as messages, and what a query tells of itself."""
 
 import json
+from functools import partial
 from typing import Any
 
 import pandas
@@ -10,6 +11,7 @@ from pyspark.sql.avro.functions import to_avro
 
 from ..base import World, files
 from ..hudi import decode_avro
+from ..spark import answered
 from ..topic import registry, topics, wire
 
 AHEAD = "10 minutes"  # that an event may be ahead of this clock; beyond it, it would move a watermark, and all be late
@@ -59,6 +61,34 @@ def encoded(frame: DataFrame, world: World, topic: str, key: Column) -> DataFram
         avsc = registry.schema(world, id, registry.WIRES[world.registry.wire].kind)
         parts.append(F.concat(F.lit(registry.header(world, id)), to_avro(column, json.dumps(avsc))).alias(side))
     return frame.select(*parts)
+
+
+class Query:
+    """A streaming query: pyspark's StreamingQuery, with all of its attributes and methods. Where one of them fails, the
+    error names the service that is gone, or the innermost cause.
+
+    Raises: StackError: Spark or Kafka is gone. LakeError: the query failed.
+    """
+
+    def __init__(self, spark: SparkSession, world: World, query: Any) -> None:
+        self._query = query
+        self._answered = partial(
+            answered, spark, "the streaming query failed", f"query {query.name}", "correct what the cause names, then "
+            "start the query again: it goes on from its checkpoint", kafka=world)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(type(self._query), name):
+            raise AttributeError(f"a streaming query has no {name!r}")
+        with self._answered():  # some attributes ask Spark, isActive and lastProgress among them
+            value = getattr(self._query, name)
+        if not callable(value):
+            return value
+
+        def call(*args: Any, **options: Any) -> Any:
+            with self._answered():
+                return value(*args, **options)
+
+        return call
 
 
 def forget(spark: SparkSession, checkpoint: str) -> None:

@@ -13,13 +13,14 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from .. import stack
-from ..base import LakeError, StackError, WorkbenchError, World, host_port
+from ..base import LakeError, StackError, WorkbenchError, World, host_port, wait_until
 from .settings import hudi_needs, of_session
 
 METADATA = 256 << 10  # bytes of an answer's: Java's stack trace is among it (conf/spark-defaults.conf)
 OTHER_PYTHON = re.compile(r"\[PYTHON_VERSION_MISMATCH\] Python in worker has different version \((\d+), (\d+)\) "
                           r"than that in driver ([\d.]+),")
 TRACE = "JVM stacktrace:"  # stands above it in the text of an error
+ENDING = re.compile("StatusCode.CANCELLED|NullPointerException|RejectedExecutionException")  # of a server that ends
 _ASKING = threading.Lock()
 _asked: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # how many hold `causes` of a session
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()  # the world that a session was made for
@@ -160,7 +161,7 @@ def answered(spark: SparkSession, what: str, where: str, next_step: str, kafka: 
         lost = kafka and stack.lost(kafka, "kafka", kafka.kafka.bootstrap)
         if not lost and (is_gone(e) or unreachable(spark) or _ended(spark)):
             lost = gone(spark, f"{where}: {why}")
-        lost = lost or _other_python(str(e), where)
+        lost = lost or _other_python(str(e), where) or _died(spark, str(e))
         raise lost or LakeError(f"{what}: {why}", where=where, next_step=next_step) from e
 
 
@@ -245,10 +246,29 @@ def _tell(spark: SparkSession, more: int) -> None:
 
 def gone(spark: Any, why: str) -> StackError:
     """The error for a session whose server is gone, by its state where it is one of ours (see `session`)."""
-    world = _worlds.get(spark)
-    lost = stack.lost(world, "spark", spark.client._builder.endpoint) if world else None
-    return lost or StackError("Spark was restarted or is gone", where=why,
-                              next_step="run the notebook's set-up cell, then this one again; nothing is lost")
+    return _died(spark) or StackError("Spark was restarted or is gone", where=why, next_step="run the notebook's "
+                                      "set-up cell, then this one again; nothing is lost")
+
+
+def _died(spark: Any, error: str = "") -> Optional[StackError]:
+    """Return the error for a session whose server is a service of this instance and has ended; None for any other.
+
+    Args:
+        error: text of an error of the session. A server that ends still answers for a moment, with errors of any kind:
+            after one of these (ENDING) its end is waited for, two seconds at most.
+    """
+    world = world_of(spark)
+    if not world or not is_remote(spark):
+        return None
+
+    def lost() -> Optional[StackError]:
+        return stack.lost(world, "spark", spark.client._builder.endpoint)
+
+    if not ENDING.search(error):
+        return lost()
+    with contextlib.suppress(WorkbenchError):  # it goes on: the error is of something else
+        return wait_until(lost, "Spark to end", timeout=2)
+    return None
 
 
 def _ended(spark: Any) -> str:

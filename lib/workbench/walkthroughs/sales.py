@@ -19,6 +19,7 @@ from ..base import ROOT, LakeError, World
 from ..base.paths import within
 from ..results import draw, streams
 from ..source import csv_files
+from ..spark import answered
 from ..topic import avro, registry, topics
 from .walkthrough import Walkthrough
 
@@ -136,7 +137,7 @@ def picture(sale: dt.datetime, newest: dt.datetime) -> draw.Picture:
 
 
 def start(spark: SparkSession, world: World, *, name: str = QUERY, mode: str = "complete", most: int = 0,
-          every: str = "1 second") -> Any:
+          every: str = "1 second") -> streams.Query:
     """Start a query from the topic of sales into that of the summary, or, by another name, from TRIAL into a topic of
     its own; it goes on where its checkpoint says. Return it.
 
@@ -146,15 +147,19 @@ def start(spark: SparkSession, world: World, *, name: str = QUERY, mode: str = "
     source, topic = (SALES, SUMMARY) if name == QUERY else (TRIAL, f"{TRIAL}.{name}")
     for each in (source, topic):  # a query reads no topic that is not there
         topics.create(world, each, **KEPT)
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")  # else the first reports are forgotten
-    for other in spark.streams.active:  # of a cell that is run once more
-        if other.name == name:
-            other.stop()
-    regions = read_csv(spark, world, "pagila.sales.regions.csv")
-    found = windows(streams.messages(spark, world, source, schemas_of=SALES, most=most), regions)
-    return (streams.encoded(found, world, SUMMARY, F.col("window_start").cast("int")).writeStream.format("kafka")
-            .options(**topics.spark_options(world), topic=topic, checkpointLocation=checkpoint(world, name))
-            .queryName(name).outputMode(mode).trigger(processingTime=every).start())
+    with answered(spark, "the streaming query was not started", f"query {name}",
+                  "correct what the cause names, and start it again", kafka=world):
+        # else the first reports are forgotten
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
+        for other in spark.streams.active:  # of a cell that is run once more
+            if other.name == name:
+                other.stop()
+        regions = read_csv(spark, world, "pagila.sales.regions.csv")
+        found = windows(streams.messages(spark, world, source, schemas_of=SALES, most=most), regions)
+        query = (streams.encoded(found, world, SUMMARY, F.col("window_start").cast("int")).writeStream.format("kafka")
+                 .options(**topics.spark_options(world), topic=topic, checkpointLocation=checkpoint(world, name))
+                 .queryName(name).outputMode(mode).trigger(processingTime=every).start())
+        return streams.Query(spark, world, query)
 
 
 def checkpoint(world: World, name: str = QUERY) -> str:
@@ -176,8 +181,9 @@ def latest(spark: SparkSession, world: World, topic: str = SUMMARY) -> pandas.Da
     found = streams.messages(spark, world, topic, schemas_of=SUMMARY, stream=False)
     good = found.where("reason IS NULL").select("row.*", "timestamp", "partition", "offset")
     rows = good.withColumn("n", F.row_number().over(last))
-    return rows.where("n = 1").select("region", "sales", "orders", "window_start", "window_end").orderBy(
-        F.desc("window_start"), F.desc("sales")).toPandas()
+    with answered(spark, "the topic was not read", topic, "see that it is there, and run this again", kafka=world):
+        return rows.where("n = 1").select("region", "sales", "orders", "window_start", "window_end").orderBy(
+            F.desc("window_start"), F.desc("sales")).toPandas()
 
 
 def formatted(rows: pandas.DataFrame) -> pandas.DataFrame:
