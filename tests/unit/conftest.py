@@ -52,6 +52,10 @@ def answering():
                 self.end_headers()
                 self.wfile.write(text.encode("utf-8"))
 
+            def do_PUT(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.do_GET()
+
             def log_message(self, *args):
                 pass
 

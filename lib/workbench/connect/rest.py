@@ -179,9 +179,9 @@ def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bo
     """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no error."""
     try:
         # it waits 90 s for a Kafka that is gone
-        answer = stack.watched(world, lambda: http.call(
-            "Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth),
-            "connect", "kafka")
+        answer = stack.watched(world, lambda wanted: http.call(
+            "Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth,
+            wanted=wanted), "connect", "kafka")
     except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
         raise _lost(world) or e from None
     if answer.status_code == 404 and or_none:
