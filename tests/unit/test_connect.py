@@ -4,13 +4,15 @@ import importlib
 import itertools
 import json
 import re
+import threading
 
 import on_aws
 import pytest
 from workbench import connect
 from workbench.base import http, params, paths, wait
-from workbench.base.errors import ConnectorError, StackError
+from workbench.base.errors import ConnectorError, ServiceLost, StackError
 from workbench.connect import configs, judging, rest
+from workbench.stack import verbs
 from worlds import varied
 
 WORLD = params.load("local")
@@ -325,6 +327,18 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
     with pytest.raises(StackError if told else ConnectorError,
                        match="the service kafka died" if told else f"Connect answers {code}: no such key"):
         rest._call(_with(user=""), "GET", "/connectors/x")
+
+
+def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatch):
+    """Its thread went on for a minute: the connector was deployed after the error had been raised."""
+    monkeypatch.setattr(verbs, "GRACE", 0.5)
+    served = answering({"/connectors/x/config": (503, "Kafka is away")})
+    with pytest.raises(ServiceLost, match="is stopped"):
+        rest._call(_with(url=served.url, user=""), "PUT", "/connectors/x/config", {"name": "x"})
+    threading.Event().wait(0.3)  # of the one that was under way
+    sent = len(served.asked)
+    threading.Event().wait(2.5)
+    assert sent and len(served.asked) == sent
 
 
 def test_a_wrong_password_of_connect_is_named(answering, monkeypatch):

@@ -641,12 +641,12 @@ def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):
     monkeypatch.setattr(verbs, "SERVICES", {"web": web})
     monkeypatch.setattr(verbs, "GRACE", 0.5)
     process.start(web, world)
-    assert stack.watched(world, lambda: 5, "web") == 5
+    assert stack.watched(world, lambda wanted: 5, "web") == 5
     with pytest.raises(KeyError):
-        stack.watched(world, lambda: {}["x"], "web")
+        stack.watched(world, lambda wanted: {}["x"], "web")
     threading.Timer(0.3, process.own("web").kill).start()
     with pytest.raises(ServiceLost, match="the service web died"):
-        stack.watched(world, lambda: forever.wait(30), "web")
+        stack.watched(world, lambda wanted: forever.wait(30), "web")
     forever.set()
     look = stack.watch(world, "web")
     look()  # it may be a restart
@@ -654,7 +654,7 @@ def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):
     wait_until(lambda: look() is None and process.own("web"), "the grace period", timeout=5)
     elsewhere = varied(world, stack={"embedded": False})
     process.stop(web)
-    assert stack.watched(elsewhere, lambda: 5, "web") == 5 and stack.watch(elsewhere, "web")() is None
+    assert stack.watched(elsewhere, lambda wanted: 5, "web") == 5 and stack.watch(elsewhere, "web")() is None
 
 
 def test_nobody_holds_a_free_port():

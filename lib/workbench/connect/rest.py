@@ -180,7 +180,8 @@ def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bo
     """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no error."""
     try:
         # it waits 90 s for a Kafka that is gone
-        return stack.watched(world, lambda: connect_api.call(world, method, path, body), "connect", "kafka")
+        return stack.watched(world, lambda wanted: connect_api.call(world, method, path, body, wanted=wanted),
+                             "connect", "kafka")
     except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
         raise _lost(world) or e from None
     except connect_api.Refusal as e:

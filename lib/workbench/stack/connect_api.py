@@ -1,5 +1,5 @@
 """Kafka Connect's REST API: one call of it. What the calls are for stands in `connect.rest` and in `addresses`."""
-from typing import Any
+from typing import Any, Callable
 
 from ..base import ConnectorError, World, http
 
@@ -16,17 +16,19 @@ class Refusal(ConnectorError):
         self.status, self.message = status, message
 
 
-def call(world: World, method: str, path: str, body: Any = None) -> Any:
+def call(world: World, method: str, path: str, body: Any = None, *, wanted: Callable[[], bool] = lambda: True) -> Any:
     """Call the API and return the decoded answer, None where it is empty.
 
     Args:
         body: sent as JSON.
+        wanted: whether somebody still waits for the answer (see `http.call`).
 
     Raises:
         StackError: no answer.
         Refusal: an answer with an error.
     """
-    answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth)
+    answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth,
+                       wanted=wanted)
     where = f"{method} {path}"
     if answer.status_code == 401:
         raise Refusal("Connect refuses user and password of its REST API", 401, "", where=where,

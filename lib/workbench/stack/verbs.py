@@ -177,21 +177,30 @@ def watch(world: World, *names: str) -> Callable[[], None]:
     return look
 
 
-def watched(world: World, call: Callable[[], T], *names: str) -> T:
+def watched(world: World, call: Callable[[Callable[[], bool]], T], *names: str) -> T:
     """Return what a blocking call returns, or raise ServiceLost when one of these services is gone meanwhile (see
-    `watch`). The call is made in a thread, which is then left to its own time limit."""
+    `watch`).
+
+    Args:
+        call: called in a thread, which is left to its own time limit when ServiceLost is raised. Its argument is a
+            function that returns False from then on: the call sends nothing any more.
+    """
     outcome: Future = Future()
+    abandoned = threading.Event()
 
     def run() -> None:
         try:
-            outcome.set_result(call())
+            outcome.set_result(call(lambda: not abandoned.is_set()))
         except BaseException as e:  # noqa: BLE001 - raised again where the result is taken
             outcome.set_exception(e)
 
     look = watch(world, *names)
     threading.Thread(target=run, daemon=True).start()
-    while not wait([outcome], timeout=0.5).done:
-        look()
+    try:
+        while not wait([outcome], timeout=0.5).done:
+            look()
+    finally:
+        abandoned.set()
     return outcome.result()
 
 
