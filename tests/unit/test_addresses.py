@@ -53,7 +53,7 @@ def worker(monkeypatch):
     """A Kafka Connect: its configurations, and the connectors whose configuration it refuses."""
     configs, refused, asked = {}, set(), []
 
-    def call(service, method, url, body=None, auth=None):
+    def call(service, method, url, body=None, auth=None, **options):
         asked.append(method)
         name = url.split("/")[4].partition("?")[0] if method == "PUT" else ""
         if name in refused:

@@ -661,6 +661,15 @@ def test_nobody_holds_a_free_port():
     assert process.holder(free_port()) is None
 
 
+def test_the_holder_of_a_port_is_named_without_its_arguments():
+    script = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", script, "--password=hidden"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as listener:
+        held = process.holder(int(listener.stdout.readline()))
+        listener.stdin.close()
+    assert held.startswith(f"pid {listener.pid}: python") and "hidden" not in held
+
+
 def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp_path, monkeypatch):
     world = params.load("local")
     monkeypatch.setattr(paths, "VAR", tmp_path)

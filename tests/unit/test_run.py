@@ -74,6 +74,15 @@ def test_the_drawing_of_all_chains_names_every_notebook_of_every_track():
     assert "30 · Log-based capture" in one and one.count("<rect") == 1 + 6 and one.count("marker-end") == 5
 
 
+def test_notebooks_and_tracks_have_numbers(project):
+    for name in ("99_teardown.ipynb", "10_outbox/11_a.ipynb", "10_outbox/12_b.ipynb", "20_other/21_c.ipynb"):
+        write(project, name)
+    assert [[p.stem for p in notebooks.find([number])] for number in ("12", "10", "99")] == [
+        ["12_b"], ["11_a", "12_b"], ["99_teardown"]]
+    with pytest.raises(ParamsError, match="there is no notebook or track '13'"):
+        notebooks.find(["13"])
+
+
 @pytest.mark.parametrize("target", ["", "/", "//", " ", ".", "..", "notebooks", "notebooks/"])
 def test_a_target_that_names_no_part_of_the_notebooks_is_refused(project, monkeypatch, target):
     for name in ("99_teardown.ipynb", "10_outbox/11_a.ipynb"):
@@ -117,7 +126,7 @@ def test_unknown_world_and_parameter(project):
         quietly(world="locale")
     with pytest.raises(ParamsError, match="(?s)no selected notebook declares the parameter 'skale'.*mean 'scale'"):
         quietly(parameters={"skale": 2})
-    with pytest.raises(ParamsError, match="parameter scale is 'many'"):
+    with pytest.raises(ParamsError, match="(?s)parameter scale is 'many'.*where: +10_outbox/11_a.ipynb"):
         quietly(parameters={"scale": "many"})
     with pytest.raises(ParamsError, match="--world"):
         quietly(parameters={"world": "aws"})

@@ -41,7 +41,8 @@ def reader_schema(name: str) -> T.StructType:
     path = Path(within(str(ROOT / "data" / "schemas"), f"{name}.avsc"))
     if not path.is_file():
         raise LakeError(f"there is no reader schema for {name}", where=str(path),
-                        next_step="put the Avro schema of the rows there, or give schema=… to hudi.ingest")
+                        next_step='messages in Avro: hudi.Topic(…, format="avro"), which uses the registry; '
+                                  "in JSON: put the Avro schema of the rows there, or give schema=… to hudi.ingest")
     return avro.to_spark(json.loads(path.read_text(encoding="utf-8")))
 
 

@@ -16,7 +16,8 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
     """Return the notebooks that the targets name, all where there is none, in reading order, each once.
 
     Args:
-        targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path.
+        targets: tracks (`10_outbox`), notebooks by name (`11_source_database`), tracks and notebooks by number (`11`),
+            or by path.
 
     Raises:
         ParamsError: an unknown target; or one that is empty or lies outside notebooks/ (an unset variable, `/`): it
@@ -29,13 +30,19 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
         text = str(target).rstrip("/")
         meant = {q.resolve() for q in (Path(text), paths.ROOT / text, base / text) if text and q.exists()}
         meant = {q for q in meant if base.resolve() in q.parents}
-        hits = [p for p in known if text in (p.stem, p.name) or meant & {p.resolve(), *p.resolve().parents}]
+        hits = [p for p in known if text in (p.stem, p.name) or meant & {p.resolve(), *p.resolve().parents}
+                or text.isdecimal() and text in (number(p.stem), number(p.parent.name))]
         if not hits:
             raise ParamsError(f"there is no notebook or track {str(target)!r}", where="notebooks/", expected=nearest(
                 Path(text).stem, {name for p in known for name in (p.stem, p.parent.name)} - {base.name}),
                 next_step="" if Path(text).name else "name one of them; all notebooks run where no target is given")
         chosen.update(hits)
     return [p for p in known if p in chosen]
+
+
+def number(name: str) -> str:
+    """Return what stands before the first underscore of a notebook's or track's name: "13" of 13_hudi_ingest."""
+    return name.partition("_")[0]
 
 
 def name(path: Path) -> str:
@@ -127,22 +134,24 @@ def as_declared(books: dict[Path, Any], parameters: dict[str, Any]) -> dict[str,
         if key not in every:
             raise ParamsError(f"no selected notebook declares the parameter {key!r}", where=", ".join(declarations),
                               expected=nearest(key, every) if every else "none")
-        parameters[key] = _converted(key, value, every[key])
+        users = ", ".join(book for book, names in declarations.items() if key in names)
+        parameters[key] = _converted(key, value, every[key], users)
     return parameters
 
 
-def _converted(name: str, value: Any, default: Any) -> Any:
+def _converted(name: str, value: Any, default: Any, where: str) -> Any:
+    expected = f"a value of type {type(default).__name__}, such as {default!r}"
     if isinstance(value, str) and not isinstance(default, str):
         try:
             value = yaml.safe_load(value)
         except params.NOT_YAML as e:
             raise ParamsError(f"parameter {name} is {value[:60]!r}, which is not YAML: {first_line(e)}",
-                              expected=f"a value of type {type(default).__name__}, such as {default!r}") from None
+                              where=where, expected=expected) from None
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if default is not None and type(value) is not type(default):
         raise ParamsError(f"parameter {name} is {value!r} ({type(value).__name__})",
-                          expected=f"a value of type {type(default).__name__}, such as {default!r}")
+                          where=where, expected=expected)
     if name.endswith("_dir") and value:  # from where the user typed it; the kernel starts in the notebook's folder
         return str(Path(value).expanduser().absolute())
     return value

@@ -40,9 +40,15 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
         lost = stack.lost(world, "postgres", f"{p.host}:{p.port}")
         if lost:
             raise lost from None
-        start = "run `workbench up`; or load the data first (`workbench load`)"
+        if "permission denied" in str(e):
+            next_step = ""
+        elif f'database "{name}" does not exist' in str(e):
+            next_step = ("load a walkthrough's data (`workbench load`), or create a database of your own: "
+                         "postgres.create_database(world, name)")
+        else:
+            next_step = "run `workbench up`"
         raise SourceError("cannot connect to PostgreSQL", where=f"{user}@{p.host}:{p.port}/{name}: {first_line(e)}",
-                          next_step="" if "permission denied" in str(e) else start) from None
+                          next_step=next_step) from None
 
 
 @contextmanager

@@ -151,7 +151,8 @@ def answers(service: Service, world: World) -> bool:
 
 
 def holder(port: int) -> Optional[str]:
-    """Say who listens on a loopback port (pid and command where the system tells), None when nobody does."""
+    """Say who listens on a loopback port (pid and program where the system tells), None when nobody does. The arguments
+    of the program are left out: they may hold passwords."""
     with socket.socket() as probe:
         probe.settimeout(1)
         if probe.connect_ex(("127.0.0.1", port)) != 0:
@@ -159,7 +160,7 @@ def holder(port: int) -> Optional[str]:
     with contextlib.suppress(psutil.Error, PermissionError):
         for c in psutil.net_connections("tcp"):
             if c.status == psutil.CONN_LISTEN and c.laddr.port == port and c.pid:
-                return f"pid {c.pid}: {' '.join(psutil.Process(c.pid).cmdline())[:120]}"
+                return f"pid {c.pid}: {psutil.Process(c.pid).name()}"
     return "a process of another user"
 
 
