@@ -329,6 +329,15 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
         rest._call(_with(user=""), "GET", "/connectors/x")
 
 
+def test_the_state_of_a_connector_is_not_told_without_kafka(answering):
+    """Connect goes on answering what it last read in Kafka: a wait for another state took its whole time."""
+    state = {"state": "RUNNING", "worker_id": "w"}
+    body = json.dumps({"name": "x", "type": "source", "connector": state, "tasks": [{"id": 0, **state}]})
+    served = answering({"/connectors/x/status": (200, body)})
+    with pytest.raises(ServiceLost, match="the service kafka is stopped"):
+        rest.failure(_with(url=served.url, user=""), "x")
+
+
 def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatch):
     """Its thread went on for a minute: the connector was deployed after the error had been raised."""
     monkeypatch.setattr(verbs, "GRACE", 0.5)

@@ -347,3 +347,22 @@ def test_an_event_nested_too_deeply_is_none():
                               headers=lambda: more["headers"])
     with pytest.raises(LakeError, match="nested more than 50 levels deep"):
         events.parse(message)
+
+
+def test_a_store_is_emptied_after_its_offsets_are_gone_and_not_without(monkeypatch):
+    """The other way round an emptied store would stay empty: nothing would be read again."""
+    world, done = params.load("local"), []
+    monkeypatch.setattr(storefront, "stop", lambda *names: done.append("stop"))
+    monkeypatch.setattr(storefront.groups, "forget", lambda *given: done.append("forget"))
+    monkeypatch.setattr(storefront.postgres, "execute", lambda *given, **more: done.append("truncate"))
+    storefront.empty(world, "orders")
+    assert done == ["stop", "forget", "truncate"]
+
+    def unconfirmed(*given):
+        raise StackError("the service kafka died")
+
+    done.clear()
+    monkeypatch.setattr(storefront.groups, "forget", unconfirmed)
+    with pytest.raises(StackError, match="kafka died"):
+        storefront.empty(world, "orders")
+    assert done == ["stop"]

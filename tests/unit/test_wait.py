@@ -74,6 +74,21 @@ def test_a_service_that_is_restarted_meanwhile_does_not(monkeypatch):
     assert wait_until(condition, "x", timeout=20, every=0.03)
 
 
+def test_a_service_that_failed_finds_lost_may_be_restarted_too(monkeypatch):
+    monkeypatch.setattr(wait, "GRACE", 0.2)
+    calls = []
+
+    def failed():
+        calls.append(1)
+        if len(calls) % 3:
+            raise ServiceLost("the service kafka died")
+
+    assert wait_until(lambda: len(calls) > 20, "x", timeout=20, every=0.03, failed=failed)
+    calls[:] = [1] * 3
+    with pytest.raises(ServiceLost, match="the service kafka died"):
+        wait_until(lambda: False, "x", timeout=20, every=0.03, failed=lambda: calls.clear() or failed())
+
+
 def test_one_that_was_gone_for_long_ends_it_at_once(monkeypatch):
     lost = ServiceLost("the service kafka died")
     lost.since -= 100

@@ -28,6 +28,7 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
         timeout: seconds before giving up.
         every: seconds between two tries.
         failed: returns a sentence as soon as waiting has become pointless (the process died, the task is FAILED).
+            ServiceLost that it raises counts as one of `condition`.
         error: the WorkbenchError class to raise.
         next_step: what a person should do, shown in the error.
 
@@ -46,10 +47,14 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
             last = None
         except Exception as e:  # noqa: BLE001 - "not ready yet" comes as any exception of any client
             last = e
+        reason = None
+        try:
+            reason = failed() if failed else None
+        except ServiceLost as e:
+            last = e
         lost_since = min(lost_since, last.since) if isinstance(last, ServiceLost) else math.inf
         if time.monotonic() - lost_since >= GRACE:
             raise last
-        reason = failed() if failed else None
         if reason:
             raise error(f"gave up waiting for {what}: {reason}", next_step=next_step)
         if time.monotonic() >= deadline:

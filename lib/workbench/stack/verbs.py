@@ -159,6 +159,12 @@ def lost(world: World, name: str, address: str) -> Optional[StackError]:
         "notebook's set-up cell, and this one again; nothing is lost")
 
 
+def gone(world: World, name: str) -> Optional[StackError]:
+    """The error for a service of this instance that has no process any more, None otherwise. Unlike `lost` it does not
+    look at the service's ports, which takes a while."""
+    return None if process.own(name) else lost(world, name, known(name).address(world))
+
+
 def watch(world: World, *names: str) -> Callable[[], None]:
     """Return a function for polling: it raises ServiceLost once one of these services has been gone for GRACE seconds.
     In a world that is not embedded it does nothing."""
@@ -169,7 +175,7 @@ def watch(world: World, *names: str) -> Callable[[], None]:
             if process.own(name):
                 gone_since.pop(name, None)
             elif time.monotonic() - gone_since.setdefault(name, time.monotonic()) >= GRACE:
-                error = lost(world, name, known(name).address(world))
+                error = gone(world, name)
                 if isinstance(error, ServiceLost):
                     error.since = gone_since[name]
                     raise error

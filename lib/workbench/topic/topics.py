@@ -87,12 +87,12 @@ def in_time(world: World, ask: Callable[[float], T]) -> T:
     """
     deadline, look = time.monotonic() + TIMEOUT, stack.watch(world, "kafka")
     while True:
+        look()  # before the first attempt, too: from then on the time counts for which the service is gone
         try:
             return ask(SLICE if world.stack.embedded else TIMEOUT)
         except KafkaException as e:
             if e.args[0].code() not in SILENT or time.monotonic() >= deadline:
                 raise
-        look()
 
 
 def result(world: World, future: Any) -> Any:
