@@ -6,8 +6,8 @@ import pytest
 import workbench
 
 LIB = Path(workbench.__file__).parent
-ROOMS = ("base", "stack", "source", "connect", "topic", "storefront", "spark", "landing", "hudi", "results", "trace",
-         "run", "walkthroughs", "cli_aws", "cli_dlq", "cli_storefront", "cli")
+ROOMS = ("base", "stack", "source", "connect", "topic", "storefront", "spark", "landing", "hudi", "results",
+         "recapture", "trace", "run", "walkthroughs", "cli_aws", "cli_dlq", "cli_storefront", "cli")
 
 
 def imported(text, module, modules):

@@ -19,8 +19,8 @@ from .timeline import Done
 WIDER = {("int", "bigint"), ("int", "double"), ("float", "double")}
 # What Hudi reads so, too, but no reader of Avro, and no query expects: where a person says so.
 AS_TEXT = {("int", "string"), ("bigint", "string")}
-ANEW = ("capture it anew, as topic and registry keep both types: deploy the connector with another topic.prefix and "
-        "slot.name, then hudi.drop, and ingest from the new topic")
+ANEW = ("capture it anew, as topic and registry keep both types: recapture.run(spark, world, connector, config, "
+        "recapture.Captured(source, table)) takes a new snapshot into a new topic and then replaces the table")
 CHOICES = ("say which type it is to be with hudi.ingest(…, schema=…): the old one, and what it cannot read is a dead "
            "letter, which a replay brings in once the source is mended; or string for a whole number that is no key, "
            f"which the column becomes. Or {ANEW}")
@@ -46,8 +46,8 @@ def merged(where: str, *types: T.StructType) -> T.StructType:
 
 def grown(where: str, table: T.StructType, rows: T.StructType, as_text: bool, key: Collection[str] = ()
           ) -> T.StructType:
-    """The columns of a table that takes rows in. What lies within a column gets new fields at most: no reader of Hudi
-    sees a number there as a wider one (Spark 3.5.7, Hudi 1.0.2), nor a decimal of more digits anywhere.
+    """The columns of a table that takes rows in. Some are wider than Hudi's readers see in older files: see
+    `needs_rewrite`.
 
     Args:
         as_text: whether a whole number may become a text.
@@ -55,16 +55,39 @@ def grown(where: str, table: T.StructType, rows: T.StructType, as_text: bool, ke
     Raises: LakeError: a key column would change its type; and as `merged`.
     """
     _same_key(where, table, rows, key)
-    known = WIDER | (AS_TEXT if as_text else set())
-    return _fields(table, rows, where, lambda old, new: (old.simpleString(), new.simpleString()) in known,
-                   lambda old, new: False)
+    texts = AS_TEXT if as_text else set()
+    return _fields(table, rows, where, lambda old, new: _wider(old, new) or _pair(old, new) in texts, _wider)
+
+
+def needs_rewrite(old: T.DataType, new: T.DataType, inside: bool = False) -> bool:
+    """Whether no reader of Hudi sees the values of older files as those of the new columns: a decimal of more digits
+    anywhere, and a wider number inside a struct, a list or a map (Spark 3.5.7, Hudi 1.0.2).
+
+    Args: old, new: columns of a table; the new ones as `grown` returns them.
+    """
+    if isinstance(old, T.StructType) and isinstance(new, T.StructType):
+        after = {f.name: f.dataType for f in new}
+        return any(needs_rewrite(f.dataType, after[f.name], inside or _is_nested(f.dataType)) for f in old)
+    if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
+        return needs_rewrite(old.elementType, new.elementType, True)
+    if isinstance(old, T.MapType) and isinstance(new, T.MapType):
+        return needs_rewrite(old.valueType, new.valueType, True)
+    return old != new and (inside or _pair(old, new) not in WIDER | AS_TEXT)
+
+
+def _is_nested(kind: T.DataType) -> bool:
+    return isinstance(kind, (T.StructType, T.ArrayType, T.MapType))
+
+
+def _pair(old: T.DataType, new: T.DataType) -> tuple[str, str]:
+    return old.simpleString(), new.simpleString()
 
 
 def _same_key(where: str, table: T.StructType, rows: T.StructType, key: Collection[str]) -> None:
     after = {f.name: f.dataType for f in rows}
     for name, old in ((f.name, f.dataType) for f in table if f.name in key):
         new = after.get(name, old)
-        if not (old == new or _wider(new, old) or (old.simpleString(), new.simpleString()) == ("int", "bigint")):
+        if not (old == new or _wider(new, old) or _pair(old, new) == ("int", "bigint")):
             raise LakeError(f"{where}.{name} is {old.simpleString()} and would become {new.simpleString()}: a key "
                             "column keeps its type", expected="the same type, or bigint after int",
                             next_step="leave its type as it was: of a bigint unsigned set the connector's "
@@ -102,7 +125,7 @@ def _merged(old: T.DataType, new: T.DataType, where: str, wider: Wider, inside: 
 
 
 def _wider(old: T.DataType, new: T.DataType) -> bool:
-    return (old.simpleString(), new.simpleString()) in WIDER or more_digits(old, new)
+    return _pair(old, new) in WIDER or more_digits(old, new)
 
 
 def more_digits(have: T.DataType, want: T.DataType) -> bool:

@@ -24,7 +24,8 @@ from ..landing.batch import Counts
 from ..spark import answered, causes
 from . import changes, ddl, evolving
 from .loading import load
-from .tables import BUCKETS, Table, alone, dead_letters_path, writing
+from .rewriting import rewrite
+from .tables import BUCKETS, Table, alone, dead_letters_path, reader, writing
 from .timeline import SCHEMA_CHANGE, Done, archived, check_clock, check_version, completed, write_stats
 
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
@@ -161,7 +162,12 @@ class Job:
                     self._tidied = True
                 return False
             check_clock(self.table)
-            columns, changed, fields = self._columns(evolving.columns(done), last.get("fields"))
+            had = evolving.columns(done)
+            columns, changed, fields = self._columns(had, last.get("fields"))
+            if had and evolving.needs_rewrite(had, columns):
+                rewrite(self.spark, self.table, reader(self.spark).load(self.table.base), columns,
+                        {PROGRESS: json.dumps(progress)})
+                self._complete(last_commit(self.table))
             reached = {**batch.reached, "batch": number, "since": since, "fields": fields}
             with writing(self.table) if done else contextlib.nullcontext():
                 counts = load(self.spark, batch.rows, self.table, f"{self._letters}/{number:08d}",

@@ -8,20 +8,16 @@ import importlib.util
 from typing import Any, Mapping, Optional
 
 import pandas as pd
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ..base import LakeError, World, files
 from .keeping import resolve
 from .tables import Table
+from .tables import reader as reader
 from .timeline import archived, check_active, check_readable, completed, pending_compactions
 
 BEGINNING = "00000000000000"
 NO_HUDI_RS = "hudi-rs is not in this Python"
-
-
-def reader(spark: SparkSession) -> DataFrameReader:
-    """How every Hudi table is read here: without data skipping, which answers wrong (a test shows it)."""
-    return spark.read.format("hudi").option("hoodie.enable.data.skipping", "false")
 
 
 def read(spark: SparkSession, table: Table) -> DataFrame:

@@ -1,0 +1,310 @@
+"""Tables that are captured anew: a new connector takes a new snapshot into new topics, and the lake tables follow.
+
+It is the way out where a column gets a type that the old column cannot hold: the old topic and its schemas in the
+registry keep both types, so that no table can be made of it. Nothing of the old capture is removed before copies of the
+lake tables, filled from the new topics, equal the source.
+"""
+import json
+import re
+import zlib
+from dataclasses import dataclass, replace
+from itertools import count
+from types import ModuleType
+from typing import Any, Callable, Iterator, Optional, Union
+
+from psycopg import sql
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from . import connect, hudi
+from .base import ConnectorError, LakeError, WorkbenchError, World, files, nearest, wait_until
+from .connect.configs import HISTORY
+from .hudi import decode, evolving, tables
+from .hudi.ingesting import PROGRESS, last_commit, progress_in
+from .hudi.rewriting import rewrite
+from .hudi.timeline import SCHEMA_CHANGE, completed
+from .landing.sources import topic_of
+from .results import check_values
+from .source import mariadb, postgres
+from .source.names import identifier
+from .topic import registry, topics
+
+INCLUDED = "table.include.list"
+ENGINES = {"PostgresConnector": postgres, "MariaDbConnector": mariadb, "MySqlConnector": mariadb}
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A source table and a lake table that holds its rows.
+
+    source: `schema.table`, of MariaDB `database.table`. schema: of JSON messages, as of `hudi.ingest`. truth: SQL of
+    the source's rows as the lake has them, where a column travels as another type (docs/types.md).
+    """
+
+    source: str
+    table: hudi.Table
+    schema: Optional[T.StructType] = None
+    truth: str = ""
+
+
+@dataclass(frozen=True)
+class Recaptured:
+    """What a recapture has left.
+
+    connector, config: of the new connector. rows: {lake table: rows}. old_topics: topics that nobody writes to now.
+    """
+
+    connector: str
+    config: dict[str, str]
+    rows: dict[str, int]
+    old_topics: list[str]
+
+
+def run(spark: SparkSession, world: World, connector: str, config: dict[str, str], *captured: Captured,
+        timeout: Optional[float] = None, say: Callable[[str], None] = print) -> Recaptured:
+    """Capture tables anew: with a new connector, topic prefix, replication slot and snapshot.
+
+    The lake tables keep their names, places and labels, and get the columns that the source has now. Each is replaced
+    in one commit, after copies of all of them have equaled the source. A call that was interrupted is repeated with
+    the same arguments, and goes on. Afterwards `hudi.ingest` reads the new topics.
+
+    Args:
+        connector: name of the connector that captures the tables; Debezium's for PostgreSQL, MariaDB or MySQL. It is
+            deleted, with its slot, when `captured` holds all of its tables; else they leave its table.include.list.
+        config: its configuration, as `connect.apply` takes it.
+        captured: the source tables, with every lake table that they go into.
+        timeout: seconds for the snapshot, and for a copy to equal the source; by default one minute, and one second for
+            each 500 rows.
+        say: is called with one line for each step.
+
+    Raises:
+        ConnectorError: there is no such connector; it is of another kind or does not capture the tables; the new one is
+            refused or has failed.
+        LakeError: a message cannot be read; a copy does not equal the source in time; the source table is empty; an
+            ingest into a table is going on; another recapture of this connector is not finished.
+        The old tables and the old connector are as they were then.
+    """
+    job = _Job(spark, world, connector, config, captured, _engine(connector, config), timeout, say)
+    with files.alone(job.journal, f"recapture of {connector}", "wait until it is done"):
+        return job.run()
+
+
+def _engine(connector: str, config: dict[str, str]) -> ModuleType:
+    """The functions of the database that a connector captures. Raises ConnectorError: it captures none of ours."""
+    kind = config.get("connector.class", "").rpartition(".")[2]
+    if kind not in ENGINES:
+        raise ConnectorError(f"connector {connector!r} cannot be recaptured: its class is {kind!r}",
+                             expected=f"one of {', '.join(ENGINES)}")
+    return ENGINES[kind]
+
+
+def _suffixed(text: str, suffix: str) -> str:
+    return re.sub(r"_r\d+$", "", text) + suffix
+
+
+def renamed(config: dict[str, str], suffix: str, sources: list[str]) -> dict[str, str]:
+    """Return the configuration of a new connector for some of the tables: another topic prefix and slot, of MySQL and
+    MariaDB another server id and topic of schema history, and a snapshot. suffix: such as `_r2`."""
+    new = {**config, INCLUDED: ",".join(sources), "snapshot.mode": "initial"}
+    new.pop("name", None)
+    for key in {"topic.prefix", "slot.name", f"{HISTORY}.kafka.topic"} & new.keys():
+        new[key] = _suffixed(new[key], suffix)
+    if "database.server.id" in new:
+        new["database.server.id"] = str(1 + zlib.crc32(new["topic.prefix"].encode()) % (2**31 - 1))
+    return new
+
+
+class _Job:
+    """One recapture. Its journal names the new connector, from before its deployment on."""
+
+    def __init__(self, spark: SparkSession, world: World, connector: str, config: dict[str, str],
+                 captured: tuple[Captured, ...], engine: ModuleType, timeout: Optional[float],
+                 say: Callable[[str], None]):
+        self.spark, self.world, self.old, self.config = spark, world, connector, config
+        self.captured, self.timeout, self.say = captured, timeout, say
+        self.journal = f"{world.lake.checkpoints}/recapture/{tables.plain(connector)}.json"
+        self.sources = list(dict.fromkeys(c.source for c in captured))
+        self.db, self.database = engine, config.get("database.dbname")
+        self.format = "avro" if "avro" in config.get("value.converter", "").lower() else "json"
+
+    def run(self) -> Recaptured:
+        suffix = self._resumed() or self._begun()
+        self.new = _suffixed(self.old, suffix)
+        self.new_config = renamed(self.config, suffix, self.sources)
+        connect.apply(self.world, self.new, self.new_config)
+        self.say(f"connector {self.new} takes a snapshot of {', '.join(self.sources)} "
+                 f"into {self.new_config['topic.prefix']}.*")
+        waiting = [c for c in self.captured if not self._is_replaced(c)]
+        for each in waiting:
+            self._fill(each)
+        for each in waiting:
+            self._replace(each)
+        for each in self.captured:
+            hudi.drop(None, self.world, self._copy(each))
+        left = self._leave()
+        self._note(suffix, done=True)
+        changed = {key: value for key, value in self.new_config.items() if self.config.get(key) != value}
+        self.say(f"done. Keep the new configuration: connector {self.new}, "
+                 + ", ".join(f"{key}={value}" for key, value in changed.items()))
+        rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
+        return Recaptured(self.new, self.new_config, rows, left)
+
+    # --- which connector ---------------------------------------------------------------------------------------------
+
+    def _resumed(self) -> str:
+        """The suffix of a recapture of these tables that was interrupted after its connector was deployed, or is done;
+        "" where there is none."""
+        noted = json.loads(files.read_text(self.journal) or "{}")
+        if not noted or _suffixed(self.old, noted["suffix"]) not in connect.names(self.world):
+            return ""
+        if noted["tables"] != self._tables():
+            if noted["done"]:
+                return ""
+            raise LakeError(f"another recapture of {self.old} is not finished", where=self.journal,
+                            expected="the same tables: " + ", ".join(map(" into ".join, noted["tables"])),
+                            next_step="repeat it with those first")
+        return str(noted["suffix"])
+
+    def _tables(self) -> list[list[str]]:
+        return [[c.source, c.table.base] for c in self.captured]
+
+    def _begun(self) -> str:
+        """Judge what is asked for, note it, and return the suffix of the new connector."""
+        if not self.captured:
+            raise ConnectorError("no table is named", expected="recapture.Captured(source, table), one at least")
+        deployed = connect.names(self.world)
+        if self.old not in deployed:
+            raise ConnectorError(f"there is no connector {self.old!r}", where=self.world.connect.url,
+                                 expected=nearest(self.old, deployed))
+        patterns = _patterns(self.config)
+        for source in self.sources:
+            if patterns and not any(re.fullmatch(pattern, source, re.I) for pattern in patterns):
+                raise ConnectorError(f"connector {self.old!r} does not capture {source}", expected=nearest(
+                    source, patterns), where=f"{INCLUDED}: {self.config[INCLUDED]}")
+        for each in self.captured:
+            if not len(self._truth(each)):
+                raise LakeError(f"{each.source} is empty: there is no message to make a table of",
+                                next_step="hudi.drop removes the table; the next row makes it again")
+            hudi.drop(None, self.world, self._copy(each))  # of a try that was given up
+        suffix = next(suffix for suffix in self._suffixes() if self._is_free(suffix))
+        connect.validate(self.world, renamed(self.config, suffix, self.sources), _suffixed(self.old, suffix))
+        self._note(suffix, done=False)
+        return suffix
+
+    def _note(self, suffix: str, *, done: bool) -> None:
+        files.write_text(self.journal, json.dumps({"suffix": suffix, "tables": self._tables(), "done": done}))
+
+    def _suffixes(self) -> Iterator[str]:
+        """`_r2`, `_r3`, … from the one on that follows the old topic prefix's."""
+        now = re.search(r"_r(\d+)$", self.config["topic.prefix"])
+        return (f"_r{n}" for n in count(int(now[1]) + 1 if now else 2))
+
+    def _is_free(self, suffix: str) -> bool:
+        """Whether no connector, topic, schema or slot has the names of this suffix."""
+        config = renamed(self.config, suffix, self.sources)
+        taken = [*topics.names(self.world), *(registry.names(self.world) if self.format == "avro" else ())]
+        slots = list(postgres.all_slots(self.world)["slot_name"]) if self.db is postgres else []
+        return (_suffixed(self.old, suffix) not in connect.names(self.world) and config.get("slot.name") not in slots
+                and not any(name.startswith(f"{config['topic.prefix']}.") for name in taken))
+
+    # --- the copies --------------------------------------------------------------------------------------------------
+
+    def _copy(self, of: Captured) -> hudi.Table:
+        """The copy of a lake table that is filled from the new topic. Its name is in no catalog: of a table without a
+        commit, Hudi would take the columns that the catalog has under its name."""
+        return replace(of.table, name=f"{of.table.name}_recapture", catalog="",
+                       base=f"{tables.state(self.world, of.table)}/recapture")
+
+    def _schema(self, of: Captured) -> Optional[T.StructType]:
+        """The reader schema of a topic; of Avro the registry has it."""
+        return of.schema or (decode.reader_schema(of.table.name) if self.format == "json" else None)
+
+    def _topic(self, of: Captured, config: Optional[dict[str, str]] = None) -> hudi.Topic:
+        return hudi.Topic(topic_of(config or self.new_config, of.source), format=self.format)
+
+    def _is_replaced(self, of: Captured) -> bool:
+        return self._topic(of).id in progress_in(last_commit(of.table))
+
+    def _truth(self, of: Captured) -> Any:
+        rows = sql.SQL('({}) AS "rows"').format(sql.SQL(of.truth)) if of.truth else identifier(of.source)
+        return self.db.frame(self.world, sql.SQL("SELECT * FROM {}").format(rows), database=self.database)
+
+    def _fill(self, of: Captured) -> None:
+        """Ingest the new topic into the copy until it equals the source."""
+        copy, rows = self._copy(of), len(self._truth(of))
+        timeout = 60 + rows / 500 if self.timeout is None else self.timeout
+        topics.wait_count(self.world, self._topic(of).name, rows, timeout=timeout, connector=self.new)
+
+        def equal() -> Union[bool, WorkbenchError]:
+            try:
+                hudi.ingest(self.spark, self.world, self._topic(of), copy, schema=self._schema(of))
+                self._none_dead(copy)
+            except WorkbenchError as e:  # waiting does not help
+                return e
+            source, lake = self._truth(of), hudi.read(self.spark, copy)
+            if of.table.deletes == "soft":
+                lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
+            lake = lake.select(*(name for name in source.columns if name in lake.columns)).toPandas()
+            found = check_values.differences(source, lake, list(of.table.key), ("copy", "source"))
+            if found:
+                raise LakeError(f"{len(found)} differences: {'; '.join(found[:3])}")
+            return True
+
+        outcome = wait_until(
+            equal, f"the copy of {of.table.name} to equal {of.source}", timeout=timeout, every=0.5, error=LakeError,
+            failed=lambda: connect.failure(self.world, self.new),
+            next_step="the table is as it was. A column that travels as another type: give truth=, SQL of the rows as "
+                      "the lake has them. A source that is written without a pause: repeat it when it rests, or with a "
+                      f"longer timeout. To give up: connect.delete(world, {self.new!r}), and drop its slot")
+        if isinstance(outcome, WorkbenchError):
+            raise outcome
+        self.say(f"the copy of {of.table.name} equals {of.source}: {rows:,} rows")
+
+    def _none_dead(self, copy: hudi.Table) -> None:
+        letters = hudi.dead_letters(self.spark, self.world, copy).limit(1).collect()
+        if letters:
+            raise LakeError(f"a message cannot be decoded: {letters[0]['reason']}", where=f"table {copy.name}",
+                            next_step="correct the row at the source, or the schema; then repeat the recapture")
+
+    def _replace(self, of: Captured) -> None:
+        """Put the rows of the copy in the place of the table's. The old topic counts as read: the rows hold more."""
+        copy = self._copy(of)
+        body = last_commit(copy)
+        with tables.alone(self.world, of.table):
+            progress = progress_in(last_commit(of.table))
+            old = self._topic(of, self.config)
+            if old.name in topics.names(self.world) and old.id in progress:
+                ends = topics.ends(self.world, old.name)
+                progress[old.id] = {**progress[old.id], "offsets": {str(p): end for p, end in ends.items()}}
+            columns = evolving.columns(completed(copy))
+            rewrite(self.spark, of.table, hudi.read(self.spark, copy), columns, {
+                PROGRESS: json.dumps({**progress, **progress_in(body)}),
+                SCHEMA_CHANGE: f"captured anew from topic {self._topic(of).name}"})
+            files.remove(f"{hudi.dead_letters_path(self.world, of.table)}/{old.id}")
+        self.say(f"{of.table.name} has the rows of the copy, and reads {self._topic(of).name} from now on")
+
+    # --- the old connector -------------------------------------------------------------------------------------------
+
+    def _leave(self) -> list[str]:
+        """Take the tables from the old connector, and return the topics that nobody writes to now."""
+        literal = {source: [p for p in _patterns(self.config) if p.replace("\\", "") == source]
+                   for source in self.sources}
+        rest = [p for p in _patterns(self.config) if p not in sum(literal.values(), [])]
+        deployed = self.old in connect.names(self.world)
+        if not all(literal.values()):
+            self.say(f"connector {self.old} stays, and still captures them: its {INCLUDED} does not name each of them")
+            return []
+        if rest and deployed:
+            connect.apply(self.world, self.old, {**self.config, INCLUDED: ",".join(rest)})
+            self.say(f"connector {self.old} has {INCLUDED}={','.join(rest)} from now on")
+        elif not rest:
+            connect.delete(self.world, self.old)
+            if self.db is postgres and "slot.name" in self.config:
+                postgres.drop_slot(self.world, self.config["slot.name"], self.database)
+            self.say(f"connector {self.old} is deleted")
+        there = topics.names(self.world)
+        return [name for name in (topic_of(self.config, source) for source in self.sources) if name in there]
+
+
+def _patterns(config: dict[str, str]) -> list[str]:
+    return [p.strip() for p in config.get(INCLUDED, "").split(",") if p.strip()]
