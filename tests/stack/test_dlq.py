@@ -224,7 +224,6 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
 @pytest.mark.parametrize("interruption", ["Ctrl-C", pytest.param("Kafka is killed", marks=pytest.mark.drill)])
 def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption):
     origin, dead, count = new_topic(world), new_topic(world), 20_000
-    topics.create(world, origin)
     headers = [(dlq.PREFIX + name, value) for name, value in (("topic", origin.encode()), ("partition", b"0"))]
     topics.send(world, dead, [(b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.PREFIX}offset", b"%d" % n)]})
                               for n in range(count)])
