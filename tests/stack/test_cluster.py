@@ -11,7 +11,7 @@ import psutil
 import pytest
 import requests
 from workbench import stack
-from workbench.base import params, paths
+from workbench.base import params, paths, tls
 from workbench.base.wait import wait_until
 from workbench.run import runner
 from workbench.spark import session
@@ -48,7 +48,8 @@ def spark(cluster):
 
 
 def masters_page(world):
-    return requests.get(f"http://127.0.0.1:{world.stack.port_base + 10}/json/", timeout=5).json()
+    url = f"https://127.0.0.1:{world.stack.port_base + 13}/json/"
+    return requests.get(url, timeout=5, verify=tls.verify(url)).json()
 
 
 def executors():

@@ -11,6 +11,8 @@ import pytest
 from avro_bytes import number, opened, text
 from pyarrow.parquet import ParquetFile
 from pyspark import cloudpickle
+from pyspark.sql import types as T
+from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
 from workbench.landing import writing
@@ -288,3 +290,13 @@ def test_the_source_of_landed_avro():
         changes.Landed("x", format="arvo")
     names = ["t+0+0000000010.avro", "t+0+0000000002.avro", "t+1+0000000001.avro"]
     assert sorted(names, key=lambda n: changes.reading_order(n, 0)) == [names[1], names[0], names[2]]
+
+
+def test_landed_files_that_hold_no_records_ask_no_registry(monkeypatch):
+    """The table stays as it is, and what is in the files becomes dead letters."""
+    monkeypatch.setattr(decode_avro.registry, "latest", lambda *_: pytest.fail("the registry is asked"))
+    table = T.StructType([T.StructField("id", T.IntegerType())])
+    known = decode_avro.Schemas(params.load("local"), "t", None, table)
+    known.reader = known.table
+    assert known.meet(['"string"'], None, ask=False) == {'"string"': "string"}
+    assert known.reader == table and known.refused == {}

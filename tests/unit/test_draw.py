@@ -198,3 +198,12 @@ def test_a_picture_bears_its_title_as_text(monkeypatch):
     for drawn in (draw.pie_top(REVENUE, title="Revenue"), draw.commits({"CoW": COMMITS}, title="Revenue"),
                   draw.life(VALUES, ["name"], "Revenue"), draw.costs(COMMITS, {"bytes": ""}, "Revenue")):
         assert repr(drawn) == "Revenue"
+
+
+@pytest.mark.parametrize("name", [r"A $\frac B$", "$x$ & $y$"])
+def test_a_name_with_dollars_is_no_formula(name):
+    """A malformed one ended the chart."""
+    figure = draw.pie_top(pd.Series({name: 3.0, "B": 1.0}), title=name, unit="$")
+    figure.canvas.draw()
+    assert any(name in text for text in texts(figure) + [figure.axes[0].get_title(), figure.get_suptitle(),
+                                                         figure.axes[0].get_title(loc="left")])

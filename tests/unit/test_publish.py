@@ -119,6 +119,15 @@ def test_a_jar_is_in_an_archive_once_in_its_newest_version(bucket, few):
                                            "netty-codec-4.1.9.Final.jar", "sink.jar"]
 
 
+def test_jars_with_classifiers_are_artifacts_of_their_own(tmp_path):
+    epoll = "netty-transport-native-epoll-4.1.{}.Final{}.jar"
+    names = [epoll.format(100, "-linux-x86_64"), epoll.format(100, "-linux-aarch_64"), epoll.format(100, ""),
+             epoll.format(99, "-linux-x86_64"), "a-1.2-tests.jar", "a-1.10.jar", "a-1.9.jar", "guava-9-jre.jar",
+             "guava-33.4.0-jre.jar", "b-2.0.0-M10.jar", "b-2.0.0-M9.jar", "avro.jar"]
+    assert [jar.name for jar in publish._newest([tmp_path / name for name in names])] == sorted(
+        {*names} - {epoll.format(99, "-linux-x86_64"), "a-1.9.jar", "guava-9-jre.jar", "b-2.0.0-M9.jar"})
+
+
 def test_debeziums_plugin_has_neither_kafkas_own_jars_nor_another_registrys_converter():
     """Kafka Connect brings the one; messages on MSK Connect are written with Glue's (connect/known.yaml)."""
     jars = [jar.name for jar in publish.plugin_jars()["debezium-postgres"]]

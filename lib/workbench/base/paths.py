@@ -3,6 +3,7 @@ import hashlib
 import os
 import re
 import stat
+import threading
 from pathlib import Path
 from typing import Optional
 
@@ -87,6 +88,14 @@ def closed(folder: Path) -> Path:
     if not folder.is_symlink() and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
         folder.chmod(0o700)
     return folder
+
+
+def write_closed(path: Path, content: bytes) -> None:
+    """Write a file as a whole that nobody else may read, mode 0600, in a folder that nobody else may enter."""
+    scratch = closed(path.parent) / f".{path.name}.{os.getpid()}.{threading.get_ident()}"  # two may write side by side
+    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f:
+        f.write(content)
+    scratch.replace(path)
 
 
 def bucket_and_key(address: str) -> tuple[str, str]:

@@ -23,6 +23,11 @@ def read(pid_file: Path) -> dict[str, Any]:
         return {"pid": -1, "born": -1}
 
 
+def ports() -> set[int]:
+    """The ports that services of this instance were started with, of those that died as well."""
+    return {port for file in pid_file("any").parent.glob("*.json") for port in read(file).get("ports", ())}
+
+
 def port_base() -> Optional[int]:
     """The port base that the living services of this instance were started with; None where none lives."""
     noted = (read(f) for f in sorted(pid_file("any").parent.glob("*.json")))

@@ -8,14 +8,13 @@ the embedded world it may give a password at first start only: PostgreSQL keeps 
 import json
 import os
 import secrets as random_secrets
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterable
 
 from . import aws
 from .errors import ParamsError
-from .paths import closed, state_dir
+from .paths import closed, state_dir, write_closed
 
 MASK = "••••••"
 
@@ -90,7 +89,8 @@ def ensure(names: Iterable[str]) -> None:
     check(names)
     closed(state_dir().parent)  # what is below it is nobody else's
     for name in names - read().keys():
-        _keep(name, os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24))
+        text = os.environ.get(_variable(name)) or random_secrets.token_urlsafe(24)
+        write_closed(folder() / name, text.encode())
 
 
 def ensured(secret: Secret) -> str:
@@ -100,13 +100,6 @@ def ensured(secret: Secret) -> str:
     except ParamsError:
         ensure([secret.name])
         return secret.reveal()
-
-
-def _keep(name: str, text: str) -> None:
-    scratch = closed(folder()) / f".{name}.{os.getpid()}.{threading.get_ident()}"  # two services start side by side
-    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as f:
-        f.write(text)
-    scratch.replace(folder() / name)
 
 
 def forget(name: str) -> None:
@@ -120,8 +113,9 @@ def write_users(passwords: dict[str, str]) -> Path:
     It is read by `java.util.Properties`, which knows the escapes of JSON's texts and takes a leading blank away.
     """
     escaped = {user: json.dumps(password)[1:-1].replace(" ", "\\ ") for user, password in passwords.items()}
-    _keep(".users", "".join(f"{user}={password}\n" for user, password in escaped.items()))
-    return folder() / ".users"
+    file = folder() / ".users"
+    write_closed(file, "".join(f"{user}={password}\n" for user, password in escaped.items()).encode())
+    return file
 
 
 def s3_login() -> Path:
@@ -131,4 +125,4 @@ def s3_login() -> Path:
 
 def keep_s3_login(key_id: str, key: str) -> None:
     """Write that file."""
-    _keep(s3_login().name, f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n")
+    write_closed(s3_login(), f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n".encode())

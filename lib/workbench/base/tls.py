@@ -5,14 +5,15 @@ that name, and no browser knows its issuer.
 """
 import datetime
 import ipaddress
-import os
 from pathlib import Path
 from typing import Union
 from urllib.parse import urlsplit
 
-from .paths import closed, state_dir
+from . import pidfiles
+from .paths import state_dir, write_closed
 
 NAMES = ("127.0.0.1", "localhost")
+KEYSTORE_PASSWORD = "changeit"  # noqa: S105 - Java requires one; the mode of the file protects the key
 VALID = datetime.timedelta(days=3650)
 
 
@@ -21,11 +22,33 @@ def files() -> tuple[Path, Path]:
     return state_dir() / "tls" / "certificate.pem", state_dir() / "tls" / "key.pem"
 
 
+def keystore() -> Path:
+    """Path of a PKCS12 store of both, for Java."""
+    return state_dir() / "tls" / "keystore.p12"
+
+
 def ensure() -> None:
-    """Make the certificate and its key unless they exist."""
+    """Make the certificate, its key and the store of both unless they exist."""
     certificate, key = files()
-    if certificate.exists():
-        return
+    if not certificate.exists():
+        _make(certificate, key)
+    if not keystore().exists():
+        write_closed(keystore(), _packed(certificate.read_bytes(), key.read_bytes()))
+
+
+def _packed(certificate: bytes, key: bytes) -> bytes:
+    """Return a certificate and its key, both PEM, as a PKCS12 store."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    encryption = serialization.BestAvailableEncryption(KEYSTORE_PASSWORD.encode())
+    return pkcs12.serialize_key_and_certificates(
+        b"instance", serialization.load_pem_private_key(key, None), x509.load_pem_x509_certificate(certificate), None,
+        encryption)
+
+
+def _make(certificate: Path, key: Path) -> None:
     from cryptography import x509  # only who starts services has it
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -39,21 +62,18 @@ def ensure() -> None:
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     pem, der = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    closed(certificate.parent)
-    _write(key, private.private_bytes(pem, der, serialization.NoEncryption()))
-    _write(certificate, builder.sign(private, hashes.SHA256()).public_bytes(pem))  # last: it says that both are there
-
-
-def _write(path: Path, content: bytes) -> None:
-    scratch = path.with_suffix(".new")
-    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f:
-        f.write(content)
-    scratch.replace(path)
+    write_closed(key, private.private_bytes(pem, der, serialization.NoEncryption()))
+    # last: it says that both are there
+    write_closed(certificate, builder.sign(private, hashes.SHA256()).public_bytes(pem))
 
 
 def verify(url: str) -> Union[bool, str]:
-    """What a client verifies the server at `url` with, as `requests` takes it: this instance's certificate for HTTPS
-    on loopback, else True (the issuers that the machine trusts)."""
-    address, certificate = urlsplit(url), files()[0]
-    ours = address.scheme == "https" and address.hostname in NAMES and certificate.exists()
-    return str(certificate) if ours else True
+    """What a client verifies the server at `url` with, as `requests` takes it.
+
+    Returns:
+        The path of this instance's certificate for HTTPS at a port on loopback that a service of this instance was
+        started with; else True: the issuers that the machine trusts. A tunnel to another registry is such a one.
+    """
+    address = urlsplit(url)
+    ours = address.scheme == "https" and address.hostname in NAMES and (address.port or 443) in pidfiles.ports()
+    return str(files()[0]) if ours else True

@@ -53,13 +53,14 @@ class Schemas:
         self.given, self.table, self.refused = reader is not None, table, {}  # type: ignore[var-annotated]
         self._met = {}  # type: ignore[var-annotated]
 
-    def meet(self, ids: Iterable[str], newest: Optional[dict[str, Any]] = None) -> dict[str, Any]:
+    def meet(self, ids: Iterable[str], newest: Optional[dict[str, Any]] = None, ask: bool = True) -> dict[str, Any]:
         """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and is asked for again
         with each batch.
 
         Args:
             ids: Framed.schema, or of a landed file the JSON that stands in it.
             newest: of landed files, the newest of their schemas; without it the registry is asked for the topic's.
+            ask: whether it may be. Where it may not, and no `newest` is given, the reader stays as it is.
 
         Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`, or no table holds what
             is written by its versions. Where the newest one is unsafe, or adds too many columns, a table stays as it
@@ -67,7 +68,7 @@ class Schemas:
         """
         found = ((id, self._find(id)) for id in sorted(set(ids) - set(self._met), key=lambda id: (len(id), id)))
         new = {id: avro.exact(avsc) for id, avsc in found if avsc is not None}
-        if not self.given and (new or self.reader is None):
+        if not self.given and (new or self.reader is None) and (newest or ask):
             self._follow(new, avro.exact(newest or registry.latest(self.world, f"{self.topic}-value")))
         self._met.update(new)  # last: after an error everything is asked for again
         return {id: self._met.get(id) for id in sorted(ids)}
@@ -209,7 +210,7 @@ def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table:
         raise LakeError("none of the landed files holds records of Avro", where=addresses[0],
                         expected="Avro object container files",
                         next_step="; ".join([*broken.values()][:1] or ["look at the files"]))
-    met = known.meet(whole, newest)
+    met = known.meet(whole, newest, ask=False)
     no_row, no_text = F.lit(None).cast(known.reader), F.lit(None).cast("string")
     parts = []
     for text, places in whole.items():

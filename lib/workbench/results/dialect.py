@@ -20,10 +20,16 @@ from sqlglot.parsers.athena import AthenaTrinoParser
 from ..base import LakeError, first_line
 
 FORMS: dict[str, list[tuple[list[str], list[str]]]] = {}  # name: its lines, each the arguments' names and the texts
+_shared: dict[str, str] = {}  # $name: the text that stands for it in the lines below
 for _line in Path(__file__).with_name("athena.txt").read_text(encoding="utf-8").splitlines():
     _head, _arrow, _texts = _line.partition(" -> ")
     _name, _, _names = _head.rstrip(")").partition("(")
-    if _arrow:
+    for _part, _text in _shared.items():
+        _texts = _texts.replace(_part, _text)
+    if _line.startswith("$"):
+        _part, _, _text = _line.partition(" = ")
+        _shared[_part] = _text
+    elif _arrow:
         FORMS.setdefault(_name, []).append((_names.split(", ") if _names else [], _texts.split(" ;; ")))
     elif not _line.startswith("#"):
         FORMS.update({name: [(["*args"], [f"{name.upper()}({{args}})"])] for name in _line.split()})

@@ -18,12 +18,14 @@ import nbformat
 import yaml
 
 from ..base import StackError, aws, paths
+from ..spark.emr import ARCHIVE
 from ..spark.settings import hudi_needs
 from ..stack import artifacts
 from . import notebooks
 
 FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; jobs/bootstrap.sh puts them on the cluster
-ARCHIVE = "workbench/environment.tar.gz"
+# At the end of a jar's name, behind the version (those that Maven's documentation and native libraries have)
+CLASSIFIER = r"-((?:linux|osx|mac|windows|native|jdk\d|all|shaded|tests?|sources|javadoc)(?![a-z]).*)"
 SAID = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
@@ -79,14 +81,17 @@ def plugin_jars() -> dict[str, list[Path]]:
 
 
 def _newest(jars: list[Path]) -> list[Path]:
-    """One jar for each artifact, that of its highest version, in the order of their names."""
+    """One jar for each artifact and classifier, that of its highest version, in the order of their names."""
+    def parts(jar: Path) -> tuple[str, str, str]:
+        """Artifact, version and classifier of a jar. What is no known classifier is a part of the version."""
+        artifact, _, rest = re.match(r"(.*?)(?:(-)(?=\d)(.*))?$", jar.stem).groups()
+        version, *classifier = re.split(CLASSIFIER, rest or "", maxsplit=1)
+        return artifact, version, "".join(classifier)
+
     def version(jar: Path) -> list[int]:
-        return [int(number) for number in re.findall(r"\d+", jar.stem[len(artifact(jar)):])]
+        return [int(number) for number in re.findall(r"\d+", parts(jar)[1])]
 
-    def artifact(jar: Path) -> str:
-        return re.split(r"-(?=\d)", jar.stem)[0]
-
-    highest = {artifact(jar): jar for jar in sorted(jars, key=version)}
+    highest = {parts(jar)[::2]: jar for jar in sorted(jars, key=version)}
     return sorted(highest.values(), key=lambda jar: jar.name)
 
 

@@ -17,6 +17,7 @@ from pyspark.sql.connect.client import ChannelBuilder
 from ..base import StackError, World, aws, paths
 from .settings import hudi_needs, of
 
+ARCHIVE = "workbench/environment.tar.gz"  # below the lake's root: the library with its packages (see run.publish)
 HEADER = "x-aws-proxy-auth"  # in which each call bears the session's token
 EARLY = dt.timedelta(minutes=5)  # before it expires, after an hour, another token is asked for
 IDLE = 15  # minutes
@@ -37,7 +38,7 @@ def settings(world: World) -> dict[str, str]:
 
 def serverless_settings(world: World) -> dict[str, str]:
     """Return the settings of a job or a session on EMR Serverless: `settings`, and the library with its packages."""
-    return {**settings(world), **of("emr-serverless", root=world.lake.root)}
+    return {**settings(world), **of("emr-serverless", root=world.lake.root, archive=ARCHIVE)}
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,9 @@ def conf(name: str, **values: object) -> Path:
     """Fill in a template of conf/, write it to the state folder (no secret is in it) and return its path."""
     path = state_dir() / "conf" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(Template((CONF / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8")
+    scratch = path.with_name(f".{name}.{threading.get_ident()}")  # services that start side by side may share one
+    scratch.write_text(Template((CONF / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8")
+    scratch.replace(path)
     return path
 
 

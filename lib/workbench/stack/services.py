@@ -202,36 +202,38 @@ def _spark_ready(world: World) -> bool:
         return grpc.channel_ready_future(channel).result(timeout=5) is None
 
 
-def _standalone(world: World, name: str, main: str, *args: object) -> list[str]:
+def _standalone(world: World, name: str, number: int, main: str, *args: object) -> list[str]:
+    redirecting, pages = _ui(world, number)
+    settings = conf("standalone.options", keystore=tls.keystore(), keystore_password=tls.KEYSTORE_PASSWORD)
     return java_command(world, name, "256m", [artifacts.package("pyspark") / "jars" / "*"],
-                        f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", *args,
-                        options=[f"@{artifacts.CONF / 'standalone.options'}"])
+                        f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", "--webui-port", redirecting, *args,
+                        options=[f"@{settings}", f"-Dspark.ssl.standalone.port={pages}"])
 
 
-def _ui(world: World, number: int = 0) -> int:
-    """The web port of the master, or of a worker."""
-    return world.stack.port_base + 10 + number
+def _ui(world: World, number: int) -> tuple[int, int]:
+    """The web ports of the master (0) or of a worker: of HTTP, which redirects, and of HTTPS, which has the pages."""
+    return world.stack.port_base + 10 + number, world.stack.port_base + 13 + number
 
 
 def _page(world: World, number: int = 0) -> dict[str, Any]:
     """What the master, or a worker, tells of itself at its web port."""
-    return _get(f"http://127.0.0.1:{_ui(world, number)}/json/").json()
+    return _get(f"https://127.0.0.1:{_ui(world, number)[1]}/json/").json()
 
 
 def _worker(number: int) -> Service:
     name = f"spark_worker_{number}"
 
     def command(world: World) -> list[str]:
-        return _standalone(world, name, "worker.Worker", "--cores", 1, "--memory", world.spark.executor_memory,
-                           "--webui-port", _ui(world, number), world.spark.master)
+        return _standalone(world, name, number, "worker.Worker", "--cores", 1, "--memory", world.spark.executor_memory,
+                           world.spark.master)
 
     def ready(world: World) -> bool:
         """Whether the master counts it as alive; one that came back has a new id."""
         alive = [w["id"] for w in _page(world)["workers"] if w["state"] == "ALIVE"]
         return _page(world, number)["id"] in alive
 
-    return Service(name, lambda w: f"127.0.0.1:{_ui(w, number)}", command, ready, logs=True, needs=("spark_master",),
-                   env=_spark_env,
+    return Service(name, lambda w: f"127.0.0.1:{_ui(w, number)[1]}", command, ready, logs=True,
+                   needs=("spark_master",), env=_spark_env, also=lambda w: _ui(w, number)[:1],
                    told=lambda w: (w.spark.master, w.spark.executor_memory, w.stack.java_compiler, *_lake(w)))
 
 
@@ -255,9 +257,8 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
             fresh=_s3_env, told=lambda w: (w.lake.endpoint, w.lake.root),
             note="it holds the lake in memory: the lake is empty now"),
     Service("spark_master", lambda w: w.spark.master,
-            lambda w: _standalone(w, "spark_master", "master.Master", "--port", host_port(w.spark.master)[1],
-                                  "--webui-port", _ui(w)),
-            lambda w: _page(w)["status"] == "ALIVE", logs=True, env=_spark_env, also=lambda w: (_ui(w),),
+            lambda w: _standalone(w, "spark_master", 0, "master.Master", "--port", host_port(w.spark.master)[1]),
+            lambda w: _page(w)["status"] == "ALIVE", logs=True, env=_spark_env, also=lambda w: _ui(w, 0),
             told=lambda w: (w.stack.java_compiler, *_lake(w))),
     _worker(1),
     _worker(2),
