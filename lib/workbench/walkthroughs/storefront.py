@@ -356,7 +356,7 @@ def delivery(connector: bool = False) -> draw.Picture:
     boxes = {"accounts": draw.Box("service accounts", 0, 1, "service"),
              "store": draw.Box("database accounts\ncustomers, outbox", 1, 0, "store"),
              "topic": draw.Box(topic.replace(".customer", "\n.customer"), 3, 1, "topic"),
-             "orders": draw.Box("service orders", 4, 1, "service")}
+             "orders": draw.Box("service orders", 4.5, 1, "service")}
     arrows = [draw.Arrow("accounts", "store", "1. commits"), draw.Arrow("topic", "orders", "consumes"),
               draw.Arrow("accounts", "topic", "2. publishes: lost if the process dies after the commit", lossy=True)]
     if connector:
