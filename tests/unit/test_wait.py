@@ -125,3 +125,11 @@ def test_the_second_holder_of_a_lock_waits_for_the_first(tmp_path):
         order.append("first")
     other.join(5)
     assert order == ["first", "second"]
+
+
+def test_paced_items_come_evenly_and_the_time_is_over_at_the_end():
+    begin = time.monotonic()
+    times = [time.monotonic() - begin for _ in wait.paced("abc", 0.3)]
+    assert time.monotonic() - begin >= 0.3
+    assert len(times) == 3 and times[1] >= 0.1 and times[2] >= 0.2
+    assert list(wait.paced([], 0)) == []

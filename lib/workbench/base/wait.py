@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Callable, Iterator, Optional, TypeVar
+from typing import Callable, Iterator, Optional, Sequence, TypeVar
 
 from .errors import ServiceLost, WorkbenchError
 
@@ -61,6 +61,15 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
             seen = f"{type(last).__name__}: {last}" if last else "condition still false"
             raise error(f"waited {timeout:g} s for {what}", where=f"last answer: {seen}", next_step=next_step)
         time.sleep(every)
+
+
+def paced(items: Sequence[T], seconds: float) -> Iterator[T]:
+    """Yield the items evenly over this many seconds, and return when these are over. An item that is late, because the
+    work on the one before it took longer, follows at once."""
+    begin = time.monotonic()
+    for number in range(len(items) + 1):
+        time.sleep(max(0.0, begin + seconds * number / max(1, len(items)) - time.monotonic()))
+        yield from items[number:number + 1]
 
 
 @contextlib.contextmanager

@@ -64,6 +64,19 @@ def latest_sql(name: str, world: World) -> str:
                                                     large=large)
 
 
+def history_sql(name: str, position: int | None = None) -> str:
+    """Return the query for all versions of a table's rows: the columns of its raw files, and the log positions between
+    which a version is valid, `valid_from` (of its own event) and `valid_to` (of the next event of its key, null for the
+    current version). A delete ends a version and begins none.
+
+    Args:
+        position: an LSN; only the versions that are valid there, one for each row that the table had then.
+    """
+    valid = "" if position is None else f" AND valid_from <= {position} AND (valid_to > {position} OR valid_to IS NULL)"
+    keys = ", ".join(flow.capture(name).keys)
+    return sql_file("pagila/queries/history").format(keys=keys, table=catalogued(name), valid=valid).rstrip()
+
+
 def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
     """Its answer, in the form of `flow.rows`."""
     rows = query.sql(spark, latest_sql(name, world))

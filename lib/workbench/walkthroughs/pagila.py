@@ -16,10 +16,13 @@ Times of the public dump are earlier: addresses are of 2006, and films of 2007. 
 """
 
 import re
+from collections import Counter
 from random import Random
-from typing import Any, Iterable, Iterator
+from typing import Any, Iterable, Iterator, Sequence
 
-from ..base import ROOT, SourceError
+import psycopg
+
+from ..base import ROOT, SourceError, wait
 from ..source import csv_files, dumps, loading
 
 DATA = ROOT / "data" / "pagila"
@@ -79,6 +82,17 @@ def changes(seed: int, n: int, tables: Iterable[str] = ()) -> Iterator[list[tupl
             transaction.append((kind, {"row": row, "n": below(10**6), "text": text}))
         yield transaction
         n -= len(transaction)
+
+
+def apply(connection: psycopg.Connection, transactions: Sequence[list[tuple[str, dict[str, Any]]]],
+          seconds: float = 0) -> Counter[str]:
+    """Run transactions (see `changes`), spread evenly over this many seconds; return {table: rows changed}."""
+    changed: Counter[str] = Counter()
+    for transaction in wait.paced(transactions, seconds):
+        with connection.transaction():
+            for statement, values in transaction:
+                changed[_CHANGED.match(statement)[1]] += connection.execute(statement, values).rowcount
+    return changed
 
 
 loader = loading.Loader("pagila", "public", TABLES, _steps, "pagila")
