@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 import requests
-from workbench.base import params
-from workbench.base.errors import LakeError, StackError
+from workbench.base import params, wait
+from workbench.base.errors import LakeError, ServiceLost, StackError
 from workbench.storefront import contexts, events, service
 from workbench.storefront.contexts import Refused
 from workbench.topic import topics
@@ -366,3 +366,11 @@ def test_a_store_is_emptied_after_its_offsets_are_gone_and_not_without(monkeypat
     with pytest.raises(StackError, match="kafka died"):
         storefront.empty(world, "orders")
     assert done == ["stop"]
+
+
+def test_settle_names_a_gone_kafka_and_asks_no_service_before(monkeypatch):
+    """A service asked for its metrics looks for Kafka for seconds, two of them in turn: the whole took 12 s."""
+    monkeypatch.setattr(wait, "GRACE", 0.1)
+    monkeypatch.setattr(storefront, "unsent", lambda world: pytest.fail("a service is asked"))
+    with pytest.raises(ServiceLost, match="the service kafka is stopped"):
+        storefront.settle(params.load("local"))

@@ -22,6 +22,7 @@ import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 
+from .. import stack
 from ..base import LakeError, WorkbenchError, World, first_line, host_port, params, wait
 from ..topic import dlq, groups, topics
 from . import contexts
@@ -147,7 +148,7 @@ class Service:
     def scrape(self) -> bytes:
         """The metrics, in Prometheus' text format."""
         with contextlib.suppress(WorkbenchError):  # Kafka is away: the last figures
-            for topic, behind in self._lags().items():
+            for topic, behind in self._lags().items() if not stack.gone(self.world, "kafka") else ():
                 self.lag.labels(topic).set(behind)
         return generate_latest(self.metrics)
 

@@ -159,11 +159,12 @@ def lag(world: World) -> dict[str, int]:
 
 def settle(world: World, timeout: float = 60) -> None:
     """Wait until every event that a connector or a living service has to send is in its topic, and every one in a topic
-    has been taken. Raises: WorkbenchError: after `timeout` seconds. ServiceLost: Connect, or every instance of a
-    service that has events to take, is gone."""
+    has been taken. Raises: WorkbenchError: after `timeout` seconds. ServiceLost: Kafka, Connect, or every instance of
+    a service that has events to take, is gone."""
     ids = {name: EventIds(world, context.topic) for name, context in contexts.ALL.items()}
 
     def sent() -> bool:
+        _refuse_lost(world, "kafka")  # a service that is asked for its metrics looks for Kafka for some seconds
         waiting = [name for name, context in contexts.ALL.items() if _unsent(world, context, ids[name])]
         if any(handed_over(world, name) for name in waiting):
             _refuse_lost(world, "connect")
@@ -183,7 +184,7 @@ def settle(world: World, timeout: float = 60) -> None:
 
 def _refuse_lost(world: World, service: str) -> None:
     """Raise ServiceLost where a service is gone, and nobody starts it again."""
-    lost = None if rows.name(service, 1) in _kept else stack.lost(world, service, stack.known(service).address(world))
+    lost = None if rows.name(service, 1) in _kept else stack.gone(world, service)
     if lost:
         raise lost
 
