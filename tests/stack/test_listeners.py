@@ -36,6 +36,7 @@ def busy(request):
         artifacts.install(print, *services.on_demand(world))
         try:
             stack.up(world, [*services.wanted(world), *services.WHEN_ASKED])
+            stack.load_plugins(world, "filestream")
             storefront.begin(world)
             storefront.up(world, instances=2)
             storefront.ask(world, "accounts", "POST", "customers", {**storefront_load.named()["customer"], "id": "1"})

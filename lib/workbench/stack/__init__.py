@@ -1,2 +1,16 @@
 """The embedded stack: start what is needed, say what runs, stop it."""
-from .verbs import down, known, lost, need, restart, running, status, stop, up, watch, watched
+from .verbs import (
+    down,
+    known,
+    load_plugins,
+    lost,
+    need,
+    restart,
+    running,
+    status,
+    stop,
+    unload_plugins,
+    up,
+    watch,
+    watched,
+)
