@@ -80,6 +80,7 @@ def judged(world, bench, count=6):
 def sink(world, bench):
     """Kafka's sink to a file: deploys it, waits until n rows have landed, gives their ids."""
     name = f"file_{bench.topic}"
+    stack.load_plugins(world, "filestream")
     file = paths.local_path(world.lake.landing) / f"{name}.txt"
     config = {**connect.config(world, "movies_file_sink"), **errors(bench), "topics": bench.topic, "file": str(file)}
 

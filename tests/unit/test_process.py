@@ -682,13 +682,21 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
         return "hybrid_warn" in conf, names, process._fingerprint(services.SERVICES["connect"], world)
 
     without = seen()
-    assert without[:2] == (False, {"converter", "debezium", "filestream"})
+    assert without[:2] == (False, {"converter", "debezium"})
     (tmp_path / "plugins" / "jdbc").mkdir(parents=True)
     (tmp_path / "plugins" / "notes.txt").touch()
     with_it = seen()
-    assert with_it[:2] == (True, {"converter", "debezium", "filestream", "own-jdbc"}) and with_it[2] != without[2]
+    assert with_it[:2] == (True, {"converter", "debezium", "own-jdbc"}) and with_it[2] != without[2]
     (tmp_path / "plugins" / "jdbc").rmdir()
     assert seen() == without, "and it goes again"
+    monkeypatch.setattr(verbs, "need", lambda *names: None)
+    stack.load_plugins(world, "filestream")  # what reads and writes any file is loaded where a notebook asks for it
+    loaded = seen()
+    assert loaded[:2] == (False, {"converter", "debezium", "filestream"}) and loaded[2] != without[2]
+    stack.unload_plugins(world, "filestream")
+    assert seen() == without
+    stack.load_plugins(varied(world, stack={"embedded": False}), "filestream")
+    assert seen() == without, "another's Connect is left alone"
 
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):

@@ -1,2 +1,17 @@
 """The embedded stack: start what is needed, say what runs, stop it."""
-from .verbs import down, gone, known, lost, need, restart, running, status, stop, up, watch, watched
+from .verbs import (
+    down,
+    gone,
+    known,
+    load_plugins,
+    lost,
+    need,
+    restart,
+    running,
+    status,
+    stop,
+    unload_plugins,
+    up,
+    watch,
+    watched,
+)

@@ -34,10 +34,13 @@ def main(address: str, name: str) -> None:
     iam.put_user_policy("lake", "lake", json.dumps({"Version": "2012-10-17", "Statement": [
         {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}))
     s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
+    host, port = host_port(address)
+    own = (f"127.0.0.1:{port}", f"localhost:{port}")  # a web page of another name is refused (DNS rebinding)
     moto, one = create_backend_app("s3"), threading.Lock()
 
     def app(asked, answer):  # type: ignore[no-untyped-def]
-        if "HTTP_AUTHORIZATION" not in asked:
+        signed = asked.get("HTTP_AUTHORIZATION", "").startswith("AWS4-HMAC-SHA256 ")  # moto fails on any other
+        if asked.get("HTTP_HOST") not in own or "HTTP_ORIGIN" in asked or not signed:
             answer("403 Forbidden", [])
             return []
         # as it is signed; Java's SDK sends a blank, and two more, as forms do
@@ -48,7 +51,6 @@ def main(address: str, name: str) -> None:
             return moto(asked, answer)
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # else a line for each request
-    host, port = host_port(address)
     server = make_server(host, port, app, threaded=True, request_handler=MotoRequestHandler)
     print(f"S3 on {address}, bucket {name}: new and empty", flush=True)
     server.serve_forever()

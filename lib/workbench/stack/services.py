@@ -16,6 +16,8 @@ from .process import Service, conf, data, log_file
 
 S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"  # of the key to our S3 endpoint: its id, the name of the secret
 WHEN_ASKED = ("apicurio", "mariadb")  # services that are started when a notebook asks for them
+# of Connect: its connectors read and write any file, so it is loaded only while a notebook needs it
+OPTIONAL_PLUGINS = ("filestream",)
 SECRETS = ("postgres.admin", "postgres.replication", "mysql.admin", "mysql.replication",
            "connect.admin")  # an instance's passwords
 LOG_SIZE = 10 << 20  # bytes, of a Java's log. The databases' have little in them, and no cap
@@ -93,6 +95,15 @@ def _own_plugins() -> list[str]:
     return sorted(path.name for path in (paths.VAR / "plugins").glob("*") if path.is_dir())
 
 
+def wanted_plugin(name: str) -> Path:
+    """Return the file whose existence says that Connect loads a plugin of OPTIONAL_PLUGINS (see verbs.load_plugins)."""
+    return paths.state_dir() / "plugins" / name
+
+
+def _optional_plugins() -> list[str]:
+    return [name for name in OPTIONAL_PLUGINS if wanted_plugin(name).exists()]
+
+
 def _connect_plugins() -> Path:
     """Make the worker's plugin.path: Connect takes every folder below it for a plugin, so it holds nothing else.
 
@@ -103,7 +114,7 @@ def _connect_plugins() -> Path:
     for link in converter.parent.iterdir():
         if link.is_symlink():
             link.unlink()
-    links = {converter.parent / name: artifacts.LIB / name for name in ("debezium", "filestream")}
+    links = {converter.parent / name: artifacts.LIB / name for name in ("debezium", *_optional_plugins())}
     links[converter / "lib"] = artifacts.LIB / "converter"
     links |= {converter.parent / f"own-{name}": paths.VAR / "plugins" / name for name in _own_plugins()}
     for link, target in links.items():
@@ -248,7 +259,8 @@ SERVICES: dict[str, Service] = {s.name: s for s in (
             told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler)),
     Service("connect", lambda w: w.connect.url, _connect_command,
             lambda w: _get(w.connect.url + "/connectors", w.connect.auth).ok, logs=True, needs=("postgres", "kafka"),
-            told=lambda w: (w.kafka.bootstrap, w.connect.user, w.stack.java_compiler, *_own_plugins())),
+            told=lambda w: (w.kafka.bootstrap, w.connect.user, w.stack.java_compiler, *_optional_plugins(),
+                          *_own_plugins())),
     Service("apicurio", lambda w: w.registry.url, _apicurio_command,
             lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok, logs=True,
             told=lambda w: (w.registry.url, w.stack.java_compiler)),

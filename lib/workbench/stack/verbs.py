@@ -95,6 +95,32 @@ def need(world: World, *names: str) -> None:
                 print(f"{name} was started: {SERVICES[name].note}")
 
 
+def load_plugins(world: World, *names: str) -> None:
+    """Have the embedded Connect load plugins of services.OPTIONAL_PLUGINS, until `unload_plugins`. Connect is restarted
+    where it has not loaded them yet. A Connect of another world stays as it is.
+
+    Raises:
+        StackError: Connect cannot be started.
+    """
+    if world.stack.embedded:
+        for name in names:
+            services.wanted_plugin(name).parent.mkdir(parents=True, exist_ok=True)
+            services.wanted_plugin(name).touch()
+        need(world, "connect")
+
+
+def unload_plugins(world: World, *names: str) -> None:
+    """Have the embedded Connect load these plugins no more; where it runs with them, it is restarted.
+
+    Raises:
+        StackError: Connect cannot be started.
+    """
+    for name in names:
+        services.wanted_plugin(name).unlink(missing_ok=True)
+    if world.stack.embedded and process.outdated(SERVICES["connect"], world):
+        need(world, "connect")
+
+
 def down(say: Callable[[str], None] = lambda text: None) -> list[str]:
     """Stop every service of this instance, each before what it needs; return the names of those stopped."""
     with alone(paths.state_dir() / LOCK):

@@ -83,4 +83,5 @@ flow = Walkthrough(
     databases=(DATABASE,),
     steps={"43_evolve": _evolved},
     services=("mariadb", "kafka", "connect", "spark", "apicurio"),
+    plugins=("filestream",),
 )

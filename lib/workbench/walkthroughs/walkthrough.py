@@ -41,6 +41,7 @@ class Walkthrough(Flow):
     tables that its notebooks make with SQL; folders: below the lake's tables, with the files of those. label: put on
     each table's first commit. steps: {notebook: whether its product is there}, for notebooks that others need, beside
     those of every walkthrough: `…_source_database`, `…_connectors`, `…_hudi_ingest`. services: what it needs running.
+    plugins: of Connect, that its notebooks have it load (see stack.load_plugins).
     processes: services of the stack that are its own; groups: consumer groups; stores: databases, each with a role of
     its name (see `postgres.create_own`). embedded: whether it runs only where the stack is on this machine.
 
@@ -63,6 +64,7 @@ class Walkthrough(Flow):
     label: str = ""
     steps: Mapping[str, Callable[[World], object]] = field(default_factory=dict)
     services: tuple[str, ...] = ("postgres", "kafka", "connect", "spark")
+    plugins: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     stores: tuple[str, ...] = ()
@@ -199,6 +201,8 @@ class Walkthrough(Flow):
         if self.engine == "mariadb" and CONNECTORS in later:
             for table in self._source_left(world):
                 mariadb.execute(world, mariadb.quoted("DROP TABLE {}", tuple(table.split("."))))
+        if all_later == names:
+            stack.unload_plugins(world, *self.plugins)
 
     def begin(self, spark: SparkSession, world: World, name: str, *keys: int) -> bool:
         """Set everything back to what was loaded if one of these rows of a table, or any where no key is given, was
