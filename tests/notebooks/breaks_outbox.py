@@ -98,7 +98,7 @@ _producer.produce(outbox.flow.topic(world), key=message["key"], value=json.dumps
 assert _producer.flush(20) == 0""",
           {"messages = outbox rows": ("topic 830", "source 829"), "fields of the connector": "'__extra'",
            "fields of an envelope: messages are flat": "topic 'before'", "operations of a snapshot": "'u'"}),
-    Break("landed = landing.run(spark, world, sink)", """
+    Break("landed = landing.step(spark, world, outbox.SINK)[outbox.SINK]", """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 topics.wait_count(world, outbox.flow.topic(world), len(messages) + 1)""",
           {"messages landed": ("files 831", "topic 830")}),
@@ -124,7 +124,7 @@ _files.write_text(f"{outbox.flow.landing_folder(world)}/customer_id=ATLAN/order_
           {"records in files": ("files 885", "source 829"), "records in the fullest file": "seen 51",
            "folders, one for each order": "only files: 'customer_id=ATLAN/order_id=1'",
            "every value in the files": ("order_id=1: not in source", "order_id=10251: 2 rows in files")}),
-    Break("waiting = landing.run(spark, world, sink)", """
+    Break("waiting = landing.step(spark, world, outbox.SINK)", """
 from confluent_kafka import Producer
 _producer = Producer(topics.settings(world))
 _producer.produce(outbox.flow.topic(world), "no JSON")
@@ -133,6 +133,12 @@ ends = topics.count(world, outbox.flow.topic(world))
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
 topics.wait_count(world, outbox.flow.topic(world), ends + 1)""",
           {"messages that waited for the sink": "topic 3", "messages that the sink put aside": "dead letters 1"}),
+    # a sink of another configuration has not begun its work
+    Break("state = landing.status(world, outbox.SINK)", """
+kcql = "connect.s3.kcql"
+landing.apply(world, outbox.SINK, {**sink, kcql: sink[kcql].replace("COUNT = 50", "COUNT = 49")})""",
+          {"states of the sink and its task": "'UNASSIGNED', 'UNASSIGNED'"},
+          back="landing.apply(world, outbox.SINK, sink)"),
     Break("messages of 91 changed customers", '''
 postgres.execute(world, """
     CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS

@@ -88,6 +88,12 @@ names_after[0] = names_after[0][:1]
 before[1]["pagila.query"] += 1""",
           {"connectors after each pair": "deployed", "states of the six and of their tasks": "'UNASSIGNED'",
            "six connectors deployed again": "state", "messages after deploying again": "pagila.query"}),
+    # the second sink was given another configuration, and has landed nothing by it
+    Break("states_01 = states(names_after[1])",
+          'landing.apply(world, query_based.SINKS[1], {**sink_01, "flush.size": "99"})',
+          {"states after each pair": "UNASSIGNED"}, back="""
+landing.apply(world, query_based.SINKS[1], sink_01)
+landing.step(spark, world, query_based.SINKS[1])"""),
     Break('sides = {name in have', "wanted = have",
           {"workers of the six": "no plugin in the Connect false"}, back='landing.delete(world, "pagila_flawed")'),
     Break("sent = {name: topics.count", SHORTER + STRAY,
@@ -227,6 +233,11 @@ unknown.parent.mkdir()
 parquet.write_table(pyarrow.table({"country": ["Nobody"]}), unknown, compression="gzip")"""
 SILVER = [Run(
     Break("objects = frames.parquet_files(", WITHOUT, {"country is in the files and in the folders": "address_id"}),
+    Break("pyarrow refuses the folder", '_landed, landed = landed, f"{landed}/country=Wakanda"',
+          {"pyarrow refuses the folder": "no failure"}, back="landed = _landed"),
+    # by the first break, the file that gives the columns has no country
+    Break("Spark refuses the crawled table", "pass", {"Spark refuses the crawled table": "no failure"},
+          back='spark.sql("DROP TABLE pagila_polled.crawled")'),
     Break("a column that is in files and folders is caught", CLEAN,
           {"a column that is in files and folders is caught": "no failure"}, back=CRAWLED),
     Break("query.sql(spark, cure)", """

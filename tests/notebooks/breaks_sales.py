@@ -87,6 +87,7 @@ wrote(sales.SALES, sales.SALES, 1, odd, sales.time_of(0))""",
            "every sale as in the file": ("payment_id=16666: 2 rows in topic", "payment_id=1: not in file"),
            "keys are customers": "first at place 2: keys 1,",
            "payment_date is the time of production": "first at place 2: value 1,",
+           "payment_date is as planned": "{1: -",
            "sales without a region, twice": "file", "rows of all batches": "reports 1801",
            "rows of each batch": "offsets", "watermarks": "2021-10-04 00:00:00"}),
     Break("result = sales.latest(spark, world)", """
