@@ -47,7 +47,7 @@ REQUESTS = {  # {path: methods}: to list, to read files and secrets, to write, t
 REFUSED = (400, 401, 403, 404, 405, 415, 501)
 
 
-def talk(port, message=b"", timeout=1.0, size=4096):
+def talk(port, message=b"", timeout=5.0, size=4096):
     """The first bytes that a listener sends after a message; empty where it sends none in time, or hangs up."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=timeout) as s:
         s.sendall(message)
@@ -103,12 +103,13 @@ BINARY = {
 }
 # Those that say nothing to a stranger, by a part of their process's command line.
 SILENT = {"pyspark.daemon": "a Python worker: it says its process id, and wants the secret of its Java first",
+          "io.quarkus.runner.GeneratedMain": "a socket on which no thread of the registry's Java accepts anything",
           "workbench.spark.server": "PySpark's accumulators: they want the token of their Java first"}
 
 
 def protocol(process, port):
     """The protocol that a listener speaks. AssertionError where it is none that this module can judge."""
-    first = talk(port)
+    first = talk(port, timeout=1)
     for name, greets in GREETINGS.items():
         if greets(first):
             return name
