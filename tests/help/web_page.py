@@ -12,9 +12,14 @@ import psutil
 import requests
 
 FOREIGN = {"Host": "page.example", "Origin": "http://page.example", "Referer": "http://page.example/page"}
+GUESSED = ("AWS4-HMAC-SHA256 Credential=guess/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, "
+           "Signature=0123456789abcdef")
 # what a page may say of itself: rebound; with a guessed password; and from its own name to ours, as a form sends it
 PAGES = [FOREIGN, {**FOREIGN, "Authorization": "Basic d29ya2JlbmNoOmd1ZXNz"},
-         {"Origin": "http://page.example", "Referer": "http://page.example/page", "Content-Type": "text/plain"}]
+         {"Origin": "http://page.example", "Referer": "http://page.example/page", "Content-Type": "text/plain"},
+         # and what moto takes for an operation without a signature, of a bucket that the host names
+         {**FOREIGN, "Authorization": GUESSED, "X-Amz-Target": "AWSCognitoIdentityService.GetId"},
+         {"Host": "lake.page.example", "Authorization": GUESSED, "X-Amz-Target": "AWSCognitoIdentityService.GetId"}]
 READ, CHANGE = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH", "DELETE")
 REQUESTS = {  # {path: methods}: to list, to read files and secrets, to write, to change, to stop
     # Kafka Connect
