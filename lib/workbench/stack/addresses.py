@@ -55,10 +55,11 @@ def differ_only(one: dict[str, str], other: dict[str, str]) -> bool:
 
 def deployed(world: World) -> dict[str, dict[str, str]]:
     """Return {connector: configuration} of an embedded world, of Kafka Connect and of the jobs."""
-    return {**_in_connect(world), **_in_jobs(world)}
+    return {**in_connect(world), **_in_jobs(world)}
 
 
-def _in_connect(world: World) -> dict[str, dict[str, str]]:
+def in_connect(world: World) -> dict[str, dict[str, str]]:
+    """Return {connector: configuration} of Kafka Connect, which has to run. Raises: StackError: no answer."""
     connectors = connect_api.call(world, "GET", "/connectors?expand=info")
     return {name: known["info"]["config"] for name, known in connectors.items()}
 
@@ -104,7 +105,7 @@ def _update_connectors(world: World, before: dict[str, dict[str, str]], now: dic
     file = paths.state_dir() / UNFINISHED
     begun = _read(file).get("updates", [])
     has_jobs = local_path(_jobs(world)) is not None  # any other lake of an embedded world begins empty
-    connectors, jobs = _in_connect(world), _in_jobs(world) if has_jobs else {}
+    connectors, jobs = in_connect(world), _in_jobs(world) if has_jobs else {}
 
     def addresses_in(kind: str, name: str, config: dict[str, str], recorded: dict[str, str]) -> dict[str, str]:
         return next((one["addresses"] for one in begun if one[kind].get(name) == config), recorded)
