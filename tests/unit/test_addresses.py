@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 from workbench import connect
-from workbench.base import ConnectorError, params, paths
+from workbench.base import ConnectorError, StackError, params, paths
 from workbench.stack import addresses, connect_api
 from worlds import varied
 
@@ -105,7 +105,7 @@ def test_a_connect_that_does_not_answer_is_told(world, monkeypatch):
         addresses.update(moved(world, 5), print)
 
 
-@pytest.mark.parametrize("again", [1, 2], ids=["to the same ports", "to others"])
+@pytest.mark.parametrize("again", [0, 1, 2], ids=["back", "to the same ports", "to others"])
 @pytest.mark.parametrize("killed_at", range(4))
 def test_an_update_that_was_killed_is_finished_and_nothing_is_updated_twice(world, worker, monkeypatch, tmp_path,
                                                                             killed_at, again):
@@ -116,34 +116,99 @@ def test_an_update_that_was_killed_is_finished_and_nothing_is_updated_twice(worl
     jobs = tmp_path / addresses.LANDING_JOBS
     jobs.write_text(json.dumps({job: {"config": connect.config(world, job)}}))
     addresses.update(worlds[0], print)
-
-    class Killed(BaseException):
-        pass
-
-    calls, real = [], connect_api.call
-
-    def call(of, method, *rest):
-        answer = real(of, method, *rest)
-        calls.append(method)
-        if calls.count("PUT") == killed_at:
-            raise Killed
-        return answer
-
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(connect_api, "call", call)
         if killed_at == 3:  # when all are updated and nothing says so
-            patch.setattr(addresses, "_update_connectors", kill_behind(addresses._update_connectors, Killed))
-            patch.setattr(connect_api, "call", real)
+            patch.setattr(addresses, "_update_connectors", kill_behind(addresses._update_connectors))
+        else:
+            patch.setattr(connect_api, "call", killed_behind_puts(connect_api.call, killed_at))
         addresses.update(worlds[1], print)
     addresses.update(worlds[again], print)
     assert worker.configs == {name: connect.config(worlds[again], name) for name in names}
     assert json.loads(jobs.read_text()) == {job: {"config": connect.config(worlds[again], job)}}
 
 
-def kill_behind(function, error):
+class Killed(BaseException):
+    pass
+
+
+def kill_behind(function):
     """The same function, killed when it has done its work."""
     def killed(*args):
         function(*args)
-        raise error
+        raise Killed
 
     return killed
+
+
+def killed_behind_puts(real, count):
+    """The same call of Kafka Connect, killed behind so many updates; with 0, behind the first question."""
+    calls = []
+
+    def call(of, method, *rest):
+        answer = real(of, method, *rest)
+        calls.append(method)
+        if calls.count("PUT") == count:
+            raise Killed
+        return answer
+
+    return call
+
+
+def before_a_put(real, error):
+    """The same call of Kafka Connect, which ends with this error before it updates anything."""
+    def call(of, method, *rest):
+        if method == "PUT":
+            raise error
+        return real(of, method, *rest)
+
+    return call
+
+
+@pytest.mark.parametrize("error", [Killed(), StackError("Connect is away")], ids=["killed", "raised"])
+@pytest.mark.parametrize("last", range(4))
+def test_updates_that_ended_early_twice_are_finished(world, worker, monkeypatch, last, error):
+    """The first has updated one connector, the second none: what the first has done is known at the third start."""
+    names, worlds = ("moma_source", "movies_positions", "movies_source"), [moved(world, by) for by in range(4)]
+    worker.configs.update({name: connect.config(world, name) for name in names})
+    addresses.update(worlds[0], print)
+    real = connect_api.call
+    for number, call in ((1, killed_behind_puts(real, 1)), (2, before_a_put(real, error))):
+        with monkeypatch.context() as patch, pytest.raises(type(error) if number == 2 else Killed):
+            patch.setattr(connect_api, "call", call)
+            addresses.update(worlds[number], print)
+    assert worker.configs["moma_source"] == connect.config(worlds[1], "moma_source")
+    addresses.update(worlds[last], print)
+    assert worker.configs == {name: connect.config(worlds[last], name) for name in names}
+    worker.asked.clear()
+    addresses.update(worlds[last], print)
+    assert worker.asked == [], "nothing is unfinished any more"
+
+
+def test_jobs_of_a_lake_that_is_not_on_this_machine_are_not_read(world, worker, monkeypatch):
+    """S3 may not run yet when Connect starts: reading took 90 s under the lock of the stack, and failed."""
+    worlds = [varied(of, lake={"checkpoints": "s3a://lake/checkpoints"}) for of in (world, moved(world, 1))]
+    worker.configs["moma_source"] = connect.config(world, "moma_source")
+
+    def read_text(address):
+        raise OSError(f"{address}: connection refused")
+
+    monkeypatch.setattr(addresses.files, "read_text", read_text)
+    for of in worlds:
+        addresses.update(of, print)
+    assert worker.configs == {"moma_source": connect.config(worlds[1], "moma_source")}
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_job_and_a_connector_of_one_name_have_their_own_configurations(world, worker, tmp_path, is_refused):
+    name = "pagila_poll"
+    worlds = [varied(of, lake={"checkpoints": f"file:{tmp_path}"}) for of in (world, moved(world, 1), moved(world, 2))]
+    worker.configs[name] = connect.config(world, "moma_source")
+    file = tmp_path / addresses.LANDING_JOBS
+    file.write_text(json.dumps({name: {"config": connect.config(world, name)}}))
+    addresses.update(worlds[0], print)
+    if is_refused:  # the connector keeps its addresses, the job does not
+        worker.refused.add(name)
+    for of in worlds[1:]:
+        addresses.update(of, print)
+        assert worker.configs == {name: connect.config(worlds[0] if is_refused else of, "moma_source")}
+        assert json.loads(file.read_text()) == {name: {"config": connect.config(of, name)}}

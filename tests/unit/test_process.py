@@ -21,7 +21,7 @@ from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets, tls
 from workbench.base.errors import ServiceLost, StackError
 from workbench.base.wait import wait_until
-from workbench.stack import artifacts, databases, process, services, storefront, verbs
+from workbench.stack import addresses, artifacts, databases, process, services, storefront, verbs
 from workbench.stack.process import Service
 from worlds import varied
 
@@ -697,6 +697,69 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
     assert seen() == without
     stack.load_plugins(varied(world, stack={"embedded": False}), "filestream")
     assert seen() == without, "another's Connect is left alone"
+
+
+FILE_SINK = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector"}
+
+
+@pytest.fixture
+def running_connect(tmp_path, monkeypatch):
+    """A world whose Connect runs: its connectors, and what has been done to it."""
+    monkeypatch.setattr(paths, "VAR", tmp_path)
+    there = SimpleNamespace(world=params.load("local"), done=[], flag=services.wanted_plugin("filestream"),
+                            connectors={"outbox_source": {"connector.class": "io.debezium.P"}})
+    monkeypatch.setattr(process, "own", lambda name: name == "connect" or None)
+    monkeypatch.setattr(process, "outdated", lambda service, world: service.name == "connect" and there.outdated)
+    monkeypatch.setattr(addresses, "in_connect", lambda world: there.connectors, raising=False)
+    monkeypatch.setattr(addresses, "update", lambda world, say: None)
+    monkeypatch.setattr(verbs, "need", lambda world, name: there.done.append(f"need {name}"))
+    monkeypatch.setattr(process, "refuse_strangers", lambda *_: None)
+    monkeypatch.setattr(process, "start", lambda service, world: there.done.append(
+        f"start {service.name}{' with filestream' * there.flag.exists()}") or "started")
+    monkeypatch.setattr(process, "stop", lambda service: there.done.append(f"stop {service.name}"))
+    there.outdated = False
+    there.flag.parent.mkdir(parents=True)
+    return there
+
+
+def test_connect_is_restarted_only_where_it_has_loaded_the_plugin(running_connect):
+    """The reset of a walkthrough restarted a Connect of other settings, under the connectors of all others."""
+    running_connect.outdated = True
+    stack.unload_plugins(running_connect.world, "filestream")
+    assert running_connect.done == []
+    running_connect.flag.touch()
+    stack.unload_plugins(running_connect.world, "filestream")
+    assert running_connect.done == ["need connect"] and not running_connect.flag.exists()
+
+
+@pytest.mark.parametrize("kind", [FILE_SINK["connector.class"], "FileStreamSource"])
+def test_a_plugin_of_which_a_connector_is_deployed_stays_loaded(running_connect, kind):
+    running_connect.flag.touch()
+    running_connect.outdated = True
+    running_connect.connectors["of_somebody"] = {"connector.class": kind}
+    stack.unload_plugins(running_connect.world, "filestream")
+    assert running_connect.done == [] and running_connect.flag.exists()
+
+
+def test_another_worlds_connect_keeps_the_plugins_of_this_machine(running_connect):
+    running_connect.flag.touch()
+    stack.unload_plugins(varied(running_connect.world, stack={"embedded": False}), "filestream")
+    assert running_connect.done == [] and running_connect.flag.exists()
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+def test_connect_starts_with_the_plugin_of_a_deployed_connector(running_connect, is_wanted):
+    """One that was deployed before plugins were loaded on demand has no flag: it failed, as its class was not there."""
+    verbs._start(running_connect.world, ["connect"])
+    assert running_connect.done == ["start connect"] and not running_connect.flag.exists()
+    running_connect.done.clear()
+    if is_wanted:
+        running_connect.flag.touch()
+    running_connect.connectors["movies_file_sink"] = FILE_SINK
+    verbs._start(running_connect.world, ["connect"])
+    assert running_connect.flag.exists()
+    again = ["start connect", "stop connect", "start connect with filestream"]
+    assert running_connect.done == (["start connect with filestream"] if is_wanted else again)
 
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from ..base import ConnectorError, World, files, local_path, paths
 from . import connect_api
 
 RECORD = "addresses.json"  # below the state folder: {"": addresses of the services, connector: those that it still has}
-UNFINISHED = "addresses.unfinished.json"  # beside it: the addresses and configurations of the last update
+UNFINISHED = "addresses.unfinished.json"  # beside it, until the record is written: each update that was begun since
 LANDING_JOBS = "connectors.json"  # below the lake's checkpoints: the connectors that run as jobs (see landing.jobs)
 LOCAL = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
 
@@ -55,23 +55,26 @@ def differ_only(one: dict[str, str], other: dict[str, str]) -> bool:
 
 def deployed(world: World) -> dict[str, dict[str, str]]:
     """Return {connector: configuration} of an embedded world, of Kafka Connect and of the jobs."""
-    connectors, jobs = _deployed(world)
-    return {**connectors, **jobs}
+    return {**in_connect(world), **_in_jobs(world)}
 
 
-def _deployed(world: World) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+def in_connect(world: World) -> dict[str, dict[str, str]]:
+    """Return {connector: configuration} of Kafka Connect, which has to run. Raises: StackError: no answer."""
     connectors = connect_api.call(world, "GET", "/connectors?expand=info")
-    jobs = json.loads(files.read_text(_jobs(world)) or "{}")
-    return ({name: known["info"]["config"] for name, known in connectors.items()},
-            {name: job["config"] for name, job in jobs.items()})
+    return {name: known["info"]["config"] for name, known in connectors.items()}
+
+
+def _in_jobs(world: World) -> dict[str, dict[str, str]]:
+    return {name: job["config"] for name, job in json.loads(files.read_text(_jobs(world)) or "{}").items()}
 
 
 def update(world: World, say: Callable[[str], None]) -> None:
     """Give deployed connectors the addresses of this world, where the services had others at the last start.
 
     Kafka Connect has to run. A connector whose new configuration it refuses (the database does not run) is tried again
-    at the next start. An update that was interrupted is finished: the new configurations are written to a file before
-    the first of them is deployed, so that none is updated twice where old and new ports overlap.
+    at the next start. An update that was interrupted is finished: the new configurations are added to a file before the
+    first of them is deployed, and stay there until an update is done. No configuration is updated twice where old and
+    new ports overlap, and none is forgotten after several interruptions.
 
     Args:
         say: is called with one line for each connector that was updated or refused.
@@ -79,12 +82,13 @@ def update(world: World, say: Callable[[str], None]) -> None:
     Raises:
         StackError: Kafka Connect does not answer.
     """
-    record, now = paths.state_dir() / RECORD, of(world)
+    record, unfinished, now = paths.state_dir() / RECORD, paths.state_dir() / UNFINISHED, of(world)
     before = _read(record)
-    if before == {"": now}:
+    if before == {"": now} and not unfinished.exists():
         return
     behind = _update_connectors(world, before, now, say) if before else {}
     _write(record, {"": now, **behind})
+    unfinished.unlink(missing_ok=True)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -99,16 +103,19 @@ def _update_connectors(world: World, before: dict[str, dict[str, str]], now: dic
                        say: Callable[[str], None]) -> dict[str, dict[str, str]]:
     """Return {connector: its old addresses} of those that Kafka Connect refused."""
     file = paths.state_dir() / UNFINISHED
-    last = _read(file) or {"addresses": {}, "configurations": {}}
-    connectors, jobs = _deployed(world)
+    begun = _read(file).get("updates", [])
+    has_jobs = local_path(_jobs(world)) is not None  # any other lake of an embedded world begins empty
+    connectors, jobs = in_connect(world), _in_jobs(world) if has_jobs else {}
 
-    def addresses_in(name: str, config: dict[str, str]) -> dict[str, str]:
-        is_done = last["configurations"].get(name) == config
-        return last["addresses"] if is_done else before.get(name, before[""])
+    def addresses_in(kind: str, name: str, config: dict[str, str], recorded: dict[str, str]) -> dict[str, str]:
+        return next((one["addresses"] for one in begun if one[kind].get(name) == config), recorded)
 
-    old = {name: addresses_in(name, config) for name, config in {**connectors, **jobs}.items()}
-    wanted = {name: updated(config, old[name], now) for name, config in {**connectors, **jobs}.items()}
-    _write(file, {"addresses": now, "configurations": wanted})
+    old = {name: addresses_in("connectors", name, config, before.get(name, before[""]))
+           for name, config in connectors.items()}
+    wanted = {name: updated(config, old[name], now) for name, config in connectors.items()}
+    wanted_jobs = {name: updated(config, addresses_in("jobs", name, config, before[""]), now)
+                   for name, config in jobs.items()}
+    _write(file, {"updates": [*begun, {"addresses": now, "connectors": wanted, "jobs": wanted_jobs}]})
     behind = {}
     for name, config in sorted(connectors.items()):
         if wanted[name] == config:
@@ -119,10 +126,10 @@ def _update_connectors(world: World, before: dict[str, dict[str, str]], now: dic
         except ConnectorError as e:
             behind[name] = old[name]
             say(f"connector {name} still has the old addresses: {e.what}")
-    if local_path(_jobs(world)):  # any other lake of an embedded world begins empty
+    if has_jobs:
         with files.alone(_jobs(world)):
             kept = json.loads(files.read_text(_jobs(world)) or "{}")
-            kept = {name: {**job, "config": wanted[name]} if job["config"] == jobs.get(name) else job
+            kept = {name: {**job, "config": wanted_jobs[name]} if job["config"] == jobs.get(name) else job
                     for name, job in kept.items()}
             files.write_text(_jobs(world), json.dumps(kept, indent=1))
     return behind

@@ -17,7 +17,7 @@ from .process import Service, conf, data, log_file
 S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"  # of the key to our S3 endpoint: its id, the name of the secret
 WHEN_ASKED = ("apicurio", "mariadb")  # services that are started when a notebook asks for them
 # of Connect: its connectors read and write any file, so it is loaded only while a notebook needs it
-OPTIONAL_PLUGINS = ("filestream",)
+OPTIONAL_PLUGINS = {"filestream": "FileStream"}  # {plugin: what every class of its connectors holds}
 SECRETS = ("postgres.admin", "postgres.replication", "mysql.admin", "mysql.replication",
            "connect.admin")  # an instance's passwords
 LOG_SIZE = 10 << 20  # bytes, of a Java's log. The databases' have little in them, and no cap

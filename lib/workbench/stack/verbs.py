@@ -62,6 +62,12 @@ def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda 
     _side_by_side(bring, chosen)
     if process.own("connect"):
         addresses.update(world, say)
+    if "connect" in chosen:
+        missing = [name for name in _plugins_in_use(world) if not services.wanted_plugin(name).exists()]
+        if missing:  # deployed when Connect loaded every plugin, or by a Connect that has ended since
+            _want_plugins(missing)
+            process.stop(SERVICES["connect"])
+            bring("connect")
 
 
 def _side_by_side(do: Callable[[str], Any], names: list[str]) -> list:
@@ -103,22 +109,36 @@ def load_plugins(world: World, *names: str) -> None:
         StackError: Connect cannot be started.
     """
     if world.stack.embedded:
-        for name in names:
-            services.wanted_plugin(name).parent.mkdir(parents=True, exist_ok=True)
-            services.wanted_plugin(name).touch()
+        _want_plugins(names)
         need(world, "connect")
 
 
 def unload_plugins(world: World, *names: str) -> None:
-    """Have the embedded Connect load these plugins no more; where it runs with them, it is restarted.
+    """Have the embedded Connect load these plugins no more, but for those of which a connector is deployed. Where it
+    runs with one of them, it is restarted. A Connect of another world stays as it is.
 
     Raises:
-        StackError: Connect cannot be started.
+        StackError: Connect does not answer, or cannot be started.
     """
-    for name in names:
-        services.wanted_plugin(name).unlink(missing_ok=True)
-    if world.stack.embedded and process.outdated(SERVICES["connect"], world):
+    wanted = [name for name in names if services.wanted_plugin(name).exists()] if world.stack.embedded else []
+    used = _plugins_in_use(world) if wanted and process.own("connect") else []
+    unused = [name for name in wanted if name not in used]
+    for name in unused:
+        services.wanted_plugin(name).unlink()
+    if unused and process.outdated(SERVICES["connect"], world):
         need(world, "connect")
+
+
+def _want_plugins(names: Sequence[str]) -> None:
+    for name in names:
+        services.wanted_plugin(name).parent.mkdir(parents=True, exist_ok=True)
+        services.wanted_plugin(name).touch()
+
+
+def _plugins_in_use(world: World) -> list[str]:
+    """The plugins of services.OPTIONAL_PLUGINS of which a connector is deployed in Connect, which has to run."""
+    classes = [config.get("connector.class", "") for config in addresses.in_connect(world).values()]
+    return [name for name, part in services.OPTIONAL_PLUGINS.items() if any(part in each for each in classes)]
 
 
 def down(say: Callable[[str], None] = lambda text: None) -> list[str]:
