@@ -167,7 +167,6 @@ class _Job:
         noted = self._noted()
         if noted.get("done") and self._is_still_so(noted):
             self._name(noted["suffix"])
-            self.say(f"nothing to do: connector {self.new} captures {', '.join(self.sources)} already")
             return self._result(connect.deployed(self.world, self.new))
         resumed = self._resumed(noted)
         suffix = resumed or self._begun()
@@ -185,9 +184,6 @@ class _Job:
             hudi.drop(None, self.world, self._copy(each))
         self._leave()
         self._note(suffix, done=True)
-        changed = {key: value for key, value in self.new_config.items() if self.config.get(key) != value}
-        self.say(f"done. Keep the new configuration: connector {self.new}, "
-                 + ", ".join(f"{key}={value}" for key, value in changed.items()))
         return self._result(self.new_config)
 
     def _name(self, suffix: str) -> None:
@@ -195,10 +191,12 @@ class _Job:
         self.new_config = renamed(self.config, suffix, self.sources)
 
     def _result(self, config: dict[str, str]) -> Recaptured:
+        named = {key: value for key, value in config.items() if key != "name"}
+        changed = [f"{key}={value}" for key, value in sorted(named.items()) if self.config.get(key) != value]
+        self.say(f"done. Keep the new configuration: connector {self.new}, {', '.join(changed)}")
         rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
         there = topics.names(self.world)
         left = [name for name in (topic_of(self.config, source) for source in self.sources) if name in there]
-        named = {key: value for key, value in config.items() if key != "name"}
         return Recaptured(self.new, named, rows, left if all(self._literal().values()) else [])
 
     # --- which connector ---------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Lab:
         places = ("landing", "tables", "checkpoints", "dead_letters")
         self.world = varied(params.load("local"), lake={part: f"file:{path}/{part}" for part in places})
         self.table = hudi.table(self.world, "b", key=("id",), ordering="__lsn")
-        self.deployed, self.did, self.rows = {"shop": POSTGRES}, [], 3
+        self.deployed, self.did, self.said, self.rows = {"shop": POSTGRES}, [], [], 3
         for module, name, answer in (
                 (connect, "names", lambda _: sorted(self.deployed)),
                 (connect, "deployed", lambda _, name: self.deployed.get(name, {})),
@@ -95,7 +95,7 @@ class Lab:
 
     def run(self, *captured, config=None):
         return recapture.run(None, self.world, "shop", config or POSTGRES, *(
-            captured or [recapture.Captured("public.b", self.table)]), timeout=0.1, say=lambda _: None)
+            captured or [recapture.Captured("public.b", self.table)]), timeout=0.1, say=self.said.append)
 
 
 @pytest.fixture
@@ -135,6 +135,8 @@ def test_a_finished_recapture_changes_nothing_when_it_is_repeated(lab, old):
     done = lab.run()
     assert (done.connector, done.rows, done.old_topics, lab.did) == ("shop_r2", {"b": 3}, ["shop.public.b"], [])
     assert done.config["table.include.list"] == "public.b,public.c" and "name" not in done.config
+    assert lab.said == ["done. Keep the new configuration: connector shop_r2, table.include.list=public.b,public.c, "
+                        "topic.prefix=shop_r2"]
 
 
 def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch):
