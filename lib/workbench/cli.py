@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import sys
+import traceback
 from pathlib import Path
 from typing import Optional
 
@@ -11,6 +12,8 @@ import typer
 
 from . import cli_aws, cli_dlq, cli_storefront, stack
 from .base import WorkbenchError, nearest, params, paths, pidfiles
+from .base.errors import without_logins
+from .base.terminal import printable
 from .base.terminal import say as _say
 from .run import run_record
 from .stack import artifacts, process, services
@@ -31,8 +34,8 @@ def main(arguments: Optional[list[str]] = None) -> None:
     """Run the command line. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 130 stopped."""
     try:
         app(arguments)
-    except (WorkbenchError, OSError) as e:
-        _say(str(e if isinstance(e, WorkbenchError) else _not_written(e)), "red", stderr=True)
+    except Exception as e:  # noqa: BLE001 - no text of a service or of data reaches the terminal as it is
+        _say(str(e if isinstance(e, WorkbenchError) else _not_written(e) or _unexpected(e)), "red", stderr=True)
         sys.exit(1)
 
 
@@ -209,15 +212,30 @@ def trace(table: str = typer.Argument(..., help="A captured table, such as artis
     traces.show(traces.row(loaded, walkthroughs.traced(loaded, table), key))
 
 
-def _not_written(e: OSError) -> WorkbenchError:
-    """What a person does about a full disk, or about files of somebody else's (after one `sudo make`).
+def _unexpected(e: Exception) -> WorkbenchError:
+    """Return what is told of an error that nobody foresaw; its text may come from a service or from data. The traceback
+    is written to a file that only the user can read."""
+    trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
+    file = paths.state_dir() / "log" / "traceback.txt"
+    try:
+        paths.write_closed(file, without_logins(trace).encode("utf-8", "backslashreplace"))
+        where = f"traceback in {paths.shown(file)}"
+    except OSError as refused:
+        where = f"traceback not written to {paths.shown(file)}: {refused.strerror}"
+    return WorkbenchError(f"{type(e).__name__}: {printable(str(e))}", where=where,
+                          next_step="this is not foreseen: look at the traceback, and report it")
 
-    Other errors of the system are raised again."""
+
+def _not_written(e: Exception) -> Optional[WorkbenchError]:
+    """What a person does about a full disk, or about files of somebody else's (after one `sudo make`); None of any
+    other error."""
+    if not isinstance(e, OSError):
+        return None
     if e.errno in (errno.ENOSPC, errno.EDQUOT):
         return WorkbenchError(f"the disk is full: {e.strerror}", where=e.filename or f"var/ or runs/ of {paths.ROOT}",
                               next_step="make room (`make clean` removes service data, lake and runs), then again")
     if e.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
-        raise e
+        return None
     return WorkbenchError(f"a file cannot be read or written: {e.strerror}", where=f"{e.filename or paths.VAR}",
                           expected="var/ and runs/ to belong to who runs this",
                           next_step='sudo chown -R "$(id -un)" var runs')

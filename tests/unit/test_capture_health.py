@@ -48,6 +48,11 @@ def test_a_publication_of_partitions_is_named_once(server):
     assert [f.subject for f in found] == ["publication p (database one)"] and "public.a, public.b" in found[0].seen
 
 
+def test_the_statement_that_mends_a_publication_quotes_its_name(server):
+    (found,) = [f for f in server(split=[('p"; DROP TABLE t; --', "public.a")]) if f.level == "warning"]
+    assert 'ALTER PUBLICATION "p""; DROP TABLE t; --" SET (' in found.fix
+
+
 def test_a_server_that_runs_and_does_not_answer_is_named_and_one_that_is_stopped_is_no_finding(monkeypatch):
     def refused(_):
         raise SourceError("cannot connect to PostgreSQL")

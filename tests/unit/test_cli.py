@@ -53,6 +53,26 @@ def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
     assert cause in shown and "did you mean 'local'" in shown
 
 
+def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(monkeypatch, capsys, tmp_path):
+    def fails(world):
+        raise RuntimeError("http://me:geheim@host says \x1b[2J\n  next:     rm -r")
+
+    module(monkeypatch, "stack", status=fails)
+    monkeypatch.setattr(paths, "VAR", tmp_path)
+    with pytest.raises(SystemExit) as e:
+        cli.main(["status"])
+    shown, file = capsys.readouterr().err, paths.state_dir() / "log" / "traceback.txt"
+    assert e.value.code == 1 and shown.startswith(
+        "RuntimeError: http://••••••@host says \\x1b[2J\\n  next:     rm -r\n")
+    assert "Traceback" not in shown and str(file) in shown and "\x1b" not in shown
+    text = file.read_text()
+    assert text.startswith("Traceback") and "geheim" not in text and file.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setattr(paths, "write_closed", lambda path, content: (_ for _ in ()).throw(OSError(28, "No space")))
+    with pytest.raises(SystemExit):
+        cli.main(["status"])
+    assert "traceback not written" in (shown := capsys.readouterr().err) and "No space" in shown
+
+
 def test_status_shows_a_table(monkeypatch):
     module(monkeypatch, "stack", status=lambda world: ROWS)
     out = call("status").output

@@ -262,6 +262,13 @@ JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required usernam
     ("driver.options", "host=h password=canary-7"),
     ("connection.url", "http://h/a?access_token=canary-7"),
     ("driver.options", "SELECT dblink('postgresql://u:canary-7@h')"),
+    ("query", "SELECT * FROM dblink('host=h password=canary-7', 'SELECT 1')"),
+    ("query", "SELECT * FROM dblink('host=h password=''canary-7''', 'SELECT 1')"),
+    ("driver.options", "with password=canary-7"), ("driver.options", "select password=canary-7"),
+    ("value.converter.basic.auth.user.info", "u:canary-7"), ("ssl.keystore.key", "canary-7"),
+    ("connection.token", "canary-7"), ("x.api.key", "canary-7"), ("x.private_key", "canary-7"),
+    ("http.headers", "Authorization: Bearer canary-7"), ("http.headers", "Authorization: Basic canary-7"),
+    ("ssl.chain", "-----BEGIN ENCRYPTED PRIVATE KEY-----canary-7"),
 ])
 def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, value):
     fake = FakePlugin()
@@ -278,6 +285,8 @@ def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, val
     "topic.regex=^secrets=.*$", "^secrets=.*$", "passwordFile=/a", "select * from t where password = 'x'",
     "value.after.token == 5", "jdbc:sqlserver://h:1433;user=u@server", "http://[::1]:80/a@b",
     "mongodb://h:1,h2:2/?a=b@c", '{"url":"http://h","mail":"a@b"}', '{"url":"http://h:80","mail":"a@b"}',
+    f"Authorization: Bearer {REF}", f"Authorization: Basic {REF}", "-----BEGIN CERTIFICATE-----x",
+    "with t as (select 1 as token) select * from t where password = 'x'",
 ])
 def test_references_inside_a_value_and_what_is_no_secret_pass(value):
     assert configs.literal_secrets({"connection.url": value}) == []

@@ -91,10 +91,12 @@ def test_the_doctor_names_the_owner(tmp_path, monkeypatch):
     assert found.seen == f"{tmp_path / 'main'} is not writable: it belongs to user {os.getuid()}"
 
 
-def test_other_errors_of_the_system_are_not_taken_for_it(monkeypatch):
+def test_other_errors_of_the_system_are_not_taken_for_it(monkeypatch, tmp_path, capsys):
     def app(arguments):
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(cli, "app", app)
-    with pytest.raises(OSError, match="Input/output"):
+    monkeypatch.setattr(paths, "VAR", tmp_path)
+    with pytest.raises(SystemExit):
         cli.main([])
+    assert capsys.readouterr().err.startswith("OSError: [Errno 5] Input/output error\n  where:    traceback in ")

@@ -281,6 +281,17 @@ def test_a_replay_of_a_former_version_is_not_repeated(many, tmp_path):
     assert dlq.records(world) == {f"{folder}/dead": "dead", f"{folder}/dead.json": "dead"}
 
 
+@pytest.mark.parametrize("other", ["dead.lock", "dead.json"])
+def test_records_of_topics_whose_names_end_alike_are_kept_apart(many, tmp_path, other):
+    world, sent = many
+    for topic in ("dead", other):
+        sent.clear()
+        assert dlq.replay(world, topic) == len(sent) == 3_500
+    assert dlq.replay(world, "dead") == dlq.replay(world, other) == 0
+    folder = f"file:{tmp_path}/replayed"
+    assert dlq.records(world) == {f"{folder}/dead": "dead", f"{folder}/{other}": other}
+
+
 # --- the command line ------------------------------------------------------------------------------------------------
 
 def test_the_command_line(monkeypatch):

@@ -98,6 +98,17 @@ def test_panels_of_numbers_begin_at_zero():
     assert instants.get_ylim()[0] > 0, "an axis of instants begins where they do"
 
 
+def test_panels_hold_zero_and_both_ends_also_of_negative_numbers_and_of_none():
+    frame = pd.DataFrame({"batch": [0, 1], "below": [-4.0, -5.0], "both": [-1, 3], "none": [float("nan")] * 2,
+                          "zero": [0, 0], "nothing": [None, None]})
+    lines = {name: [name] for name in ("below", "both", "none", "zero", "nothing")}
+    below, both, *empty = [ax.get_ylim() for ax in draw.panels(frame, "batch", lines).axes]
+    assert below[0] < -5 and below[1] == 0 and both[0] < -1 and both[1] > 3
+    assert all(low < high for low, high in empty)
+    with pytest.raises(LakeError, match="nothing to draw"):
+        draw.panels(frame[:0], "batch", lines)
+
+
 def test_a_stacked_kind_keeps_its_color_and_the_rest_is_grey():
     def colors(sums):
         frame = pd.DataFrame([("a", *pair) for pair in sums.items()], columns=["x", "kind", "n"])

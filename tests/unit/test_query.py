@@ -253,3 +253,14 @@ def test_only_a_session_of_an_embedded_world_is_told_as_our_service(tmp_path, mo
     assert "the service spark is stopped" in str(spark_module.gone(ours, "why"))
     spark_module._worlds[ours] = on_aws.world()
     assert "Spark was restarted or is gone" in str(spark_module.gone(ours, "why"))
+
+
+def test_a_crawled_table_quotes_the_names_of_foreign_columns_and_its_address(monkeypatch):
+    asked = []
+    monkeypatch.setattr(query.files, "below", lambda address: {"p`x=1/a.parquet": None})
+    monkeypatch.setattr(spark_sql, "columns", lambda *given: {"a` int) LOCATION 'x' --": "string"})
+    monkeypatch.setattr(query.ddl, "make_database", lambda *given: None)
+    monkeypatch.setattr(query, "sql", lambda spark, text: asked.append(text))
+    made = query.crawl(None, "file:/it's", "d.t")
+    assert made in asked and "(\n  `a`` int) LOCATION 'x' --` string)" in made
+    assert "PARTITIONED BY (`p``x` string)" in made and made.endswith(r"LOCATION 'file:/it\'s'")

@@ -113,6 +113,11 @@ def test_a_row_is_shown_whole_a_line_for_each_column():
     assert cells(show.row(frame, "one").data) == [x for n in range(25) for x in (f"c{n}", str(n))]
 
 
+def test_avro_reads_schemas_of_its_folder_only():
+    with pytest.raises(LakeError, match="is not a path below"):
+        show.avro("../schemas/cdc_events")
+
+
 def test_avro_fields_with_their_meaning():
     rows = cells(show.avro("cdc_events").data)
     fields = dict(zip(rows[::4], zip(rows[1::4], rows[2::4], rows[3::4])))

@@ -301,6 +301,15 @@ def test_it_is_printed_line_by_line(capsys, monkeypatch):
     assert "700.0" not in out and "NaN" not in out
 
 
+def test_a_key_and_a_topic_are_printed_as_text(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "150")
+    found = life()
+    table = dataclasses.replace(found.table, topic="m.[red]artists[/i]\x1b[2J")
+    trace.show(dataclasses.replace(found, table=table, key="[/b] \x1b]0;title\x07 :smile:"))
+    (heading, *_) = capsys.readouterr().out.splitlines()
+    assert heading.startswith(r"artists [/b] \x1b]0;title\x07 :smile:  2 changes; topic m.[red]artists[/i]\x1b[2J")
+
+
 def test_the_picture_has_a_line_for_each_change():
     figure = trace.draw(life())
     (axes,) = figure.axes

@@ -6,12 +6,16 @@ from typing import Iterable
 
 # Within an address a login with a password, user:password@host; digits and a slash are a port
 LOGIN = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
-USER_INFO = re.compile(rf"{LOGIN.pattern}|://[^/?#@\s\"']+@")
+# the password may hold an @, too
+USER_INFO = re.compile(rf"{LOGIN.pattern}(?:[^\s\"',@]*@)*|://[^/?#@\s\"']+@(?:[^/?#\s\"',@]*@)*")
+SECRET_PARAMETER = re.compile(
+    r"([?&;][\w.-]*(?:password|passwd|passphrase|pwd|secret|token|api.?key)[\w.-]*=)[^&;\s\"']+", re.I)
 
 
 def without_logins(text: str) -> str:
-    """Return a text with dots in place of the user and password of each address: http://••••••@host."""
-    return USER_INFO.sub("://••••••@", text)
+    """Return a text with dots in place of the user and password of each address, and of the secrets among its
+    parameters: http://••••••@host, jdbc:…?user=a&password=••••••."""
+    return SECRET_PARAMETER.sub(r"\1••••••", USER_INFO.sub("://••••••@", text))
 
 
 class WorkbenchError(Exception):

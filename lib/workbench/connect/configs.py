@@ -20,13 +20,16 @@ FOLDER = ROOT / "params" / "connectors"
 KNOWN = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
 MYSQL_CONNECTORS = KNOWN["mysql_connectors"]  # {mysql.kind of a world: connector class}
 HISTORY = "schema.history.internal"
-SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas", re.I)
+SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas|user\.info|keystore\.key$|private.?key|api.?key|"
+                         r"(^|[._-])token$", re.I)
 # Looked for in what a value holds beside references. An address with a login (errors.LOGIN);
 # a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not token_id=…
 SECRET_PAIR = re.compile(
     r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
     r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])", re.I)
-SQL = re.compile(r"\s*(select|with)\s", re.I)  # where password = … compares columns
+SECRET_TEXT = re.compile(r"\bbearer\s+\w|\bauthorization\s*:\s*basic\s+\w|-----BEGIN [A-Z ]*PRIVATE KEY", re.I)
+SQL = re.compile(r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S)  # where password = … compares columns
+SQL_TEXT = re.compile(r"'((?:[^']|'')*)'")  # a constant in it, such as the login that dblink is given
 PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
@@ -134,9 +137,13 @@ def literal_secrets(config: dict[str, str]) -> list[str]:
     """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or a list."""
     whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
     beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
-    inside = [k for k, v in beside.items()
-              if LOGIN.search(v) or (SECRET_PAIR.search(v) and not SQL.match(v))]
-    return sorted({*whole, *inside})
+    return sorted({*whole, *(k for k, v in beside.items() if _holds_secret(v))})
+
+
+def _holds_secret(value: str) -> bool:
+    """Return whether a part of a value is a secret; of SQL only its constants can hold a key and its value."""
+    constants = [text.replace("''", "'") for text in SQL_TEXT.findall(value)] if SQL.match(value) else [value]
+    return bool(LOGIN.search(value) or SECRET_TEXT.search(value)) or any(map(SECRET_PAIR.search, constants))
 
 
 def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]:

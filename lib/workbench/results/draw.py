@@ -431,8 +431,12 @@ def panels(frame: pd.DataFrame, x: str, lines: Mapping[str, Sequence[str]], titl
            ) -> Picture:
     """Draw columns over one: panels below each other, {title: the columns that are lines in it}.
 
-    An axis of numbers begins at zero, so that a change looks as large as it is; an axis of instants does not.
+    An axis of numbers holds zero, so that a change looks as large as it is; an axis of instants does not.
+
+    Raises: LakeError: the frame has no rows.
     """
+    if not len(frame):
+        raise LakeError("there is nothing to draw", expected="a frame with rows")
     fig = Picture(0.9 + 1.55 * len(lines), title)
     axes = fig.subplots(len(lines), sharex=True, squeeze=False)[:, 0]
     for ax, (name, columns) in zip(axes, lines.items()):
@@ -440,7 +444,9 @@ def panels(frame: pd.DataFrame, x: str, lines: Mapping[str, Sequence[str]], titl
             known = frame[frame[column].notna()]  # Matplotlib fails with an instant that is none
             ax.plot(known[x], known[column], marker="o", ms=4, color=colour, label=column.replace("_", " "))
         if all(pd.api.types.is_numeric_dtype(frame[column]) for column in columns):
-            ax.set_ylim(0, max(frame[[*columns]].max()) * 1.12 or 1)
+            numbers = np.nan_to_num(frame[[*columns]].agg(["min", "max"]).to_numpy(dtype=float))
+            least, most = min(0, numbers.min() * 1.12), max(0, numbers.max() * 1.12)
+            ax.set_ylim(least, most if least or most else 1)
         ax.set_title(name, fontsize=11, weight="bold", loc="left", pad=5)
         if len(columns) > 1:
             ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)

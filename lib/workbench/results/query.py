@@ -69,9 +69,9 @@ def crawl(spark: SparkSession, address: str, table: str) -> str:
                         expected="files .parquet or .json alone, below the same folders name=value")
     columns = spark_sql.columns(spark, address, form)
     twice = [name for name in columns if name.lower() in [p.lower() for p in partitions]]
-    types = ", ".join(f"`{name}` {type}" for name, type in columns.items() if name not in twice)
-    by = f"PARTITIONED BY ({', '.join(f'`{name}` string' for name in partitions)})\n" * bool(partitions)
-    cure = f"CREATE EXTERNAL TABLE {table} (\n  {types})\n{by}{CRAWLED[form]}\nLOCATION '{address}'"
+    types = ", ".join(f"{_quoted(name)} {type}" for name, type in columns.items() if name not in twice)
+    by = f"PARTITIONED BY ({', '.join(f'{_quoted(name)} string' for name in partitions)})\n" * bool(partitions)
+    cure = f"CREATE EXTERNAL TABLE {table} (\n  {types})\n{by}{CRAWLED[form]}\nLOCATION {ddl.literal(address)}"
     if twice:
         raise LakeError(f"HIVE_INVALID_METADATA: Hive metadata for table {table} is invalid: Table descriptor contains "
                         "duplicate columns", where=f"{', '.join(twice)}: a column and a folder of {address}",
@@ -81,3 +81,8 @@ def crawl(spark: SparkSession, address: str, table: str) -> str:
     for text in (f"DROP TABLE IF EXISTS {table}", *made):
         sql(spark, text)
     return cure
+
+
+def _quoted(name: str) -> str:
+    """Return a column's name for Athena's DDL; it may hold dots, as a file's may."""
+    return "`" + name.replace("`", "``") + "`"

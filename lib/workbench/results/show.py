@@ -127,8 +127,9 @@ def code(*of: Any) -> Code:
 
 def avro(name: str) -> HTML:
     """Show the fields of data/schemas/<name>.avsc: type, whether one may be missing, and what the type stands for (the
-    name that Kafka Connect gives to it, e.g. io.debezium.time.Date)."""
-    schema = jsons.loads((paths.ROOT / "data" / "schemas" / f"{name}.avsc").read_text(encoding="utf-8"))
+    name that Kafka Connect gives to it, e.g. io.debezium.time.Date). Raises LakeError: a name that leads elsewhere."""
+    file = paths.within(str(paths.ROOT / "data" / "schemas"), f"{name}.avsc")
+    schema = jsons.loads(Path(file).read_text(encoding="utf-8"))
     rows = []
     for field in schema["fields"]:
         kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]

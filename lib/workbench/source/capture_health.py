@@ -8,6 +8,7 @@ from .. import stack
 from ..base import WorkbenchError, World
 from ..stack.doctor import Finding
 from . import postgres
+from .names import quoted
 
 RETAINED_MIB = 256  # of log for one slot: beyond that the doctor warns. The embedded server drops a slot at 2 GB
 IDLE = ("its connector confirms nothing: give it heartbeat.action.query, as params/connectors/outbox_source.json has; "
@@ -46,7 +47,8 @@ def _publications(world: World, database: str) -> list[Finding]:
     return [Finding(f"publication {name} (database {database})",
                     f"publishes the changes of {', '.join(rows['table'])} under the names of the partitions",
                     "a connector whose table.include.list names the table loses them: "
-                    f"ALTER PUBLICATION {name} SET (publish_via_partition_root = true)", mild=True)
+                    + quoted("ALTER PUBLICATION {} SET (publish_via_partition_root = true)", name).as_string(None),
+                    mild=True)
             for name, rows in split.groupby("publication")]
 
 

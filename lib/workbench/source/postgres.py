@@ -107,7 +107,7 @@ def create_own(world: World, name: str) -> None:
     a database of this name, and it is somebody else's."""
     if _owner(world, name) not in ("", name):
         raise SourceError(f"there is a database {name!r}, of {_owner(world, name)!r}", expected="no such database",
-                          next_step=f"rename it: ALTER DATABASE {name} RENAME TO …")
+                          next_step="rename it: " + quoted("ALTER DATABASE {} RENAME TO …", name).as_string(None))
     with session(world, "postgres") as c:
         if not c.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [name]).fetchone():
             _give(c, "CREATE ROLE {} LOGIN PASSWORD ", name, secrets.ensured(secrets.Secret(own_secret(name))))

@@ -104,7 +104,7 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
             own, a schema history, or the dead-letter topic itself; offsets of a topic of several partitions; another
             replay is going on. What `mend` raises. Nothing is sent then.
     """
-    with files.alone(_noted(world, topic), f"replay of {topic}", "wait until it is done"):
+    with files.alone(f"{_noted(world, topic)}/replay", f"replay of {topic}", "wait until it is done"):
         found, wanted = letters(world, topic), set(offsets)
         if wanted and len(topics.bounds(world, topic)) > 1:
             raise LakeError(f"{topic} has several partitions, and an offset names a letter in each of them",
@@ -150,14 +150,16 @@ def _back(topic: str, one: Any, value: Optional[bytes]) -> tuple:
 
 def _noted(world: World, topic: str) -> str:
     """Return the folder that records which letters of a topic were sent back: below the id of the topic, a file for
-    each batch, [[partition, offset], …]. (The offset of a consumer group is one place for all, and Kafka forgets it
-    after a week.)"""
+    each batch, [[partition, offset], …]; beside the ids the lock. (The offset of a consumer group is one place for all,
+    and Kafka forgets it after a week.)"""
     return within(f"{world.lake.checkpoints}/replayed", topic)
 
 
 def _replayed(world: World, topic: str) -> list[list[int]]:
     folder, topic_id = _noted(world, topic), topics.topic_id(world, topic)
-    former = json.loads(files.read_text(f"{folder}.json") or "{}")  # one file for all, of former versions
+    root, _, name = f"{folder}.json".rpartition("/")  # one file for all, of former versions
+    is_there = any(info.is_file and info.base_name == name for info in files.entries(root))  # a topic may be called so
+    former = json.loads((files.read_text(f"{folder}.json") if is_there else None) or "{}")
     batches = [name for name in files.below(f"{folder}/{topic_id}") if name.endswith(".json")]
     return [*former.get(topic_id, []), *(place for name in batches
                                          for place in json.loads(files.read_bytes(f"{folder}/{topic_id}/{name}")))]
@@ -166,8 +168,11 @@ def _replayed(world: World, topic: str) -> list[list[int]]:
 def records(world: World) -> dict[str, str]:
     """Return {address of the records of a replay: its dead-letter topic}, also of topics that are gone."""
     folder = f"{world.lake.checkpoints}/replayed"
-    names = [info.base_name for info in files.entries(folder)]
-    return {f"{folder}/{name}": name.removesuffix(".json") for name in names if not name.endswith(".lock")}
+    found = files.entries(folder)
+    former = {info.base_name: info.base_name[:-len(".json")] for info in found
+              if info.is_file and info.base_name.endswith(".json")}  # other files are locks of former versions
+    topics_ = {info.base_name: info.base_name for info in found if not info.is_file}
+    return {f"{folder}/{name}": topic for name, topic in {**topics_, **former}.items()}
 
 
 # --- those of our jobs -----------------------------------------------------------------------------------------------

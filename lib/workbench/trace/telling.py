@@ -12,14 +12,15 @@ from .in_lake import names
 def show(life: Biography) -> None:
     """Print a biography: where the changes come from, where they went, and what the views show."""
     from rich.console import Console
+    from rich.text import Text
 
     console, shown = Console(), life.changes.copy()
     for column in ("made_at", "in_topic_at"):
         shown[column] = shown[column].dt.strftime("%Y-%m-%d %H:%M:%S.%f").str[:-3]
     shown["schema"] = [s if v is None else f"{s}, version {v}" for s, v in zip(shown["schema"], shown["version"])]
     shown["place"] = [f"{p}:{o}" for p, o in zip(shown["partition"], shown["offset"])]
-    console.print(f"[b]{life.table.name} {life.key}[/b]  {len(shown)} changes; topic {life.table.topic}",
-                  highlight=False)
+    console.print(Text.assemble((printable(f"{life.table.name} {life.key}"), "bold"), printable(
+        f"  {len(shown)} changes; topic {life.table.topic}")))
     _print(console, shown, {"change": "", "made_at": "made at (UTC)", "op": "op", "what": "what", "lsn": "LSN",
                             "transaction": "transaction"})
     _print(console, shown, {"change": "", "place": "partition:offset", "in_topic_at": "in the topic at",
