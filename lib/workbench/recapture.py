@@ -20,8 +20,8 @@ from . import connect, hudi
 from .base import ConnectorError, LakeError, WorkbenchError, World, files, nearest, wait_until
 from .connect.configs import HISTORY
 from .hudi import decode, evolving, tables
-from .hudi.ingesting import PROGRESS, last_commit, progress_in
-from .hudi.rewriting import rewrite
+from .hudi.ingesting import PROGRESS, REPLACED_BY, last_commit, progress_in
+from .hudi.rewriting import rewrite, show
 from .hudi.timeline import SCHEMA_CHANGE, completed
 from .landing.sources import topic_of
 from .results import check_values
@@ -30,6 +30,8 @@ from .source.names import identifier
 from .topic import registry, topics
 
 INCLUDED = "table.include.list"
+SLOT = "debezium"  # the slot of a PostgreSQL connector that names none
+NOTED = ("connector.class", "topic.prefix", INCLUDED, "slot.name", "database.dbname", f"{HISTORY}.kafka.topic")
 ENGINES = {"PostgresConnector": postgres, "MariaDbConnector": mariadb, "MySqlConnector": mariadb}
 
 
@@ -66,7 +68,8 @@ def run(spark: SparkSession, world: World, connector: str, config: dict[str, str
 
     The lake tables keep their names, places and labels, and get the columns that the source has now. Each is replaced
     in one commit, after copies of all of them have equaled the source. A call that was interrupted is repeated with
-    the same arguments, and goes on. Afterwards `hudi.ingest` reads the new topics.
+    the same arguments, and goes on. Afterwards `hudi.ingest` reads the new topics, and refuses the old ones for these
+    tables.
 
     Args:
         connector: name of the connector that captures the tables; Debezium's for PostgreSQL, MariaDB or MySQL. It is
@@ -80,8 +83,9 @@ def run(spark: SparkSession, world: World, connector: str, config: dict[str, str
     Raises:
         ConnectorError: there is no such connector; it is of another kind or does not capture the tables; the new one is
             refused or has failed.
-        LakeError: a message cannot be read; a copy does not equal the source in time; the source table is empty; an
-            ingest into a table is going on; another recapture of this connector is not finished.
+        LakeError: a message cannot be read; a copy does not equal the source in time; the source table is empty; a lake
+            table is named twice, or holds rows of other sources; an ingest into a table is going on; another recapture
+            of this connector is not finished.
         The old tables and the old connector are as they were then.
     """
     job = _Job(spark, world, connector, config, captured, _engine(connector, config), timeout, say)
@@ -91,11 +95,20 @@ def run(spark: SparkSession, world: World, connector: str, config: dict[str, str
 
 def _engine(connector: str, config: dict[str, str]) -> ModuleType:
     """The functions of the database that a connector captures. Raises ConnectorError: it captures none of ours."""
-    kind = config.get("connector.class", "").rpartition(".")[2]
+    kind = _kind(config)
     if kind not in ENGINES:
         raise ConnectorError(f"connector {connector!r} cannot be recaptured: its class is {kind!r}",
                              expected=f"one of {', '.join(ENGINES)}")
     return ENGINES[kind]
+
+
+def _kind(config: dict[str, str]) -> str:
+    return config.get("connector.class", "").rpartition(".")[2]
+
+
+def _slot(config: dict[str, str]) -> str:
+    """The replication slot that a connector reads; "" where its database has none."""
+    return config.get("slot.name", SLOT) if ENGINES.get(_kind(config)) is postgres else ""
 
 
 def _suffixed(text: str, suffix: str) -> str:
@@ -107,11 +120,34 @@ def renamed(config: dict[str, str], suffix: str, sources: list[str]) -> dict[str
     MariaDB another server id and topic of schema history, and a snapshot. suffix: such as `_r2`."""
     new = {**config, INCLUDED: ",".join(sources), "snapshot.mode": "initial"}
     new.pop("name", None)
+    if _slot(config):
+        new["slot.name"] = _slot(config)
     for key in {"topic.prefix", "slot.name", f"{HISTORY}.kafka.topic"} & new.keys():
         new[key] = _suffixed(new[key], suffix)
     if "database.server.id" in new:
         new["database.server.id"] = str(1 + zlib.crc32(new["topic.prefix"].encode()) % (2**31 - 1))
     return new
+
+
+def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
+    """Return {address: what it says} of the journals of these connectors, and of the connectors that those made."""
+    folder = f"{world.lake.checkpoints}/recapture"
+    there = files.below(folder) if connectors else {}
+    found: dict[str, dict[str, Any]] = {}
+    waiting = [*connectors]
+    while waiting:
+        name = f"{tables.plain(waiting.pop())}.json"
+        if name in there and f"{folder}/{name}" not in found:
+            found[f"{folder}/{name}"] = json.loads(files.read_text(f"{folder}/{name}") or "{}")
+            waiting += found[f"{folder}/{name}"].get("made", {})
+    return found
+
+
+def made(world: World, *connectors: str) -> dict[str, dict[str, str]]:
+    """Return {connector: part of its configuration} of what recaptures of these connectors have deployed, also where it
+    is gone: what its topics, slot and tables are called."""
+    return {name: config for noted in journals(world, *connectors).values()
+            for name, config in noted.get("made", {}).items()}
 
 
 class _Job:
@@ -128,38 +164,62 @@ class _Job:
         self.format = "avro" if "avro" in config.get("value.converter", "").lower() else "json"
 
     def run(self) -> Recaptured:
-        suffix = self._resumed() or self._begun()
-        self.new = _suffixed(self.old, suffix)
-        self.new_config = renamed(self.config, suffix, self.sources)
-        connect.apply(self.world, self.new, self.new_config)
+        noted = self._noted()
+        if noted.get("done") and self._is_still_so(noted):
+            self._name(noted["suffix"])
+            return self._result(connect.deployed(self.world, self.new))
+        resumed = self._resumed(noted)
+        suffix = resumed or self._begun()
+        self._name(suffix)
+        if not resumed or connect.failure(self.world, self.new):  # tables may have been added to one that runs
+            connect.apply(self.world, self.new, self.new_config)
         self.say(f"connector {self.new} takes a snapshot of {', '.join(self.sources)} "
                  f"into {self.new_config['topic.prefix']}.*")
-        waiting = [c for c in self.captured if not self._is_replaced(c)]
-        for each in waiting:
-            self._fill(each)
-        for each in waiting:
+        for each in self.captured:
+            if not self._is_replaced(each):
+                self._fill(each)
+        for each in self.captured:
             self._replace(each)
         for each in self.captured:
             hudi.drop(None, self.world, self._copy(each))
-        left = self._leave()
+        self._leave()
         self._note(suffix, done=True)
-        changed = {key: value for key, value in self.new_config.items() if self.config.get(key) != value}
-        self.say(f"done. Keep the new configuration: connector {self.new}, "
-                 + ", ".join(f"{key}={value}" for key, value in changed.items()))
+        return self._result(self.new_config)
+
+    def _name(self, suffix: str) -> None:
+        self.new = _suffixed(self.old, suffix)
+        self.new_config = renamed(self.config, suffix, self.sources)
+
+    def _result(self, config: dict[str, str]) -> Recaptured:
+        named = {key: value for key, value in config.items() if key != "name"}
+        changed = [f"{key}={value}" for key, value in sorted(named.items()) if self.config.get(key) != value]
+        self.say(f"done. Keep the new configuration: connector {self.new}, {', '.join(changed)}")
         rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
-        return Recaptured(self.new, self.new_config, rows, left)
+        there = topics.names(self.world)
+        left = [name for name in (topic_of(self.config, source) for source in self.sources) if name in there]
+        return Recaptured(self.new, named, rows, left if all(self._literal().values()) else [])
 
     # --- which connector ---------------------------------------------------------------------------------------------
 
-    def _resumed(self) -> str:
-        """The suffix of a recapture of these tables that was interrupted after its connector was deployed, or is done;
-        "" where there is none."""
-        noted = json.loads(files.read_text(self.journal) or "{}")
-        if not noted or _suffixed(self.old, noted["suffix"]) not in connect.names(self.world):
+    def _noted(self) -> dict[str, Any]:
+        return json.loads(files.read_text(self.journal) or "{}")
+
+    def _is_still_so(self, noted: dict[str, Any]) -> bool:
+        """Whether what a finished recapture has left is there: its connector, and no old one that captures a table."""
+        there = connect.names(self.world)
+        if noted["tables"] != self._tables() or _suffixed(self.old, noted["suffix"]) not in there:
+            return False
+        if self.old not in there:
+            return True
+        old = connect.deployed(self.world, self.old)
+        return not any(_captures(old, source) for source in self.sources)
+
+    def _resumed(self, noted: dict[str, Any]) -> str:
+        """The suffix of a recapture of these tables that was interrupted after its connector was deployed; "" where
+        there is none."""
+        if noted.get("done", True) or _suffixed(self.old, noted["suffix"]) not in connect.names(self.world):
             return ""
         if noted["tables"] != self._tables():
-            if noted["done"]:
-                return ""
             raise LakeError(f"another recapture of {self.old} is not finished", where=self.journal,
                             expected="the same tables: " + ", ".join(map(" into ".join, noted["tables"])),
                             next_step="repeat it with those first")
@@ -176,15 +236,20 @@ class _Job:
         if self.old not in deployed:
             raise ConnectorError(f"there is no connector {self.old!r}", where=self.world.connect.url,
                                  expected=nearest(self.old, deployed))
-        patterns = _patterns(self.config)
         for source in self.sources:
-            if patterns and not any(re.fullmatch(pattern, source, re.I) for pattern in patterns):
+            if not _captures(self.config, source):
                 raise ConnectorError(f"connector {self.old!r} does not capture {source}", expected=nearest(
-                    source, patterns), where=f"{INCLUDED}: {self.config[INCLUDED]}")
+                    source, _patterns(self.config)), where=f"{INCLUDED}: {self.config[INCLUDED]}")
+        bases = [each.table.base for each in self.captured]
         for each in self.captured:
-            if not len(self._truth(each)):
+            if bases.count(each.table.base) > 1:
+                raise LakeError(f"table {each.table.name} is named twice", where=each.table.base,
+                                expected="one source for each lake table, which the copy of that source replaces")
+            self._own_progress(each)
+            if not self._count(each):
                 raise LakeError(f"{each.source} is empty: there is no message to make a table of",
                                 next_step="hudi.drop removes the table; the next row makes it again")
+        for each in self.captured:
             hudi.drop(None, self.world, self._copy(each))  # of a try that was given up
         suffix = next(suffix for suffix in self._suffixes() if self._is_free(suffix))
         connect.validate(self.world, renamed(self.config, suffix, self.sources), _suffixed(self.old, suffix))
@@ -192,7 +257,11 @@ class _Job:
         return suffix
 
     def _note(self, suffix: str, *, done: bool) -> None:
-        files.write_text(self.journal, json.dumps({"suffix": suffix, "tables": self._tables(), "done": done}))
+        new = renamed(self.config, suffix, self.sources)
+        every = {**self._noted().get("made", {}),
+                 _suffixed(self.old, suffix): {key: new[key] for key in NOTED if key in new}}
+        files.write_text(self.journal, json.dumps({
+            "suffix": suffix, "tables": self._tables(), "done": done, "made": every}))
 
     def _suffixes(self) -> Iterator[str]:
         """`_r2`, `_r3`, … from the one on that follows the old topic prefix's."""
@@ -223,32 +292,55 @@ class _Job:
         return hudi.Topic(topic_of(config or self.new_config, of.source), format=self.format)
 
     def _is_replaced(self, of: Captured) -> bool:
-        return self._topic(of).id in progress_in(last_commit(of.table))
+        last = progress_in(last_commit(of.table)).get(self._topic(of).id)
+        return last is not None and REPLACED_BY not in last
 
-    def _truth(self, of: Captured) -> Any:
+    def _own_progress(self, of: Captured) -> dict[str, dict[str, Any]]:
+        """How far the table has read the topics of this source, and what was landed of them, by this prefix or earlier
+        ones. Raises LakeError: it holds rows of other sources, which the new rows would remove."""
+        prefix, source = (tables.plain(text) for text in (_suffixed(self.config["topic.prefix"], ""), of.source))
+        own = rf"(topic-|landed-(.*_)?){re.escape(prefix)}(_r\d+)?\.{re.escape(source)}(_partition_\d+)?_?"
+        progress = progress_in(last_commit(of.table))
+        others = [name for name, last in progress.items() if not re.fullmatch(own, name) and REPLACED_BY not in last]
+        if others:
+            raise LakeError(f"table {of.table.name} holds rows of other sources than {of.source}",
+                            where=f"read into it: {', '.join(others)} (*: not known what)",
+                            expected=f"rows of {topic_of(self.config, of.source)} only: all rows are replaced",
+                            next_step="a table of its own for each source: hudi.drop, and repeat the recapture")
+        return progress
+
+    def _truth(self, of: Captured, what: str = "*") -> Any:
         rows = sql.SQL('({}) AS "rows"').format(sql.SQL(of.truth)) if of.truth else identifier(of.source)
-        return self.db.frame(self.world, sql.SQL("SELECT * FROM {}").format(rows), database=self.database)
+        query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(what), rows)
+        return self.db.frame(self.world, query, database=self.database)
+
+    def _count(self, of: Captured) -> int:
+        return int(self._truth(of, "count(*) AS n")["n"][0])
 
     def _fill(self, of: Captured) -> None:
         """Ingest the new topic into the copy until it equals the source."""
-        copy, rows = self._copy(of), len(self._truth(of))
-        timeout = 60 + rows / 500 if self.timeout is None else self.timeout
-        topics.wait_count(self.world, self._topic(of).name, rows, timeout=timeout, connector=self.new)
+        copy = self._copy(of)
+        timeout = 60 + self._count(of) / 500 if self.timeout is None else self.timeout
+        topics.wait_count(self.world, self._topic(of).name, 1, timeout=timeout, connector=self.new)
+        last: list[LakeError] = []
 
-        def equal() -> Union[bool, WorkbenchError]:
+        def equal() -> Union[tuple[int], WorkbenchError]:
             try:
-                hudi.ingest(self.spark, self.world, self._topic(of), copy, schema=self._schema(of))
+                done = hudi.ingest(self.spark, self.world, self._topic(of), copy, schema=self._schema(of))
                 self._none_dead(copy)
             except WorkbenchError as e:  # waiting does not help
                 return e
+            if last and not done.messages:  # a comparison reads both tables
+                raise last[-1]
             source, lake = self._truth(of), hudi.read(self.spark, copy)
             if of.table.deletes == "soft":
                 lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
             lake = lake.select(*(name for name in source.columns if name in lake.columns)).toPandas()
             found = check_values.differences(source, lake, list(of.table.key), ("copy", "source"))
             if found:
-                raise LakeError(f"{len(found)} differences: {'; '.join(found[:3])}")
-            return True
+                last.append(LakeError(f"{len(found)} differences: {'; '.join(found[:3])}"))
+                raise last[-1]
+            return (len(source),)
 
         outcome = wait_until(
             equal, f"the copy of {of.table.name} to equal {of.source}", timeout=timeout, every=0.5, error=LakeError,
@@ -258,7 +350,7 @@ class _Job:
                       f"longer timeout. To give up: connect.delete(world, {self.new!r}), and drop its slot")
         if isinstance(outcome, WorkbenchError):
             raise outcome
-        self.say(f"the copy of {of.table.name} equals {of.source}: {rows:,} rows")
+        self.say(f"the copy of {of.table.name} equals {of.source}: {outcome[0]:,} rows")
 
     def _none_dead(self, copy: hudi.Table) -> None:
         letters = hudi.dead_letters(self.spark, self.world, copy).limit(1).collect()
@@ -267,43 +359,54 @@ class _Job:
                             next_step="correct the row at the source, or the schema; then repeat the recapture")
 
     def _replace(self, of: Captured) -> None:
-        """Put the rows of the copy in the place of the table's. The old topic counts as read: the rows hold more."""
-        copy = self._copy(of)
-        body = last_commit(copy)
+        """Put the rows of the copy in the place of the table's, where that is not done; then what follows from it."""
         with tables.alone(self.world, of.table):
-            progress = progress_in(last_commit(of.table))
-            old = self._topic(of, self.config)
-            if old.name in topics.names(self.world) and old.id in progress:
-                ends = topics.ends(self.world, old.name)
-                progress[old.id] = {**progress[old.id], "offsets": {str(p): end for p, end in ends.items()}}
-            columns = evolving.columns(completed(copy))
-            rewrite(self.spark, of.table, hudi.read(self.spark, copy), columns, {
-                PROGRESS: json.dumps({**progress, **progress_in(body)}),
-                SCHEMA_CHANGE: f"captured anew from topic {self._topic(of).name}"})
-            files.remove(f"{hudi.dead_letters_path(self.world, of.table)}/{old.id}")
-        self.say(f"{of.table.name} has the rows of the copy, and reads {self._topic(of).name} from now on")
+            replaced = self._is_replaced(of)
+            if replaced:
+                show(self.spark, of.table)
+            else:
+                self._rewrite(of)
+            for name, last in progress_in(last_commit(of.table)).items():
+                if REPLACED_BY in last:
+                    files.remove(f"{hudi.dead_letters_path(self.world, of.table)}/{name}")
+        if not replaced:
+            self.say(f"{of.table.name} has the rows of the copy, and reads {self._topic(of).name} from now on")
+
+    def _rewrite(self, of: Captured) -> None:
+        """Replace the rows, with the progress of the copy; the old topic and its files are refused from then on: the
+        old connector still writes to it, and what the new rows lack, because it was deleted, would come again."""
+        copy, new = self._copy(of), self._topic(of).name
+        old = {self._topic(of, self.config).id: {}, **self._own_progress(of)}
+        progress = {name: {**last, REPLACED_BY: new} for name, last in old.items()}
+        rewrite(self.spark, of.table, hudi.read(self.spark, copy), evolving.columns(completed(copy)), {
+            PROGRESS: json.dumps({**progress, **progress_in(last_commit(copy))}),
+            SCHEMA_CHANGE: f"captured anew from topic {new}"})
 
     # --- the old connector -------------------------------------------------------------------------------------------
 
-    def _leave(self) -> list[str]:
-        """Take the tables from the old connector, and return the topics that nobody writes to now."""
-        literal = {source: [p for p in _patterns(self.config) if p.replace("\\", "") == source]
-                   for source in self.sources}
+    def _literal(self) -> dict[str, list[str]]:
+        """{source: the patterns of the old connector that name it and nothing else}."""
+        return {source: [p for p in _patterns(self.config) if p.replace("\\", "") == source] for source in self.sources}
+
+    def _leave(self) -> None:
+        """Take the tables from the old connector."""
+        literal = self._literal()
         rest = [p for p in _patterns(self.config) if p not in sum(literal.values(), [])]
-        deployed = self.old in connect.names(self.world)
         if not all(literal.values()):
             self.say(f"connector {self.old} stays, and still captures them: its {INCLUDED} does not name each of them")
-            return []
-        if rest and deployed:
-            connect.apply(self.world, self.old, {**self.config, INCLUDED: ",".join(rest)})
-            self.say(f"connector {self.old} has {INCLUDED}={','.join(rest)} from now on")
         elif not rest:
             connect.delete(self.world, self.old)
-            if self.db is postgres and "slot.name" in self.config:
-                postgres.drop_slot(self.world, self.config["slot.name"], self.database)
+            if self.db is postgres:
+                postgres.drop_slot(self.world, _slot(self.config), self.database)
             self.say(f"connector {self.old} is deleted")
-        there = topics.names(self.world)
-        return [name for name in (topic_of(self.config, source) for source in self.sources) if name in there]
+        elif self.old in connect.names(self.world):
+            connect.apply(self.world, self.old, {**self.config, INCLUDED: ",".join(rest)})
+            self.say(f"connector {self.old} has {INCLUDED}={','.join(rest)} from now on")
+
+
+def _captures(config: dict[str, str], source: str) -> bool:
+    patterns = _patterns(config)
+    return not patterns or any(re.fullmatch(pattern, source, re.I) for pattern in patterns)
 
 
 def _patterns(config: dict[str, str]) -> list[str]:

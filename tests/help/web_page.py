@@ -3,6 +3,7 @@
 Every listening socket is judged by the protocol that it speaks. The socket itself is asked: there is no list of ports.
 """
 import contextlib
+import itertools
 import socket
 import ssl
 import struct
@@ -11,9 +12,14 @@ import psutil
 import requests
 
 FOREIGN = {"Host": "page.example", "Origin": "http://page.example", "Referer": "http://page.example/page"}
+GUESSED = ("AWS4-HMAC-SHA256 Credential=guess/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, "
+           "Signature=0123456789abcdef")
 # what a page may say of itself: rebound; with a guessed password; and from its own name to ours, as a form sends it
 PAGES = [FOREIGN, {**FOREIGN, "Authorization": "Basic d29ya2JlbmNoOmd1ZXNz"},
-         {"Origin": "http://page.example", "Referer": "http://page.example/page", "Content-Type": "text/plain"}]
+         {"Origin": "http://page.example", "Referer": "http://page.example/page", "Content-Type": "text/plain"},
+         # and what moto takes for an operation without a signature, of a bucket that the host names
+         {**FOREIGN, "Authorization": GUESSED, "X-Amz-Target": "AWSCognitoIdentityService.GetId"},
+         {"Host": "lake.page.example", "Authorization": GUESSED, "X-Amz-Target": "AWSCognitoIdentityService.GetId"}]
 READ, CHANGE = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH", "DELETE")
 REQUESTS = {  # {path: methods}: to list, to read files and secrets, to write, to change, to stop
     # Kafka Connect
@@ -46,7 +52,7 @@ REQUESTS = {  # {path: methods}: to list, to read files and secrets, to write, t
 REFUSED = (400, 401, 403, 404, 405, 415, 501)
 
 
-def talk(port, message=b"", timeout=1.0, size=4096):
+def talk(port, message=b"", timeout=5.0, size=4096):
     """The first bytes that a listener sends after a message; empty where it sends none in time, or hangs up."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=timeout) as s:
         s.sendall(message)
@@ -102,27 +108,28 @@ BINARY = {
 }
 # Those that say nothing to a stranger, by a part of their process's command line.
 SILENT = {"pyspark.daemon": "a Python worker: it says its process id, and wants the secret of its Java first",
+          "io.quarkus.runner.GeneratedMain": "a socket on which no thread of the registry's Java accepts anything",
           "workbench.spark.server": "PySpark's accumulators: they want the token of their Java first"}
 
 
 def protocol(process, port):
     """The protocol that a listener speaks. AssertionError where it is none that this module can judge."""
-    first = talk(port)
+    answer = talk(port, b"GET / HTTP/1.1\r\nHost: page.example\r\nConnection: close\r\n\r\n")
     for name, greets in GREETINGS.items():
-        if greets(first):
+        if greets(answer):
             return name
-    answer = talk(port, b"GET / HTTP/1.1\r\nHost: page.example\r\nConnection: close\r\n\r\n", timeout=30)
     if answer.startswith(b"HTTP/"):
         return "HTTP"
     if certificate_names(port):
         return "HTTPS"
+    command = " ".join(process.cmdline())
+    silent = next((part for part in SILENT if part in command), None)
+    if silent and len(answer) <= 4:
+        return silent
     for name, speaks in BINARY.items():
         if speaks(port):
             return name
-    command = " ".join(process.cmdline())
-    silent = [part for part in SILENT if part in command]
-    assert silent and len(answer) <= 4, f"nobody knows how to judge port {port} ({answer[:40]!r}) of {command[:200]}"
-    return silent[0]
+    raise AssertionError(f"nobody knows how to judge port {port} ({answer[:40]!r}) of {command[:200]}")
 
 
 def let_in(port, secrets_=(), pages=PAGES):
@@ -132,27 +139,32 @@ def let_in(port, secrets_=(), pages=PAGES):
         secrets_: texts that no answer may hold.
     """
     faults = []
-    with requests.Session() as session:
-        session.trust_env = False
-        for path, methods in REQUESTS.items():
-            for method in methods:
-                for number, page in enumerate(pages):
-                    headers = page if method in READ else {"Content-Type": "application/json", **page}
-                    answer = session.request(method, f"http://127.0.0.1:{port}{path}", headers=headers, timeout=60,
-                                             data=None if method in READ else "[]", allow_redirects=False)
-                    while answer.is_redirect and answer.headers["Location"].startswith("/"):
-                        path_to = answer.headers["Location"]
-                        answer = session.get(f"http://127.0.0.1:{port}{path_to}", headers=headers, timeout=60,
-                                             allow_redirects=False)
-                    to_https = answer.is_redirect and answer.headers["Location"].startswith("https://")
-                    readable = answer.headers.get("Access-Control-Allow-Origin") in ("*", "null", FOREIGN["Origin"])
-                    told = [text for text in secrets_ if text in answer.text]
-                    # what comes from our own name a browser shows to no page of another, unless the answer allows it
-                    unseen = "Host" not in page and method in READ
-                    refused = answer.status_code in REFUSED or to_https and not answer.text or unseen
-                    if not refused or readable or told:
-                        faults.append((method, path, number, answer.status_code, answer.text[:120]))
+    for path, methods in REQUESTS.items():
+        for method, (number, page) in itertools.product(methods, enumerate(pages)):
+            try:
+                answer = _answer(method, port, path, page)
+            except requests.ConnectionError:  # it hangs up
+                continue
+            to_https = answer.is_redirect and answer.headers["Location"].startswith("https://")
+            readable = answer.headers.get("Access-Control-Allow-Origin") in ("*", "null", FOREIGN["Origin"])
+            told = [text for text in secrets_ if text in answer.text]
+            # what comes from our own name a browser shows to no page of another, unless the answer allows it
+            unseen = "Host" not in page and method in READ
+            refused = answer.status_code in REFUSED or to_https and not answer.text or unseen
+            if not refused or readable or told:
+                faults.append((method, path, number, answer.status_code, answer.text[:120]))
     return faults
+
+
+def _answer(method, port, path, page):
+    """What a server answers in the end, over a connection of its own: redirects to itself are followed."""
+    headers = page if method in READ else {"Content-Type": "application/json", **page}
+    body = None if method in READ else "[]"
+    answer = requests.request(method, f"http://127.0.0.1:{port}{path}", headers=headers, timeout=60, data=body,
+                              allow_redirects=False)
+    if answer.is_redirect and answer.headers["Location"].startswith("/"):
+        return _answer("GET", port, answer.headers["Location"], page)
+    return answer
 
 
 def listeners(processes):

@@ -67,7 +67,7 @@ def content(world):
             "configurations": {name: connect.rest._call(world, "GET", f"/connectors/{name}/config") for name in names},
             "topics": sorted(topics.names(world)), "schemas": sorted(registry.artifacts(world)["artifact"]),
             "customers": sorted(storefront.owned(world, "customers")["id"]),
-            "lake": sorted(files.entries(world.lake.root)), "running": stack.running()}
+            "lake": sorted(one.path for one in files.entries(world.lake.root)), "running": stack.running()}
 
 
 def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy):

@@ -117,14 +117,17 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
     assert "n" not in hudi.read(spark, tables[0][0]).columns
     assert connect.names(world) == [NAME, f"{NAME}_r2"]
 
-    # what comes later is read from the new topics, and what is left of the old ones changes nothing
+    # what comes later is read from the new topics; the old ones, which may lack what was deleted since, are refused
     postgres.execute(world, "UPDATE visits SET at = now() WHERE id = 2; DELETE FROM codes WHERE id = 1; "
                             "INSERT INTO others VALUES (2, 2)")
     topics.wait_count(world, f"{NAME}_r2.public.visits", 4, connector=f"{NAME}_r2")
     topics.wait_count(world, f"{NAME}_r2.public.codes", 6, connector=f"{NAME}_r2")
     topics.wait_count(world, f"{NAME}.public.others", 2, connector=NAME)
     ingest(spark, world, f"{NAME}_r2", tables)
-    ingest(spark, world, NAME, [*tables, *others])
+    ingest(spark, world, NAME, others)
+    for pair in tables:
+        with pytest.raises(LakeError, match=f"(?s)was captured anew.*topic {NAME}_r2.public.{pair[1]}"):
+            ingest(spark, world, NAME, [pair])
     equal(spark, world, [*tables, *others])
     for each, source in tables:
         assert hudi.as_of(spark, world, each, "before").count() == before[each.name]
@@ -144,8 +147,8 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
 def test_what_is_refused_changes_nothing(lab, spark):
     world, table = lab
     config = {**avro_help.source(world, NAME), INCLUDED: "public.visits,public.codes,public.others"}
-    codes, empty = table("codes"), table("others")
-    ingest(spark, world, NAME, [(codes, "codes"), (empty, "others")])
+    codes, empty, both = table("codes"), table("others"), table("both")
+    ingest(spark, world, NAME, [(codes, "codes"), (empty, "others"), (both, "codes"), (both, "others")])
     postgres.execute(world, "DELETE FROM others")
 
     def run(*captured, name=NAME, **more):
@@ -159,6 +162,10 @@ def test_what_is_refused_changes_nothing(lab, spark):
             (ConnectorError, "its class is 'JdbcSourceConnector'", lambda: run(
                 good, **{"connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector"})),
             (ConnectorError, "is refused for 1 key", lambda: run(good, **{"poll.interval.ms": "often"})),
+            (LakeError, "table recaptured_codes is named twice", lambda: run(
+                good, recapture.Captured("public.visits", codes))),
+            (LakeError, "table recaptured_both holds rows of other sources", lambda: run(
+                recapture.Captured("public.codes", both))),
             (LakeError, "public.others is empty", lambda: run(recapture.Captured("public.others", empty)))):
         with pytest.raises(error, match=said):
             call()

@@ -9,7 +9,7 @@ from lake_help import new_table, new_topic
 from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.hudi import ingesting
+from workbench.hudi import ingesting, rewriting
 from workbench.results import query
 from workbench.topic import topics
 
@@ -127,6 +127,7 @@ def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkey
     it.send(2, lsn=2, price=Decimal(2))
     it.go("10,2")
     hudi.compact(spark, it.table, "schedule")
+    entry = hudi.register(spark, it.table)
     it.send(2, 3, lsn=3, price=Decimal(3))
 
     def broken(*_, **__):
@@ -134,11 +135,14 @@ def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkey
 
     with monkeypatch.context() as patched:
         if step == "the rewriting":
-            patched.setattr(ingesting, "rewrite", broken)
+            patched.setattr(rewriting, "show", broken)  # it has committed, and nothing else
         else:
             patched.setattr(ingesting, "load", broken)
         with pytest.raises((OSError, LakeError)):
             it.go("12,4")
     assert it.rows() == {1: row(1, 1), 2: row(2, 2)}
+    assert hudi.commits(it.table)["operation"].iloc[-1] == "INSERT_OVERWRITE_TABLE"
     assert it.go("12,4").upserts == 2
     assert it.rows() == it.independent() == {1: row(1, 1), 2: row(2, 3), 3: row(3, 3)}
+    assert dict(spark.table(entry).dtypes)["price"] == "decimal(12,4)"
+    assert it.rows(spark.table(entry)) == it.rows()

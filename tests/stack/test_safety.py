@@ -181,7 +181,7 @@ def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy, passwor
 
 def test_a_page_that_is_let_in_and_a_listener_that_nobody_knows_would_be_seen():
     """The look itself."""
-    with contextlib.closing(ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = server.server_address[1]
         assert web_page.protocol(psutil.Process(), port) == "HTTP"

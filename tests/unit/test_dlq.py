@@ -1,5 +1,6 @@
 """Dead letters without a broker: what a sink's JSON may say of them, what a letter says, and what people are shown."""
 import json
+import re
 from types import SimpleNamespace
 
 import pandas
@@ -8,8 +9,9 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME
 from confluent_sink import SINK
 from typer.testing import CliRunner
 from workbench import cli, connect, landing
-from workbench.base import params
+from workbench.base import params, paths
 from workbench.base.errors import ConnectorError, LakeError, ServiceLost
+from workbench.stack import artifacts
 from workbench.topic import dlq, topics
 
 WORLD = params.load("local")
@@ -192,6 +194,38 @@ def test_one_invalid_partition_and_nothing_is_sent(monkeypatch, tmp_path):
         dlq.replay(WORLD, "dead")
     assert not sent
     assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1
+
+
+@pytest.mark.parametrize("origin", ["connect-configs", "connect-offsets", "connect-status", "__consumer_offsets",
+                                    "__amazon_msk_connect_configs_x", "dbhistory.demo1", "dbhistory.demo1_r2",
+                                    "schema-history.x", "dead"])
+def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin):
+    def letter(offset, topic):
+        said = {"topic": topic.encode(), "partition": b"0", "offset": b"1"}
+        return dlq._letter(Message(offset, b"x", [(dlq.PREFIX + n, v) for n, v in said.items()]), False)
+
+    sent = []
+    found = pandas.DataFrame([letter(4, "movies"), letter(5, origin)], columns=dlq.COLUMNS)
+    monkeypatch.setattr(dlq, "letters", lambda world, topic: found)
+    monkeypatch.setattr(dlq, "_noted", lambda world, topic: f"file:{tmp_path}/noted")
+    monkeypatch.setattr(topics, "bounds", lambda world, topic: {0: (0, 5)})
+    monkeypatch.setattr(topics, "topic_id", lambda world, topic: "id")
+    monkeypatch.setattr(topics, "send", lambda world, topic, messages, **more: sent.extend(messages))
+    with pytest.raises(LakeError, match=f"(?s)no letter is sent back to: {origin}.*offset 5: {origin}"):
+        dlq.replay(WORLD, "dead")
+    assert not sent
+    assert dlq.replay(WORLD, "dead", offsets=[4]) == 1 and len(sent) == 1
+
+
+def test_the_topics_that_configure_are_those_of_our_connects():
+    conf = [paths.ROOT / "deploy/eks/connect.yaml", artifacts.CONF / "connect.properties"]
+    for text in (file.read_text(encoding="utf-8") for file in conf):
+        found = re.findall(r"(?:config|offset|status)\.storage\.topic=(\S+)", text)
+        assert len(found) == 3 and all(map(dlq.INTERNAL.fullmatch, found))
+    histories = [json.loads(file.read_text(encoding="utf-8")).get("schema.history.internal.kafka.topic")
+                 for file in connect.FOLDER.rglob("*.json")]
+    assert any(histories) and all(map(dlq.INTERNAL.fullmatch, filter(None, histories)))
+    assert not dlq.INTERNAL.fullmatch("msk.datalake.cdc_events") and not dlq.INTERNAL.fullmatch("connect-orders")
 
 
 @pytest.fixture

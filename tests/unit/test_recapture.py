@@ -1,7 +1,19 @@
-"""The configuration of a connector that captures tables anew, and which are its own."""
+"""A recapture: the configuration of the new connector, what is refused, what a second call does, what it leaves."""
+import json
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import pandas as pd
 import pytest
-from workbench import recapture
-from workbench.base import ConnectorError
+from pyspark.sql import types as T
+from workbench import connect, hudi, recapture
+from workbench.base import ConnectorError, files, params
+from workbench.base.errors import LakeError
+from workbench.hudi import ingesting, rewriting
+from workbench.hudi.ingesting import PROGRESS, REPLACED_BY
+from workbench.hudi.timeline import completed
+from workbench.source import postgres
+from worlds import varied
 
 POSTGRES = {"name": "shop", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
             "topic.prefix": "shop", "slot.name": "local_shop", "publication.name": "shop",
@@ -33,3 +45,213 @@ def test_a_new_connector_of_mariadb():
 def test_a_connector_that_reads_no_log_is_refused(kind):
     with pytest.raises(ConnectorError, match="(?s)cannot be recaptured.*expected.*PostgresConnector, MariaDbConnector"):
         recapture.run(None, None, "shop", {**POSTGRES, "connector.class": kind})
+
+
+def test_a_connector_without_a_named_slot_gets_one():
+    """Debezium's own is `debezium`, for each connector that names none: the new one would read the old one's."""
+    unnamed = {key: value for key, value in POSTGRES.items() if key != "slot.name"}
+    assert recapture.renamed(unnamed, "_r2", ["public.b"])["slot.name"] == "debezium_r2"
+
+
+# --- which tables ----------------------------------------------------------------------------------------------------
+
+SOURCES = {"own": "topic-shop.public.b", "r2": "topic-shop_r2.public.b", "other": "topic-shop.public.a", "unknown": "*",
+           "landed": "landed-topics_shop.public.b_partition_0", "alike": "topic-shop.public.b2"}
+
+
+class Lab:
+    """A Connect with connectors, and a lake whose tables say what they have read."""
+
+    def __init__(self, path, monkeypatch):
+        places = ("landing", "tables", "checkpoints", "dead_letters")
+        self.world = varied(params.load("local"), lake={part: f"file:{path}/{part}" for part in places})
+        self.table = hudi.table(self.world, "b", key=("id",), ordering="__lsn")
+        self.deployed, self.did, self.said, self.rows = {"shop": POSTGRES}, [], [], 3
+        for module, name, answer in (
+                (connect, "names", lambda _: sorted(self.deployed)),
+                (connect, "deployed", lambda _, name: self.deployed.get(name, {})),
+                (connect, "validate", lambda *_: None), (connect, "failure", lambda *_: None),
+                (connect, "apply", lambda _, name, config: self.did.append(name)),
+                (connect, "delete", lambda _, name: self.did.append(f"-{name}")),
+                (recapture.hudi, "drop", lambda *_: None), (recapture.topics, "names", lambda _: ["shop.public.b"]),
+                (recapture.topics, "wait_count", lambda *_, **__: 1),
+                (recapture.hudi, "read", lambda *_: SimpleNamespace(count=lambda: 3)),
+                (recapture.postgres, "all_slots", lambda _: pd.DataFrame({"slot_name": []})),
+                (recapture.postgres, "frame", lambda *_, **__: pd.DataFrame({"n": [self.rows]}))):
+            monkeypatch.setattr(module, name, answer)
+
+    def progress(self, **read):
+        """Let the table have read these sources, {name of one in SOURCES: how far}."""
+        self.commit(self.table, "20240101000000000", {SOURCES[name]: last for name, last in read.items()})
+
+    @staticmethod
+    def commit(table, instant, progress, **body):
+        files.write_text(f"{table.base}/.hoodie/{instant}.commit", json.dumps(
+            {**body, "extraMetadata": {PROGRESS: json.dumps(progress)}}))
+
+    def journal(self, done, suffix="_r2"):
+        files.write_text(f"{self.world.lake.checkpoints}/recapture/shop.json", json.dumps(
+            {"suffix": suffix, "tables": [["public.b", self.table.base]], "done": done}))
+
+    def run(self, *captured, config=None):
+        return recapture.run(None, self.world, "shop", config or POSTGRES, *(
+            captured or [recapture.Captured("public.b", self.table)]), timeout=0.1, say=self.said.append)
+
+
+@pytest.fixture
+def lab(tmp_path, monkeypatch):
+    return Lab(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("read", ["other", "unknown", "alike"])
+def test_a_table_with_rows_of_other_sources_is_refused(lab, read):
+    """The copy of one source would take the place of all of its rows."""
+    lab.progress(own={"batch": 1}, **{read: {"batch": 1}})
+    with pytest.raises(LakeError, match="table b holds rows of other sources than public.b"):
+        lab.run()
+    assert lab.did == [] and not files.below(f"{lab.world.lake.checkpoints}/recapture").keys() - {"shop.json.lock"}
+
+
+def test_what_a_table_has_read_of_its_own_source_or_no_longer_reads_is_no_other(lab):
+    lab.progress(own={"batch": 1}, landed={"batch": 1}, r2={"batch": 1}, other={"batch": 1, REPLACED_BY: "x"})
+    job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
+    assert len(job._own_progress(recapture.Captured("public.b", lab.table))) == 4
+
+
+def test_one_table_for_two_sources_is_refused(lab):
+    with pytest.raises(LakeError, match="table b is named twice"):
+        lab.run(recapture.Captured("public.a", lab.table), recapture.Captured("public.b", lab.table))
+    assert lab.did == []
+
+
+# --- a second call ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("old", [None, {**POSTGRES, "table.include.list": "public.a"}])
+def test_a_finished_recapture_changes_nothing_when_it_is_repeated(lab, old):
+    """Tables may have been added to the new connector since."""
+    more = {**POSTGRES, "topic.prefix": "shop_r2", "table.include.list": "public.b,public.c"}
+    lab.deployed = {"shop_r2": {**more, "name": "shop_r2"}, **({"shop": old} if old else {})}
+    lab.journal(done=True)
+    done = lab.run()
+    assert (done.connector, done.rows, done.old_topics, lab.did) == ("shop_r2", {"b": 3}, ["shop.public.b"], [])
+    assert done.config["table.include.list"] == "public.b,public.c" and "name" not in done.config
+    assert lab.said == ["done. Keep the new configuration: connector shop_r2, table.include.list=public.b,public.c, "
+                        "topic.prefix=shop_r2"]
+
+
+def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch):
+    """What the first recapture has left is not the answer: changes have come into the old topic since."""
+    lab.deployed["shop_r2"] = {**POSTGRES, "topic.prefix": "shop_r2"}
+    lab.journal(done=True)
+    monkeypatch.setattr(recapture._Job, "_fill", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        lab.run()
+    assert lab.did == ["shop_r3"]
+
+
+# --- a copy ----------------------------------------------------------------------------------------------------------
+
+def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monkeypatch):
+    """And no count of messages is waited for: rows deleted before the snapshot come with none."""
+    wrote, compared, asked = iter([2, 0, 0, 1]), [], []
+
+    class Frame:
+        columns = ["id"]
+
+        def select(self, *_):
+            return self
+
+        def toPandas(self):  # noqa: N802 - Spark's name
+            compared.append(1)
+            return pd.DataFrame({"id": [1, 2, 3][:len(compared) + 1]})
+
+    def frame(_, query, **__):
+        if "count" in str(query):
+            return pd.DataFrame({"n": [5]})
+        asked.append(1)
+        return pd.DataFrame({"id": [1, 2, 3]})
+
+    monkeypatch.setattr(recapture.postgres, "frame", frame)
+    monkeypatch.setattr(recapture.topics, "wait_count", lambda _, topic, n, **__: asked.append(n) if n > 1 else 1)
+    monkeypatch.setattr(recapture.hudi, "ingest", lambda *_, **__: SimpleNamespace(messages=next(wrote)))
+    monkeypatch.setattr(recapture.hudi, "read", lambda *_: Frame())
+    monkeypatch.setattr(recapture._Job, "_none_dead", lambda *_: None)
+    said = []
+    job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, said.append)
+    job._name("_r2")
+    job._fill(recapture.Captured("public.b", lab.table, schema=T.StructType([T.StructField("id", T.IntegerType())])))
+    assert (len(compared), asked) == (2, [1, 1])
+    assert said == ["the copy of b equals public.b: 3 rows"]
+
+
+# --- afterwards ------------------------------------------------------------------------------------------------------
+
+def test_the_topic_of_before_is_refused_afterwards(lab):
+    """Its connector writes to it until it is deleted, and the new rows lack what was deleted since."""
+    lab.progress(own={"batch": 1, REPLACED_BY: "shop_r2.public.b"}, r2={"batch": 0})
+    job = ingesting.Job.__new__(ingesting.Job)
+    job.table, job.source, job.replay = lab.table, hudi.Topic("shop.public.b"), True
+    with pytest.raises(LakeError, match="(?s)was captured anew.*expected.*topic shop_r2.public.b"):
+        job._progress(completed(lab.table))
+    job.source = hudi.Topic("shop_r2.public.b")
+    assert job._progress(completed(lab.table))[job.source.id] == {"batch": 0}
+
+
+def test_what_follows_from_a_replacement_is_done_again_after_a_kill(lab, monkeypatch):
+    lab.progress(own={"batch": 1, REPLACED_BY: "shop_r2.public.b"}, r2={"batch": 0})
+    letter = f"{hudi.dead_letters_path(lab.world, lab.table)}/topic-shop.public.b/0/x.json"
+    files.write_text(letter, "{}")
+    monkeypatch.setattr(recapture, "show", lambda _, table: lab.did.append(table.name))
+    monkeypatch.setattr(recapture._Job, "_rewrite", lambda *_: 1 / 0)
+    job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
+    job._name("_r2")
+    job._replace(recapture.Captured("public.b", lab.table))
+    assert lab.did == ["b"] and files.read_text(letter) is None
+
+
+def test_the_journal_names_every_connector_that_was_made(lab):
+    for suffix in ("_r2", "_r3"):
+        recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)._note(suffix, done=True)
+    recapture._Job(None, lab.world, "shop_r3", recapture.renamed(POSTGRES, "_r3", ["public.b"]), (), postgres, None,
+                   print)._note("_r4", done=False)
+    recapture._Job(None, lab.world, "other", POSTGRES, (), postgres, None, print)._note("_r2", done=False)
+    made = recapture.made(lab.world, "shop")
+    assert {name: config["slot.name"] for name, config in made.items()} == {
+        f"shop_r{n}": f"local_shop_r{n}" for n in (2, 3, 4)}
+    assert not any(key.startswith("database.p") for config in made.values() for key in config), "no password"
+    assert recapture.made(lab.world) == {}
+
+
+# --- a rewriting -----------------------------------------------------------------------------------------------------
+
+def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table(lab, monkeypatch):
+    """One that is under way is waited for, not run a second time."""
+    lab.progress(own={"batch": 1})
+    pending = iter([["1"], ["1"], []])
+    inflight = iter([[("1", "compaction.inflight", None)], []])
+    monkeypatch.setattr(rewriting, "pending_compactions", lambda _: next(pending, []))
+    monkeypatch.setattr(rewriting, "written", lambda _: next(inflight, []))
+    monkeypatch.setattr(rewriting, "check_clock", lambda _: None)
+    monkeypatch.setattr(rewriting.catalog, "compact", lambda *_: lab.did.append("compacted"))
+    monkeypatch.setattr(rewriting, "show", lambda *_: lab.did.append("shown"))
+    monkeypatch.setattr(type(lab.table), "options", lambda _: {})
+    rows = MagicMock()
+    rows.write.format().options().mode().save = lambda _: lab.did.append("saved")
+    rows.to.return_value = rows
+    rewriting.rewrite(None, lab.table, rows, T.StructType(), {})
+    assert lab.did == ["saved", "shown"]
+    pending = iter([["1"], ["1"], ["1"], []])
+    lab.did.clear()
+    rewriting.rewrite(None, lab.table, rows, T.StructType(), {})
+    assert lab.did == ["compacted", "saved", "shown"]
+
+
+def test_the_entries_follow_a_rewriting_that_is_the_last_commit(lab, monkeypatch):
+    """Its process may have been killed before it told them."""
+    monkeypatch.setattr(rewriting, "show", lambda _, table: lab.did.append(table.name))
+    lab.progress(own={"batch": 1})
+    rewriting.resume(None, lab.table)
+    assert lab.did == []
+    lab.commit(lab.table, "20240101000001000", {}, operationType="INSERT_OVERWRITE_TABLE")
+    rewriting.resume(None, lab.table)
+    assert lab.did == ["b"]

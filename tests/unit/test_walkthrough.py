@@ -384,6 +384,41 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
     assert all(path.endswith(".lock") for path in files.below(f"file:{tmp_path}"))
 
 
+def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch):
+    lab = varied(world, lake={part: f"file:{tmp_path}/{part}" for part in ("landing", "tables", "checkpoints",
+                                                                          "dead_letters")})
+    prefix = connect.config(lab, museum.CONNECTOR)["topic.prefix"]
+    made = {"topic.prefix": f"{prefix}_r2", "slot.name": "local_moma_r2", "database.dbname": "moma",
+            "table.include.list": "public.artists"}
+    topic, journal = f"{prefix}_r2.public.artists", f"file:{tmp_path}/checkpoints/recapture/{museum.CONNECTOR}.json"
+    there = {"connectors": [f"{museum.CONNECTOR}_r2", "other_r2"], "topics": [topic, "other_r2.public.artists"],
+             "schemas": [f"{topic}-value"], "slots": ["local_moma_r2"]}
+
+    def gone(kind):
+        return lambda _, *names, **__: there.update({kind: [n for n in there[kind] if n not in names]})
+
+    for module, name, answer in (
+            (landing, "names", lambda _: there["connectors"]), (landing, "delete", gone("connectors")),
+            (walkthrough.topics, "names", lambda _: there["topics"]), (walkthrough.topics, "delete", gone("topics")),
+            (walkthrough.registry, "artifacts", lambda _: pd.DataFrame({"artifact": there["schemas"]})),
+            (walkthrough.registry, "delete", gone("schemas")), (walkthrough.postgres, "drop_slot", gone("slots")),
+            (walkthrough.postgres, "own_slots", lambda *_: there["slots"]),
+            (walkthrough.postgres, "databases", lambda _: ["moma"]),
+            (walkthrough.postgres, "publications", lambda *_: pd.DataFrame({"publication": []}))):
+        monkeypatch.setattr(module, name, answer)
+    for name, answer in (("_has_database", True), ("databases_left", []), ("_source_left", [])):
+        monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
+    files.write_text(journal, json.dumps({"made": {f"{museum.CONNECTOR}_r2": made}}))
+    files.write_text(journal.replace(museum.CONNECTOR, "other"), json.dumps({"made": {"other_r2": made}}))
+    assert {what: names for what, names in museum.flow.left_over(lab).items() if names} == {
+        "connectors": [f"{museum.CONNECTOR}_r2"], "replication slots": ["local_moma_r2"], "topics": [topic],
+        "schemas in the registry": [f"{topic}-value"], "files": [journal]}
+    museum.flow._drop_connectors(lab)
+    assert not any(museum.flow.left_over(lab).values())
+    assert there["connectors"] == ["other_r2"] and there["topics"] == ["other_r2.public.artists"], "another's stay"
+    assert files.read_text(journal.replace(museum.CONNECTOR, "other"))
+
+
 def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypatch):
     there = ["db1-schemahistory", "db1_positions-schemahistory", "others-schemahistory"]
     monkeypatch.setattr(walkthrough.groups, "names", lambda world: there)

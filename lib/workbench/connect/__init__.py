@@ -6,5 +6,5 @@ from . import msk, rest
 from .configs import FOLDER, config, placeholders
 
 _verb = chooser(lambda world: world.connect.kind, rest=rest, msk=msk)
-apply, delete, failure, names, plugins, restart, status, validate, wait_running = map(_verb, (
-    "apply", "delete", "failure", "names", "plugins", "restart", "status", "validate", "wait_running"))
+apply, delete, deployed, failure, names, plugins, restart, status, validate, wait_running = map(_verb, (
+    "apply", "delete", "deployed", "failure", "names", "plugins", "restart", "status", "validate", "wait_running"))

@@ -136,6 +136,11 @@ def names(world: World) -> list[str]:
     return msk_api.names(world)
 
 
+def deployed(world: World, name: str) -> dict[str, str]:
+    """Return the configuration with which a connector is deployed; empty where there is no such connector."""
+    return dict((describe(world, name) or {}).get("connectorConfiguration", {}))
+
+
 def status(world: World, name: str) -> dict[str, Any]:
     """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}, states as a Kafka Connect's.
 

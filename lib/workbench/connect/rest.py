@@ -76,6 +76,11 @@ def names(world: World) -> list[str]:
     return sorted(_call(world, "GET", "/connectors"))
 
 
+def deployed(world: World, name: str) -> dict[str, str]:
+    """Return the configuration with which a connector is deployed; empty where there is no such connector."""
+    return _call(world, "GET", f"{_address(name)}/config", or_none=True) or {}
+
+
 def status(world: World, name: str) -> dict[str, Any]:
     """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}; `error` begins the trace.
 

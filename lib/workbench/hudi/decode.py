@@ -209,7 +209,8 @@ def _value(text: Column, encoded: Column, parsed: Column, said: Column, kind: T.
         return F.transform(text, lambda one, n: _value(one, F.get(encoded, n), F.get(parsed, n), said["items"],
                                                        kind.elementType))
     if isinstance(kind, T.MapType):
-        return F.transform_values(text, lambda key, one: _value(one, encoded[key], parsed[key], said["values"],
+        at = F.try_element_at
+        return F.transform_values(text, lambda key, one: _value(one, at(encoded, key), at(parsed, key), said["values"],
                                                                 kind.valueType))
     scale = F.when(said["name"] == DECIMAL, said["parameters"]["scale"].cast("int"))
     # a list of one binds the bytes to a name: the expression has them a hundred times
@@ -227,7 +228,8 @@ def _lost(text: Column, value: Column, kind: T.DataType) -> Column:
     elif isinstance(kind, T.ArrayType):
         lost = F.transform(text, lambda one, n: _lost(one, F.get(value, n), kind.elementType))
     elif isinstance(kind, T.MapType):
-        lost = F.map_values(F.transform_values(text, lambda key, one: _lost(one, value[key], kind.valueType)))
+        lost = F.map_values(F.transform_values(text, lambda key, one: _lost(one, F.try_element_at(value, key),
+                                                                            kind.valueType)))
     else:
         return text.isNotNull() & value.isNull()
     return F.coalesce(F.exists(lost, lambda one: one), F.lit(False))

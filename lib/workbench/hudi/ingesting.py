@@ -24,11 +24,12 @@ from ..landing.batch import Counts
 from ..spark import answered, causes
 from . import changes, ddl, evolving
 from .loading import load
-from .rewriting import rewrite
+from .rewriting import resume, rewrite
 from .tables import BUCKETS, Table, alone, dead_letters_path, reader, writing
 from .timeline import SCHEMA_CHANGE, Done, archived, check_clock, check_version, completed, write_stats
 
 PROGRESS = "_workbench_progress"  # Hudi keeps options that begin with _ in the commit's extra metadata
+REPLACED_BY = "replaced_by"  # in how far a source was read: the topic of which the table was made since (recapture)
 FORGOTTEN = "*"  # among the sources in a progress: what others had read before is not known
 
 
@@ -137,6 +138,7 @@ class Job:
     def run(self, ended: Callable[[bool], bool]) -> None:
         """Do one batch after the other; after each look `ended` is told whether there was anything new."""
         with alone(self.world, self.table), causes(self.spark):
+            resume(self.spark, self.table)
             while not ended(self._step()):
                 pass
         check_version(self.table)
@@ -211,6 +213,11 @@ class Job:
             progress: dict[str, dict[str, Any]] = {FORGOTTEN: {"batch": -1}}
         else:
             progress = progress_in(commit)
+        replaced = progress.get(self.source.id, {}).get(REPLACED_BY)
+        if replaced:
+            raise LakeError(f"table {self.table.name} was captured anew, and {self.source} is of the capture before",
+                            where=self.where, expected=f"topic {replaced}",
+                            next_step=f"ingest topic {replaced}; to go back to the old one: hudi.drop, then ingest it")
         # to start over in silence would write no row wrong, but take hours, and clear away the dead letters
         if FORGOTTEN in progress and self.source.id not in progress and not self.replay:
             raise LakeError(

@@ -9,9 +9,12 @@ from typing import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from ..base import LakeError, wait_until
 from . import catalog, ddl
 from .tables import PARTS, Table, writing
-from .timeline import check_clock, check_version, completed, pending_compactions
+from .timeline import check_clock, check_version, completed, pending_compactions, written
+
+OPERATION = "INSERT_OVERWRITE_TABLE"  # of the commit, as its metadata names it
 
 
 def rewrite(spark: SparkSession, table: Table, rows: DataFrame, columns: T.StructType, options: Mapping[str, str]
@@ -25,12 +28,45 @@ def rewrite(spark: SparkSession, table: Table, rows: DataFrame, columns: T.Struc
         columns: the columns of the table from now on. A column that the rows lack is null.
         options: take precedence over the table's own.
     """
-    if pending_compactions(table):  # planned of files that this commit replaces
-        catalog.compact(spark, table, "run")
+    options = {**table.options(), **PARTS["rewrite"], **table.extra, **options}
+    while not _written(table, rows.to(columns), options):
+        _run_compactions(spark, table)
+    show(spark, table)
+
+
+def _written(table: Table, rows: DataFrame, options: Mapping[str, str]) -> bool:
+    """Commit the rows; False, and nothing is done, where a compaction is planned: of files that the commit replaces."""
     check_clock(table)
     with writing(table) if completed(table) else contextlib.nullcontext():
-        rows.to(columns).write.format("hudi").options(
-            **{**table.options(), **PARTS["rewrite"], **table.extra, **options}).mode("append").save(table.base)
+        if pending_compactions(table):
+            return False
+        rows.write.format("hudi").options(**options).mode("append").save(table.base)
+    return True
+
+
+def _run_compactions(spark: SparkSession, table: Table) -> None:
+    """Run what is planned. Raises LakeError: one is under way and does not end; run twice, it would undo itself."""
+    def under_way() -> set[str]:
+        return {instant for instant, action, _ in written(table) if action == "compaction.inflight"} & {
+            *pending_compactions(table)}
+
+    wait_until(lambda: not under_way(), f"the compaction of {table.name} to end", timeout=120, every=0.5,
+               error=LakeError, next_step="wait until it is done; if its process was killed: "
+                                          "hudi.compact(spark, table, 'run')")
+    if pending_compactions(table):
+        catalog.compact(spark, table, "run")
+
+
+def resume(spark: SparkSession, table: Table) -> None:
+    """Bring the catalog's entries to the columns of a rewriting that is the table's last commit: its process may have
+    been killed between the two."""
+    done = completed(table)
+    if done and done[-1].body.get("operationType") == OPERATION:
+        show(spark, table)
+
+
+def show(spark: SparkSession, table: Table) -> None:
+    """Judge the table's version, and bring the catalog's entries, if it has some, to the table's columns."""
     check_version(table)
     if ddl.registered(spark, table):
         ddl.register(spark, table)

@@ -8,25 +8,33 @@ import contextlib
 import json
 import logging
 import os
+import re
 import sys
 import threading
+from collections.abc import Iterable
+from typing import Callable
 
 from ..base import host_port, secrets
 from .services import S3_KEY, S3_KEY_ID
 
+# the form of a signature; moto fails on any other
+SIGNED = re.compile(r"AWS4-HMAC-SHA256 Credential=[^/,\s]+/\d{8}/[\w-]+/s3/aws4_request, ?SignedHeaders=[^,\s]+, ?"
+                    "Signature=[0-9a-f]+")
 
-def main(address: str, name: str) -> None:
-    """Serve a new bucket of this name until TERM."""
+
+def application(name: str, port: int) -> Callable[..., Iterable[bytes]]:
+    """Return the WSGI application that serves a new bucket of this name, to clients that reach it at this port."""
     os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "0"  # before moto is imported
     from botocore import auth
     from moto.core import DEFAULT_ACCOUNT_ID
+    from moto.core.authorization import ActionAuthenticatorMixin
     from moto.iam.models import iam_backends
-    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+    from moto.moto_server.werkzeug_app import create_backend_app
     from moto.s3.models import s3_backends
-    from werkzeug.serving import make_server
 
     # moto signs a request again as boto3 would have, and Java's SDK signs `User-Agent` as well
     auth.SIGNED_HEADERS_BLACKLIST[:] = []
+    ActionAuthenticatorMixin.PUBLIC_OPERATIONS[:] = []  # moto checks no signature where X-Amz-Target names one of them
     iam = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
     iam.create_user("us-east-1", "lake")
     key = iam.create_access_key("lake")
@@ -34,13 +42,13 @@ def main(address: str, name: str) -> None:
     iam.put_user_policy("lake", "lake", json.dumps({"Version": "2012-10-17", "Statement": [
         {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}))
     s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
-    host, port = host_port(address)
     own = (f"127.0.0.1:{port}", f"localhost:{port}")  # a web page of another name is refused (DNS rebinding)
     moto, one = create_backend_app("s3"), threading.Lock()
 
     def app(asked, answer):  # type: ignore[no-untyped-def]
-        signed = asked.get("HTTP_AUTHORIZATION", "").startswith("AWS4-HMAC-SHA256 ")  # moto fails on any other
-        if asked.get("HTTP_HOST") not in own or "HTTP_ORIGIN" in asked or not signed:
+        signed = SIGNED.fullmatch(asked.get("HTTP_AUTHORIZATION", ""))
+        foreign = {"HTTP_ORIGIN", "HTTP_X_AMZ_TARGET"} & asked.keys()  # a web page's, and another service's than S3
+        if asked.get("HTTP_HOST") not in own or foreign or not signed:
             answer("403 Forbidden", [])
             return []
         # as it is signed; Java's SDK sends a blank, and two more, as forms do
@@ -49,6 +57,16 @@ def main(address: str, name: str) -> None:
         conditional = {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"} & asked.keys()
         with one if conditional else contextlib.nullcontext():
             return moto(asked, answer)
+
+    return app
+
+
+def main(address: str, name: str) -> None:
+    """Serve a new bucket of this name until TERM."""
+    host, port = host_port(address)
+    app = application(name, port)
+    from moto.moto_server.werkzeug_app import MotoRequestHandler
+    from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # else a line for each request
     server = make_server(host, port, app, threaded=True, request_handler=MotoRequestHandler)

@@ -20,6 +20,9 @@ PREFIX = "__connect.errors."  # of the headers (org.apache.kafka.connect.runtime
 REPLAYED = "workbench.replayed"  # header of a message that was sent back: `<topic>/<partition>/<offset>` of its letter
 ROOM = 2 << 20  # most bytes of a letter: its headers come on top of a message, of at most 1 MiB by a producer's default
 SIZE = {"message.max.bytes": ROOM}  # of a producer of letters, and of what comes back of them
+# Topics that no letter goes back to, whatever its headers say: who writes them configures connectors. Those of Connect
+# itself (stack/conf/connect.properties, deploy/eks), of Kafka and of MSK Connect, and Debezium's schema histories
+INTERNAL = re.compile(r"__.*|connect-(configs|offsets|status)|(dbhistory|schema-?history)[._-].*")
 BATCH = 1_000  # letters of a replay between two records of its progress
 COLUMNS = ["partition", "offset", "replayed", "topic", "origin_partition", "origin_offset", "connector", "stage",
            "reason", "key", "value", "headers", "timestamp"]
@@ -97,8 +100,9 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
             letter where it is.
 
     Raises:
-        LakeError: there is no such topic, or no topic or partition to go back to; offsets of a topic of several
-            partitions; another replay is going on. What `mend` raises. Nothing is sent then.
+        LakeError: there is no such topic, or no topic or partition to go back to; a letter names a topic of Connect's
+            own, a schema history, or the dead-letter topic itself; offsets of a topic of several partitions; another
+            replay is going on. What `mend` raises. Nothing is sent then.
     """
     with files.alone(_noted(world, topic), f"replay of {topic}", "wait until it is done"):
         found, wanted = letters(world, topic), set(offsets)
@@ -112,6 +116,12 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
         if "" in origins:
             raise LakeError(f"a letter of {topic} does not say where it came from", expected=f"headers {PREFIX}…",
                             next_step="let the sink write them: errors.deadletterqueue.context.headers.enable=true")
+        refused = sorted(origin for origin in origins if origin == topic or INTERNAL.fullmatch(origin))
+        if refused:
+            offsets_ = [f"offset {one.offset}: {one.topic}" for one, _ in back if one.topic in refused]
+            raise LakeError(f"letters of {topic} name topics that no letter is sent back to: {', '.join(refused)}",
+                            where="; ".join(offsets_[:5]), expected="topics of a source; anybody can write a header",
+                            next_step="find out who wrote these letters; choose the others by offset, or by `mend`")
         there = {origin: topics.bounds(world, origin) for origin in origins}  # one that is gone would be made
         odd = sorted({f"offset {one.offset}: {one.topic}, partition {one.origin_partition}" for one, _ in back
                       if one.origin_partition not in there[one.topic]})

@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from pyspark.sql import SparkSession
 
-from .. import connect, hudi, landing, stack
+from .. import connect, hudi, landing, recapture, stack
 from ..base import WorkbenchError, World, files, nearest
 from ..connect.configs import HISTORY
 from ..hudi import ddl
@@ -237,7 +237,7 @@ class Walkthrough(Flow):
     def _drop_connectors(self, world: World, *, schemas: bool = True) -> None:
         for name in self.connectors_left(world):
             landing.delete(world, name)
-        for config in (self.config(world, name) for name in self._connectors()):
+        for config in self._configs(world).values():
             if config.get("connector.class") == JDBC:  # notebooks may poll by one that is not deployed
                 landing.forget(world, config)
             if "slot.name" in config and config["database.dbname"] in postgres.databases(world):
@@ -252,6 +252,8 @@ class Walkthrough(Flow):
             landing.drop(world, config)
         for path in self._written(world):
             path.unlink()
+        for journal in recapture.journals(world, *self._connectors()):  # the last, as it names what goes
+            files.remove(journal)
 
     # --- what is left ------------------------------------------------------------------------------------------------
 
@@ -270,7 +272,8 @@ class Walkthrough(Flow):
                 "topics": self._topics_left(world),
                 "schemas in the registry": sorted(artifacts & set(known)),
                 "files": [*filter(files.below, [*landed, *self._folders(world), *self._checkpoints(world)]),
-                          *self._replay_records(world), *map(str, self._written(world))],
+                          *self._replay_records(world), *map(str, self._written(world)),
+                          *recapture.journals(world, *self._connectors())],
                 "tables in the lake": [table.name for table in self.tables_left(world)],
                 "databases in the catalog": self.databases_left(world),
                 "publications": sorted({self.publication} & set(published)),
@@ -281,7 +284,7 @@ class Walkthrough(Flow):
 
     def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
-        ours = {*self._connectors(), *self.sinks}
+        ours = {*self._configs(world), *self.sinks}
         return sorted(ours & set(landing.names(world))) if ours else []
 
     def tables_left(self, world: World) -> list[hudi.Table]:
@@ -307,7 +310,7 @@ class Walkthrough(Flow):
 
     def _history_groups(self, world: World) -> list[str]:
         """Return the consumer groups with which Debezium reads its schema history when a connector starts again."""
-        configs = [self.config(world, name) for name in self._connectors()]
+        configs = self._configs(world).values()
         return [f"{config['topic.prefix']}-schemahistory" for config in configs if f"{HISTORY}.kafka.topic" in config]
 
     def _replay_records(self, world: World) -> list[str]:
@@ -318,10 +321,15 @@ class Walkthrough(Flow):
     def _connectors(self) -> list[str]:
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.looks]))
 
+    def _configs(self, world: World) -> dict[str, dict[str, str]]:
+        """The configurations of its connectors, and what is noted of those that `recapture.run` made of them."""
+        own = self._connectors()
+        return {**{name: self.config(world, name) for name in own}, **recapture.made(world, *own)}
+
     def _topics(self, world: World) -> set[str]:
         """The topics that its connectors make, their heartbeats, and what they note of tables (MariaDB's do)."""
         made = {*self.own_topics, *(self.topic(world, name) for name in self.names)}
-        for config in (self.config(world, name) for name in self._connectors()):
+        for config in self._configs(world).values():
             if "topic.prefix" in config:
                 tables = config.get("table.include.list", config.get("table.whitelist", "")).split(",")
                 made |= {topic_of(config, table.strip()) for table in tables}
