@@ -153,6 +153,9 @@ def test_spark_that_ends_under_a_query_is_named_in_time(till, end, call):
     sales.produce(till, 0, 600, topic=SOURCE)
     query = sales.start(spark, till, name="restarted", most=10, every="0 seconds")
     check.eventually("a batch is done", lambda: len(streams.progress(query)) > 0, timeout=60, every=0.05)
+    began = time.monotonic()
+    sales.latest(spark, till, f"{SOURCE}.restarted")
+    baseline = time.monotonic() - began  # of a call that is answered: what else runs on the machine counts in it
     ended = []
 
     def stop():
@@ -174,7 +177,7 @@ def test_spark_that_ends_under_a_query_is_named_in_time(till, end, call):
                 called = time.monotonic()
                 ask()
         assert not re.search("java|py4j|grpc|RPC", str(raised.value))
-        assert time.monotonic() - max(called, ended[0]) < 10
+        assert time.monotonic() - max(called, ended[0]) < 10 + 10 * baseline
 
 
 def test_it_runs_as_a_job(till):

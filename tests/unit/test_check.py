@@ -153,16 +153,19 @@ def test_the_line_tells_how_much_differs(capsys):
     assert "lake 3 rows × 5 columns, 1 difference · source" in capsys.readouterr().out
 
 
-def test_200_000_rows_within_two_seconds():
+def test_200_000_rows_take_less_time_than_twice_their_text():
+    """Some two seconds on a quiet machine. Processor time, of both in one run: other tests may share the machine."""
     n = 200_000
     source = pd.DataFrame({"id": np.arange(n), "name": [f"name {i}" for i in range(n)], "price": np.arange(n) / 7,
                            "when": pd.date_range("2020-01-01", periods=n, freq="min"), "note": [None, "x"] * (n // 2)})
     lake = source.sample(frac=1, random_state=1).reset_index(drop=True)
     lake.loc[lake.id == 137_000, "name"] = "other"
-    began = time.perf_counter()
+    began = time.process_time()
+    assert len([str(row) for frame in (source, lake) for row in frame.itertuples(index=False, name=None)]) == 2 * n
+    baseline, began = time.process_time() - began, time.process_time()
     with pytest.raises(CheckFailed, match="id=137000, name: lake 'other', source 'name 137000'"):
         check.same_rows(source, lake, "id")
-    assert time.perf_counter() - began < 2 * 3  # 2 s on a quiet machine; other tests may share this one
+    assert time.process_time() - began < 2 * baseline
 
 
 @pytest.mark.parametrize("make", [list, tuple, set, lambda values: dict(enumerate(values))])

@@ -351,12 +351,15 @@ def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatc
     """Its thread went on for a minute: the connector was deployed after the error had been raised."""
     monkeypatch.setattr(verbs, "GRACE", 0.5)
     served = answering({"/connectors/x/config": (503, "Kafka is away")})
+    before = {*threading.enumerate()}
     with pytest.raises(ServiceLost, match="is stopped"):
         rest._call(_with(url=served.url, user=""), "PUT", "/connectors/x/config", {"name": "x"})
-    threading.Event().wait(0.3)  # of the one that was under way
     sent = len(served.asked)
-    threading.Event().wait(2.5)
-    assert sent and len(served.asked) == sent
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in left:
+        thread.join(timeout=30)  # it pauses for a second at most; before, it went on for a minute
+    assert not any(thread.is_alive() for thread in left), "the thread that sends has ended"
+    assert sent and len(served.asked) <= sent + 1, "none is sent but the one that was under way"
 
 
 def test_a_wrong_password_of_connect_is_named(answering, monkeypatch):
