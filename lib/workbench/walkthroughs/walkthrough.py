@@ -284,7 +284,8 @@ class Walkthrough(Flow):
 
     def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
-        ours = {*self._configs(world), *self.sinks}
+        own = self._connectors()
+        ours = {*own, *recapture.made(world, *own), *self.sinks}
         return sorted(ours & set(landing.names(world))) if ours else []
 
     def tables_left(self, world: World) -> list[hudi.Table]:
