@@ -36,7 +36,7 @@ def ask(monkeypatch):
     monkeypatch.setattr(ActionAuthenticatorMixin, "PUBLIC_OPERATIONS", [*ActionAuthenticatorMixin.PUBLIC_OPERATIONS])
     monkeypatch.setattr(secrets, "read", lambda: {services.S3_KEY: "the key"})
     BackendDict.reset()
-    client = Client(s3.application("lake", PORT))
+    client = Client(s3.application("lake"))
 
     def call(method, path, headers, body=b""):
         answer = client.open(path, method=method, data=body, headers={"Host": OWN, **headers})
@@ -75,7 +75,7 @@ def test_a_request_without_a_signature_gets_nothing(ask, headers):
 
 
 @pytest.mark.parametrize("headers", [{"Host": "lake.evil.example"}, {"Origin": "http://evil.example"},
-                                     {"Host": f"evil.example:{PORT}"}, {"Host": "127.0.0.1"}])
+                                     {"Host": f"evil.example:{PORT}"}, {"Host": "127.0.0.1.evil.example"}])
 def test_a_signed_request_of_a_foreign_page_is_refused(ask, headers):
     assert ask("GET", "/lake/a.txt", {**signed("GET", "/lake/a.txt"), **headers})[0] == 403
 

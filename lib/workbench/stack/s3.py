@@ -22,8 +22,8 @@ SIGNED = re.compile(r"AWS4-HMAC-SHA256 Credential=[^/,\s]+/\d{8}/[\w-]+/s3/aws4_
                     "Signature=[0-9a-f]+")
 
 
-def application(name: str, port: int) -> Callable[..., Iterable[bytes]]:
-    """Return the WSGI application that serves a new bucket of this name, to clients that reach it at this port."""
+def application(name: str) -> Callable[..., Iterable[bytes]]:
+    """Return the WSGI application that serves a new bucket of this name, to clients that call it by a loopback name."""
     os.environ["INITIAL_NO_AUTH_ACTION_COUNT"] = "0"  # before moto is imported
     from botocore import auth
     from moto.core import DEFAULT_ACCOUNT_ID
@@ -42,13 +42,13 @@ def application(name: str, port: int) -> Callable[..., Iterable[bytes]]:
     iam.put_user_policy("lake", "lake", json.dumps({"Version": "2012-10-17", "Statement": [
         {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}))
     s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
-    own = (f"127.0.0.1:{port}", f"localhost:{port}")  # a web page of another name is refused (DNS rebinding)
+    own = ("127.0.0.1", "localhost")  # a web page of another name is refused (DNS rebinding); a tunnel has another port
     moto, one = create_backend_app("s3"), threading.Lock()
 
     def app(asked, answer):  # type: ignore[no-untyped-def]
         signed = SIGNED.fullmatch(asked.get("HTTP_AUTHORIZATION", ""))
         foreign = {"HTTP_ORIGIN", "HTTP_X_AMZ_TARGET"} & asked.keys()  # a web page's, and another service's than S3
-        if asked.get("HTTP_HOST") not in own or foreign or not signed:
+        if asked.get("HTTP_HOST", "").partition(":")[0] not in own or foreign or not signed:
             answer("403 Forbidden", [])
             return []
         # as it is signed; Java's SDK sends a blank, and two more, as forms do
@@ -64,7 +64,7 @@ def application(name: str, port: int) -> Callable[..., Iterable[bytes]]:
 def main(address: str, name: str) -> None:
     """Serve a new bucket of this name until TERM."""
     host, port = host_port(address)
-    app = application(name, port)
+    app = application(name)
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 
