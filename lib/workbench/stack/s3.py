@@ -5,6 +5,7 @@ INITIAL_NO_AUTH_ACTION_COUNT); a user with a key and a policy is made before the
 """
 
 import contextlib
+import ipaddress
 import json
 import logging
 import os
@@ -20,6 +21,16 @@ from .services import S3_KEY, S3_KEY_ID
 # the form of a signature; moto fails on any other
 SIGNED = re.compile(r"AWS4-HMAC-SHA256 Credential=[^/,\s]+/\d{8}/[\w-]+/s3/aws4_request, ?SignedHeaders=[^,\s]+, ?"
                     "Signature=[0-9a-f]+")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a Host header names loopback by address or as localhost, with any port (a tunnel has another one). A web
+    page of another name that resolves to 127.0.0.1 (DNS rebinding) has that name here."""
+    name = host.partition(":")[0]
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def application(name: str) -> Callable[..., Iterable[bytes]]:
@@ -42,13 +53,12 @@ def application(name: str) -> Callable[..., Iterable[bytes]]:
     iam.put_user_policy("lake", "lake", json.dumps({"Version": "2012-10-17", "Statement": [
         {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}))
     s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(name, "us-east-1")
-    own = ("127.0.0.1", "localhost")  # a web page of another name is refused (DNS rebinding); a tunnel has another port
     moto, one = create_backend_app("s3"), threading.Lock()
 
     def app(asked, answer):  # type: ignore[no-untyped-def]
         signed = SIGNED.fullmatch(asked.get("HTTP_AUTHORIZATION", ""))
         foreign = {"HTTP_ORIGIN", "HTTP_X_AMZ_TARGET"} & asked.keys()  # a web page's, and another service's than S3
-        if asked.get("HTTP_HOST", "").partition(":")[0] not in own or foreign or not signed:
+        if not is_loopback(asked.get("HTTP_HOST", "")) or foreign or not signed:
             answer("403 Forbidden", [])
             return []
         # as it is signed; Java's SDK sends a blank, and two more, as forms do
