@@ -213,8 +213,8 @@ def trace(table: str = typer.Argument(..., help="A captured table, such as artis
 
 
 def _unexpected(e: Exception) -> WorkbenchError:
-    """Return what is told of an error that nobody foresaw; its text may come from a service or from data. The traceback
-    is written to a file that only the user can read."""
+    """Return the error shown for an exception that no code expected. Its text may come from a service or from data. The
+    traceback is written to a file that only the user can read."""
     trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
     file = paths.state_dir() / "log" / "traceback.txt"
     try:
@@ -223,7 +223,7 @@ def _unexpected(e: Exception) -> WorkbenchError:
     except OSError as refused:
         where = f"traceback not written to {paths.shown(file)}: {refused.strerror}"
     return WorkbenchError(f"{type(e).__name__}: {printable(str(e))}", where=where,
-                          next_step="this is not foreseen: look at the traceback, and report it")
+                          next_step="this is unexpected: look at the traceback, and report it")
 
 
 def _not_written(e: Exception) -> Optional[WorkbenchError]:

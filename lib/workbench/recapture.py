@@ -21,7 +21,7 @@ from .base import ConnectorError, LakeError, WorkbenchError, World, files, neare
 from .connect.configs import HISTORY
 from .hudi import decode, evolving, tables
 from .hudi.ingesting import PROGRESS, REPLACED_BY, last_commit, progress_in
-from .hudi.rewriting import rewrite, show
+from .hudi.rewriting import finish, rewrite
 from .hudi.timeline import SCHEMA_CHANGE, completed
 from .landing.sources import topic_of
 from .results import check_values
@@ -31,7 +31,7 @@ from .topic import registry, topics
 
 INCLUDED = "table.include.list"
 SLOT = "debezium"  # the slot of a PostgreSQL connector that names none
-NOTED = ("connector.class", "topic.prefix", INCLUDED, "slot.name", "database.dbname", f"{HISTORY}.kafka.topic")
+JOURNAL_KEYS = ("connector.class", "topic.prefix", INCLUDED, "slot.name", "database.dbname", f"{HISTORY}.kafka.topic")
 ENGINES = {"PostgresConnector": postgres, "MariaDbConnector": mariadb, "MySqlConnector": mariadb}
 
 
@@ -53,7 +53,8 @@ class Captured:
 class Recaptured:
     """What a recapture has left.
 
-    connector, config: of the new connector. rows: {lake table: rows}. old_topics: topics that nobody writes to now.
+    connector, config: of the new connector. rows: {lake table: rows}. old_topics: topics without a connector that
+    publishes to them.
     """
 
     connector: str
@@ -130,24 +131,26 @@ def renamed(config: dict[str, str], suffix: str, sources: list[str]) -> dict[str
 
 
 def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
-    """Return {address: what it says} of the journals of these connectors, and of the connectors that those made."""
+    """Return {address: content} of the journals of these connectors, and of the connectors that recaptures deployed in
+    their place."""
     folder = f"{world.lake.checkpoints}/recapture"
-    there = files.below(folder) if connectors else {}
-    found: dict[str, dict[str, Any]] = {}
+    existing = files.below(folder) if connectors else {}
+    contents: dict[str, dict[str, Any]] = {}
     waiting = [*connectors]
     while waiting:
         name = f"{tables.plain(waiting.pop())}.json"
-        if name in there and f"{folder}/{name}" not in found:
-            found[f"{folder}/{name}"] = json.loads(files.read_text(f"{folder}/{name}") or "{}")
-            waiting += found[f"{folder}/{name}"].get("made", {})
-    return found
+        address = f"{folder}/{name}"
+        if name in existing and address not in contents:
+            contents[address] = json.loads(files.read_text(address) or "{}")
+            waiting += contents[address].get("made", {})
+    return contents
 
 
-def made(world: World, *connectors: str) -> dict[str, dict[str, str]]:
-    """Return {connector: part of its configuration} of what recaptures of these connectors have deployed, also where it
-    is gone: what its topics, slot and tables are called."""
-    return {name: config for noted in journals(world, *connectors).values()
-            for name, config in noted.get("made", {}).items()}
+def deployed_by(world: World, *connectors: str) -> dict[str, dict[str, str]]:
+    """Return {connector: its configuration's JOURNAL_KEYS} of the connectors that recaptures of these have deployed. A
+    connector that was deleted since is included: its topics and its slot may still exist."""
+    return {name: config for journal in journals(world, *connectors).values()
+            for name, config in journal.get("made", {}).items()}
 
 
 class _Job:
@@ -164,29 +167,29 @@ class _Job:
         self.format = "avro" if "avro" in config.get("value.converter", "").lower() else "json"
 
     def run(self) -> Recaptured:
-        noted = self._noted()
-        if noted.get("done") and self._is_still_so(noted):
-            self._name(noted["suffix"])
+        journal = self._read_journal()
+        if journal.get("done") and self._is_finished(journal):
+            self._set_suffix(journal["suffix"])
             return self._result(connect.deployed(self.world, self.new))
-        resumed = self._resumed(noted)
-        suffix = resumed or self._begun()
-        self._name(suffix)
+        resumed = self._suffix_to_resume(journal)
+        suffix = resumed or self._begin()
+        self._set_suffix(suffix)
         if not resumed or connect.failure(self.world, self.new):  # tables may have been added to one that runs
             connect.apply(self.world, self.new, self.new_config)
         self.say(f"connector {self.new} takes a snapshot of {', '.join(self.sources)} "
                  f"into {self.new_config['topic.prefix']}.*")
         for each in self.captured:
             if not self._is_replaced(each):
-                self._fill(each)
+                self._fill_copy(each)
         for each in self.captured:
-            self._replace(each)
+            self._replace_rows(each)
         for each in self.captured:
             hudi.drop(None, self.world, self._copy(each))
-        self._leave()
-        self._note(suffix, done=True)
+        self._release_old_connector()
+        self._write_journal(suffix, done=True)
         return self._result(self.new_config)
 
-    def _name(self, suffix: str) -> None:
+    def _set_suffix(self, suffix: str) -> None:
         self.new = _suffixed(self.old, suffix)
         self.new_config = renamed(self.config, suffix, self.sources)
 
@@ -195,40 +198,40 @@ class _Job:
         changed = [f"{key}={value}" for key, value in sorted(named.items()) if self.config.get(key) != value]
         self.say(f"done. Keep the new configuration: connector {self.new}, {', '.join(changed)}")
         rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
-        there = topics.names(self.world)
-        left = [name for name in (topic_of(self.config, source) for source in self.sources) if name in there]
-        return Recaptured(self.new, named, rows, left if all(self._literal().values()) else [])
+        existing = topics.names(self.world)
+        old_topics = [name for name in (topic_of(self.config, source) for source in self.sources) if name in existing]
+        return Recaptured(self.new, named, rows, old_topics if all(self._literal_patterns().values()) else [])
 
     # --- which connector ---------------------------------------------------------------------------------------------
 
-    def _noted(self) -> dict[str, Any]:
+    def _read_journal(self) -> dict[str, Any]:
         return json.loads(files.read_text(self.journal) or "{}")
 
-    def _is_still_so(self, noted: dict[str, Any]) -> bool:
+    def _is_finished(self, journal: dict[str, Any]) -> bool:
         """Whether what a finished recapture has left is there: its connector, and no old one that captures a table."""
-        there = connect.names(self.world)
-        if noted["tables"] != self._tables() or _suffixed(self.old, noted["suffix"]) not in there:
+        deployed = connect.names(self.world)
+        if journal["tables"] != self._tables() or _suffixed(self.old, journal["suffix"]) not in deployed:
             return False
-        if self.old not in there:
+        if self.old not in deployed:
             return True
         old = connect.deployed(self.world, self.old)
         return not any(_captures(old, source) for source in self.sources)
 
-    def _resumed(self, noted: dict[str, Any]) -> str:
-        """The suffix of a recapture of these tables that was interrupted after its connector was deployed; "" where
-        there is none."""
-        if noted.get("done", True) or _suffixed(self.old, noted["suffix"]) not in connect.names(self.world):
+    def _suffix_to_resume(self, journal: dict[str, Any]) -> str:
+        """Return the suffix of a recapture of these tables that was interrupted after its connector was deployed, or
+        "" without such a recapture."""
+        if journal.get("done", True) or _suffixed(self.old, journal["suffix"]) not in connect.names(self.world):
             return ""
-        if noted["tables"] != self._tables():
+        if journal["tables"] != self._tables():
             raise LakeError(f"another recapture of {self.old} is not finished", where=self.journal,
-                            expected="the same tables: " + ", ".join(map(" into ".join, noted["tables"])),
+                            expected="the same tables: " + ", ".join(map(" into ".join, journal["tables"])),
                             next_step="repeat it with those first")
-        return str(noted["suffix"])
+        return str(journal["suffix"])
 
     def _tables(self) -> list[list[str]]:
         return [[c.source, c.table.base] for c in self.captured]
 
-    def _begun(self) -> str:
+    def _begin(self) -> str:
         """Judge what is asked for, note it, and return the suffix of the new connector."""
         if not self.captured:
             raise ConnectorError("no table is named", expected="recapture.Captured(source, table), one at least")
@@ -253,15 +256,15 @@ class _Job:
             hudi.drop(None, self.world, self._copy(each))  # of a try that was given up
         suffix = next(suffix for suffix in self._suffixes() if self._is_free(suffix))
         connect.validate(self.world, renamed(self.config, suffix, self.sources), _suffixed(self.old, suffix))
-        self._note(suffix, done=False)
+        self._write_journal(suffix, done=False)
         return suffix
 
-    def _note(self, suffix: str, *, done: bool) -> None:
+    def _write_journal(self, suffix: str, *, done: bool) -> None:
         new = renamed(self.config, suffix, self.sources)
-        every = {**self._noted().get("made", {}),
-                 _suffixed(self.old, suffix): {key: new[key] for key in NOTED if key in new}}
+        deployed = {**self._read_journal().get("made", {}),
+                 _suffixed(self.old, suffix): {key: new[key] for key in JOURNAL_KEYS if key in new}}
         files.write_text(self.journal, json.dumps({
-            "suffix": suffix, "tables": self._tables(), "done": done, "made": every}))
+            "suffix": suffix, "tables": self._tables(), "done": done, "made": deployed}))
 
     def _suffixes(self) -> Iterator[str]:
         """`_r2`, `_r3`, … from the one on that follows the old topic prefix's."""
@@ -271,137 +274,141 @@ class _Job:
     def _is_free(self, suffix: str) -> bool:
         """Whether no connector, topic, schema or slot has the names of this suffix."""
         config = renamed(self.config, suffix, self.sources)
-        taken = [*topics.names(self.world), *(registry.names(self.world) if self.format == "avro" else ())]
+        names = [*topics.names(self.world), *(registry.names(self.world) if self.format == "avro" else ())]
         slots = list(postgres.all_slots(self.world)["slot_name"]) if self.db is postgres else []
         return (_suffixed(self.old, suffix) not in connect.names(self.world) and config.get("slot.name") not in slots
-                and not any(name.startswith(f"{config['topic.prefix']}.") for name in taken))
+                and not any(name.startswith(f"{config['topic.prefix']}.") for name in names))
 
     # --- the copies --------------------------------------------------------------------------------------------------
 
-    def _copy(self, of: Captured) -> hudi.Table:
+    def _copy(self, captured: Captured) -> hudi.Table:
         """The copy of a lake table that is filled from the new topic. Its name is in no catalog: of a table without a
         commit, Hudi would take the columns that the catalog has under its name."""
-        return replace(of.table, name=f"{of.table.name}_recapture", catalog="",
-                       base=f"{tables.state(self.world, of.table)}/recapture")
+        return replace(captured.table, name=f"{captured.table.name}_recapture", catalog="",
+                       base=f"{tables.state(self.world, captured.table)}/recapture")
 
-    def _schema(self, of: Captured) -> Optional[T.StructType]:
+    def _schema(self, captured: Captured) -> Optional[T.StructType]:
         """The reader schema of a topic; of Avro the registry has it."""
-        return of.schema or (decode.reader_schema(of.table.name) if self.format == "json" else None)
+        return captured.schema or (decode.reader_schema(captured.table.name) if self.format == "json" else None)
 
-    def _topic(self, of: Captured, config: Optional[dict[str, str]] = None) -> hudi.Topic:
-        return hudi.Topic(topic_of(config or self.new_config, of.source), format=self.format)
+    def _topic(self, captured: Captured, config: Optional[dict[str, str]] = None) -> hudi.Topic:
+        return hudi.Topic(topic_of(config or self.new_config, captured.source), format=self.format)
 
-    def _is_replaced(self, of: Captured) -> bool:
-        last = progress_in(last_commit(of.table)).get(self._topic(of).id)
+    def _is_replaced(self, captured: Captured) -> bool:
+        last = progress_in(last_commit(captured.table)).get(self._topic(captured).id)
         return last is not None and REPLACED_BY not in last
 
-    def _own_progress(self, of: Captured) -> dict[str, dict[str, Any]]:
+    def _own_progress(self, captured: Captured) -> dict[str, dict[str, Any]]:
         """How far the table has read the topics of this source, and what was landed of them, by this prefix or earlier
         ones. Raises LakeError: it holds rows of other sources, which the new rows would remove."""
-        prefix, source = (tables.plain(text) for text in (_suffixed(self.config["topic.prefix"], ""), of.source))
-        own = rf"(topic-|landed-(.*_)?){re.escape(prefix)}(_r\d+)?\.{re.escape(source)}(_partition_\d+)?_?"
-        progress = progress_in(last_commit(of.table))
-        others = [name for name, last in progress.items() if not re.fullmatch(own, name) and REPLACED_BY not in last]
-        if others:
-            raise LakeError(f"table {of.table.name} holds rows of other sources than {of.source}",
-                            where=f"read into it: {', '.join(others)} (*: not known what)",
-                            expected=f"rows of {topic_of(self.config, of.source)} only: all rows are replaced",
+        prefix, source = (tables.plain(text) for text in (_suffixed(self.config["topic.prefix"], ""), captured.source))
+        pattern = rf"(topic-|landed-(.*_)?){re.escape(prefix)}(_r\d+)?\.{re.escape(source)}(_partition_\d+)?_?"
+        progress = progress_in(last_commit(captured.table))
+        foreign = [name for name, last in progress.items()
+                   if not re.fullmatch(pattern, name) and REPLACED_BY not in last]
+        if foreign:
+            raise LakeError(f"table {captured.table.name} holds rows of other sources than {captured.source}",
+                            where=f"read into it: {', '.join(foreign)} (*: not known what)",
+                            expected=f"rows of {topic_of(self.config, captured.source)} only: all rows are replaced",
                             next_step="a table of its own for each source: hudi.drop, and repeat the recapture")
         return progress
 
-    def _truth(self, of: Captured, what: str = "*") -> Any:
-        rows = sql.SQL('({}) AS "rows"').format(sql.SQL(of.truth)) if of.truth else identifier(of.source)
-        query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(what), rows)
+    def _source_rows(self, captured: Captured, columns: str = "*") -> Any:
+        rows = identifier(captured.source)
+        if captured.truth:
+            rows = sql.SQL('({}) AS "rows"').format(sql.SQL(captured.truth))
+        query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(columns), rows)
         return self.db.frame(self.world, query, database=self.database)
 
-    def _count(self, of: Captured) -> int:
-        return int(self._truth(of, "count(*) AS n")["n"][0])
+    def _count(self, captured: Captured) -> int:
+        return int(self._source_rows(captured, "count(*) AS n")["n"][0])
 
-    def _fill(self, of: Captured) -> None:
+    def _fill_copy(self, captured: Captured) -> None:
         """Ingest the new topic into the copy until it equals the source."""
-        copy = self._copy(of)
-        timeout = 60 + self._count(of) / 500 if self.timeout is None else self.timeout
-        topics.wait_count(self.world, self._topic(of).name, 1, timeout=timeout, connector=self.new)
-        last: list[LakeError] = []
+        copy = self._copy(captured)
+        timeout = 60 + self._count(captured) / 500 if self.timeout is None else self.timeout
+        topics.wait_count(self.world, self._topic(captured).name, 1, timeout=timeout, connector=self.new)
+        differences: list[LakeError] = []
 
         def equal() -> Union[tuple[int], WorkbenchError]:
             try:
-                done = hudi.ingest(self.spark, self.world, self._topic(of), copy, schema=self._schema(of))
-                self._none_dead(copy)
+                done = hudi.ingest(self.spark, self.world, self._topic(captured), copy, schema=self._schema(captured))
+                self._raise_on_dead_letters(copy)
             except WorkbenchError as e:  # waiting does not help
                 return e
-            if last and not done.messages:  # a comparison reads both tables
-                raise last[-1]
-            source, lake = self._truth(of), hudi.read(self.spark, copy)
-            if of.table.deletes == "soft":
+            if differences and not done.messages:  # a comparison reads both tables
+                raise differences[-1]
+            source, lake = self._source_rows(captured), hudi.read(self.spark, copy)
+            if captured.table.deletes == "soft":
                 lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
             lake = lake.select(*(name for name in source.columns if name in lake.columns)).toPandas()
-            found = check_values.differences(source, lake, list(of.table.key), ("copy", "source"))
+            found = check_values.differences(source, lake, list(captured.table.key), ("copy", "source"))
             if found:
-                last.append(LakeError(f"{len(found)} differences: {'; '.join(found[:3])}"))
-                raise last[-1]
+                differences.append(LakeError(f"{len(found)} differences: {'; '.join(found[:3])}"))
+                raise differences[-1]
             return (len(source),)
 
         outcome = wait_until(
-            equal, f"the copy of {of.table.name} to equal {of.source}", timeout=timeout, every=0.5, error=LakeError,
-            failed=lambda: connect.failure(self.world, self.new),
+            equal, f"the copy of {captured.table.name} to equal {captured.source}", timeout=timeout, every=0.5,
+            error=LakeError, failed=lambda: connect.failure(self.world, self.new),
             next_step="the table is as it was. A column that travels as another type: give truth=, SQL of the rows as "
                       "the lake has them. A source that is written without a pause: repeat it when it rests, or with a "
                       f"longer timeout. To give up: connect.delete(world, {self.new!r}), and drop its slot")
         if isinstance(outcome, WorkbenchError):
             raise outcome
-        self.say(f"the copy of {of.table.name} equals {of.source}: {outcome[0]:,} rows")
+        self.say(f"the copy of {captured.table.name} equals {captured.source}: {outcome[0]:,} rows")
 
-    def _none_dead(self, copy: hudi.Table) -> None:
+    def _raise_on_dead_letters(self, copy: hudi.Table) -> None:
         letters = hudi.dead_letters(self.spark, self.world, copy).limit(1).collect()
         if letters:
             raise LakeError(f"a message cannot be decoded: {letters[0]['reason']}", where=f"table {copy.name}",
                             next_step="correct the row at the source, or the schema; then repeat the recapture")
 
-    def _replace(self, of: Captured) -> None:
+    def _replace_rows(self, captured: Captured) -> None:
         """Put the rows of the copy in the place of the table's, where that is not done; then what follows from it."""
-        with tables.alone(self.world, of.table):
-            replaced = self._is_replaced(of)
+        with tables.alone(self.world, captured.table):
+            replaced = self._is_replaced(captured)
             if replaced:
-                show(self.spark, of.table)
+                finish(self.spark, captured.table)
             else:
-                self._rewrite(of)
-            for name, last in progress_in(last_commit(of.table)).items():
+                self._rewrite(captured)
+            for name, last in progress_in(last_commit(captured.table)).items():
                 if REPLACED_BY in last:
-                    files.remove(f"{hudi.dead_letters_path(self.world, of.table)}/{name}")
+                    files.remove(f"{hudi.dead_letters_path(self.world, captured.table)}/{name}")
         if not replaced:
-            self.say(f"{of.table.name} has the rows of the copy, and reads {self._topic(of).name} from now on")
+            self.say(f"{captured.table.name} has the rows of the copy, and reads {self._topic(captured).name} "
+                     "from now on")
 
-    def _rewrite(self, of: Captured) -> None:
+    def _rewrite(self, captured: Captured) -> None:
         """Replace the rows, with the progress of the copy; the old topic and its files are refused from then on: the
         old connector still writes to it, and what the new rows lack, because it was deleted, would come again."""
-        copy, new = self._copy(of), self._topic(of).name
-        old = {self._topic(of, self.config).id: {}, **self._own_progress(of)}
+        copy, new = self._copy(captured), self._topic(captured).name
+        old = {self._topic(captured, self.config).id: {}, **self._own_progress(captured)}
         progress = {name: {**last, REPLACED_BY: new} for name, last in old.items()}
-        rewrite(self.spark, of.table, hudi.read(self.spark, copy), evolving.columns(completed(copy)), {
+        rewrite(self.spark, captured.table, hudi.read(self.spark, copy), evolving.columns(completed(copy)), {
             PROGRESS: json.dumps({**progress, **progress_in(last_commit(copy))}),
             SCHEMA_CHANGE: f"captured anew from topic {new}"})
 
     # --- the old connector -------------------------------------------------------------------------------------------
 
-    def _literal(self) -> dict[str, list[str]]:
+    def _literal_patterns(self) -> dict[str, list[str]]:
         """{source: the patterns of the old connector that name it and nothing else}."""
         return {source: [p for p in _patterns(self.config) if p.replace("\\", "") == source] for source in self.sources}
 
-    def _leave(self) -> None:
+    def _release_old_connector(self) -> None:
         """Take the tables from the old connector."""
-        literal = self._literal()
-        rest = [p for p in _patterns(self.config) if p not in sum(literal.values(), [])]
+        literal = self._literal_patterns()
+        remaining = [p for p in _patterns(self.config) if p not in sum(literal.values(), [])]
         if not all(literal.values()):
             self.say(f"connector {self.old} stays, and still captures them: its {INCLUDED} does not name each of them")
-        elif not rest:
+        elif not remaining:
             connect.delete(self.world, self.old)
             if self.db is postgres:
                 postgres.drop_slot(self.world, _slot(self.config), self.database)
             self.say(f"connector {self.old} is deleted")
         elif self.old in connect.names(self.world):
-            connect.apply(self.world, self.old, {**self.config, INCLUDED: ",".join(rest)})
-            self.say(f"connector {self.old} has {INCLUDED}={','.join(rest)} from now on")
+            connect.apply(self.world, self.old, {**self.config, INCLUDED: ",".join(remaining)})
+            self.say(f"connector {self.old} has {INCLUDED}={','.join(remaining)} from now on")
 
 
 def _captures(config: dict[str, str], source: str) -> bool:

@@ -135,7 +135,7 @@ def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkey
 
     with monkeypatch.context() as patched:
         if step == "the rewriting":
-            patched.setattr(rewriting, "show", broken)  # it has committed, and nothing else
+            patched.setattr(rewriting, "finish", broken)  # it has committed, and nothing else
         else:
             patched.setattr(ingesting, "load", broken)
         with pytest.raises((OSError, LakeError)):

@@ -183,7 +183,7 @@ def test_artifacts_are_called_as_with_apicurio():
 
 def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
     """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown removes them."""
-    monkeypatch.setattr(recapture, "made", lambda *_: {})  # its journals lie in the lake
+    monkeypatch.setattr(recapture, "deployed_by", lambda *_: {})  # its journals lie in the lake
     for flow in (flow for flow in walkthroughs.ALL if "apicurio" in flow.services and flow.captures):
         wanted = {f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")}
         assert wanted and wanted <= flow._artifacts(WORLD)

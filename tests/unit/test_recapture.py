@@ -143,7 +143,7 @@ def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch
     """What the first recapture has left is not the answer: changes have come into the old topic since."""
     lab.deployed["shop_r2"] = {**POSTGRES, "topic.prefix": "shop_r2"}
     lab.journal(done=True)
-    monkeypatch.setattr(recapture._Job, "_fill", lambda *_: 1 / 0)
+    monkeypatch.setattr(recapture._Job, "_fill_copy", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         lab.run()
     assert lab.did == ["shop_r3"]
@@ -175,11 +175,12 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
     monkeypatch.setattr(recapture.topics, "wait_count", lambda _, topic, n, **__: asked.append(n) if n > 1 else 1)
     monkeypatch.setattr(recapture.hudi, "ingest", lambda *_, **__: SimpleNamespace(messages=next(wrote)))
     monkeypatch.setattr(recapture.hudi, "read", lambda *_: Frame())
-    monkeypatch.setattr(recapture._Job, "_none_dead", lambda *_: None)
+    monkeypatch.setattr(recapture._Job, "_raise_on_dead_letters", lambda *_: None)
     said = []
     job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, said.append)
-    job._name("_r2")
-    job._fill(recapture.Captured("public.b", lab.table, schema=T.StructType([T.StructField("id", T.IntegerType())])))
+    job._set_suffix("_r2")
+    schema = T.StructType([T.StructField("id", T.IntegerType())])
+    job._fill_copy(recapture.Captured("public.b", lab.table, schema=schema))
     assert (len(compared), asked) == (2, [1, 1])
     assert said == ["the copy of b equals public.b: 3 rows"]
 
@@ -201,25 +202,25 @@ def test_what_follows_from_a_replacement_is_done_again_after_a_kill(lab, monkeyp
     lab.progress(own={"batch": 1, REPLACED_BY: "shop_r2.public.b"}, r2={"batch": 0})
     letter = f"{hudi.dead_letters_path(lab.world, lab.table)}/topic-shop.public.b/0/x.json"
     files.write_text(letter, "{}")
-    monkeypatch.setattr(recapture, "show", lambda _, table: lab.did.append(table.name))
+    monkeypatch.setattr(recapture, "finish", lambda _, table: lab.did.append(table.name))
     monkeypatch.setattr(recapture._Job, "_rewrite", lambda *_: 1 / 0)
     job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
-    job._name("_r2")
-    job._replace(recapture.Captured("public.b", lab.table))
+    job._set_suffix("_r2")
+    job._replace_rows(recapture.Captured("public.b", lab.table))
     assert lab.did == ["b"] and files.read_text(letter) is None
 
 
 def test_the_journal_names_every_connector_that_was_made(lab):
     for suffix in ("_r2", "_r3"):
-        recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)._note(suffix, done=True)
+        recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)._write_journal(suffix, done=True)
     recapture._Job(None, lab.world, "shop_r3", recapture.renamed(POSTGRES, "_r3", ["public.b"]), (), postgres, None,
-                   print)._note("_r4", done=False)
-    recapture._Job(None, lab.world, "other", POSTGRES, (), postgres, None, print)._note("_r2", done=False)
-    made = recapture.made(lab.world, "shop")
+                   print)._write_journal("_r4", done=False)
+    recapture._Job(None, lab.world, "other", POSTGRES, (), postgres, None, print)._write_journal("_r2", done=False)
+    made = recapture.deployed_by(lab.world, "shop")
     assert {name: config["slot.name"] for name, config in made.items()} == {
         f"shop_r{n}": f"local_shop_r{n}" for n in (2, 3, 4)}
     assert not any(key.startswith("database.p") for config in made.values() for key in config), "no password"
-    assert recapture.made(lab.world) == {}
+    assert recapture.deployed_by(lab.world) == {}
 
 
 # --- a rewriting -----------------------------------------------------------------------------------------------------
@@ -233,7 +234,7 @@ def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table
     monkeypatch.setattr(rewriting, "written", lambda _: next(inflight, []))
     monkeypatch.setattr(rewriting, "check_clock", lambda _: None)
     monkeypatch.setattr(rewriting.catalog, "compact", lambda *_: lab.did.append("compacted"))
-    monkeypatch.setattr(rewriting, "show", lambda *_: lab.did.append("shown"))
+    monkeypatch.setattr(rewriting, "finish", lambda *_: lab.did.append("shown"))
     monkeypatch.setattr(type(lab.table), "options", lambda _: {})
     rows = MagicMock()
     rows.write.format().options().mode().save = lambda _: lab.did.append("saved")
@@ -248,10 +249,10 @@ def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table
 
 def test_the_entries_follow_a_rewriting_that_is_the_last_commit(lab, monkeypatch):
     """Its process may have been killed before it told them."""
-    monkeypatch.setattr(rewriting, "show", lambda _, table: lab.did.append(table.name))
+    monkeypatch.setattr(rewriting, "finish", lambda _, table: lab.did.append(table.name))
     lab.progress(own={"batch": 1})
-    rewriting.resume(None, lab.table)
+    rewriting.finish_interrupted(None, lab.table, rewriting.completed(lab.table))
     assert lab.did == []
     lab.commit(lab.table, "20240101000001000", {}, operationType="INSERT_OVERWRITE_TABLE")
-    rewriting.resume(None, lab.table)
+    rewriting.finish_interrupted(None, lab.table, rewriting.completed(lab.table))
     assert lab.did == ["b"]

@@ -61,28 +61,27 @@ def test_a_service_that_stays_lost_ends_the_wait(monkeypatch):
     assert 0.1 <= time.monotonic() - begun < 5
 
 
+def lost_twice_of_three_times(calls, service):
+    """A function that counts its calls, and finds the service lost in two of three."""
+    def look():
+        calls.append(1)
+        if len(calls) % 3:
+            raise ServiceLost(f"the service {service} died")
+
+    return look
+
+
 def test_a_service_that_is_restarted_meanwhile_does_not(monkeypatch):
     monkeypatch.setattr(wait, "GRACE", 0.2)
     calls = []
-
-    def condition():
-        calls.append(1)
-        if len(calls) % 3:
-            raise ServiceLost("the service orders died")
-        return len(calls) > 20
-
-    assert wait_until(condition, "x", timeout=20, every=0.03)
+    look = lost_twice_of_three_times(calls, "orders")
+    assert wait_until(lambda: look() or len(calls) > 20, "x", timeout=20, every=0.03)
 
 
 def test_a_service_that_failed_finds_lost_may_be_restarted_too(monkeypatch):
     monkeypatch.setattr(wait, "GRACE", 0.2)
     calls = []
-
-    def failed():
-        calls.append(1)
-        if len(calls) % 3:
-            raise ServiceLost("the service kafka died")
-
+    failed = lost_twice_of_three_times(calls, "kafka")
     assert wait_until(lambda: len(calls) > 20, "x", timeout=20, every=0.03, failed=failed)
     calls[:] = [1] * 3
     with pytest.raises(ServiceLost, match="the service kafka died"):

@@ -10,13 +10,13 @@ from .errors import StackError
 
 
 class Abandoned(Exception):
-    """Nobody waits for the answer any more: the request is not sent again."""
+    """The caller no longer waits for the answer: the request is not sent again."""
 
 
 class _Again(Retry):
     """At most a second between two tries. Urllib3 1, which boto3 wants on Python 3.9, has no setting of it.
 
-    wanted: whether somebody still waits for the answer; asked before each further try.
+    wanted: whether the caller still waits for the answer; called before each retry.
     """
 
     wanted: Callable[[], bool] = staticmethod(lambda: True)
@@ -48,7 +48,7 @@ def call(service: str, method: str, url: str, body: Any = None, *, again: Collec
     Args:
         again: statuses that pass, after which it is asked again.
         auth: user and password, for HTTP's Basic authentication (RFC 7617).
-        wanted: whether somebody still waits for the answer. If not, the request is not sent again (Abandoned).
+        wanted: whether the caller still waits for the answer. If not, the request is not sent again (Abandoned).
     """
     retries = AGAIN.new(status_forcelist=again)
     retries.wanted = wanted

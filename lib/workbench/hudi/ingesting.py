@@ -24,7 +24,7 @@ from ..landing.batch import Counts
 from ..spark import answered, causes
 from . import changes, ddl, evolving
 from .loading import load
-from .rewriting import resume, rewrite
+from .rewriting import finish_interrupted, rewrite
 from .tables import BUCKETS, Table, alone, dead_letters_path, reader, writing
 from .timeline import SCHEMA_CHANGE, Done, archived, check_clock, check_version, completed, write_stats
 
@@ -129,7 +129,7 @@ class Job:
     def __post_init__(self) -> None:
         self._reader = changes.reader(self.spark, self.world, self.source, self.table, self.batch, self.schema)
         self._letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
-        self._tidied = False
+        self._tidied = self._finished = False
 
     @property
     def where(self) -> str:
@@ -138,7 +138,6 @@ class Job:
     def run(self, ended: Callable[[bool], bool]) -> None:
         """Do one batch after the other; after each look `ended` is told whether there was anything new."""
         with alone(self.world, self.table), causes(self.spark):
-            resume(self.spark, self.table)
             while not ended(self._step()):
                 pass
         check_version(self.table)
@@ -146,6 +145,9 @@ class Job:
     def _step(self) -> bool:
         """Do one batch; False when there is nothing new. Raises LakeError when it could not be written."""
         done = completed(self.table)
+        if not self._finished:
+            finish_interrupted(self.spark, self.table, done)
+            self._finished = True
         progress = self._progress(done)
         last = progress.get(self.source.id, {})
         # behind the letters of batches that nobody knows of, which stay until the replay has written all its own

@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..base import LakeError, World, files
 from .keeping import resolve
-from .tables import Table
-from .tables import reader as reader
+from .tables import Table, reader
 from .timeline import archived, check_active, check_readable, completed, pending_compactions
 
 BEGINNING = "00000000000000"

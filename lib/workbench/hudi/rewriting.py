@@ -1,7 +1,7 @@
 """All rows of a table replaced in one commit.
 
-An ingest does it where a column gets a type as which no reader of Hudi sees the values of older files, and a recapture
-where another copy takes the place of the rows. Before the commit every reader sees the old rows, after it the new ones.
+An ingest rewrites a table when a column gets a type that Hudi's readers do not apply to older files. A recapture
+replaces the rows with those of a copy. Before the commit every reader sees the old rows, after it the new ones.
 """
 import contextlib
 from typing import Mapping
@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from ..base import LakeError, wait_until
 from . import catalog, ddl
 from .tables import PARTS, Table, writing
-from .timeline import check_clock, check_version, completed, pending_compactions, written
+from .timeline import Done, check_clock, check_version, completed, pending_compactions, written
 
 OPERATION = "INSERT_OVERWRITE_TABLE"  # of the commit, as its metadata names it
 
@@ -31,7 +31,7 @@ def rewrite(spark: SparkSession, table: Table, rows: DataFrame, columns: T.Struc
     options = {**table.options(), **PARTS["rewrite"], **table.extra, **options}
     while not _written(table, rows.to(columns), options):
         _run_compactions(spark, table)
-    show(spark, table)
+    finish(spark, table)
 
 
 def _written(table: Table, rows: DataFrame, options: Mapping[str, str]) -> bool:
@@ -57,16 +57,17 @@ def _run_compactions(spark: SparkSession, table: Table) -> None:
         catalog.compact(spark, table, "run")
 
 
-def resume(spark: SparkSession, table: Table) -> None:
-    """Bring the catalog's entries to the columns of a rewriting that is the table's last commit: its process may have
-    been killed between the two."""
-    done = completed(table)
-    if done and done[-1].body.get("operationType") == OPERATION:
-        show(spark, table)
+def finish_interrupted(spark: SparkSession, table: Table, commits: list[Done]) -> None:
+    """Finish a rewriting that is the table's last commit: its process may have been killed after the commit.
+
+    Args: commits: as `completed` returns them.
+    """
+    if commits and commits[-1].body.get("operationType") == OPERATION:
+        finish(spark, table)
 
 
-def show(spark: SparkSession, table: Table) -> None:
-    """Judge the table's version, and bring the catalog's entries, if it has some, to the table's columns."""
+def finish(spark: SparkSession, table: Table) -> None:
+    """Check the table's version, and update the table's entries in the catalog, if it has any, to its columns."""
     check_version(table)
     if ddl.registered(spark, table):
         ddl.register(spark, table)

@@ -1,4 +1,4 @@
-"""Kafka Connect's REST API: one call of it. What the calls are for stands in `connect.rest` and in `addresses`."""
+"""One request to Kafka Connect's REST API. `connect.rest` and `addresses` use it."""
 from typing import Any, Callable
 
 from ..base import ConnectorError, World, http
@@ -21,7 +21,7 @@ def call(world: World, method: str, path: str, body: Any = None, *, wanted: Call
 
     Args:
         body: sent as JSON.
-        wanted: whether somebody still waits for the answer (see `http.call`).
+        wanted: whether the caller still waits for the answer (see `http.call`).
 
     Raises:
         StackError: no answer.

@@ -7,7 +7,7 @@ that they put them into. `letters` and `counts` show them, and `replay` sends th
 import contextlib
 import json
 import re
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 import pandas
 
@@ -105,41 +105,57 @@ def replay(world: World, topic: str, *, offsets: Iterable[int] = (),
             replay is going on. What `mend` raises. Nothing is sent then.
     """
     with files.alone(f"{_noted(world, topic)}/replay", f"replay of {topic}", "wait until it is done"):
-        found, wanted = letters(world, topic), set(offsets)
-        if wanted and len(topics.bounds(world, topic)) > 1:
-            raise LakeError(f"{topic} has several partitions, and an offset names a letter in each of them",
-                            next_step="choose by `mend`, which is given partition and offset: None leaves a letter")
-        chosen = found[~found["replayed"] & (found["offset"].isin(wanted) | (not wanted))]
-        values = [(one, one.value if mend is None else mend(one)) for one in chosen.itertuples(name="Letter")]
-        back = [(one, value) for one, value in values if mend is None or value is not None]
-        origins = {one.topic for one, _ in back}
-        if "" in origins:
-            raise LakeError(f"a letter of {topic} does not say where it came from", expected=f"headers {PREFIX}…",
-                            next_step="let the sink write them: errors.deadletterqueue.context.headers.enable=true")
-        refused = sorted(origin for origin in origins if origin == topic or INTERNAL.fullmatch(origin))
-        if refused:
-            offsets_ = [f"offset {one.offset}: {one.topic}" for one, _ in back if one.topic in refused]
-            raise LakeError(f"letters of {topic} name topics that no letter is sent back to: {', '.join(refused)}",
-                            where="; ".join(offsets_[:5]), expected="topics of a source; anybody can write a header",
-                            next_step="find out who wrote these letters; choose the others by offset, or by `mend`")
-        there = {origin: topics.bounds(world, origin) for origin in origins}  # one that is gone would be made
-        odd = sorted({f"offset {one.offset}: {one.topic}, partition {one.origin_partition}" for one, _ in back
-                      if one.origin_partition not in there[one.topic]})
-        if odd:
-            raise LakeError(f"letters of {topic} name a partition that their topic does not have",
-                            where="; ".join(odd[:5]), expected="partitions that are there",
-                            next_step="choose the others by offset, or by `mend`")
+        chosen = _chosen(world, topic, set(offsets), mend)
+        _check_origins(world, topic, [letter for letter, _ in chosen])
         by_origin: dict[str, list[Any]] = {}
-        for each in back:
-            by_origin.setdefault(each[0].topic, []).append(each)
-        folder = f"{_noted(world, topic)}/{topics.topic_id(world, topic)}"
-        for origin, sent in by_origin.items():
-            for n in range(0, len(sent), BATCH):
-                batch = sent[n:n + BATCH]
-                topics.send(world, origin, [_back(topic, *each) for each in batch], **SIZE)
-                places = [[one.partition, one.offset] for one, _ in batch]
-                files.write_text(f"{folder}/{places[0][0]}-{places[0][1]}.json", json.dumps(places))
-    return len(back)
+        for letter, value in chosen:
+            by_origin.setdefault(letter.topic, []).append((letter, value))
+        for origin, letters_of in by_origin.items():
+            _send_back(world, topic, origin, letters_of)
+    return len(chosen)
+
+
+def _chosen(world: World, topic: str, offsets: set[int], mend: Optional[Callable[[Any], Optional[bytes]]]
+            ) -> list[tuple[Any, Optional[bytes]]]:
+    """Return the letters to send back, each with the value to send."""
+    found = letters(world, topic)
+    if offsets and len(topics.bounds(world, topic)) > 1:
+        raise LakeError(f"{topic} has several partitions, and an offset names a letter in each of them",
+                        next_step="choose by `mend`, which is given partition and offset: None leaves a letter")
+    selected = found[~found["replayed"] & (found["offset"].isin(offsets) | (not offsets))]
+    values = [(one, one.value if mend is None else mend(one)) for one in selected.itertuples(name="Letter")]
+    return [(one, value) for one, value in values if mend is None or value is not None]
+
+
+def _check_origins(world: World, topic: str, chosen: Sequence[Any]) -> None:
+    """Raise LakeError where a letter names no topic and partition that it may be sent back to."""
+    origins = {one.topic for one in chosen}
+    if "" in origins:
+        raise LakeError(f"a letter of {topic} does not say where it came from", expected=f"headers {PREFIX}…",
+                        next_step="let the sink write them: errors.deadletterqueue.context.headers.enable=true")
+    refused = sorted(origin for origin in origins if origin == topic or INTERNAL.fullmatch(origin))
+    if refused:
+        named = [f"offset {one.offset}: {one.topic}" for one in chosen if one.topic in refused]
+        raise LakeError(f"letters of {topic} name topics that no letter is sent back to: {', '.join(refused)}",
+                        where="; ".join(named[:5]), expected="topics of a source; anybody can write a header",
+                        next_step="find out who wrote these letters; choose the others by offset, or by `mend`")
+    partitions = {origin: topics.bounds(world, origin) for origin in origins}  # one that is gone would be made
+    odd = sorted({f"offset {one.offset}: {one.topic}, partition {one.origin_partition}" for one in chosen
+                  if one.origin_partition not in partitions[one.topic]})
+    if odd:
+        raise LakeError(f"letters of {topic} name a partition that their topic does not have",
+                        where="; ".join(odd[:5]), expected="partitions that are there",
+                        next_step="choose the others by offset, or by `mend`")
+
+
+def _send_back(world: World, topic: str, origin: str, chosen: Sequence[tuple[Any, Optional[bytes]]]) -> None:
+    """Send letters back to one topic, and record the progress after each batch."""
+    folder = f"{_noted(world, topic)}/{topics.topic_id(world, topic)}"
+    for begin in range(0, len(chosen), BATCH):
+        batch = chosen[begin:begin + BATCH]
+        topics.send(world, origin, [_back(topic, *each) for each in batch], **SIZE)
+        places = [[one.partition, one.offset] for one, _ in batch]
+        files.write_text(f"{folder}/{places[0][0]}-{places[0][1]}.json", json.dumps(places))
 
 
 def _back(topic: str, one: Any, value: Optional[bytes]) -> tuple:

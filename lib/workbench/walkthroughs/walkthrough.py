@@ -285,7 +285,7 @@ class Walkthrough(Flow):
     def connectors_left(self, world: World) -> list[str]:
         """Its connectors that are deployed; others may run on the same Connect."""
         own = self._connectors()
-        ours = {*own, *recapture.made(world, *own), *self.sinks}
+        ours = {*own, *recapture.deployed_by(world, *own), *self.sinks}
         return sorted(ours & set(landing.names(world))) if ours else []
 
     def tables_left(self, world: World) -> list[hudi.Table]:
@@ -325,7 +325,7 @@ class Walkthrough(Flow):
     def _configs(self, world: World) -> dict[str, dict[str, str]]:
         """The configurations of its connectors, and what is noted of those that `recapture.run` made of them."""
         own = self._connectors()
-        return {**{name: self.config(world, name) for name in own}, **recapture.made(world, *own)}
+        return {**{name: self.config(world, name) for name in own}, **recapture.deployed_by(world, *own)}
 
     def _topics(self, world: World) -> set[str]:
         """The topics that its connectors make, their heartbeats, and what they note of tables (MariaDB's do)."""
