@@ -7,7 +7,7 @@ import datetime as dt
 import json
 import threading
 from decimal import Decimal
-from typing import Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
 import pandas
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -17,11 +17,14 @@ from pyspark.sql import types as T
 from .. import hudi
 from ..base import ROOT, LakeError, World
 from ..base.paths import within
-from ..results import draw, streams
+from ..results import streams
 from ..source import csv_files
 from ..spark import answered
 from ..topic import avro, registry, topics
 from .walkthrough import Walkthrough
+
+if TYPE_CHECKING:
+    from ..results.draw import Picture
 
 DATA = ROOT / "data" / "sales"
 SALES, SUMMARY = "pagila.sales.avro", "pagila.sales.summary.avro"
@@ -117,13 +120,15 @@ def windows(messages: DataFrame, regions: DataFrame) -> DataFrame:
         F.unix_timestamp("window.end").alias("window_end"))
 
 
-def picture(sale: dt.datetime, newest: dt.datetime) -> draw.Picture:
+def picture(sale: dt.datetime, newest: dt.datetime) -> "Picture":
     """Draw the windows of the published run, those that the watermark has closed and those that are open.
 
     Args:
         sale: event time of a sale; its line crosses the two windows that count it.
         newest: the newest event time that the query has seen; the watermark is ten minutes behind it.
     """
+    from ..results import draw  # matplotlib: most who import this module draw nothing
+
     begins = pandas.date_range(BEGUN, newest, freq="5min").floor("5min")
     begins = begins.insert(0, begins[0] - dt.timedelta(minutes=5))
     frame = pandas.DataFrame({"start": begins, "end": begins + dt.timedelta(minutes=10)})

@@ -6,14 +6,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator, Optional
+from typing import TYPE_CHECKING, Any, Iterator, Optional
 
 import pandas
 import requests
 
 from .. import connect, stack
 from ..base import ROOT, StackError, World, wait_until
-from ..results import check, draw
+from ..results import check
 from ..source import postgres
 from ..source.names import quoted
 from ..stack import storefront as rows
@@ -23,9 +23,11 @@ from ..storefront.store import Store
 from ..topic import groups, topics
 from .walkthrough import Walkthrough
 
+if TYPE_CHECKING:
+    from ..results.draw import Picture
+
 PARTITIONS = 3  # of each topic, as published
 CONNECTORS = tuple(f"storefront_{name}" for name in rows.CONTEXTS)
-KINDS = {"service": draw.PALETTE[3], "store": draw.PALETTE[2], "topic": draw.PALETTE[1]}  # colors in pictures
 COPIES = {"customers": ("accounts", "orders"), "orders": ("orders", "fulfillment")}  # {collection: owner, who copies}
 
 
@@ -338,8 +340,10 @@ def hand_over(world: World) -> None:
 
 # --- pictures --------------------------------------------------------------------------------------------------------
 
-def picture() -> draw.Picture:
+def picture() -> "Picture":
     """Draw services, stores and topics, and which service publishes to or consumes from which topic."""
+    from ..results import draw  # matplotlib: most who import this module draw nothing
+
     boxes, arrows = {}, []
     for column, (name, context) in enumerate(contexts.ALL.items()):
         store = f"database {name}"
@@ -348,11 +352,13 @@ def picture() -> draw.Picture:
         boxes[context.topic] = draw.Box(context.topic, column, 2, "topic")
         arrows += [draw.Arrow(name, store, "reads, writes"), draw.Arrow(name, context.topic, "publishes")]
         arrows += [draw.Arrow(topic, name, "consumes") for topic in context.hears]
-    return draw.flow(boxes, arrows, KINDS, "Three services, three stores, three topics")
+    return draw.flow(boxes, arrows, _colors(), "Three services, three stores, three topics")
 
 
-def delivery(connector: bool = False) -> draw.Picture:
+def delivery(connector: bool = False) -> "Picture":
     """Draw how an event gets from its service into the topic: published by the service, and by a connector, too."""
+    from ..results import draw
+
     topic = contexts.ACCOUNTS.topic
     boxes = {"accounts": draw.Box("service accounts", 0, 1, "service"),
              "store": draw.Box("database accounts\ncustomers, outbox", 1, 0, "store"),
@@ -364,7 +370,14 @@ def delivery(connector: bool = False) -> draw.Picture:
         boxes["connector"] = draw.Box("connector", 2, 0, "service")
         arrows.append(draw.Arrow("store", "connector", "log"))
         arrows.append(draw.Arrow("connector", "topic", "publishes what is committed"))
-    return draw.flow(boxes, arrows, KINDS, "Two ways into the topic" if connector else "One command, two systems")
+    return draw.flow(boxes, arrows, _colors(), "Two ways into the topic" if connector else "One command, two systems")
+
+
+def _colors() -> dict[str, str]:
+    """Return the color of each kind of box."""
+    from ..results.draw import PALETTE
+
+    return {"service": PALETTE[3], "store": PALETTE[2], "topic": PALETTE[1]}
 
 
 # --- the walkthrough -------------------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from ..connect.configs import HISTORY
 from ..hudi import ddl
 from ..landing.sources import JDBC, topic_of
 from ..results import streams
-from ..run import execute
 from ..source import mariadb, postgres
 from ..source.loading import Loader
 from ..source.queries import QUERIES
@@ -144,6 +143,8 @@ class Walkthrough(Flow):
                 connect.restart(world, name)
 
     def _run(self, world: World, step: str) -> None:
+        from ..run import execute  # papermill takes a second, and most notebooks run no other
+
         print(f"{step} has not been run yet: running it first …")
         done = execute.notebook(self.folder / f"{step}.ipynb", {"world": world.name})
         errors = [o for c in done.book.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "error"]
