@@ -192,7 +192,7 @@ log_based.flow.land(spark, world)""",
            "as in reference table S7/films_latest": "7.77",
            "a tie is caught": "no failure", "versions of film 2 that the time cannot tell apart": "raw files 8",
            "rental_duration of film 2": "raw files 8", "film 5 in the latest state": "raw files 1",
-           "valid_to of film 5": "nothing",
+           "valid_to of film 5": "nan]",
            "last description of film 6 in the files": "short"}),
     # the picture is of three versions of film 2
     Break("film_2 = history[", """_history, history = history, history[history["rental_duration"] != 8]""", {},

@@ -174,10 +174,10 @@ for field in first_two[1]["fields"]:
 registry.delete(world, artifact)
 for each in first_two:
     registry.register(world, artifact, each)"""
-# columns of names that are there, in capitals: one that may be null, and in place of a text where there was a number; a
-# number that becomes a double; and always the same key
+# names of columns in capitals, of a text, and of a number that becomes a text (a schema with both names would be a dead
+# letter only); a number that becomes a double; and always the same key
 OTHER_CHANGES = """
-changes["add nullable"]["fields"][5]["name"] = "TITLE"
+changes["add nullable"]["fields"][1]["name"] = "TITLE"
 changes["widen int to long"]["fields"][2]["type"] = "double"
 changes["change int to string"]["fields"][2]["name"] = "YEAR"
 NEW.update(id=1, TITLE="Solaris", YEAR="1972")"""

@@ -21,7 +21,7 @@ import pytest
 import requests
 from moto.server import ThreadedMotoServer
 from workbench import stack
-from workbench.base import params, paths, secrets
+from workbench.base import params, paths, secrets, tls
 from workbench.connect.configs import MYSQL_CONNECTORS
 from workbench.results import dialect, spark_sql
 from workbench.source import mariadb, postgres
@@ -30,6 +30,7 @@ from workbench.stack.services import S3_KEY, S3_KEY_ID
 
 CALLS = Path(__file__).parent / "aws_calls"
 REGION, ACCOUNT, BUCKET = "ap-southeast-2", "123456789012", "workbench-lake"
+MOST = 1800  # seconds for one notebook: the folders by order are a thousand writes to an S3 of this machine's
 ELSE = {"security_protocol: SASL_SSL": "security_protocol: PLAINTEXT", "kind: glue": "kind: apicurio",
         "wire: glue": "wire: apicurio_legacy8"}
 CONNECTORS = ("outbox_source", "outbox_source_envelope", "moma_source", "moma_source_envelope", "pagila_source",
@@ -134,7 +135,7 @@ def cloud(near, tmp_path):
     requests.post(f"{moto}/moto-api/reset", timeout=60)  # all servers of a process have one memory
     deployed(near, moto)
     pair = certificate(tmp_path)
-    tls = aws_double.Tls(pair, params.host_port(near.spark.url))
+    spark_tls = aws_double.Tls(pair, params.host_port(near.spark.url))
 
     def rest(method, path, body):
         answer = requests.request(method, near.connect.url + path, json=body, timeout=60, auth=near.connect.auth)
@@ -148,7 +149,7 @@ def cloud(near, tmp_path):
     answers = {
         **aws_double.msk_connect(rest, REGION, ACCOUNT, embedded, [
             "workbench-debezium-postgres", "workbench-debezium-mysql"]),
-        **aws_double.emr_serverless(f"https://localhost:{tls.port}", "emr-7.13.0"),
+        **aws_double.emr_serverless(f"https://localhost:{spark_tls.port}", "emr-7.13.0"),
         **aws_double.athena(lambda text: asked(near, text), BUCKET)}
     double = aws_double.Double(moto, answers)
 
@@ -158,11 +159,13 @@ def cloud(near, tmp_path):
             AWS_ACCESS_KEY_ID=S3_KEY_ID, AWS_SECRET_ACCESS_KEY=secrets.read()[S3_KEY], AWS_ENDPOINT_URL=double.url,
             AWS_ENDPOINT_URL_S3=near.lake.endpoint, AWS_ALLOW_HTTP="true",
             GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0], WORKBENCH_ROOT=str(root),
+            REQUESTS_CA_BUNDLE=str(tls.files()[0]),  # the registry is another instance's
             WORKBENCH_RUNS=str(tmp_path / "runs"), WORKBENCH_INSTANCE="dry-run",
             LOGNAME="analyst")  # what a session is called by
         environment.pop("WORKBENCH_PORT_BASE")
-        done = subprocess.run([sys.executable, "-m", "workbench.cli", "run", *targets, "--world", "aws"],
-                              env=environment, capture_output=True, text=True, timeout=900)
+        done = subprocess.run(
+            [sys.executable, "-m", "workbench.cli", "run", *targets, "--world", "aws", "--timeout", str(MOST)],
+            env=environment, capture_output=True, text=True, timeout=4 * MOST)
         (record,) = (tmp_path / "runs").glob("*/run.json")
         found = json.loads(record.read_text())
         failed = [(n["path"], n["error"]) for n in found["notebooks"] if n["status"] != "passed"]
@@ -171,7 +174,7 @@ def cloud(near, tmp_path):
 
     yield run
     double.close()
-    tls.close()
+    spark_tls.close()
     known.stop()
 
 

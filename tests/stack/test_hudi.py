@@ -54,6 +54,37 @@ def test_the_greater_ordering_value_wins_whenever_it_comes(lake, world, spark, k
             hudi.ingest(spark, world, hudi.Topic(it.topic), more, schema=SCHEMA)
 
 
+ORDERS = [  # of a type, an earlier and a later value in JSON
+    (T.LongType(), 9, 10), (T.IntegerType(), 9, 10), (T.DoubleType(), 1.5, 2.5), (T.FloatType(), 1.5, 2.5),
+    (T.StringType(), "a", "b"), (T.BooleanType(), False, True), (T.DateType(), "2024-01-01", "2024-01-02"),
+    (T.TimestampType(), "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"), (T.DecimalType(10, 2), 1.1, 1.25),
+    (T.DecimalType(30, 0), 9, 10)]
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.drill)])
+def test_a_delete_that_comes_late_loses_whatever_the_ordering_field_is(lake, world, spark, kind):
+    """Also in a compaction. A Merge-on-Read table refuses the types that Hudi cannot order deletes by."""
+    for ordering, early, late in ORDERS:
+        it = lake(type=kind, partition=(), ordering="o")
+        schema = T.StructType([T.StructField("id", T.IntegerType()), T.StructField("o", ordering),
+                               T.StructField("__op", T.StringType())])
+
+        def go(*changes, it=it, schema=schema):
+            send(world, it.topic, *({"id": key, "o": o, "__op": op} for key, o, op in changes))
+            hudi.ingest(spark, world, hudi.Topic(it.topic), it.table, schema=schema)
+            return sorted(row.id for row in hudi.read(spark, it.table).collect())
+
+        if kind == "mor" and isinstance(ordering, (T.DateType, T.DecimalType)):
+            with pytest.raises(LakeError, match="(?s)ordering field o of .* Merge-on-Read.*type=\"cow\""):
+                go((1, early, "c"))
+            continue
+        assert go((1, late, "c"), (2, late, "c"), (3, early, "c")) == [1, 2, 3]
+        assert go((1, early, "d"), (2, late, "d"), (3, late, "u")) == [1, 3], ordering
+        if kind == "mor":
+            hudi.compact(spark, it.table)
+            assert [row.id for row in hudi.read(spark, it.table).orderBy("id").collect()] == [1, 3], ordering
+
+
 def test_a_second_run_makes_no_commit_and_a_replay_changes_nothing(lake, world, spark):
     it = lake()
     it.go(change(1, 1), change(2, 1), change(1, 2, "new"), change(2, 3, op="d"), change(3, 1, part="q"), ("k", "{no"))

@@ -73,16 +73,20 @@ def row(key, price):
     return (price, price, (key, None))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize(("kind", "layout"), [
+    ("cow", "plain"), ("mor", "partition and ordering"), *(pytest.param(*case, marks=pytest.mark.drill) for case in (
+        ("mor", "plain"), ("cow", "partition and ordering"), ("cow", "bucket"), ("mor", "bucket")))])
 def test_a_decimal_gains_digits(world, spark, lab, kind, layout):
     fields, types = LAYOUTS[layout]
+    if kind == "mor" and fields.get("ordering") == "price":
+        fields = {**fields, "ordering": "__lsn"}  # a decimal cannot order deletes there
     it = lab(type=kind, **fields)
     small, less = Decimal("1.25"), Decimal("1.10")
     it.send(1, 2, 3, 4, lsn=1, price=less)
     it.go("10,2")
     it.send(2, 3, lsn=2, price=small)
-    it.send(4, lsn=2, price=small, op="d")
+    it.go("10,2")
+    it.send(4, lsn=2, price=small, op="d")  # apart from the moves: hudi-rs reads no log that holds both (limits.md)
     it.go("10,2")
     first = {1: row(1, less), 2: row(2, small), 3: row(3, small)}
     assert it.rows() == it.independent() == first
@@ -119,7 +123,7 @@ def test_numbers_inside_a_list_become_wider(lab, spark):
     assert dict(hudi.read(spark, it.table).dtypes)["counts"] == "array<bigint>"
 
 
-@pytest.mark.parametrize("step", ["the rewriting", "the batch after it"])
+@pytest.mark.parametrize("step", ["the rewriting", pytest.param("the batch after it", marks=pytest.mark.drill)])
 def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkeypatch, step):
     it = lab(type="mor")
     it.send(1, 2, lsn=1, price=Decimal(1))

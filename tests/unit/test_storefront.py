@@ -3,6 +3,7 @@ import json
 import re
 import socket
 import threading
+import time
 import uuid
 from http.server import ThreadingHTTPServer
 from types import SimpleNamespace
@@ -224,6 +225,25 @@ def test_the_model_is_what_the_commands_do_one_after_the_other():
         assert json.dumps(rows["document"][0])
 
 
+@pytest.mark.parametrize("lost, status", [("postgres", 503), ("kafka", 409), ("accounts", 409)])
+def test_a_load_names_what_its_services_wait_for_and_ends(monkeypatch, lost, status):
+    """`orders` is to be asked again and again; what is to be asked of the others in the next seconds is left."""
+    def answer(world, service, *_, **__):
+        return SimpleNamespace(status_code=status if service == "orders" else 200)
+
+    def gone(world, name):
+        return ServiceLost(f"the service {name} died") if name == lost else None
+
+    monkeypatch.setattr(storefront, "request", answer)
+    monkeypatch.setattr(storefront.stack, "gone", gone)
+    monkeypatch.setattr(wait, "GRACE", 0.2)
+    asked = sorted(storefront_load.operations(5, 100), key=lambda one: one.service != "orders")
+    begun = time.monotonic()
+    with pytest.raises(ServiceLost, match=f"the service {lost} died"):
+        storefront_load.load(params.load("local"), asked, rate=5)
+    assert time.monotonic() - begun < 10, "of the twenty seconds that the rate has them take"
+
+
 def test_it_runs_on_one_machine_only():
     local = params.load("local")
     elsewhere = local.model_copy(update={"stack": local.stack.model_copy(update={"embedded": False})})
@@ -251,7 +271,7 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
     monkeypatch.setattr(topics, "messages", messages)
     monkeypatch.setattr(topics, "bounds", bounds)
     monkeypatch.setattr(storefront, "handed_over", lambda world, store: True)
-    monkeypatch.setattr(storefront, "_refuse_lost", lambda world, service: None)
+    monkeypatch.setattr(storefront, "refuse_lost", lambda world, *services: None)
     monkeypatch.setattr(storefront, "lag", lambda world: {})
     monkeypatch.setattr(storefront.postgres, "frame", lambda *_, **__: {"id": ids})
     storefront.settle(params.load("local"))

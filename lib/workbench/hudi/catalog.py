@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from ..base import LakeError
 from ..spark import answered, causes
+from . import evolving
 from .ddl import committed, literal, refresh, register
-from .tables import PARTS, Table, writing
+from .tables import PARTS, Table, needs_records, writing
 from .timeline import check_clock, completed, pending_compactions
 
 
@@ -52,8 +53,10 @@ def compact(spark: SparkSession, table: Table, *operations: str) -> None:
                         next_step="ingest something into it first")
     check_clock(table)
     written = {*PARTS["base files"], *PARTS["no bloom filter"]}  # it takes none of the table's options by itself
+    columns = evolving.columns(completed(table))
     options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
-               **{name: value for name, value in table.options().items() if name in written}}
+               **{name: value for name, value in table.options().items() if name in written},
+               **(PARTS["compaction by records"] if columns and needs_records(columns) else {})}
     with answered(spark, f"a compaction of {table.name} failed", table.base,
                   "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
                   "did not finish changes nothing that a reader sees"), causes(spark):

@@ -195,9 +195,20 @@ class Job:
         rows, newest = self._reader.schemas
         now = evolving.fields(newest)
         if table is None:
-            return evolving.merged(self.table.name, rows), "", now
+            columns = evolving.merged(self.table.name, rows)
+            self._check_ordering(columns)
+            return columns, "", now
         columns = evolving.grown(self.table.name, table, rows, self.schema is not None, self.table.key)
         return columns, evolving.told(before or evolving.fields(table), now, evolving.fields(columns)), now
+
+    def _check_ordering(self, columns: T.StructType) -> None:
+        """Raises LakeError: Hudi 1.0.2 cannot write a date into a log's delete, nor compare the decimal of one."""
+        kind = next((f.dataType for f in columns if f.name == self.table.ordering_column), None)
+        if self.table.type == "mor" and isinstance(kind, (T.DecimalType, T.DateType)):
+            raise LakeError(f"the ordering field {self.table.ordering} of {self.table.name} is {kind.simpleString()}: "
+                            "a Merge-on-Read table with deletes could not be read", where=self.where,
+                            expected="a whole number, a text, a time, a double",
+                            next_step='another ordering field, such as the place in the source\'s log; or type="cow"')
 
     def _lettered(self) -> dict[int, str]:
         """{number: address of its dead letters} of the batches that have some."""

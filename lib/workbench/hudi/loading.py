@@ -4,7 +4,6 @@ The first commit of a table has nothing to merge with, and so other ways to writ
 """
 from __future__ import annotations
 
-import re
 import uuid
 from collections import Counter
 
@@ -14,7 +13,7 @@ from pyspark.sql import types as T
 
 from ..base import files
 from . import decode
-from .tables import PARTS, Table
+from .tables import PARTS, Table, needs_records
 
 OUTCOMES = {decode.UPSERT: "upserts", decode.DELETE: "deletes", decode.TOMBSTONE: "tombstones",
             decode.DEAD: "dead_letters"}
@@ -86,14 +85,9 @@ def _count_few(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
 
 
 def first_load(rows: int, schema: T.StructType | None = None) -> dict[str, str]:
-    """The Hudi options of the first commit of a table, for about so many rows, of each key one (see newest).
-
-    Where its schema holds a list and a decimal of at most 18 digits, Hudi's writer of records writes it.
-    """
-    text = schema.simpleString() if schema else ""
-    small = any(int(digits) <= 18 for digits in re.findall(r"decimal\((\d+),", text))
+    """The Hudi options of the first commit of a table, for about so many rows, of each key one (see newest)."""
     return {**PARTS["first load"], **(PARTS["large first load"] if rows >= LARGE else {}),
-            **(PARTS["first load by records"] if small and "array<" in text else {})}
+            **(PARTS["first load by records"] if schema and needs_records(schema) else {})}
 
 
 def newest(rows: DataFrame, table: Table) -> DataFrame:

@@ -13,6 +13,7 @@ from typing import Any, ContextManager, Mapping
 
 import yaml
 from pyspark.sql import DataFrameReader, SparkSession
+from pyspark.sql import types as T
 
 from ..base import LakeError, World, files, nearest
 from ..base.paths import within
@@ -36,7 +37,8 @@ class Table:
     base: address of its folder. key: record key fields. partition: partition fields.
     ordering: of two versions of a key the one with the greater value wins, whichever comes last, deletes too. Several
     fields, "__source_file,__source_pos,__source_row", where a place in the source's log is in none alone (MariaDB's,
-    MySQL's): the first that differs counts. They are whole numbers, or texts whose order is the log's.
+    MySQL's): the first that differs counts. They are whole numbers, or texts whose order is the log's. The
+    ordering field of a "mor" table is no decimal and no date.
     type: "cow" or "mor". parallelism: tasks of a shuffle.
     index: how the file of a key is found. SIMPLE and BLOOM look into the files of the key's partition, GLOBAL_SIMPLE
     and GLOBAL_BLOOM into all, so that a row may move to another partition. BUCKET reckons the file from the key and
@@ -107,6 +109,15 @@ class Table:
                  *(["partitions"] if self.partition else []), *(["buckets"] if self.index == "BUCKET" else [])]
         made = {option: Template(value).substitute(said) for part in parts for option, value in PARTS[part].items()}
         return {**made, **self.extra}
+
+
+def needs_records(schema: T.StructType) -> bool:
+    """Whether only Hudi's writer of records writes files of these columns that a merge can read: there is a list or a
+    map, and a decimal of at most 18 digits, for which the writer of rows changes to Spark's old format (Hudi 1.0.2).
+    """
+    text = schema.simpleString()
+    small = any(int(digits) <= 18 for digits in re.findall(r"decimal\((\d+),", text))
+    return small and ("array<" in text or "map<" in text)
 
 
 def table(world: World, name: str, **fields: Any) -> Table:

@@ -166,17 +166,17 @@ def settle(world: World, timeout: float = 60) -> None:
     ids = {name: EventIds(world, context.topic) for name, context in contexts.ALL.items()}
 
     def sent() -> bool:
-        _refuse_lost(world, "kafka")  # a service that is asked for its metrics looks for Kafka for some seconds
+        refuse_lost(world, "kafka")  # a service that is asked for its metrics looks for Kafka for some seconds
         waiting = [name for name, context in contexts.ALL.items() if _unsent(world, context, ids[name])]
         if any(handed_over(world, name) for name in waiting):
-            _refuse_lost(world, "connect")
+            refuse_lost(world, "connect")
         return not waiting
 
     def taken() -> bool:
         waiting = [name for name, events in lag(world).items() if events]
         for context in waiting:
             if not {rows.name(context, n) for n in (1, 2)} & {*stack.running()}:
-                _refuse_lost(world, context)
+                refuse_lost(world, context)
         return not waiting
 
     wait_until(sent, "what was said to be sent", timeout=timeout, every=0.1,
@@ -184,11 +184,12 @@ def settle(world: World, timeout: float = 60) -> None:
     wait_until(taken, "the services to take every event", timeout=timeout, every=0.1)
 
 
-def _refuse_lost(world: World, service: str) -> None:
-    """Raise ServiceLost where a service is gone, and nobody starts it again."""
-    lost = None if rows.name(service, 1) in _kept else stack.gone(world, service)
-    if lost:
-        raise lost
+def refuse_lost(world: World, *services: str) -> None:
+    """Raise ServiceLost where one of these services is gone, and nobody starts it again."""
+    for service in services:
+        lost = None if rows.name(service, 1) in _kept else stack.gone(world, service)
+        if lost:
+            raise lost
 
 
 def handed_over(world: World, store: str) -> bool:

@@ -11,7 +11,8 @@ from typing import Any, Iterable
 import pandas
 import requests
 
-from ..base import ROOT, StackError, World, wait_until
+from ..base import ROOT, StackError, WorkbenchError, World, wait_until
+from ..stack.storefront import CONTEXTS
 from ..storefront.contexts import STATUSES, TOLD, Document
 from . import storefront
 
@@ -100,9 +101,10 @@ def load(world: World, asked: list[Operation], *, rate: float = 0, instances: in
     Args:
         rate: operations per second; 0: as fast as it goes. instances: of each service, taken in turn.
         patience: seconds for which one is asked again, of a service that is gone, or has not heard of it yet.
-    Raises: WorkbenchError: one was refused, or not done in time.
+    Raises: WorkbenchError: one was refused, or not done in time; no other one begins then. ServiceLost: a service that
+        is asked, or for whose events one waits, PostgreSQL or Kafka is gone.
     """
-    begun, local = time.monotonic(), threading.local()
+    begun, local, failed = time.monotonic(), threading.local(), threading.Event()
 
     def session() -> requests.Session:
         if not hasattr(local, "session"):
@@ -111,12 +113,16 @@ def load(world: World, asked: list[Operation], *, rate: float = 0, instances: in
 
     def work(mine: list[tuple[int, Operation]]) -> None:
         for n, one in mine:
-            if rate:
-                threading.Event().wait(max(0.0, begun + n / rate - time.monotonic()))
-            answer = wait_until(lambda n=n, one=one: _done(world, one, n % instances + 1, session()),
-                                f"{one.method} /{one.path}", timeout=patience, every=0.02)
-            if answer.status_code != 200:
-                raise StackError(f"{one.service} refuses: {answer.text}", where=f"{one.method} /{one.path}")
+            if failed.wait(max(0.0, begun + n / rate - time.monotonic()) if rate else 0):
+                return
+            try:
+                answer = wait_until(lambda n=n, one=one: _done(world, one, n % instances + 1, session()),
+                                    f"{one.method} /{one.path}", timeout=patience, every=0.02)
+                if answer.status_code != 200:
+                    raise StackError(f"{one.service} refuses: {answer.text}", where=f"{one.method} /{one.path}")
+            except WorkbenchError:
+                failed.set()
+                raise
 
     shares: list[list[tuple[int, Operation]]] = [[] for _ in range(CLIENTS)]
     for n, one in enumerate(asked):
@@ -127,6 +133,9 @@ def load(world: World, asked: list[Operation], *, rate: float = 0, instances: in
 
 
 def _done(world: World, one: Operation, instance: int, client: Any) -> Any:
-    """The answer, None where it is to be asked again."""
+    """The answer, None where it is to be asked again. Raises: ServiceLost: what the service waits for is gone."""
     answer = storefront.request(world, one.service, one.method, one.path, one.body, instance=instance, client=client)
-    return None if answer.status_code in (409, 503) else answer
+    if answer.status_code not in (409, 503):
+        return answer
+    storefront.refuse_lost(world, "postgres", "kafka", *CONTEXTS)
+    return None
