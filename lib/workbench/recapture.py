@@ -40,13 +40,21 @@ class Captured:
     """A source table and a lake table that holds its rows.
 
     source: `schema.table`, of MariaDB `database.table`. schema: of JSON messages, as of `hudi.ingest`. truth: SQL of
-    the source's rows as the lake has them, where a column travels as another type (docs/types.md).
+    the source's rows as the lake has them, where a column travels as another type (docs/types.md). former: `schema.table`
+    of a table that was renamed at the source, as it was before, of which the lake table has read the topic. It leaves
+    the old connector's table.include.list, so no table may have that name now.
     """
 
     source: str
     table: hudi.Table
     schema: Optional[T.StructType] = None
     truth: str = ""
+    former: str = ""
+
+    @property
+    def names(self) -> list[str]:
+        """The names that the table has and had at the source."""
+        return [name for name in (self.source, self.former) if name]
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,7 @@ class _Job:
         self.captured, self.timeout, self.say = captured, timeout, say
         self.journal = f"{world.lake.checkpoints}/recapture/{tables.plain(connector)}.json"
         self.sources = list(dict.fromkeys(c.source for c in captured))
+        self.names = list(dict.fromkeys([*self.sources, *(name for c in captured for name in c.names)]))
         self.db, self.database = engine, config.get("database.dbname")
         self.format = "avro" if "avro" in config.get("value.converter", "").lower() else "json"
 
@@ -199,8 +208,8 @@ class _Job:
         self.say(f"done. Keep the new configuration: connector {self.new}, {', '.join(changed)}")
         rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
         existing = topics.names(self.world)
-        old_topics = [name for name in (topic_of(self.config, source) for source in self.sources) if name in existing]
-        return Recaptured(self.new, named, rows, old_topics if all(self._literal_patterns().values()) else [])
+        old_topics = [topic for topic in (topic_of(self.config, name) for name in self.names) if topic in existing]
+        return Recaptured(self.new, named, rows, old_topics if self._are_literal() else [])
 
     # --- which connector ---------------------------------------------------------------------------------------------
 
@@ -215,7 +224,7 @@ class _Job:
         if self.old not in deployed:
             return True
         old = connect.deployed(self.world, self.old)
-        return not any(_captures(old, source) for source in self.sources)
+        return not any(_captures(old, name) for name in self.names)
 
     def _suffix_to_resume(self, journal: dict[str, Any]) -> str:
         """Return the suffix of a recapture of these tables that was interrupted after its connector was deployed, or
@@ -224,12 +233,14 @@ class _Job:
             return ""
         if journal["tables"] != self._tables():
             raise LakeError(f"another recapture of {self.old} is not finished", where=self.journal,
-                            expected="the same tables: " + ", ".join(map(" into ".join, journal["tables"])),
+                            expected="the same tables: " + ", ".join(
+                                " into ".join(each[:2]) + "".join(f", former={name}" for name in each[2:])
+                                for each in journal["tables"]),
                             next_step="repeat it with those first")
         return str(journal["suffix"])
 
     def _tables(self) -> list[list[str]]:
-        return [[c.source, c.table.base] for c in self.captured]
+        return [[c.source, c.table.base, *c.names[1:]] for c in self.captured]
 
     def _begin(self) -> str:
         """Judge what is asked for, note it, and return the suffix of the new connector."""
@@ -299,10 +310,12 @@ class _Job:
         return last is not None and REPLACED_BY not in last
 
     def _own_progress(self, captured: Captured) -> dict[str, dict[str, Any]]:
-        """How far the table has read the topics of this source, and what was landed of them, by this prefix or earlier
-        ones. Raises LakeError: it holds rows of other sources, which the new rows would remove."""
-        prefix, source = (tables.plain(text) for text in (_suffixed(self.config["topic.prefix"], ""), captured.source))
-        pattern = rf"(topic-|landed-(.*_)?){re.escape(prefix)}(_r\d+)?\.{re.escape(source)}(_partition_\d+)?_?"
+        """How far the table has read the topics of this source, under its former name too, and what was landed of them,
+        by this prefix or earlier ones. Raises LakeError: it holds rows of other sources, which the new rows would
+        remove."""
+        prefix = re.escape(tables.plain(_suffixed(self.config["topic.prefix"], "")))
+        sources = "|".join(re.escape(tables.plain(name)) for name in captured.names)
+        pattern = rf"(topic-|landed-(.*_)?){prefix}(_r\d+)?\.({sources})(_partition_\d+)?_?"
         progress = progress_in(last_commit(captured.table))
         foreign = [name for name, last in progress.items()
                    if not re.fullmatch(pattern, name) and REPLACED_BY not in last]
@@ -310,7 +323,8 @@ class _Job:
             raise LakeError(f"table {captured.table.name} holds rows of other sources than {captured.source}",
                             where=f"read into it: {', '.join(foreign)} (*: not known what)",
                             expected=f"rows of {topic_of(self.config, captured.source)} only: all rows are replaced",
-                            next_step="a table of its own for each source: hudi.drop, and repeat the recapture")
+                            next_step="if the source table was renamed: recapture.Captured(…, former=its name before). "
+                                      "Else a table of its own for each source: hudi.drop, and repeat the recapture")
         return progress
 
     def _source_rows(self, captured: Captured, columns: str = "*") -> Any:
@@ -383,7 +397,8 @@ class _Job:
         """Replace the rows, with the progress of the copy; the old topic and its files are refused from then on: the
         old connector still writes to it, and what the new rows lack, because it was deleted, would come again."""
         copy, new = self._copy(captured), self._topic(captured).name
-        old = {self._topic(captured, self.config).id: {}, **self._own_progress(captured)}
+        topics_before = [hudi.Topic(topic_of(self.config, name), format=self.format) for name in captured.names]
+        old = {**{topic.id: {} for topic in topics_before}, **self._own_progress(captured)}
         progress = {name: {**last, REPLACED_BY: new} for name, last in old.items()}
         rewrite(self.spark, captured.table, hudi.read(self.spark, copy), evolving.columns(completed(copy)), {
             PROGRESS: json.dumps({**progress, **progress_in(last_commit(copy))}),
@@ -392,14 +407,19 @@ class _Job:
     # --- the old connector -------------------------------------------------------------------------------------------
 
     def _literal_patterns(self) -> dict[str, list[str]]:
-        """{source: the patterns of the old connector that name it and nothing else}."""
-        return {source: [p for p in _patterns(self.config) if p.replace("\\", "") == source] for source in self.sources}
+        """{name of a source, a former one too: the patterns of the old connector that name it and nothing else}."""
+        return {name: [p for p in _patterns(self.config) if p.replace("\\", "") == name] for name in self.names}
+
+    def _are_literal(self) -> bool:
+        """Whether the old connector names each of the tables, so that it can do without them."""
+        literal = self._literal_patterns()
+        return all(literal[source] for source in self.sources)
 
     def _release_old_connector(self) -> None:
         """Take the tables from the old connector."""
         literal = self._literal_patterns()
         remaining = [p for p in _patterns(self.config) if p not in sum(literal.values(), [])]
-        if not all(literal.values()):
+        if not self._are_literal():
             self.say(f"connector {self.old} stays, and still captures them: its {INCLUDED} does not name each of them")
         elif not remaining:
             connect.delete(self.world, self.old)

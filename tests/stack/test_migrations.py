@@ -61,6 +61,7 @@ class Lab:
         ordering = "__lsn" if db is postgres else mariadb_help.PLACE
         self.lake = {kind: hudi.table(world, f"{connector}_{t}", key=("id",), ordering=ordering, type=type)
                      for (kind, t), type in zip(tables_of(kinds).items(), cycle(["cow", "mor"]))}
+        self.migrated = False
         self.seen = {}  # {kind: [what the ingest said after each step, "" where it went well, else its difference]}
 
     def execute(self, statements):
@@ -87,11 +88,16 @@ class Lab:
                 self.seen.setdefault(kind, []).append(said)
 
     def difference(self, kind):
-        now = source_of(self.kinds[kind], tables_of(self.kinds)[kind])
+        t = tables_of(self.kinds)[kind]
+        now = source_of(self.kinds[kind], t) if self.migrated else t
         truth = self.db.frame(self.world, f"SELECT * FROM {now}", database=self.database)
         lake = hudi.read(self.spark, self.lake[kind])
         lake = lake.select(*(c for c in truth.columns if c in lake.columns)).toPandas()
         return "; ".join(check_values.differences(truth, lake, ["id"], ("lake", "source"))[:3])
+
+    def former(self, kind):
+        """The name that a renamed table had before; "" of one that was not."""
+        return f"{self.schema}.{tables_of(self.kinds)[kind]}" if self.kinds[kind].source else ""
 
     def left(self):
         """The kinds whose lake is not yet the source."""
@@ -105,6 +111,7 @@ class Lab:
         self.look([*self.kinds], self.config["topic.prefix"])
         assert not self.left(), self.seen
         self.execute(migrate(self.kinds))
+        self.migrated = True
         self.fence(2, self.config["topic.prefix"])
         self.look([*self.kinds], self.config["topic.prefix"])
         again = [kind for kind in self.left() if not self.seen[kind][-1].startswith("refused")]
@@ -120,7 +127,7 @@ class Lab:
         config = {**self.config, "table.include.list": ",".join(dict.fromkeys([
             *self.config["table.include.list"].split(","), *sources]))}
         self.done = recapture.run(self.spark, self.world, self.connector, config, *(
-            recapture.Captured(source, self.lake[kind]) for kind, source in zip(anew, sources)))
+            recapture.Captured(source, self.lake[kind], former=self.former(kind)) for kind, source in zip(anew, sources)))
         for kind in anew:
             self.seen[kind].append(self.difference(kind))
         for kind, seen in self.seen.items():

@@ -118,6 +118,61 @@ def test_what_a_table_has_read_of_its_own_source_or_no_longer_reads_is_no_other(
     assert len(job._own_progress(recapture.Captured("public.b", lab.table))) == 4
 
 
+def renamed_table(lab, config=POSTGRES):
+    """`public.b`, which was `public.a` before."""
+    captured = recapture.Captured("public.b", lab.table, former="public.a")
+    job = recapture._Job(None, lab.world, "shop", config, (captured,), postgres, None, lab.said.append)
+    job._set_suffix("_r2")
+    return job, captured
+
+
+def test_what_a_table_has_read_under_its_former_name_is_its_own(lab):
+    lab.progress(own={"batch": 1}, other={"batch": 1})
+    with pytest.raises(LakeError, match=r"(?s)read into it: topic-shop\.public\.a .*Captured\(…, former=its name before"):
+        lab.run()
+    job, captured = renamed_table(lab)
+    assert job._own_progress(captured).keys() == {SOURCES["own"], SOURCES["other"]}
+    lab.progress(other={"batch": 1}, alike={"batch": 1})
+    with pytest.raises(LakeError, match=r"read into it: topic-shop\.public\.b2 "):
+        job._own_progress(captured)
+
+
+def test_the_topic_of_a_former_name_is_an_old_one_and_refused(lab, monkeypatch):
+    """Also where the table has read landed files of it only."""
+    lab.progress(landed={"batch": 1})
+    job, captured = renamed_table(lab)
+    monkeypatch.setattr(recapture.topics, "names", lambda _: ["shop.public.a", "shop.public.c"])
+    assert job._result(job.new_config).old_topics == ["shop.public.a"]
+    lab.commit(job._copy(captured), "20240101000000000", {job._topic(captured).id: {"batch": 0}})
+    monkeypatch.setattr(recapture, "rewrite", lambda *args: lab.did.append(json.loads(args[-1][PROGRESS])))
+    job._rewrite(captured)
+    replaced = {REPLACED_BY: "shop_r2.public.b"}
+    assert lab.did == [{SOURCES["own"]: replaced, SOURCES["other"]: replaced, SOURCES["landed"]: {"batch": 1, **replaced},
+                        SOURCES["r2"]: {"batch": 0}}]
+
+
+def test_a_former_name_leaves_the_old_connector_where_its_list_names_it(lab, monkeypatch):
+    applied = []
+    monkeypatch.setattr(connect, "apply", lambda _, name, config: applied.append(config["table.include.list"]))
+    for list_, remaining in ((r"public\.a,public.b,public.c", ["public.c"]), ("public.[ad],public.b", ["public.[ad]"]),
+                             ("public.a,public.[bd]", [])):
+        applied.clear()
+        renamed_table(lab, {**POSTGRES, "table.include.list": list_})[0]._release_old_connector()
+        assert applied == remaining
+    assert "stays, and still captures them" in lab.said[-1]
+
+
+def test_the_journal_has_a_former_name(lab):
+    lab.deployed["shop_r2"] = POSTGRES
+    job, captured = renamed_table(lab)
+    job._write_journal("_r2", done=False)
+    assert job._suffix_to_resume(job._read_journal()) == "_r2"
+    with pytest.raises(LakeError, match="(?s)not finished.*public.b into file:.*, former=public.a"):
+        lab.run()
+    job._write_journal("_r2", done=True)
+    assert not job._is_finished(job._read_journal()), "the old connector captures public.a"
+
+
 def test_one_table_for_two_sources_is_refused(lab):
     with pytest.raises(LakeError, match="table b is named twice"):
         lab.run(recapture.Captured("public.a", lab.table), recapture.Captured("public.b", lab.table))
