@@ -96,6 +96,20 @@ def test_a_second_run_makes_no_commit_and_a_replay_changes_nothing(lake, world, 
     assert hudi.dead_letters(spark, world, it.table).count() == 1 and it.go() == hudi.Ingested()
 
 
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_small_whole_number_is_an_int_of_hudi_in_each_ingest(lake, world, spark, kind):
+    it = lake(type=kind)
+    schema = T.StructType([*SCHEMA, T.StructField("o", T.ShortType()), T.StructField("t", T.ByteType()),
+                           T.StructField("l", T.ArrayType(T.ShortType()))])
+    for key in (1, 2):
+        send(world, it.topic, {**change(key, key), "o": 300 * key, "t": -key, "l": [key, None]})
+        assert hudi.ingest(spark, world, hudi.Topic(it.topic), it.table, schema=schema).upserts == 1
+    read = hudi.read(spark, it.table)
+    assert sorted((r.id, r.o, r.t, r.l) for r in read.collect()) == [(1, 300, -1, [1, None]), (2, 600, -2, [2, None])]
+    assert [read.schema[name].dataType.simpleString() for name in "otl"] == ["int", "int", "array<int>"]
+    assert "o int to" not in str(hudi.schema_changes(it.table))
+
+
 @pytest.mark.parametrize("kind, before", [("cow", 1), ("cow", 0), ("mor", 1), ("mor", 0)])
 def test_a_batch_that_ended_between_writing_and_commit_is_done_again(lake, world, spark, kind, before):
     # of a "mor" table an insert into a small file would draw the update along, into a base file

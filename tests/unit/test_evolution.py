@@ -103,6 +103,9 @@ def grown(old, new, as_text=False):
     ("a struct<x:int>, b array<struct<x:int>>", "a struct<y:int,x:int>, b array<struct<x:int,y:int>>",
      "a struct<x:int,y:int>, b array<struct<x:int,y:int>>"),
     ("a struct<x:bigint>", "a struct<x:int>", "a struct<x:bigint>"),
+    ("a int, b int, c array<int>, d bigint", "a smallint, b tinyint, c array<smallint>, d smallint",
+     "a int, b int, c array<int>, d bigint"),  # as Hudi gives back a smallint that was written
+    ("a smallint, b tinyint, c tinyint", "a int, b smallint, c double", "a int, b smallint, c double"),
 ])
 def test_a_table_takes_new_fields_and_wider_columns(old, new, both):
     assert grown(old, new) == row(both)
@@ -153,6 +156,7 @@ def test_a_key_column_of_int_becomes_bigint():
     assert evolving.grown("t", row("a int, b int"), row("a bigint, b int"), True, ["a"]) == row("a bigint, b int")
     assert evolving.grown("t", row("a bigint, b int"), row("a int, b int"), True, ["a"]) == row("a bigint, b int")
     assert evolving.grown("t", row("a int, b int"), row("b int"), False, ["a"]) == row("a int, b int")
+    assert evolving.grown("t", row("a int, b int"), row("a smallint"), True, ["a"]) == row("a int, b int")
 
 
 @pytest.mark.parametrize("old, new, told", [
@@ -160,6 +164,7 @@ def test_a_key_column_of_int_becomes_bigint():
     ("a string", "a int", "t.a was string and becomes int"),
     ("a bigint", "a double", "t.a was bigint and becomes double"),
     ("a string", "a binary", "t.a was string and becomes binary"),
+    ("a smallint", "a string", "t.a was smallint and becomes string"),
     ("a date", "a timestamp", "t.a was date and becomes timestamp"),
     ("a decimal(10,2)", "a decimal(10,4)", r"t.a was decimal\(10,2\) and becomes decimal\(10,4\)"),
     ("a struct<x:int>", "a struct<x:string>", "t.a.x was int and becomes string"),

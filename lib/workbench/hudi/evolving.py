@@ -17,6 +17,9 @@ from .timeline import Done
 # (from, to): of numbers that lose nothing. (Avro lets a reader see a long as a double, too, of which not all digits are
 # there.) Hudi reads them so in older files; a float as the double of the same few digits, 0.1 as 0.1.
 WIDER = {("int", "bigint"), ("int", "double"), ("float", "double")}
+# Hudi has no smaller whole number than int: a column of these becomes one.
+SMALL = {(small, wide) for small in ("tinyint", "smallint") for wide in ("int", "bigint", "double")} | {
+    ("tinyint", "smallint")}
 # What Hudi reads so, too, but no reader of Avro, and no query expects: where a person says so.
 AS_TEXT = {("int", "string"), ("bigint", "string")}
 ANEW = ("capture it anew, as topic and registry keep both types: recapture.run(spark, world, connector, config, "
@@ -125,7 +128,7 @@ def _merged(old: T.DataType, new: T.DataType, where: str, wider: Wider, inside: 
 
 
 def _wider(old: T.DataType, new: T.DataType) -> bool:
-    return _pair(old, new) in WIDER or more_digits(old, new)
+    return _pair(old, new) in WIDER | SMALL or more_digits(old, new)
 
 
 def more_digits(have: T.DataType, want: T.DataType) -> bool:
