@@ -40,9 +40,9 @@ class Captured:
     """A source table and a lake table that holds its rows.
 
     source: `schema.table`, of MariaDB `database.table`. schema: of JSON messages, as of `hudi.ingest`. truth: SQL of
-    the source's rows as the lake has them, where a column travels as another type (docs/types.md). former: `schema.table`
-    of a table that was renamed at the source, as it was before, of which the lake table has read the topic. It leaves
-    the old connector's table.include.list, so no table may have that name now.
+    the source's rows as the lake has them, where a column travels as another type (docs/types.md). former: the name
+    before, `schema.table`, of a table that was renamed at the source: the lake table has read the topic of that name.
+    It leaves the old connector's table.include.list, so no table may have it now.
     """
 
     source: str

@@ -127,7 +127,8 @@ class Lab:
         config = {**self.config, "table.include.list": ",".join(dict.fromkeys([
             *self.config["table.include.list"].split(","), *sources]))}
         self.done = recapture.run(self.spark, self.world, self.connector, config, *(
-            recapture.Captured(source, self.lake[kind], former=self.former(kind)) for kind, source in zip(anew, sources)))
+            recapture.Captured(source, self.lake[kind], former=self.former(kind))
+            for kind, source in zip(anew, sources)))
         for kind in anew:
             self.seen[kind].append(self.difference(kind))
         for kind, seen in self.seen.items():

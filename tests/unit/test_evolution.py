@@ -38,8 +38,9 @@ def test_what_is_no_mode_or_no_schema():
 
 # --- the columns of a table ------------------------------------------------------------------------------------------
 
-NAMED = {kind.simpleString(): kind for kind in (T.IntegerType(), T.LongType(), T.FloatType(), T.DoubleType(),
-                                                 T.StringType(), T.BinaryType(), T.DateType(), T.TimestampType())}
+NAMED = {kind.simpleString(): kind for kind in (
+    T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType(), T.FloatType(), T.DoubleType(), T.StringType(),
+    T.BinaryType(), T.DateType(), T.TimestampType())}
 
 
 def split(text):
