@@ -126,11 +126,15 @@ class Lab:
         # a table that was renamed: its new name stands in the configuration
         config = {**self.config, "table.include.list": ",".join(dict.fromkeys([
             *self.config["table.include.list"].split(","), *sources]))}
-        self.done = recapture.run(self.spark, self.world, self.connector, config, *(
+        self.print()  # a recapture that fails leaves nothing to judge
+        recapture.run(self.spark, self.world, self.connector, config, *(
             recapture.Captured(source, self.lake[kind], former=self.former(kind))
             for kind, source in zip(anew, sources)))
         for kind in anew:
             self.seen[kind].append(self.difference(kind))
+        self.print()
+
+    def print(self):
         for kind, seen in self.seen.items():
             print(f"{kind}: {seen}")
 
