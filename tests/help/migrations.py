@@ -56,6 +56,7 @@ POSTGRES = {
     "add a list with a default": Kind("Discourse", "int", NUMBERS,
                                       "ALTER TABLE {t} ADD COLUMN d text[] NOT NULL DEFAULT '{{}}'",
                                       "3, ARRAY['x', NULL]", TOUCHED, columns="c, d"),
+    # until a row's next change: docs/limits.md
     "add a generated column": Kind("GitLab", "int", NUMBERS,
                                    "ALTER TABLE {t} ADD COLUMN d int GENERATED ALWAYS AS (c * 2) STORED", "3", ANEW),
     "drop a column": Kind("Discourse", "int", NUMBERS, "ALTER TABLE {t} DROP COLUMN c", columns=""),
