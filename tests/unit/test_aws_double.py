@@ -1,5 +1,7 @@
 """The double of AWS that the dry run asks (tests/help/aws_double.py): what the library makes of its MSK Connect, with a
-Kafka Connect behind it that only remembers."""
+Kafka Connect behind it that only remembers; and when its Athena answers."""
+import threading
+
 import aws_double
 import on_aws
 import pytest
@@ -77,3 +79,16 @@ def test_one_that_never_came_to_run_is_failed(behind):
     connect.delete(WORLD, NAME)  # and with it that it ran
     behind.first = "FAILED"
     assert connect.apply(WORLD, NAME, config)["state"] == "FAILED"
+
+
+def test_athena_answers_while_a_statement_runs():
+    goes_on = threading.Event()
+    answers = aws_double.athena(lambda text: None if goes_on.wait(60) else 1 / 0, "a-bucket")
+    asked = answers["athena", "StartQueryExecution"]({"QueryString": "CREATE TABLE t AS SELECT 1"})
+
+    def state():
+        return answers["athena", "GetQueryExecution"](asked)["QueryExecution"]["Status"]["State"]
+
+    assert state() == "RUNNING"
+    goes_on.set()
+    assert wait.wait_until(lambda: state() != "RUNNING" and state(), "the statement", timeout=10) == "SUCCEEDED"

@@ -149,6 +149,13 @@ def shown_values_are_last(book):
             yield f"cell {number} shows a value that its last semicolon hides"
 
 
+def plugins_are_loaded_after_what_unloads_them(book):
+    """The first notebook of a walkthrough unloads its plugins; `ensure` may run it."""
+    text = "\n".join(c.source for c in code_cells(book))
+    if "load_plugins(" in text and text.find("load_plugins(") < text.find(".ensure("):
+        yield "plugins are loaded before ensure, which may unload them"
+
+
 def outputs_are_stripped(book):
     for number, cell in enumerate(book.cells):
         if cell.cell_type == "code" and "keep_output" not in tags(cell) and (cell.outputs or cell.execution_count):
@@ -168,7 +175,8 @@ def kernel_is_python3(book):
 
 RULES = [title_is_verb_and_noun, sections_are_there, parameters_are_literals, parameters_are_judged_first,
          cells_are_short, imports_are_few, something_is_checked, no_literal_of_a_world, nothing_forbidden,
-         code_is_python, shown_values_are_last, outputs_are_stripped, kernel_is_python3]
+         code_is_python, shown_values_are_last, plugins_are_loaded_after_what_unloads_them, outputs_are_stripped,
+         kernel_is_python3]
 FREE = {  # what a notebook of another kind need not have
     "00_start_here": {sections_are_there, something_is_checked}, "99_teardown": {sections_are_there},
 }
@@ -255,6 +263,8 @@ def tag(name):
     (code_is_python, replace(3, "select 1"), "not Python"),
     (shown_values_are_last, replace(3, "show.table(rows)\nprint(len(rows))"), "is not its last line"),
     (shown_values_are_last, replace(3, "draw.life(rows);"), "semicolon"),
+    (plugins_are_loaded_after_what_unloads_them, replace(
+        3, 'stack.load_plugins(world, "filestream")\nflow.ensure(world, "41_source_database")'), "before ensure"),
     (outputs_are_stripped, output, "stored output"),
     (outputs_are_stripped, tag("keep_output"), "has no output"),
     (outputs_are_stripped, output, "no count"),
