@@ -1,5 +1,6 @@
 """Checks: equal by value, red when a row differs, and never unable to fail."""
 import datetime as dt
+import ipaddress
 import json
 import time
 from decimal import Decimal
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, ParamsError, WorkbenchError
-from workbench.results import check
+from workbench.results import check, check_values
 
 ROWS = pd.DataFrame({
     "order_id": [10248, 10249, 11077],
@@ -376,3 +377,14 @@ def test_keys_of_different_types_are_named_instead_of_missing_rows():
     source, lake = pd.DataFrame({"id": range(1000)}), pd.DataFrame({"id": list(map(str, range(1000)))})
     with pytest.raises(CheckFailed, match="key column id is str in lake, number in source"):
         check.same_rows(source, lake, "id")
+
+
+def test_addresses_of_a_network_are_compared_as_texts():
+    """psycopg gives an inet as an object of `ipaddress`, the lake has Debezium's text."""
+    source = pd.DataFrame({"id": [1, 2, 3], "c": [ipaddress.ip_address("10.0.0.1"), ipaddress.ip_interface("::1/64"),
+                                                  ipaddress.ip_network("10.0.0.0/8")]})
+    lake = pd.DataFrame({"id": [1, 2, 3], "c": ["10.0.0.1", "::1/64", "10.0.0.0/8"]})
+    labels = ("lake", "source")
+    assert check_values.differences(source, lake, ["id"], labels) == []
+    lake.loc[2, "c"] = "10.0.0.0/9"
+    assert check_values.differences(source, lake, ["id"], labels) == ["id=3, c: lake '10.0.0.0/9', source 10.0.0.0/8"]

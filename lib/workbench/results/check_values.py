@@ -1,6 +1,7 @@
 """Values and frames against each other, as check's docstring states it: what differs, told in sentences."""
 
 import datetime as dt
+import ipaddress
 import json
 import numbers
 import re
@@ -14,6 +15,8 @@ import pandas as pd
 
 PLAIN = {bool, np.bool_, int, np.int32, np.int64, float, np.float64, Decimal, str, dt.date, pd.Timestamp, type(None)}
 COLLECTIONS = (list, tuple, np.ndarray, set, frozenset, dict)
+# what psycopg makes of inet and cidr
+ADDRESSES = (ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network)
 ZONED = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)")
 
 
@@ -111,7 +114,7 @@ def _parsed(value: Any) -> Any:
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     """Return the value in the one form in which values of all drivers are compared."""
-    if isinstance(value, (str, uuid.UUID)):
+    if isinstance(value, (str, uuid.UUID, *ADDRESSES)):
         return str(value)
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
