@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, ParamsError, WorkbenchError
-from workbench.results import check
+from workbench.results import check, check_values
 
 ROWS = pd.DataFrame({
     "order_id": [10248, 10249, 11077],
