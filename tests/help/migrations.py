@@ -136,7 +136,8 @@ POSTGRES = {
                            source="{t}_new"),
     "a key from int to text": Kind("Django", "int", NUMBERS, "ALTER TABLE {t} ALTER COLUMN id TYPE text", "3", ANEW,
                                    refused=True),
-    "rename a key column": Kind("Django", "int", NUMBERS, "ALTER TABLE {t} RENAME id TO post_id", "3", LIMIT),
+    "rename a key column": Kind("Django", "int", NUMBERS, "ALTER TABLE {t} RENAME id TO post_id", "3", LIMIT,
+                                refused=True),
 }
 
 MARIADB = {
