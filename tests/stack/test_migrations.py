@@ -185,7 +185,7 @@ def judge(lab, kind):
     print(kind, seen)
     refused = any(said.startswith("refused") for said in seen)
     assert refused == it.refused, seen
-    assert len(seen) == {EQUAL: 2, TOUCHED: 3, ANEW: 3 if refused else 4, LIMIT: 3}[it.end], seen
+    assert len(seen) == {EQUAL: 2, TOUCHED: 3, ANEW: 3 if refused else 4, LIMIT: 2 if refused else 3}[it.end], seen
     assert (seen[-1] == "") == (it.end != LIMIT), seen
     if refused:
         assert "recapture.run(" in seen[1] or it.end == LIMIT, seen
