@@ -20,7 +20,7 @@ from . import connect, hudi
 from .base import ConnectorError, LakeError, WorkbenchError, World, files, nearest, wait_until
 from .connect.configs import HISTORY
 from .hudi import decode, evolving, tables
-from .hudi.ingesting import PROGRESS, REPLACED_BY, last_commit, progress_in
+from .hudi.ingesting import PROGRESS, REPLACED_BY, check_ordering, last_commit, progress_in
 from .hudi.rewriting import finish, rewrite
 from .hudi.timeline import SCHEMA_CHANGE, completed
 from .landing.sources import topic_of
@@ -208,7 +208,8 @@ class _Job:
         self.say(f"done. Keep the new configuration: connector {self.new}, {', '.join(changed)}")
         rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
         existing = topics.names(self.world)
-        old_topics = [topic for topic in (topic_of(self.config, name) for name in self.names) if topic in existing]
+        names = [*self._released_names(), *(name for name in self.names if not _captures(self.config, name))]
+        old_topics = [topic for topic in (topic_of(self.config, name) for name in names) if topic in existing]
         return Recaptured(self.new, named, rows, old_topics if self._are_literal() else [])
 
     # --- which connector ---------------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ class _Job:
         if self.old not in deployed:
             return True
         old = connect.deployed(self.world, self.old)
-        return not any(_captures(old, name) for name in self.names)
+        return not any(_captures(old, name) for name in self._released_names())
 
     def _suffix_to_resume(self, journal: dict[str, Any]) -> str:
         """Return the suffix of a recapture of these tables that was interrupted after its connector was deployed, or
@@ -260,6 +261,8 @@ class _Job:
                 raise LakeError(f"table {each.table.name} is named twice", where=each.table.base,
                                 expected="one source for each lake table, which the copy of that source replaces")
             self._own_progress(each)
+            self._check_former(each)
+            check_ordering(each.table, evolving.columns(completed(each.table)) or T.StructType())
             if not self._count(each):
                 raise LakeError(f"{each.source} is empty: there is no message to make a table of",
                                 next_step="hudi.drop removes the table; the next row makes it again")
@@ -326,6 +329,18 @@ class _Job:
                             next_step="if the source table was renamed: recapture.Captured(…, former=its name before). "
                                       "Else a table of its own for each source: hudi.drop, and repeat the recapture")
         return progress
+
+    def _check_former(self, captured: Captured) -> None:
+        """Raises LakeError: the former name is another table's, which the old connector would no longer capture."""
+        if not captured.former:
+            return
+        schema, _, name = captured.former.rpartition(".")
+        found = self.db.frame(self.world, "SELECT count(*) AS n FROM information_schema.tables "
+                              "WHERE table_schema = %s AND table_name = %s", [schema, name], self.database)
+        if found["n"][0] or captured.former in self.sources:
+            raise LakeError(f"{captured.former} is a table of its own, not the former name of {captured.source}",
+                            expected="a name that no table of the source has now",
+                            next_step="leave former= out, or rename the other table for the time of the recapture")
 
     def _source_rows(self, captured: Captured, columns: str = "*") -> Any:
         rows = identifier(captured.source)
@@ -409,6 +424,12 @@ class _Job:
     def _literal_patterns(self) -> dict[str, list[str]]:
         """{name of a source, a former one too: the patterns of the old connector that name it and nothing else}."""
         return {name: [p for p in _patterns(self.config) if p.replace("\\", "") == name] for name in self.names}
+
+    def _released_names(self) -> list[str]:
+        """The sources, and the former names that the old connector's list names literally: it captures none of them
+        afterwards."""
+        literal = self._literal_patterns()
+        return [name for name in self.names if name in self.sources or literal[name]]
 
     def _are_literal(self) -> bool:
         """Whether the old connector names each of the tables, so that it can do without them."""

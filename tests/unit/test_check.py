@@ -381,9 +381,11 @@ def test_keys_of_different_types_are_named_instead_of_missing_rows():
 
 def test_addresses_of_a_network_are_compared_as_texts():
     """psycopg gives an inet as an object of `ipaddress`, the lake has Debezium's text."""
-    source = pd.DataFrame({"id": [1, 2, 3], "c": [ipaddress.ip_address("10.0.0.1"), ipaddress.ip_interface("::1/64"),
-                                                  ipaddress.ip_network("10.0.0.0/8")]})
-    lake = pd.DataFrame({"id": [1, 2, 3], "c": ["10.0.0.1", "::1/64", "10.0.0.0/8"]})
+    given = [ipaddress.ip_address("10.0.0.1"), ipaddress.ip_interface("::1/64"), ipaddress.ip_network("10.0.0.0/8"),
+             ipaddress.ip_address("::ffff:1.2.3.4"), ipaddress.ip_interface("::ffff:1.2.3.4/96")]
+    source = pd.DataFrame({"id": range(1, 6), "c": given})
+    lake = pd.DataFrame({"id": range(1, 6), "c": ["10.0.0.1", "::1/64", "10.0.0.0/8", "::ffff:1.2.3.4",
+                                                  "::ffff:1.2.3.4/96"]})
     labels = ("lake", "source")
     assert check_values.differences(source, lake, ["id"], labels) == []
     lake.loc[2, "c"] = "10.0.0.0/9"

@@ -67,6 +67,28 @@ def test_a_compaction_writes_base_files_as_the_table_does(written):
     assert options(extra={"hoodie.parquet.compression.codec": "zstd"})["hoodie.parquet.compression.codec"] == "zstd"
 
 
+BY_RECORDS = "hoodie.file.group.reader.enabled"
+
+
+@pytest.mark.parametrize(("columns", "by_records"), [
+    ("struct<l:array<int>,d:decimal(18,2)>", True), ("struct<m:map<string,decimal(10,2)>>", True),
+    ("struct<s:struct<l:array<int>>,d:decimal(5,2)>", True), ("struct<l:array<int>,d:decimal(19,2)>", False),
+    ("struct<d:decimal(10,2),n:int>", False), ("struct<l:array<int>,n:int>", False)])
+def test_only_a_list_or_a_map_beside_a_small_decimal_is_compacted_by_records(written, monkeypatch, columns, by_records):
+    """By records a delete that comes late removes the row; by rows the next merge would read lists as null."""
+    schema = SimpleNamespace(simpleString=lambda: columns)
+    assert tables.needs_records(schema) == by_records
+    monkeypatch.setattr(catalog.evolving, "columns", lambda done: schema)
+
+    def options(**fields):
+        spark = Spark()
+        hudi.compact(spark, table(written, **fields))
+        return calls(spark)[-1][2]
+
+    assert options().get(BY_RECORDS) == ("false" if by_records else None)
+    assert options(extra={BY_RECORDS: "true"})[BY_RECORDS] == "true"
+
+
 def test_a_plan_waits_for_the_commit_under_way_and_what_is_planned_does_not(written):
     held, spark = [], Spark()
     answer, lock = spark.sql, written / ".hoodie" / ".writing.lock"

@@ -173,6 +173,31 @@ def test_the_journal_has_a_former_name(lab):
     assert not job._is_finished(job._read_journal()), "the old connector captures public.a"
 
 
+def test_a_former_name_within_a_pattern_stays_with_the_old_connector(lab, monkeypatch):
+    config = {**POSTGRES, "table.include.list": "public.[ad],public.b"}
+    lab.deployed |= {"shop": {**config, "table.include.list": "public.[ad]"}, "shop_r2": POSTGRES}
+    job, captured = renamed_table(lab, config)
+    monkeypatch.setattr(recapture.topics, "names", lambda _: ["shop.public.a", "shop.public.b"])
+    assert job._result(job.new_config).old_topics == ["shop.public.b"]
+    job._write_journal("_r2", done=True)
+    assert job._is_finished(job._read_journal())
+
+
+@pytest.mark.parametrize("tables", [1, 0])
+def test_a_former_name_is_no_other_tables(lab, monkeypatch, tables):
+    """The old connector would no longer capture that table."""
+    job, captured = renamed_table(lab)
+    monkeypatch.setattr(postgres, "frame", lambda *args: pd.DataFrame({"n": [tables]}))
+    if tables:
+        with pytest.raises(LakeError, match="public.a is a table of its own, not the former name of public.b"):
+            job._check_former(captured)
+    else:
+        job._check_former(captured)
+        job.sources.append("public.a")
+        with pytest.raises(LakeError, match="is a table of its own"):
+            job._check_former(captured)
+
+
 def test_one_table_for_two_sources_is_refused(lab):
     with pytest.raises(LakeError, match="table b is named twice"):
         lab.run(recapture.Captured("public.a", lab.table), recapture.Captured("public.b", lab.table))

@@ -56,7 +56,8 @@ def compact(spark: SparkSession, table: Table, *operations: str) -> None:
     columns = evolving.columns(completed(table))
     options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
                **{name: value for name, value in table.options().items() if name in written},
-               **(PARTS["compaction by records"] if columns and needs_records(columns) else {})}
+               **(PARTS["compaction by records"] if columns and needs_records(columns) else {}),
+               **{name: value for name, value in table.extra.items() if name in PARTS["compaction by records"]}}
     with answered(spark, f"a compaction of {table.name} failed", table.base,
                   "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
                   "did not finish changes nothing that a reader sees"), causes(spark):

@@ -196,19 +196,10 @@ class Job:
         now = evolving.fields(newest)
         if table is None:
             columns = evolving.merged(self.table.name, rows)
-            self._check_ordering(columns)
+            check_ordering(self.table, columns)
             return columns, "", now
         columns = evolving.grown(self.table.name, table, rows, self.schema is not None, self.table.key)
         return columns, evolving.told(before or evolving.fields(table), now, evolving.fields(columns)), now
-
-    def _check_ordering(self, columns: T.StructType) -> None:
-        """Raises LakeError: Hudi 1.0.2 cannot write a date into a log's delete, nor compare the decimal of one."""
-        kind = next((f.dataType for f in columns if f.name == self.table.ordering_column), None)
-        if self.table.type == "mor" and isinstance(kind, (T.DecimalType, T.DateType)):
-            raise LakeError(f"the ordering field {self.table.ordering} of {self.table.name} is {kind.simpleString()}: "
-                            "a Merge-on-Read table with deletes could not be read", where=self.where,
-                            expected="a whole number, a text, a time, a double",
-                            next_step='another ordering field, such as the place in the source\'s log; or type="cow"')
 
     def _lettered(self) -> dict[int, str]:
         """{number: address of its dead letters} of the batches that have some."""
@@ -254,6 +245,18 @@ class Job:
             raise LakeError(f"table {self.table.name} has {was} buckets in a partition, not {self.table.buckets}",
                             where=self.where, expected=f"buckets={was}",
                             next_step="write it as it was made, or drop it and ingest it anew")
+
+
+def check_ordering(table: Table, columns: T.StructType) -> None:
+    """Raises LakeError: Hudi 1.0.2 cannot write a date into a log's delete, nor compare the decimal of one."""
+    kind = next((f.dataType for f in columns if f.name == table.ordering_column), None)
+    deletes = table.deletes == "hard" or table.index.startswith("GLOBAL_")  # a move deletes, too
+    if table.type == "mor" and deletes and isinstance(kind, (T.DecimalType, T.DateType)):
+        raise LakeError(f"the ordering field {table.ordering} of {table.name} is {kind.simpleString()}: "
+                        "a Merge-on-Read table could not be read after its first delete", where=table.base,
+                        expected="a whole number, a text, a time, a double",
+                        next_step='another ordering field, such as the place in the source\'s log; or type="cow". A '
+                                  "table that has rows already: hudi.drop, and ingest anew")
 
 
 def last_commit(table: Table, done: Optional[list[Done]] = None) -> dict[str, Any]:

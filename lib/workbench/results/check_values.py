@@ -114,8 +114,11 @@ def _parsed(value: Any) -> Any:
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     """Return the value in the one form in which values of all drivers are compared."""
-    if isinstance(value, (str, uuid.UUID, *ADDRESSES)):
+    if isinstance(value, (str, uuid.UUID)):
         return str(value)
+    if isinstance(value, ADDRESSES):
+        mapped = getattr(value, "ipv4_mapped", None)  # which Python writes as PostgreSQL does from 3.13 on
+        return f"::ffff:{mapped}{''.join(str(value).partition('/')[1:])}" if mapped else str(value)
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):

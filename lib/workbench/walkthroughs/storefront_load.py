@@ -11,7 +11,7 @@ from typing import Any, Iterable
 import pandas
 import requests
 
-from ..base import ROOT, StackError, WorkbenchError, World, wait_until
+from ..base import ROOT, StackError, World, wait_until
 from ..stack.storefront import CONTEXTS
 from ..storefront.contexts import STATUSES, TOLD, Document
 from . import storefront
@@ -120,7 +120,7 @@ def load(world: World, asked: list[Operation], *, rate: float = 0, instances: in
                                     f"{one.method} /{one.path}", timeout=patience, every=0.02)
                 if answer.status_code != 200:
                     raise StackError(f"{one.service} refuses: {answer.text}", where=f"{one.method} /{one.path}")
-            except WorkbenchError:
+            except BaseException:
                 failed.set()
                 raise
 
