@@ -212,3 +212,10 @@ def test_a_job_and_a_connector_of_one_name_have_their_own_configurations(world, 
         addresses.update(of, print)
         assert worker.configs == {name: connect.config(worlds[0] if is_refused else of, "moma_source")}
         assert json.loads(file.read_text()) == {name: {"config": connect.config(of, name)}}
+
+
+def test_a_connector_that_is_deleted_while_connect_answers_is_none(world, monkeypatch):
+    """Connect lists it with nothing as its configuration."""
+    found = {"here": {"info": {"config": {"name": "here"}}}, "gone": {"info": None}}
+    monkeypatch.setattr(connect_api, "call", lambda *_: found)
+    assert addresses.in_connect(world) == {"here": {"name": "here"}}

@@ -52,7 +52,8 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     """
     validate(world, config, name)
     others = _call(world, "GET", "/connectors?expand=info")
-    slot_is_free(name, config, {other: known["info"]["config"] for other, known in others.items()})
+    # without `info`: deleted while Connect answered
+    slot_is_free(name, config, {other: known["info"]["config"] for other, known in others.items() if known["info"]})
     judging.publishes_roots(world, name, config)
     url = _address(name)
     before = _call(world, "GET", f"{url}/config", or_none=True)
