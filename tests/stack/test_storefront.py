@@ -534,7 +534,7 @@ def disturb(world, chance, told, done):
 
 
 @pytest.mark.parametrize("count, instances", [
-    (500, 1), pytest.param(10_000, 1, marks=pytest.mark.drill), pytest.param(10_000, 2, marks=pytest.mark.drill)])
+    (1_000, 1), pytest.param(10_000, 1, marks=pytest.mark.drill), pytest.param(10_000, 2, marks=pytest.mark.drill)])
 def test_whatever_happens_the_stores_agree_in_the_end(outbox, count, instances):
     chance, asked = random.Random(count + instances), storefront_load.operations(count + instances, count)
     storefront.up(outbox, instances)
