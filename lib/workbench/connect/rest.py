@@ -51,9 +51,7 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
         ConnectorError: the configuration is not valid (nothing is deployed then), or no plugin for it.
     """
     validate(world, config, name)
-    others = _call(world, "GET", "/connectors?expand=info")
-    # without `info`: deleted while Connect answered
-    slot_is_free(name, config, {other: known["info"]["config"] for other, known in others.items() if known["info"]})
+    slot_is_free(name, config, connect_api.configurations(_call(world, "GET", connect_api.CONNECTORS)))
     judging.publishes_roots(world, name, config)
     url = _address(name)
     before = _call(world, "GET", f"{url}/config", or_none=True)

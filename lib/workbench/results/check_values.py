@@ -117,8 +117,7 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
     if isinstance(value, (str, uuid.UUID)):
         return str(value)
     if isinstance(value, ADDRESSES):
-        mapped = getattr(value, "ipv4_mapped", None)  # which Python writes as PostgreSQL does from 3.13 on
-        return f"::ffff:{mapped}{''.join(str(value).partition('/')[1:])}" if mapped else str(value)
+        return _address(value)
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -137,6 +136,15 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
         stamp = pd.Timestamp(value)
         return stamp.tz_localize("UTC") if stamp.tz is None else stamp.tz_convert("UTC")
     return value
+
+
+def _address(value: Any) -> str:
+    """Return PostgreSQL's text of an address. Python before 3.13 writes an IPv4 address in IPv6 otherwise."""
+    mapped = getattr(value, "ipv4_mapped", None)
+    if not mapped:
+        return str(value)
+    _, slash, prefix = str(value).partition("/")
+    return f"::ffff:{mapped}{slash}{prefix}"
 
 
 def read_like(path: Path, df: pd.DataFrame) -> pd.DataFrame:

@@ -60,9 +60,7 @@ def deployed(world: World) -> dict[str, dict[str, str]]:
 
 def in_connect(world: World) -> dict[str, dict[str, str]]:
     """Return {connector: configuration} of Kafka Connect, which has to run. Raises: StackError: no answer."""
-    connectors = connect_api.call(world, "GET", "/connectors?expand=info")
-    # without `info`: deleted while Connect answered
-    return {name: known["info"]["config"] for name, known in connectors.items() if known["info"]}
+    return connect_api.configurations(connect_api.call(world, "GET", connect_api.CONNECTORS))
 
 
 def _in_jobs(world: World) -> dict[str, dict[str, str]]:

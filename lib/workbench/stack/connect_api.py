@@ -3,6 +3,8 @@ from typing import Any, Callable
 
 from ..base import ConnectorError, World, http
 
+CONNECTORS = "/connectors?expand=info"
+
 
 class Refusal(ConnectorError):
     """Kafka Connect answers with an error.
@@ -41,3 +43,9 @@ def call(world: World, method: str, path: str, body: Any = None, *, wanted: Call
             message = answer.text[:300]
         raise Refusal(f"Connect answers {answer.status_code}: {message}", answer.status_code, message, where=where)
     return answer.json() if answer.content else None
+
+
+def configurations(listed: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Return {connector: configuration} of an answer to CONNECTORS. It has no `info` of a connector that was deleted
+    while Connect answered."""
+    return {name: known["info"]["config"] for name, known in listed.items() if known["info"]}
