@@ -1,7 +1,10 @@
-"""Strip the outputs of notebooks before a commit: nbstripout, and a count of 1 for each cell that keeps its output.
+"""Strip the outputs of notebooks before a commit: nbstripout, and a count of 1 for each cell that
+keeps its output.
 
-nbstripout keeps all counts or none. nbval takes a cell that has an output and no count for one that was not run.
+nbstripout keeps all counts or none. nbval takes a cell that has an output and no count for one that
+was not run.
 """
+
 import subprocess
 import sys
 

@@ -1,8 +1,10 @@
-"""Run the tests on as many stacks side by side as this machine carries (see conftest.py); red, too, where they leave
-something behind.
+"""Run the tests on as many stacks side by side as this machine carries (see conftest.py); red, too,
+where they leave something behind.
 
-usage: tests/run_tests.py [unit] [stack] [notebooks] [options of pytest, such as -k hudi --durations=20]
+usage: tests/run_tests.py [unit] [stack] [notebooks] [options of pytest, such as -k hudi
+    --durations=20]
 """
+
 import shutil
 import subprocess
 import sys
@@ -17,34 +19,51 @@ sys.path.append(str(Path(__file__).parent / "help"))  # pytest does so by itself
 import instance  # noqa: E402
 
 KINDS = ("notebooks", "stack", "unit")  # the longest first: side by side they end together
-SIDE_BY_SIDE = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]  # in the order given, file by file
+SIDE_BY_SIDE = [
+    "-n",
+    "auto",
+    "--dist",
+    "loadfile",
+    "--no-loadscope-reorder",
+]  # in the order given, file by file
 
 
 def changed_files():
     """What is changed or new in this checkout, as git puts it; none where git does not say."""
     if not shutil.which("git"):
         return set()
-    status = subprocess.run(["git", "status", "--porcelain"], cwd=paths.ROOT, capture_output=True, text=True)
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=paths.ROOT, capture_output=True, text=True
+    )
     return set(status.stdout.splitlines())
 
 
 def main(words):
-    """Return the exit code: pytest's, 1 where something is left behind, 2 for tests of no such kind."""
+    """Return the exit code: pytest's, 1 where something is left behind, 2 for tests of no such
+    kind."""
     chosen = list(takewhile(lambda word: not word.startswith("-"), words))
     for kind in chosen:
         if kind not in KINDS:
             print(f"there are no tests {kind!r}: {nearest(kind, KINDS)}", file=sys.stderr)
             return 2
     folders = [f"tests/{kind}" for kind in KINDS if kind in (chosen or KINDS)]
-    command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen):]]
+    command = [sys.executable, "-m", "pytest", "-q", *SIDE_BY_SIDE, *folders, *words[len(chosen) :]]
     before = changed_files()
     code = subprocess.call(command, cwd=paths.ROOT)
-    psutil.wait_procs(instance.watchers(), timeout=60)  # they take down what a killed process could not
-    left = [f"process {p.pid} of {name}: {' '.join(p.cmdline())[:200]}"
-            for p, name in instance.marked(f"{paths.VAR}/test")]
+    psutil.wait_procs(
+        instance.watchers(), timeout=60
+    )  # they take down what a killed process could not
+    left = [
+        f"process {p.pid} of {name}: {' '.join(p.cmdline())[:200]}"
+        for p, name in instance.marked(f"{paths.VAR}/test")
+    ]
     left += [f"changed or new file: {line}" for line in sorted(changed_files() - before)]
     if left:
-        print("the tests left something behind (or somebody changed a file meanwhile):", *left, sep="\n  ")
+        print(
+            "the tests left something behind (or somebody changed a file meanwhile):",
+            *left,
+            sep="\n  ",
+        )
     return code or bool(left)
 
 

@@ -1,4 +1,6 @@
-"""The command line: `workbench <verb>`. Modules that take long to import are imported only when their verb runs."""
+"""The command line: `workbench <verb>`. Modules that take long to import are imported only when
+their verb runs.
+"""
 
 import errno
 import os
@@ -19,60 +21,89 @@ from .run import run_record
 from .stack import artifacts, process, services
 from .stack import doctor as doctors
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
-                  help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo",
+)
 app.add_typer(cli_aws.app, name="aws")
 app.add_typer(cli_dlq.app, name="dlq")
 app.add_typer(cli_storefront.app, name="storefront")
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
-SOURCE = typer.Option(None, "--from", help="Folder with the original data, instead of generated ones.", exists=True,
-                      file_okay=False, resolve_path=True)
+SOURCE = typer.Option(
+    None,
+    "--from",
+    help="Folder with the original data, instead of generated ones.",
+    exists=True,
+    file_okay=False,
+    resolve_path=True,
+)
 YES = typer.Option(False, "--yes", "-y", help="Do not ask.")
 
 
 def main(arguments: Optional[list[str]] = None) -> None:
-    """Run the command line. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 130 stopped."""
+    """Run the command line. Exit codes: 0 done, 1 failed (the message says what to do), 2 wrong
+    usage, 130 stopped.
+    """
     try:
         app(arguments)
     except Exception as e:  # noqa: BLE001 - no text of a service or of data reaches the terminal as it is
-        _say(str(e if isinstance(e, WorkbenchError) else _not_written(e) or _unexpected(e)), "red", stderr=True)
+        _say(
+            str(e if isinstance(e, WorkbenchError) else _not_written(e) or _unexpected(e)),
+            "red",
+            stderr=True,
+        )
         sys.exit(1)
 
 
 @app.command()
 def install(world: str = WORLD) -> None:
-    """Fetch the jars and binaries of a world, pinned and checksummed; what is there already is not fetched again."""
+    """Fetch the jars and binaries of a world, pinned and checksummed; what is there already is not
+    fetched again.
+    """
     count = artifacts.install(_say, *services.on_demand(params.load(world)))
     _say(f"{count} files fetched" if count else "everything is there")
 
 
 @app.command()
 def demo(world: str = WORLD, source: Optional[Path] = SOURCE) -> None:
-    """Look at the machine, install, start the stack, run the first walkthrough and write its report."""
+    """Look at the machine, install, start the stack, run the first walkthrough and write its
+    report.
+    """
     loaded = params.load(world)
-    findings = [f for f in doctors.examine(loaded) if f.subject != "jars"]  # bad ones are what install mends
+    findings = [
+        f for f in doctors.examine(loaded) if f.subject != "jars"
+    ]  # bad ones are what install mends
     _findings([f for f in findings if f.level != "ok"])
     if loaded.stack.embedded:
         artifacts.install(_say, *services.on_demand(loaded))
     _say("starting the stack …")
     stack.up(loaded, say=_say)
-    first = sorted(p.stem for p in (paths.ROOT / "notebooks").glob("[0-9]*"))[:2]  # 00_start_here, and a walkthrough
+    first = sorted(p.stem for p in (paths.ROOT / "notebooks").glob("[0-9]*"))[
+        :2
+    ]  # 00_start_here, and a walkthrough
     code = _run(first, world, {"from_dir": str(source)} if source else {}, False, 600)
     _say("The stack still runs: `make lab` opens the notebooks, `make down` stops it.")
     raise typer.Exit(code)
 
 
 @app.command()
-def up(services: Optional[list[str]] = typer.Argument(None, help="Services; all of the world's by default."),
-       world: str = WORLD) -> None:
+def up(
+    services: Optional[list[str]] = typer.Argument(
+        None, help="Services; all of the world's by default."
+    ),
+    world: str = WORLD,
+) -> None:
     """Start the services that are not running, and wait until they answer."""
     _table(stack.up(params.load(world), services or None, say=_say))
 
 
 @app.command()
 def status(world: str = WORLD) -> None:
-    """Show which services run, on which port, and with how much memory; and how much of its log PostgreSQL retains for
-    each replication slot."""
+    """Show which services run, on which port, and with how much memory; and how much of its log
+    PostgreSQL retains for each replication slot.
+    """
     from .source import capture_health
 
     loaded = params.load(world)
@@ -84,35 +115,58 @@ def status(world: str = WORLD) -> None:
 
 
 @app.command()
-def run(targets: Optional[list[str]] = typer.Argument(None, help="Tracks or notebooks; all by default."),
-        world: str = WORLD,
-        param: Optional[list[str]] = typer.Option(None, help="name=value, for the notebooks that declare it."),
-        resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
-        timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
-        on: str = typer.Option("here", help="Where: here, or emr-notebook, on the deployment's cluster.")) -> None:
-    """Run notebooks headless and write a report. Exits non-zero when anything failed. All are those of the world: the
-    storefront's are of an embedded one."""
+def run(
+    targets: Optional[list[str]] = typer.Argument(
+        None, help="Tracks or notebooks; all by default."
+    ),
+    world: str = WORLD,
+    param: Optional[list[str]] = typer.Option(
+        None, help="name=value, for the notebooks that declare it."
+    ),
+    resume: bool = typer.Option(False, help="Go on with the newest such run that did not pass."),
+    timeout: float = typer.Option(600, min=1, help="Seconds for one notebook."),
+    on: str = typer.Option(
+        "here", help="Where: here, or emr-notebook, on the deployment's cluster."
+    ),
+) -> None:
+    """Run notebooks headless and write a report. Exits non-zero when anything failed. All are those
+    of the world: the storefront's are of an embedded one.
+    """
     if not targets and not params.load(world).stack.embedded:
         from . import walkthroughs
 
         others = {flow.folder.name for flow in walkthroughs.ALL if flow.embedded}
         targets = sorted({path.stem for path in (paths.ROOT / "notebooks").glob("[0-9]*")} - others)
-    raise typer.Exit(_run(targets or [], world, cli_aws.given(param, "--param"), resume, timeout, on))
+    raise typer.Exit(
+        _run(targets or [], world, cli_aws.given(param, "--param"), resume, timeout, on)
+    )
 
 
 @app.command()
 def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
     """Open JupyterLab at the first notebook; on this machine only, with a token."""
-    os.environ.pop("JUPYTER_TOKEN", None)  # Jupyter makes one and prints it: kernels inherit the environment
-    os.execv(sys.executable, [
-        sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={paths.ROOT}",
-        "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb", f"--ServerApp.open_browser={browser}",
-        *(["--allow-root"] if os.geteuid() == 0 else [])])
+    os.environ.pop(
+        "JUPYTER_TOKEN", None
+    )  # Jupyter makes one and prints it: kernels inherit the environment
+    os.execv(
+        sys.executable,
+        [
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--ServerApp.ip=127.0.0.1",
+            f"--ServerApp.root_dir={paths.ROOT}",
+            "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
+            f"--ServerApp.open_browser={browser}",
+            *(["--allow-root"] if os.geteuid() == 0 else []),
+        ],
+    )
 
 
 @app.command()
 def doctor(world: str = WORLD) -> None:
-    """Look at the machine, and at what capture does to the source database; name every problem at once, with its fix.
+    """Look at the machine, and at what capture does to the source database; name every problem at
+    once, with its fix.
     """
     from .source import capture_health
 
@@ -122,8 +176,9 @@ def doctor(world: str = WORLD) -> None:
 
 @app.command()
 def down(yes: bool = YES) -> None:
-    """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in this checkout.
-    Asks first where a run is going on."""
+    """Stop every service of this instance (see WORKBENCH_INSTANCE), and name the others that run in
+    this checkout. Asks first where a run is going on.
+    """
     _ask_under_a_run(run_record.going_on(), yes)
     if not stack.down(_say):
         _say("nothing was running")
@@ -132,23 +187,33 @@ def down(yes: bool = YES) -> None:
 
 
 @app.command()
-def clean(everything: bool = typer.Option(False, "--all", help="The downloaded jars and binaries as well."),
-          yes: bool = YES) -> None:
+def clean(
+    everything: bool = typer.Option(
+        False, "--all", help="The downloaded jars and binaries as well."
+    ),
+    yes: bool = YES,
+) -> None:
     """Remove service data, lake, logs, secrets and runs of this checkout. Asks first."""
     from .results import show
 
     running = stack.running()
     if running:
-        raise WorkbenchError(f"{', '.join(running)} still run{'s' * (len(running) == 1)}", next_step="workbench down")
+        raise WorkbenchError(
+            f"{', '.join(running)} still run{'s' * (len(running) == 1)}", next_step="workbench down"
+        )
     others = pidfiles.instances() - {paths.instance()}
     if others:  # runs/ is everybody's, and with --all so is what they work in
-        raise WorkbenchError(f"services of {', '.join(sorted(others))} still run in this checkout",
-                             next_step="WORKBENCH_INSTANCE=<each of them> workbench down")
+        raise WorkbenchError(
+            f"services of {', '.join(sorted(others))} still run in this checkout",
+            next_step="WORKBENCH_INSTANCE=<each of them> workbench down",
+        )
     _ask_under_a_run(run_record.going_on(*paths.VAR.glob("*/run.lock")), yes)
     service_state = paths.VAR if everything else paths.state_dir()
     folders = [f for f in (service_state, *run_record.folders()) if f.is_dir()]
     for folder in folders:
-        total = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+        total = sum(
+            p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink()
+        )
         _say(f"{folder}  {show.size(total)}")
     if not folders:
         _say("there is nothing to remove")
@@ -159,9 +224,15 @@ def clean(everything: bool = typer.Option(False, "--all", help="The downloaded j
 
 
 @app.command()
-def load(name: str = typer.Argument(..., help="Whose data."), world: str = WORLD, source: Optional[Path] = SOURCE,
-         scale: Optional[float] = typer.Option(None, min=0.001, help="How much is generated, as the notebook says."),
-         yes: bool = YES) -> None:
+def load(
+    name: str = typer.Argument(..., help="Whose data."),
+    world: str = WORLD,
+    source: Optional[Path] = SOURCE,
+    scale: Optional[float] = typer.Option(
+        None, min=0.001, help="How much is generated, as the notebook says."
+    ),
+    yes: bool = YES,
+) -> None:
     """Load the data of a walkthrough into the source database of a world, in one transaction."""
     from .walkthroughs import LOADERS
 
@@ -170,20 +241,34 @@ def load(name: str = typer.Argument(..., help="Whose data."), world: str = WORLD
     loaded = params.load(world)
     stack.need(loaded, "postgres")
     how = {} if scale is None else {"scale": int(scale) if scale.is_integer() else scale}
-    if not LOADERS[name].load(loaded, from_dir=source, confirm=lambda question: yes or typer.confirm(question), **how):
+    if not LOADERS[name].load(
+        loaded, from_dir=source, confirm=lambda question: yes or typer.confirm(question), **how
+    ):
         _say("nothing was changed")
         raise typer.Exit(1)
     _say(f"{name} is loaded")
 
 
 @app.command()
-def ingest(name: str = typer.Argument(..., help="A captured table, such as cdc_events, or a walkthrough: 10_outbox."),
-           world: str = WORLD,
-           source: str = typer.Option("", help="topic, or landed: its files. By default as last time, else topic."),
-           continuous: bool = typer.Option(False, "--continuous", help="Go on with what comes later, until Ctrl-C."),
-           on: str = typer.Option("here", help="Where: here, or as a job of emr-serverless, or an emr-step."),
-           wait: bool = typer.Option(True, help="For the end of a job on EMR, and stop it on Ctrl-C.")) -> None:
-    """Bring the changes of captured tables from their topics into the lake. Asks the source nothing."""
+def ingest(
+    name: str = typer.Argument(
+        ..., help="A captured table, such as cdc_events, or a walkthrough: 10_outbox."
+    ),
+    world: str = WORLD,
+    source: str = typer.Option(
+        "", help="topic, or landed: its files. By default as last time, else topic."
+    ),
+    continuous: bool = typer.Option(
+        False, "--continuous", help="Go on with what comes later, until Ctrl-C."
+    ),
+    on: str = typer.Option(
+        "here", help="Where: here, or as a job of emr-serverless, or an emr-step."
+    ),
+    wait: bool = typer.Option(True, help="For the end of a job on EMR, and stop it on Ctrl-C."),
+) -> None:
+    """Bring the changes of captured tables from their topics into the lake. Asks the source
+    nothing.
+    """
     from . import walkthroughs
     from .run import emr_jobs
     from .walkthroughs import flow
@@ -197,14 +282,27 @@ def ingest(name: str = typer.Argument(..., help="A captured table, such as cdc_e
     if on == "here":
         raise typer.Exit(here.ingest(loaded, name, source, continuous, _say))
     more = [*(["--source", source] if source else []), *(["--continuous"] if continuous else [])]
-    raise typer.Exit(emr_jobs.run(loaded, on, ["ingest", name, "--world", world, *more], continuous=continuous,
-                                  wait=wait, say=_say))
+    raise typer.Exit(
+        emr_jobs.run(
+            loaded,
+            on,
+            ["ingest", name, "--world", world, *more],
+            continuous=continuous,
+            wait=wait,
+            say=_say,
+        )
+    )
 
 
 @app.command()
-def trace(table: str = typer.Argument(..., help="A captured table, such as artists."),
-          key: str = typer.Argument(..., help="The row's key."), world: str = WORLD) -> None:
-    """Follow one row: log position, topic, schema, landed file, Hudi commit and file, what each view shows."""
+def trace(
+    table: str = typer.Argument(..., help="A captured table, such as artists."),
+    key: str = typer.Argument(..., help="The row's key."),
+    world: str = WORLD,
+) -> None:
+    """Follow one row: log position, topic, schema, landed file, Hudi commit and file, what each
+    view shows.
+    """
     from . import trace as traces
     from . import walkthroughs
 
@@ -213,8 +311,9 @@ def trace(table: str = typer.Argument(..., help="A captured table, such as artis
 
 
 def _unexpected(e: Exception) -> WorkbenchError:
-    """Return the error shown for an exception that no code expected. Its text may come from a service or from data. The
-    traceback is written to a file that only the user can read."""
+    """Return the error shown for an exception that no code expected. Its text may come from a
+    service or from data. The traceback is written to a file that only the user can read.
+    """
     trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
     file = paths.state_dir() / "log" / "traceback.txt"
     try:
@@ -222,34 +321,48 @@ def _unexpected(e: Exception) -> WorkbenchError:
         where = f"traceback in {paths.shown(file)}"
     except OSError as refused:
         where = f"traceback not written to {paths.shown(file)}: {refused.strerror}"
-    return WorkbenchError(f"{type(e).__name__}: {printable(str(e))}", where=where,
-                          next_step="this is unexpected: look at the traceback, and report it")
+    return WorkbenchError(
+        f"{type(e).__name__}: {printable(str(e))}",
+        where=where,
+        next_step="this is unexpected: look at the traceback, and report it",
+    )
 
 
 def _not_written(e: Exception) -> Optional[WorkbenchError]:
-    """What a person does about a full disk, or about files of somebody else's (after one `sudo make`); None of any
-    other error."""
+    """What a person does about a full disk, or about files of somebody else's (after one `sudo
+    make`); None of any other error.
+    """
     if not isinstance(e, OSError):
         return None
     if e.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorkbenchError(f"the disk is full: {e.strerror}", where=e.filename or f"var/ or runs/ of {paths.ROOT}",
-                              next_step="make room (`make clean` removes service data, lake and runs), then again")
+        return WorkbenchError(
+            f"the disk is full: {e.strerror}",
+            where=e.filename or f"var/ or runs/ of {paths.ROOT}",
+            next_step="make room (`make clean` removes service data, lake and runs), then again",
+        )
     if e.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
         return None
-    return WorkbenchError(f"a file cannot be read or written: {e.strerror}", where=f"{e.filename or paths.VAR}",
-                          expected="var/ and runs/ to belong to who runs this",
-                          next_step='sudo chown -R "$(id -un)" var runs')
+    return WorkbenchError(
+        f"a file cannot be read or written: {e.strerror}",
+        where=f"{e.filename or paths.VAR}",
+        expected="var/ and runs/ to belong to who runs this",
+        next_step='sudo chown -R "$(id -un)" var runs',
+    )
 
 
 def _ask_under_a_run(pids: list[str], yes: bool) -> None:
     """Stop here where a run is going on, unless a person says yes."""
     if pids and not yes:
-        _say(f"a run is going on (process {', '.join(pids)}), and this ends it: wait until it is done, or say --yes",
-             "yellow")
+        _say(
+            f"a run is going on (process {', '.join(pids)}), and this ends it: wait until it is done, or say --yes",
+            "yellow",
+        )
         typer.confirm("End it?", default=False, abort=True)
 
 
-def _run(targets: list[str], world: str, values: dict, resume: bool, timeout: float, on: str = "here") -> int:
+def _run(
+    targets: list[str], world: str, values: dict, resume: bool, timeout: float, on: str = "here"
+) -> int:
     from .run import runner
 
     result = runner.run(targets, world, values, resume=resume, timeout=timeout, on=on)
@@ -262,10 +375,23 @@ def _table(rows: list) -> None:
     row = "{:<16}  {:<9}  {:>5}  {:>7}  {:>7}  {:>8}  {}".format
     _say(row("service", "state", "port", "pid", "since", "memory", "log"), "bold")
     for s in rows:
-        colour = {"up": "", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}.get(s.state, "red")
+        colour = {"up": "", "starting": "yellow", "outdated": "yellow", "stopped": "dim"}.get(
+            s.state, "red"
+        )
         since = "" if s.seconds is None else f"{s.seconds:.0f} s"
         memory = "" if s.memory_mb is None else f"{s.memory_mb:,.0f} MB"
-        _say(row(s.name, s.state, s.port or "", s.pid or "", since, memory, s.log and paths.shown(Path(s.log))), colour)
+        _say(
+            row(
+                s.name,
+                s.state,
+                s.port or "",
+                s.pid or "",
+                since,
+                memory,
+                s.log and paths.shown(Path(s.log)),
+            ),
+            colour,
+        )
         if s.detail and s.state != "up":
             _say(f"    {s.detail}", colour)
     total = sum(s.memory_mb or 0 for s in rows)

@@ -1,4 +1,6 @@
-"""`workbench dlq …`: messages that could not be read. Modules that take long to import are imported when it runs."""
+"""`workbench dlq …`: messages that could not be read. Modules that take long to import are imported
+when it runs.
+"""
 
 from typing import Optional
 
@@ -7,7 +9,9 @@ import typer
 from .base import params
 from .base.terminal import printable, say
 
-app = typer.Typer(no_args_is_help=True, help="Look at messages that could not be read, and send them back.")
+app = typer.Typer(
+    no_args_is_help=True, help="Look at messages that could not be read, and send them back."
+)
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 TOPIC = typer.Argument(..., help="A dead-letter topic, such as movies.dlq.")
 # values are shown as Python writes them; names and origins, which messages state, too, on one line
@@ -15,17 +19,27 @@ TOPIC = typer.Argument(..., help="A dead-letter topic, such as movies.dlq.")
 
 @app.command("list")
 def list_(world: str = WORLD) -> None:
-    """Count the dead letters by place, origin and reason: in topics, and in the files of our jobs."""
+    """Count the dead letters by place, origin and reason: in topics, and in the files of our
+    jobs.
+    """
     from .topic import dlq
 
     for one in dlq.counts(params.load(world)).itertuples():
-        say(f"{printable(one.place)}: {one.letters} from {printable(one.origin)}, {one.replayed} sent back\n"
-            f"    {one.reason!r}")
+        say(
+            f"{printable(one.place)}: {one.letters} from {printable(one.origin)}, {one.replayed} sent back\n"
+            f"    {one.reason!r}"
+        )
 
 
 @app.command()
-def show(topic: str = TOPIC, limit: int = typer.Option(10, min=1, help="Most letters."), world: str = WORLD) -> None:
-    """Show letters: where each came from, why it could not be read, and the message with its headers."""
+def show(
+    topic: str = TOPIC,
+    limit: int = typer.Option(10, min=1, help="Most letters."),
+    world: str = WORLD,
+) -> None:
+    """Show letters: where each came from, why it could not be read, and the message with its
+    headers.
+    """
     from .topic import dlq
 
     found = dlq.letters(params.load(world), topic)
@@ -37,8 +51,11 @@ def show(topic: str = TOPIC, limit: int = typer.Option(10, min=1, help="Most let
 
 
 @app.command()
-def replay(topic: str = TOPIC, offset: Optional[list[int]] = typer.Option(None, help="Of one letter; all by default."),
-           world: str = WORLD) -> None:
+def replay(
+    topic: str = TOPIC,
+    offset: Optional[list[int]] = typer.Option(None, help="Of one letter; all by default."),
+    world: str = WORLD,
+) -> None:
     """Send letters back to the topics that they came from, unchanged, each once."""
     from .topic import dlq
 

@@ -1,4 +1,6 @@
-"""`workbench storefront …`: three services and their stores. Modules that take long are imported when it runs."""
+"""`workbench storefront …`: three services and their stores. Modules that take long are imported
+when it runs.
+"""
 
 import time
 
@@ -6,13 +8,20 @@ import typer
 
 from .base import params
 
-app = typer.Typer(no_args_is_help=True, help="Three services that agree in the end (notebooks 71 to 74).")
+app = typer.Typer(
+    no_args_is_help=True, help="Three services that agree in the end (notebooks 71 to 74)."
+)
 WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 
 
 @app.command()
-def up(instances: int = typer.Option(1, min=1, max=2, help="Of each service."), outbox: bool = typer.Option(
-        False, "--outbox", help="Let connectors send the events, as notebook 74 does."), world: str = WORLD) -> None:
+def up(
+    instances: int = typer.Option(1, min=1, max=2, help="Of each service."),
+    outbox: bool = typer.Option(
+        False, "--outbox", help="Let connectors send the events, as notebook 74 does."
+    ),
+    world: str = WORLD,
+) -> None:
     """Make the stores and topics that are missing, and start the services that do not run."""
     from .walkthroughs import storefront
 
@@ -24,20 +33,29 @@ def up(instances: int = typer.Option(1, min=1, max=2, help="Of each service."), 
 
 
 @app.command()
-def load(changes: int = typer.Option(500, min=1, help="How many."), rate: float = typer.Option(
-         100, min=0, help="Per second; 0: as fast as it goes."), world: str = WORLD) -> None:
-    """Ask the services for random changes, others each time, and tell how long the stores were apart."""
+def load(
+    changes: int = typer.Option(500, min=1, help="How many."),
+    rate: float = typer.Option(100, min=0, help="Per second; 0: as fast as it goes."),
+    world: str = WORLD,
+) -> None:
+    """Ask the services for random changes, others each time, and tell how long the stores were
+    apart.
+    """
     from .walkthroughs import storefront, storefront_load
 
     loaded = params.load(world)
     storefront.there(loaded)
     for name in storefront.flow.stores:  # one that does not run is told of at once
         storefront.ask(loaded, name, "GET", "health")
-    took = storefront_load.load(loaded, storefront_load.operations(int(time.time()), changes), rate=rate)
+    took = storefront_load.load(
+        loaded, storefront_load.operations(int(time.time()), changes), rate=rate
+    )
     storefront.settle(loaded)
     apart = storefront.windows(loaded)["seconds"].tail(changes)
-    print(f"{changes:,} changes in {took:.1f} s. Until all copies had one: half within "
-          f"{1000 * apart.quantile(0.5):,.0f} ms, 95 % within {1000 * apart.quantile(0.95):,.0f} ms")
+    print(
+        f"{changes:,} changes in {took:.1f} s. Until all copies had one: half within "
+        f"{1000 * apart.quantile(0.5):,.0f} ms, 95 % within {1000 * apart.quantile(0.95):,.0f} ms"
+    )
     print(f"documents that differ now: {len(storefront.differ(loaded))}")
 
 
@@ -56,7 +74,9 @@ def status(world: str = WORLD) -> None:
 
 @app.command()
 def down(world: str = WORLD) -> None:
-    """Stop the services; stores and topics stay. (`make down` stops them, too; notebook 99 removes everything.)"""
+    """Stop the services; stores and topics stay. (`make down` stops them, too; notebook 99 removes
+    everything.)
+    """
     from .walkthroughs import storefront
 
     params.load(world)

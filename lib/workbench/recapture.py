@@ -1,9 +1,11 @@
-"""Tables that are captured anew: a new connector takes a new snapshot into new topics, and the lake tables follow.
+"""Tables that are captured anew: a new connector takes a new snapshot into new topics, and the lake
+tables follow.
 
-It is the way out where a column gets a type that the old column cannot hold: the old topic and its schemas in the
-registry keep both types, so that no table can be made of it. Nothing of the old capture is removed before copies of the
-lake tables, filled from the new topics, equal the source.
+It is the way out where a column gets a type that the old column cannot hold: the old topic and its
+schemas in the registry keep both types, so that no table can be made of it. Nothing of the old
+capture is removed before copies of the lake tables, filled from the new topics, equal the source.
 """
+
 import json
 import re
 import zlib
@@ -31,7 +33,14 @@ from .topic import registry, topics
 
 INCLUDED = "table.include.list"
 SLOT = "debezium"  # the slot of a PostgreSQL connector that names none
-JOURNAL_KEYS = ("connector.class", "topic.prefix", INCLUDED, "slot.name", "database.dbname", f"{HISTORY}.kafka.topic")
+JOURNAL_KEYS = (
+    "connector.class",
+    "topic.prefix",
+    INCLUDED,
+    "slot.name",
+    "database.dbname",
+    f"{HISTORY}.kafka.topic",
+)
 ENGINES = {"PostgresConnector": postgres, "MariaDbConnector": mariadb, "MySqlConnector": mariadb}
 
 
@@ -39,9 +48,11 @@ ENGINES = {"PostgresConnector": postgres, "MariaDbConnector": mariadb, "MySqlCon
 class Captured:
     """A source table and a lake table that holds its rows.
 
-    source: `schema.table`, of MariaDB `database.table`. schema: of JSON messages, as of `hudi.ingest`. truth: SQL of
-    the source's rows as the lake has them, where a column travels as another type (docs/types.md). former: the name
-    before, `schema.table`, of a table that was renamed at the source: the lake table has read the topic of that name.
+    source: `schema.table`, of MariaDB `database.table`. schema: of JSON messages, as of
+        `hudi.ingest`. truth: SQL of
+    the source's rows as the lake has them, where a column travels as another type (docs/types.md).
+    former: the name before, `schema.table`, of a table that was renamed at the source: the lake
+        table has read the topic of that name.
     It leaves the old connector's table.include.list, so no table may have it now.
     """
 
@@ -61,8 +72,8 @@ class Captured:
 class Recaptured:
     """What a recapture has left.
 
-    connector, config: of the new connector. rows: {lake table: rows}. old_topics: topics without a connector that
-    publishes to them.
+    connector, config: of the new connector. rows: {lake table: rows}. old_topics: topics without a
+    connector that publishes to them.
     """
 
     connector: str
@@ -71,30 +82,38 @@ class Recaptured:
     old_topics: list[str]
 
 
-def run(spark: SparkSession, world: World, connector: str, config: dict[str, str], *captured: Captured,
-        timeout: Optional[float] = None, say: Callable[[str], None] = print) -> Recaptured:
+def run(
+    spark: SparkSession,
+    world: World,
+    connector: str,
+    config: dict[str, str],
+    *captured: Captured,
+    timeout: Optional[float] = None,
+    say: Callable[[str], None] = print,
+) -> Recaptured:
     """Capture tables anew: with a new connector, topic prefix, replication slot and snapshot.
 
-    The lake tables keep their names, places and labels, and get the columns that the source has now. Each is replaced
-    in one commit, after copies of all of them have equaled the source. A call that was interrupted is repeated with
-    the same arguments, and goes on. Afterwards `hudi.ingest` reads the new topics, and refuses the old ones for these
-    tables.
+    The lake tables keep their names, places and labels, and get the columns that the source has
+    now. Each is replaced in one commit, after copies of all of them have equaled the source. A call
+    that was interrupted is repeated with the same arguments, and goes on. Afterwards `hudi.ingest`
+    reads the new topics, and refuses the old ones for these tables.
 
     Args:
-        connector: name of the connector that captures the tables; Debezium's for PostgreSQL, MariaDB or MySQL. It is
-            deleted, with its slot, when `captured` holds all of its tables; else they leave its table.include.list.
+        connector: name of the connector that captures the tables; Debezium's for PostgreSQL,
+            MariaDB or MySQL. It is deleted, with its slot, when `captured` holds all of its tables;
+            else they leave its table.include.list.
         config: its configuration, as `connect.apply` takes it.
         captured: the source tables, with every lake table that they go into.
-        timeout: seconds for the snapshot, and for a copy to equal the source; by default one minute, and one second for
-            each 500 rows.
+        timeout: seconds for the snapshot, and for a copy to equal the source; by default one
+            minute, and one second for each 500 rows.
         say: is called with one line for each step.
 
     Raises:
-        ConnectorError: there is no such connector; it is of another kind or does not capture the tables; the new one is
-            refused or has failed.
-        LakeError: a message cannot be read; a copy does not equal the source in time; the source table is empty; a lake
-            table is named twice, or holds rows of other sources; an ingest into a table is going on; another recapture
-            of this connector is not finished.
+        ConnectorError: there is no such connector; it is of another kind or does not capture the
+            tables; the new one is refused or has failed.
+        LakeError: a message cannot be read; a copy does not equal the source in time; the source
+            table is empty; a lake table is named twice, or holds rows of other sources; an ingest
+            into a table is going on; another recapture of this connector is not finished.
         The old tables and the old connector are as they were then.
     """
     job = _Job(spark, world, connector, config, captured, _engine(connector, config), timeout, say)
@@ -103,11 +122,15 @@ def run(spark: SparkSession, world: World, connector: str, config: dict[str, str
 
 
 def _engine(connector: str, config: dict[str, str]) -> ModuleType:
-    """The functions of the database that a connector captures. Raises ConnectorError: it captures none of ours."""
+    """The functions of the database that a connector captures. Raises ConnectorError: it captures
+    none of ours.
+    """
     kind = _kind(config)
     if kind not in ENGINES:
-        raise ConnectorError(f"connector {connector!r} cannot be recaptured: its class is {kind!r}",
-                             expected=f"one of {', '.join(ENGINES)}")
+        raise ConnectorError(
+            f"connector {connector!r} cannot be recaptured: its class is {kind!r}",
+            expected=f"one of {', '.join(ENGINES)}",
+        )
     return ENGINES[kind]
 
 
@@ -125,8 +148,10 @@ def _suffixed(text: str, suffix: str) -> str:
 
 
 def renamed(config: dict[str, str], suffix: str, sources: list[str]) -> dict[str, str]:
-    """Return the configuration of a new connector for some of the tables: another topic prefix and slot, of MySQL and
-    MariaDB another server id and topic of schema history, and a snapshot. suffix: such as `_r2`."""
+    """Return the configuration of a new connector for some of the tables: another topic prefix and
+    slot, of MySQL and MariaDB another server id and topic of schema history, and a snapshot.
+    suffix: such as `_r2`.
+    """
     new = {**config, INCLUDED: ",".join(sources), "snapshot.mode": "initial"}
     new.pop("name", None)
     if _slot(config):
@@ -139,8 +164,9 @@ def renamed(config: dict[str, str], suffix: str, sources: list[str]) -> dict[str
 
 
 def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
-    """Return {address: content} of the journals of these connectors, and of the connectors that recaptures deployed in
-    their place."""
+    """Return {address: content} of the journals of these connectors, and of the connectors that
+    recaptures deployed in their place.
+    """
     folder = f"{world.lake.checkpoints}/recapture"
     existing = files.below(folder) if connectors else {}
     contents: dict[str, dict[str, Any]] = {}
@@ -155,23 +181,38 @@ def journals(world: World, *connectors: str) -> dict[str, dict[str, Any]]:
 
 
 def deployed_by(world: World, *connectors: str) -> dict[str, dict[str, str]]:
-    """Return {connector: its configuration's JOURNAL_KEYS} of the connectors that recaptures of these have deployed. A
-    connector that was deleted since is included: its topics and its slot may still exist."""
-    return {name: config for journal in journals(world, *connectors).values()
-            for name, config in journal.get("made", {}).items()}
+    """Return {connector: its configuration's JOURNAL_KEYS} of the connectors that recaptures of
+    these have deployed. A connector that was deleted since is included: its topics and its slot may
+    still exist.
+    """
+    return {
+        name: config
+        for journal in journals(world, *connectors).values()
+        for name, config in journal.get("made", {}).items()
+    }
 
 
 class _Job:
     """One recapture. Its journal names the new connector, from before its deployment on."""
 
-    def __init__(self, spark: SparkSession, world: World, connector: str, config: dict[str, str],
-                 captured: tuple[Captured, ...], engine: ModuleType, timeout: Optional[float],
-                 say: Callable[[str], None]):
+    def __init__(
+        self,
+        spark: SparkSession,
+        world: World,
+        connector: str,
+        config: dict[str, str],
+        captured: tuple[Captured, ...],
+        engine: ModuleType,
+        timeout: Optional[float],
+        say: Callable[[str], None],
+    ):
         self.spark, self.world, self.old, self.config = spark, world, connector, config
         self.captured, self.timeout, self.say = captured, timeout, say
         self.journal = f"{world.lake.checkpoints}/recapture/{tables.plain(connector)}.json"
         self.sources = list(dict.fromkeys(c.source for c in captured))
-        self.names = list(dict.fromkeys([*self.sources, *(name for c in captured for name in c.names)]))
+        self.names = list(
+            dict.fromkeys([*self.sources, *(name for c in captured for name in c.names)])
+        )
         self.db, self.database = engine, config.get("database.dbname")
         self.format = "avro" if "avro" in config.get("value.converter", "").lower() else "json"
 
@@ -183,10 +224,14 @@ class _Job:
         resumed = self._suffix_to_resume(journal)
         suffix = resumed or self._begin()
         self._set_suffix(suffix)
-        if not resumed or connect.failure(self.world, self.new):  # tables may have been added to one that runs
+        if not resumed or connect.failure(
+            self.world, self.new
+        ):  # tables may have been added to one that runs
             connect.apply(self.world, self.new, self.new_config)
-        self.say(f"connector {self.new} takes a snapshot of {', '.join(self.sources)} "
-                 f"into {self.new_config['topic.prefix']}.*")
+        self.say(
+            f"connector {self.new} takes a snapshot of {', '.join(self.sources)} "
+            f"into {self.new_config['topic.prefix']}.*"
+        )
         for each in self.captured:
             if not self._is_replaced(each):
                 self._fill_copy(each)
@@ -204,23 +249,38 @@ class _Job:
 
     def _result(self, config: dict[str, str]) -> Recaptured:
         named = {key: value for key, value in config.items() if key != "name"}
-        changed = [f"{key}={value}" for key, value in sorted(named.items()) if self.config.get(key) != value]
+        changed = [
+            f"{key}={value}"
+            for key, value in sorted(named.items())
+            if self.config.get(key) != value
+        ]
         self.say(f"done. Keep the new configuration: connector {self.new}, {', '.join(changed)}")
         rows = {c.table.name: hudi.read(self.spark, c.table).count() for c in self.captured}
         existing = topics.names(self.world)
-        names = [*self._released_names(), *(name for name in self.names if not _captures(self.config, name))]
-        old_topics = [topic for topic in (topic_of(self.config, name) for name in names) if topic in existing]
+        names = [
+            *self._released_names(),
+            *(name for name in self.names if not _captures(self.config, name)),
+        ]
+        old_topics = [
+            topic for topic in (topic_of(self.config, name) for name in names) if topic in existing
+        ]
         return Recaptured(self.new, named, rows, old_topics if self._are_literal() else [])
 
-    # --- which connector ---------------------------------------------------------------------------------------------
+    # --- which connector
+    # ---------------------------------------------------------------------------------------------
 
     def _read_journal(self) -> dict[str, Any]:
         return json.loads(files.read_text(self.journal) or "{}")
 
     def _is_finished(self, journal: dict[str, Any]) -> bool:
-        """Whether what a finished recapture has left is there: its connector, and no old one that captures a table."""
+        """Whether what a finished recapture has left is there: its connector, and no old one that
+        captures a table.
+        """
         deployed = connect.names(self.world)
-        if journal["tables"] != self._tables() or _suffixed(self.old, journal["suffix"]) not in deployed:
+        if (
+            journal["tables"] != self._tables()
+            or _suffixed(self.old, journal["suffix"]) not in deployed
+        ):
             return False
         if self.old not in deployed:
             return True
@@ -228,16 +288,24 @@ class _Job:
         return not any(_captures(old, name) for name in self._released_names())
 
     def _suffix_to_resume(self, journal: dict[str, Any]) -> str:
-        """Return the suffix of a recapture of these tables that was interrupted after its connector was deployed, or
-        "" without such a recapture."""
-        if journal.get("done", True) or _suffixed(self.old, journal["suffix"]) not in connect.names(self.world):
+        """Return the suffix of a recapture of these tables that was interrupted after its connector
+        was deployed, or "" without such a recapture.
+        """
+        if journal.get("done", True) or _suffixed(self.old, journal["suffix"]) not in connect.names(
+            self.world
+        ):
             return ""
         if journal["tables"] != self._tables():
-            raise LakeError(f"another recapture of {self.old} is not finished", where=self.journal,
-                            expected="the same tables: " + ", ".join(
-                                " into ".join(each[:2]) + "".join(f", former={name}" for name in each[2:])
-                                for each in journal["tables"]),
-                            next_step="repeat it with those first")
+            raise LakeError(
+                f"another recapture of {self.old} is not finished",
+                where=self.journal,
+                expected="the same tables: "
+                + ", ".join(
+                    " into ".join(each[:2]) + "".join(f", former={name}" for name in each[2:])
+                    for each in journal["tables"]
+                ),
+                next_step="repeat it with those first",
+            )
         return str(journal["suffix"])
 
     def _tables(self) -> list[list[str]]:
@@ -246,39 +314,60 @@ class _Job:
     def _begin(self) -> str:
         """Judge what is asked for, note it, and return the suffix of the new connector."""
         if not self.captured:
-            raise ConnectorError("no table is named", expected="recapture.Captured(source, table), one at least")
+            raise ConnectorError(
+                "no table is named", expected="recapture.Captured(source, table), one at least"
+            )
         deployed = connect.names(self.world)
         if self.old not in deployed:
-            raise ConnectorError(f"there is no connector {self.old!r}", where=self.world.connect.url,
-                                 expected=nearest(self.old, deployed))
+            raise ConnectorError(
+                f"there is no connector {self.old!r}",
+                where=self.world.connect.url,
+                expected=nearest(self.old, deployed),
+            )
         for source in self.sources:
             if not _captures(self.config, source):
-                raise ConnectorError(f"connector {self.old!r} does not capture {source}", expected=nearest(
-                    source, _patterns(self.config)), where=f"{INCLUDED}: {self.config[INCLUDED]}")
+                raise ConnectorError(
+                    f"connector {self.old!r} does not capture {source}",
+                    expected=nearest(source, _patterns(self.config)),
+                    where=f"{INCLUDED}: {self.config[INCLUDED]}",
+                )
         bases = [each.table.base for each in self.captured]
         for each in self.captured:
             if bases.count(each.table.base) > 1:
-                raise LakeError(f"table {each.table.name} is named twice", where=each.table.base,
-                                expected="one source for each lake table, which the copy of that source replaces")
+                raise LakeError(
+                    f"table {each.table.name} is named twice",
+                    where=each.table.base,
+                    expected="one source for each lake table, which the copy of that source replaces",
+                )
             self._own_progress(each)
             self._check_former(each)
             check_ordering(each.table, evolving.columns(completed(each.table)) or T.StructType())
             if not self._count(each):
-                raise LakeError(f"{each.source} is empty: there is no message to make a table of",
-                                next_step="hudi.drop removes the table; the next row makes it again")
+                raise LakeError(
+                    f"{each.source} is empty: there is no message to make a table of",
+                    next_step="hudi.drop removes the table; the next row makes it again",
+                )
         for each in self.captured:
             hudi.drop(None, self.world, self._copy(each))  # of a try that was given up
         suffix = next(suffix for suffix in self._suffixes() if self._is_free(suffix))
-        connect.validate(self.world, renamed(self.config, suffix, self.sources), _suffixed(self.old, suffix))
+        connect.validate(
+            self.world, renamed(self.config, suffix, self.sources), _suffixed(self.old, suffix)
+        )
         self._write_journal(suffix, done=False)
         return suffix
 
     def _write_journal(self, suffix: str, *, done: bool) -> None:
         new = renamed(self.config, suffix, self.sources)
-        deployed = {**self._read_journal().get("made", {}),
-                 _suffixed(self.old, suffix): {key: new[key] for key in JOURNAL_KEYS if key in new}}
-        files.write_text(self.journal, json.dumps({
-            "suffix": suffix, "tables": self._tables(), "done": done, "made": deployed}))
+        deployed = {
+            **self._read_journal().get("made", {}),
+            _suffixed(self.old, suffix): {key: new[key] for key in JOURNAL_KEYS if key in new},
+        }
+        files.write_text(
+            self.journal,
+            json.dumps(
+                {"suffix": suffix, "tables": self._tables(), "done": done, "made": deployed}
+            ),
+        )
 
     def _suffixes(self) -> Iterator[str]:
         """`_r2`, `_r3`, … from the one on that follows the old topic prefix's."""
@@ -288,22 +377,37 @@ class _Job:
     def _is_free(self, suffix: str) -> bool:
         """Whether no connector, topic, schema or slot has the names of this suffix."""
         config = renamed(self.config, suffix, self.sources)
-        names = [*topics.names(self.world), *(registry.names(self.world) if self.format == "avro" else ())]
+        names = [
+            *topics.names(self.world),
+            *(registry.names(self.world) if self.format == "avro" else ()),
+        ]
         slots = list(postgres.all_slots(self.world)["slot_name"]) if self.db is postgres else []
-        return (_suffixed(self.old, suffix) not in connect.names(self.world) and config.get("slot.name") not in slots
-                and not any(name.startswith(f"{config['topic.prefix']}.") for name in names))
+        return (
+            _suffixed(self.old, suffix) not in connect.names(self.world)
+            and config.get("slot.name") not in slots
+            and not any(name.startswith(f"{config['topic.prefix']}.") for name in names)
+        )
 
-    # --- the copies --------------------------------------------------------------------------------------------------
+    # --- the copies
+    # --------------------------------------------------------------------------------------------------
 
     def _copy(self, captured: Captured) -> hudi.Table:
-        """The copy of a lake table that is filled from the new topic. Its name is in no catalog: of a table without a
-        commit, Hudi would take the columns that the catalog has under its name."""
-        return replace(captured.table, name=f"{captured.table.name}_recapture", catalog="",
-                       base=f"{tables.state(self.world, captured.table)}/recapture")
+        """The copy of a lake table that is filled from the new topic. Its name is in no catalog: of
+        a table without a commit, Hudi would take the columns that the catalog has under its
+        name.
+        """
+        return replace(
+            captured.table,
+            name=f"{captured.table.name}_recapture",
+            catalog="",
+            base=f"{tables.state(self.world, captured.table)}/recapture",
+        )
 
     def _schema(self, captured: Captured) -> Optional[T.StructType]:
         """The reader schema of a topic; of Avro the registry has it."""
-        return captured.schema or (decode.reader_schema(captured.table.name) if self.format == "json" else None)
+        return captured.schema or (
+            decode.reader_schema(captured.table.name) if self.format == "json" else None
+        )
 
     def _topic(self, captured: Captured, config: Optional[dict[str, str]] = None) -> hudi.Topic:
         return hudi.Topic(topic_of(config or self.new_config, captured.source), format=self.format)
@@ -313,34 +417,49 @@ class _Job:
         return last is not None and REPLACED_BY not in last
 
     def _own_progress(self, captured: Captured) -> dict[str, dict[str, Any]]:
-        """How far the table has read the topics of this source, under its former name too, and what was landed of them,
-        by this prefix or earlier ones. Raises LakeError: it holds rows of other sources, which the new rows would
-        remove."""
+        """How far the table has read the topics of this source, under its former name too, and what
+        was landed of them, by this prefix or earlier ones. Raises LakeError: it holds rows of other
+        sources, which the new rows would remove.
+        """
         prefix = re.escape(tables.plain(_suffixed(self.config["topic.prefix"], "")))
         sources = "|".join(re.escape(tables.plain(name)) for name in captured.names)
         pattern = rf"(topic-|landed-(.*_)?){prefix}(_r\d+)?\.({sources})(_partition_\d+)?_?"
         progress = progress_in(last_commit(captured.table))
-        foreign = [name for name, last in progress.items()
-                   if not re.fullmatch(pattern, name) and REPLACED_BY not in last]
+        foreign = [
+            name
+            for name, last in progress.items()
+            if not re.fullmatch(pattern, name) and REPLACED_BY not in last
+        ]
         if foreign:
-            raise LakeError(f"table {captured.table.name} holds rows of other sources than {captured.source}",
-                            where=f"read into it: {', '.join(foreign)} (*: not known what)",
-                            expected=f"rows of {topic_of(self.config, captured.source)} only: all rows are replaced",
-                            next_step="if the source table was renamed: recapture.Captured(…, former=its name before). "
-                                      "Else a table of its own for each source: hudi.drop, and repeat the recapture")
+            raise LakeError(
+                f"table {captured.table.name} holds rows of other sources than {captured.source}",
+                where=f"read into it: {', '.join(foreign)} (*: not known what)",
+                expected=f"rows of {topic_of(self.config, captured.source)} only: all rows are replaced",
+                next_step="if the source table was renamed: recapture.Captured(…, former=its name before). "
+                "Else a table of its own for each source: hudi.drop, and repeat the recapture",
+            )
         return progress
 
     def _check_former(self, captured: Captured) -> None:
-        """Raises LakeError: the former name is another table's, which the old connector would no longer capture."""
+        """Raises LakeError: the former name is another table's, which the old connector would no
+        longer capture.
+        """
         if not captured.former:
             return
         schema, _, name = captured.former.rpartition(".")
-        found = self.db.frame(self.world, "SELECT count(*) AS n FROM information_schema.tables "
-                              "WHERE table_schema = %s AND table_name = %s", [schema, name], self.database)
+        found = self.db.frame(
+            self.world,
+            "SELECT count(*) AS n FROM information_schema.tables "
+            "WHERE table_schema = %s AND table_name = %s",
+            [schema, name],
+            self.database,
+        )
         if found["n"][0] or captured.former in self.sources:
-            raise LakeError(f"{captured.former} is a table of its own, not the former name of {captured.source}",
-                            expected="a name that no table of the source has now",
-                            next_step="leave former= out, or rename the other table for the time of the recapture")
+            raise LakeError(
+                f"{captured.former} is a table of its own, not the former name of {captured.source}",
+                expected="a name that no table of the source has now",
+                next_step="leave former= out, or rename the other table for the time of the recapture",
+            )
 
     def _source_rows(self, captured: Captured, columns: str = "*") -> Any:
         rows = identifier(captured.source)
@@ -356,12 +475,20 @@ class _Job:
         """Ingest the new topic into the copy until it equals the source."""
         copy = self._copy(captured)
         timeout = 60 + self._count(captured) / 500 if self.timeout is None else self.timeout
-        topics.wait_count(self.world, self._topic(captured).name, 1, timeout=timeout, connector=self.new)
+        topics.wait_count(
+            self.world, self._topic(captured).name, 1, timeout=timeout, connector=self.new
+        )
         differences: list[LakeError] = []
 
         def equal() -> Union[tuple[int], WorkbenchError]:
             try:
-                done = hudi.ingest(self.spark, self.world, self._topic(captured), copy, schema=self._schema(captured))
+                done = hudi.ingest(
+                    self.spark,
+                    self.world,
+                    self._topic(captured),
+                    copy,
+                    schema=self._schema(captured),
+                )
                 self._raise_on_dead_letters(copy)
             except WorkbenchError as e:  # waiting does not help
                 return e
@@ -370,19 +497,28 @@ class _Job:
             source, lake = self._source_rows(captured), hudi.read(self.spark, copy)
             if captured.table.deletes == "soft":
                 lake = lake.where("coalesce(__deleted, 'false') <> 'true'")
-            lake = lake.select(*(name for name in source.columns if name in lake.columns)).toPandas()
-            found = check_values.differences(source, lake, list(captured.table.key), ("copy", "source"))
+            lake = lake.select(
+                *(name for name in source.columns if name in lake.columns)
+            ).toPandas()
+            found = check_values.differences(
+                source, lake, list(captured.table.key), ("copy", "source")
+            )
             if found:
                 differences.append(LakeError(f"{len(found)} differences: {'; '.join(found[:3])}"))
                 raise differences[-1]
             return (len(source),)
 
         outcome = wait_until(
-            equal, f"the copy of {captured.table.name} to equal {captured.source}", timeout=timeout, every=0.5,
-            error=LakeError, failed=lambda: connect.failure(self.world, self.new),
+            equal,
+            f"the copy of {captured.table.name} to equal {captured.source}",
+            timeout=timeout,
+            every=0.5,
+            error=LakeError,
+            failed=lambda: connect.failure(self.world, self.new),
             next_step="the table is as it was. A column that travels as another type: give truth=, SQL of the rows as "
-                      "the lake has them. A source that is written without a pause: repeat it when it rests, or with a "
-                      f"longer timeout. To give up: connect.delete(world, {self.new!r}), and drop its slot")
+            "the lake has them. A source that is written without a pause: repeat it when it rests, or with a "
+            f"longer timeout. To give up: connect.delete(world, {self.new!r}), and drop its slot",
+        )
         if isinstance(outcome, WorkbenchError):
             raise outcome
         self.say(f"the copy of {captured.table.name} equals {captured.source}: {outcome[0]:,} rows")
@@ -390,11 +526,16 @@ class _Job:
     def _raise_on_dead_letters(self, copy: hudi.Table) -> None:
         letters = hudi.dead_letters(self.spark, self.world, copy).limit(1).collect()
         if letters:
-            raise LakeError(f"a message cannot be decoded: {letters[0]['reason']}", where=f"table {copy.name}",
-                            next_step="correct the row at the source, or the schema; then repeat the recapture")
+            raise LakeError(
+                f"a message cannot be decoded: {letters[0]['reason']}",
+                where=f"table {copy.name}",
+                next_step="correct the row at the source, or the schema; then repeat the recapture",
+            )
 
     def _replace_rows(self, captured: Captured) -> None:
-        """Put the rows of the copy in the place of the table's, where that is not done; then what follows from it."""
+        """Put the rows of the copy in the place of the table's, where that is not done; then what
+        follows from it.
+        """
         with tables.alone(self.world, captured.table):
             replaced = self._is_replaced(captured)
             if replaced:
@@ -405,29 +546,49 @@ class _Job:
                 if REPLACED_BY in last:
                     files.remove(f"{hudi.dead_letters_path(self.world, captured.table)}/{name}")
         if not replaced:
-            self.say(f"{captured.table.name} has the rows of the copy, and reads {self._topic(captured).name} "
-                     "from now on")
+            self.say(
+                f"{captured.table.name} has the rows of the copy, and reads {self._topic(captured).name} "
+                "from now on"
+            )
 
     def _rewrite(self, captured: Captured) -> None:
-        """Replace the rows, with the progress of the copy; the old topic and its files are refused from then on: the
-        old connector still writes to it, and what the new rows lack, because it was deleted, would come again."""
+        """Replace the rows, with the progress of the copy; the old topic and its files are refused
+        from then on: the old connector still writes to it, and what the new rows lack, because it
+        was deleted, would come again.
+        """
         copy, new = self._copy(captured), self._topic(captured).name
-        topics_before = [hudi.Topic(topic_of(self.config, name), format=self.format) for name in captured.names]
+        topics_before = [
+            hudi.Topic(topic_of(self.config, name), format=self.format) for name in captured.names
+        ]
         old = {**{topic.id: {} for topic in topics_before}, **self._own_progress(captured)}
         progress = {name: {**last, REPLACED_BY: new} for name, last in old.items()}
-        rewrite(self.spark, captured.table, hudi.read(self.spark, copy), evolving.columns(completed(copy)), {
-            PROGRESS: json.dumps({**progress, **progress_in(last_commit(copy))}),
-            SCHEMA_CHANGE: f"captured anew from topic {new}"})
+        rewrite(
+            self.spark,
+            captured.table,
+            hudi.read(self.spark, copy),
+            evolving.columns(completed(copy)),
+            {
+                PROGRESS: json.dumps({**progress, **progress_in(last_commit(copy))}),
+                SCHEMA_CHANGE: f"captured anew from topic {new}",
+            },
+        )
 
-    # --- the old connector -------------------------------------------------------------------------------------------
+    # --- the old connector
+    # -------------------------------------------------------------------------------------------
 
     def _literal_patterns(self) -> dict[str, list[str]]:
-        """{name of a source, a former one too: the patterns of the old connector that name it and nothing else}."""
-        return {name: [p for p in _patterns(self.config) if p.replace("\\", "") == name] for name in self.names}
+        """{name of a source, a former one too: the patterns of the old connector that name it and
+        nothing else}.
+        """
+        return {
+            name: [p for p in _patterns(self.config) if p.replace("\\", "") == name]
+            for name in self.names
+        }
 
     def _released_names(self) -> list[str]:
-        """The sources, and the former names that the old connector's list names literally: it captures none of them
-        afterwards."""
+        """The sources, and the former names that the old connector's list names literally: it
+        captures none of them afterwards.
+        """
         literal = self._literal_patterns()
         return [name for name in self.names if name in self.sources or literal[name]]
 
@@ -441,7 +602,9 @@ class _Job:
         literal = self._literal_patterns()
         remaining = [p for p in _patterns(self.config) if p not in sum(literal.values(), [])]
         if not self._are_literal():
-            self.say(f"connector {self.old} stays, and still captures them: its {INCLUDED} does not name each of them")
+            self.say(
+                f"connector {self.old} stays, and still captures them: its {INCLUDED} does not name each of them"
+            )
         elif not remaining:
             connect.delete(self.world, self.old)
             if self.db is postgres:

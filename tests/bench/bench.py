@@ -1,8 +1,10 @@
-"""`make bench`: how fast the workbench is, measured side by side in one run. A benchmark, not a test: it exits 0 also
-when a goal is missed.
+"""`make bench`: how fast the workbench is, measured side by side in one run. A benchmark, not a
+test: it exits 0 also when a goal is missed.
 
-It runs in an instance of its own, on generated data (scale factor 100, 82,900 orders), and leaves nothing behind.
+It runs in an instance of its own, on generated data (scale factor 100, 82,900 orders), and leaves
+nothing behind.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -49,11 +51,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CAPTURES, ROWS, CHANGED, COMMITS, ROUNDS, SEED = 9, 200_000, 1_000, 50, 5, 7
-# A table that is written every second and read now and then: a change is appended to a log, not merged into its file,
-# and looked for in the row's own partition only (its key holds the country, so no row is there twice).
-# Logs are merged into their files every 20 commits.
-FRESH = {"type": "mor", "index": "SIMPLE", "extra": {
-    "hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "20"}}
+# A table that is written every second and read now and then: a change is appended to a log, not
+# merged into its file, and looked for in the row's own partition only (its key holds the country,
+# so no row is there twice). Logs are merged into their files every 20 commits.
+FRESH = {
+    "type": "mor",
+    "index": "SIMPLE",
+    "extra": {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "20"},
+}
 FRESH_SHOWN = "Merge-on-Read by country, SIMPLE index, compaction every 20 commits"
 NOTEBOOK = """
 import bench
@@ -64,36 +69,57 @@ print(query.sql(world, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
 
 
 def load_world() -> World:
-    """World `local` for services that work long enough on much data to pay for Java's full compiler."""
+    """World `local` for services that work long enough on much data to pay for Java's full
+    compiler."""
     world = params.load("local")
-    return world.model_copy(update={"stack": world.stack.model_copy(update={"java_compiler": "full"})})
+    return world.model_copy(
+        update={"stack": world.stack.model_copy(update={"java_compiler": "full"})}
+    )
 
 
-# --- what several measures need --------------------------------------------------------------------------------------
+# --- what several measures need
+# --------------------------------------------------------------------------------------
+
 
 @cache
 def snapshot(world: World, spark: SparkSession) -> dict[str, float]:
-    """Load the source, deploy the connector, ingest its snapshot from the topic; return the rows and the seconds."""
+    """Load the source, deploy the connector, ingest its snapshot from the topic; return the rows
+    and the seconds."""
     rows = outbox_rows(world)
     took: dict[str, float] = {"cdc_events": rows}
     each = [_capture(world, spark, rows) for _ in range(CAPTURES)]
-    took.update({"cold": sum(each[0]), "to topic": statistics.median(e[0] for e in each[-3:]),
-                 "to Hudi": statistics.median(e[1] for e in each[-3:])})
+    took.update(
+        {
+            "cold": sum(each[0]),
+            "to topic": statistics.median(e[0] for e in each[-3:]),
+            "to Hudi": statistics.median(e[1] for e in each[-3:]),
+        }
+    )
     hudi.register(spark, outbox.flow.table(world))
     return took
 
 
 def _capture(world: World, spark: SparkSession, rows: int) -> tuple[float, float]:
-    """One snapshot from the source into a new topic and a new table; seconds to the topic and from there to Hudi."""
-    table, topic, settings = outbox.flow.table(world), outbox.flow.topic(world), connect.config(world, outbox.CONNECTOR)
+    """One snapshot from the source into a new topic and a new table; seconds to the topic and from
+    there to Hudi."""
+    table, topic, settings = (
+        outbox.flow.table(world),
+        outbox.flow.topic(world),
+        connect.config(world, outbox.CONNECTOR),
+    )
     connect.delete(world, outbox.CONNECTOR)
     postgres.drop_slot(world, settings["slot.name"])
     topics.delete(world, topic)
     hudi.drop(spark, world, table)
     begun = time.monotonic()
     connect.apply(world, outbox.CONNECTOR, settings)
-    wait_until(lambda: topics.count(world, topic) >= rows, "the snapshot", timeout=300, every=0.02,
-               failed=lambda: connect.failure(world, outbox.CONNECTOR))
+    wait_until(
+        lambda: topics.count(world, topic) >= rows,
+        "the snapshot",
+        timeout=300,
+        every=0.02,
+        failed=lambda: connect.failure(world, outbox.CONNECTOR),
+    )
     there = time.monotonic()
     hudi.ingest(spark, world, hudi.Topic(topic), table)
     done = time.monotonic()
@@ -103,27 +129,44 @@ def _capture(world: World, spark: SparkSession, rows: int) -> tuple[float, float
 
 @cache
 def many_rows(world: World, spark: SparkSession) -> DataFrame:
-    """200,000 rows as a plain Parquet table: those of the snapshot, and copies of them with other order ids."""
+    """200,000 rows as a plain Parquet table: those of the snapshot, and copies of them with other
+    order ids."""
     from pyspark.sql import functions as F
 
     place = f"{world.lake.root}/bench/rows"
     snapshot(world, spark)
-    rows = hudi.read(spark, outbox.flow.table(world)).select(hudi.reader_schema("cdc_events").fieldNames())
+    rows = hudi.read(spark, outbox.flow.table(world)).select(
+        hudi.reader_schema("cdc_events").fieldNames()
+    )
     last = rows.agg(F.max("order_id")).collect()[0][0]
-    copies = [rows.withColumn("order_id", F.col("order_id") + F.lit(n * last).cast("int")) for n in (1, 2)]
-    rows.union(copies[0]).union(copies[1]).orderBy("order_id").limit(ROWS).repartition(4).write.parquet(place)
+    copies = [
+        rows.withColumn("order_id", F.col("order_id") + F.lit(n * last).cast("int")) for n in (1, 2)
+    ]
+    rows.union(copies[0]).union(copies[1]).orderBy("order_id").limit(ROWS).repartition(
+        4
+    ).write.parquet(place)
     return spark.read.parquet(place)
 
 
-# --- the measures ----------------------------------------------------------------------------------------------------
+# --- the measures
+# ----------------------------------------------------------------------------------------------------
 
-def freshness(world: World, spark: SparkSession, how: Optional[dict] = None, shown: str = FRESH_SHOWN) -> list[Line]:
-    """Commit in PostgreSQL → visible in a table of 200,000 rows that a stream from the topic keeps up to date."""
+
+def freshness(
+    world: World, spark: SparkSession, how: Optional[dict] = None, shown: str = FRESH_SHOWN
+) -> list[Line]:
+    """Commit in PostgreSQL → visible in a table of 200,000 rows that a stream from the topic keeps
+    up to date."""
     table = outbox.flow.table(world, **{"name": "fresh", **(FRESH if how is None else how)})
     topic = hudi.Topic(outbox.flow.topic(world))
     rows = many_rows(world, spark)
     hudi.drop(spark, world, table)
-    reached = {topic.id: {"offsets": {str(p): n for p, n in topics.ends(world, topic.name).items()}, "batch": 0}}
+    reached = {
+        topic.id: {
+            "offsets": {str(p): n for p, n in topics.ends(world, topic.name).items()},
+            "batch": 0,
+        }
+    }
     write(rows, table, {**table.options(), **first_load(ROWS), PROGRESS: json.dumps(reached)})
     stream = hudi.stream(spark, world, topic, table, schema=hudi.reader_schema("cdc_events"))
     ids = postgres.frame(world, "SELECT order_id, ship_country FROM cdc_events ORDER BY order_id")
@@ -133,68 +176,105 @@ def freshness(world: World, spark: SparkSession, how: Optional[dict] = None, sho
             for n in range(COMMITS + 5):
                 at = int(random.random() * len(ids))
                 between.wait(random.random())  # at no fixed distance from the stream's last batch
-                waited.append(_visible(spark, table, stream, source, *ids.iloc[at], freight=1000 + n))
+                waited.append(
+                    _visible(spark, table, stream, source, *ids.iloc[at], freight=1000 + n)
+                )
     finally:
         stream.stop()
     waited = sorted(waited[5:])  # the first five warm up
     p50, p95 = statistics.median(waited), waited[int(0.95 * len(waited))]
     what = f"commit → visible in {ROWS:,} rows"
-    return [Line(f"{what}, p50 of {COMMITS}", shown, "", p50, "s", 2.0),
-            Line(f"{what}, p95 of {COMMITS}", shown, "", p95, "s", 4.0)]
+    return [
+        Line(f"{what}, p50 of {COMMITS}", shown, "", p50, "s", 2.0),
+        Line(f"{what}, p95 of {COMMITS}", shown, "", p95, "s", 4.0),
+    ]
 
 
-def _visible(spark: Any, table: hudi.Table, stream: Any, source: Any, order: Any, country: str, freight: int) -> float:
-    """Change one row, and return the seconds from its commit until a query that starts then sees the change.
+def _visible(
+    spark: Any, table: hudi.Table, stream: Any, source: Any, order: Any, country: str, freight: int
+) -> float:
+    """Change one row, and return the seconds from its commit until a query that starts then sees
+    the change.
 
-    The poller only lists the timeline; the row is read once a new commit is there, after the clock was stopped."""
+    The poller only lists the timeline; the row is read once a new commit is there, after the clock
+    was stopped."""
     seen = _instants(table)
     source.execute("UPDATE cdc_events SET freight = %s WHERE order_id = %s", [freight, int(order)])
     begun = time.monotonic()
     while True:
-        seen = seen | wait_until(lambda known=seen: _instants(table) - known, "a commit of the stream", timeout=60,
-                                 every=0.02, failed=stream.failure)
+        seen = seen | wait_until(
+            lambda known=seen: _instants(table) - known,
+            "a commit of the stream",
+            timeout=60,
+            every=0.02,
+            failed=stream.failure,
+        )
         took = time.monotonic() - begun
-        row = hudi.read(spark, table).where(f"order_id = {int(order)}").where(f"ship_country = '{country}'")
+        row = (
+            hudi.read(spark, table)
+            .where(f"order_id = {int(order)}")
+            .where(f"ship_country = '{country}'")
+        )
         if [r["freight"] for r in row.select("freight").collect()] == [freight]:
             return took
 
 
 def _instants(table: hudi.Table) -> set[str]:
-    """What is in the timeline. (How many there are says nothing: after a compaction Hudi archives the oldest.)"""
+    """What is in the timeline. (How many there are says nothing: after a compaction Hudi archives
+    the oldest.)"""
     return {done.instant for done in completed(table)}
 
 
 def upsert(world: World, spark: SparkSession) -> list[Line]:
-    """1,000 rows into 200,000 with our options and with Hudi's defaults; the first load beside plain Parquet."""
+    """1,000 rows into 200,000 with our options and with Hudi's defaults; the first load beside
+    plain Parquet."""
     from pyspark.sql import functions as F
 
     rows = many_rows(world, spark).withColumn("__lsn", F.lit(1).cast("long"))
     stays, goes = F.lit(False).alias(DELETED), F.lit(True).alias(DELETED)
-    newer, gone = (rows.where(f"order_id % 100 = {n}").withColumn("__lsn", F.lit(2).cast("long")) for n in (0, 1))
+    newer, gone = (
+        rows.where(f"order_id % 100 = {n}").withColumn("__lsn", F.lit(2).cast("long"))
+        for n in (0, 1)
+    )
     deleted = gone.count()
     versions = rows.select("*", stays).union(newer.select("*", stays)).union(gone.select("*", goes))
     ours = outbox.flow.table(world, name="bench_ours", index="SIMPLE")
     shipped = outbox.flow.table(world, name="bench_shipped")
     usual = outbox.flow.table(world, name="bench_defaults")
-    mandatory = {"hoodie.table.name": usual.name, "hoodie.datasource.write.recordkey.field": ",".join(usual.key),
-                 "hoodie.datasource.write.partitionpath.field": ",".join(usual.partition),
-                 "hoodie.datasource.write.precombine.field": usual.ordering}
+    mandatory = {
+        "hoodie.table.name": usual.name,
+        "hoodie.datasource.write.recordkey.field": ",".join(usual.key),
+        "hoodie.datasource.write.partitionpath.field": ",".join(usual.partition),
+        "hoodie.datasource.write.precombine.field": usual.ordering,
+    }
     plain = f"{world.lake.root}/bench/plain"
-    took: dict[str, list[float]] = {name: [] for name in ("plain", "load", "merged", "ours", "shipped", "usual")}
+    took: dict[str, list[float]] = {
+        name: [] for name in ("plain", "load", "merged", "ours", "shipped", "usual")
+    }
     for _ in range(3):
-        took["plain"].append(seconds(lambda: rows.write.mode("overwrite").partitionBy(*ours.partition).parquet(plain)))
+        took["plain"].append(
+            seconds(
+                lambda: rows.write.mode("overwrite").partitionBy(*ours.partition).parquet(plain)
+            )
+        )
         for name, loaded in (("merged", newest(versions, ours)), ("load", rows)):
             hudi.drop(spark, world, ours)
-            took[name].append(seconds(lambda r=loaded: write(r, ours, {**ours.options(), **first_load(ROWS)})))
+            took[name].append(
+                seconds(lambda r=loaded: write(r, ours, {**ours.options(), **first_load(ROWS)}))
+            )
             _holds(spark, ours, ROWS - (deleted if name == "merged" else 0))
     write(rows, shipped, {**shipped.options(), **first_load(ROWS)})
     write(rows, usual, {**mandatory, "hoodie.datasource.write.operation": "bulk_insert"})
     every = ROWS // CHANGED
     for n in range(ROUNDS + 1):
-        changed = rows.where(f"order_id % {every} = {n}").withColumn("__lsn", F.lit(n + 2).cast("long"))
-        each = [("ours", lambda c=changed: write(c, ours, ours.options())),
-                ("shipped", lambda c=changed: write(c, shipped, shipped.options())),
-                ("usual", lambda c=changed: write(c, usual, mandatory))]
+        changed = rows.where(f"order_id % {every} = {n}").withColumn(
+            "__lsn", F.lit(n + 2).cast("long")
+        )
+        each = [
+            ("ours", lambda c=changed: write(c, ours, ours.options())),
+            ("shipped", lambda c=changed: write(c, shipped, shipped.options())),
+            ("usual", lambda c=changed: write(c, usual, mandatory)),
+        ]
         for name, work in each if n % 2 else each[::-1]:
             took[name].append(seconds(work))
     for table in (ours, shipped, usual):
@@ -202,13 +282,40 @@ def upsert(world: World, spark: SparkSession) -> list[Line]:
     m = {name: statistics.median(v[1:]) for name, v in took.items()}  # the first of each warms up
     defaults, parquet = f"Hudi defaults: {m['usual']:.2f} s", f"plain Parquet: {m['plain']:.2f} s"
     what = f"upsert of {CHANGED:,} rows into {ROWS:,}, warm"
-    return [Line(f"{what}, {ours.index} index", f"{m['ours']:.2f} s", defaults, m["ours"] / m["usual"], "×", 0.6),
-            Line(f"{what}, {shipped.index} index (a key in one partition only, as the walkthrough has it)",
-                 f"{m['shipped']:.2f} s", defaults, m["shipped"] / m["usual"], "×", 0.6),
-            Line(f"bulk insert of {ROWS:,} rows, each key once", f"{m['load']:.2f} s", parquet,
-                 m["load"] / m["plain"], "×", 3),
-            Line("the same, where 1 % of the keys come again and 1 % are deleted", f"{m['merged']:.2f} s", parquet,
-                 m["merged"] / m["plain"], "×", 3)]
+    return [
+        Line(
+            f"{what}, {ours.index} index",
+            f"{m['ours']:.2f} s",
+            defaults,
+            m["ours"] / m["usual"],
+            "×",
+            0.6,
+        ),
+        Line(
+            f"{what}, {shipped.index} index (a key in one partition only, as the walkthrough has it)",
+            f"{m['shipped']:.2f} s",
+            defaults,
+            m["shipped"] / m["usual"],
+            "×",
+            0.6,
+        ),
+        Line(
+            f"bulk insert of {ROWS:,} rows, each key once",
+            f"{m['load']:.2f} s",
+            parquet,
+            m["load"] / m["plain"],
+            "×",
+            3,
+        ),
+        Line(
+            "the same, where 1 % of the keys come again and 1 % are deleted",
+            f"{m['merged']:.2f} s",
+            parquet,
+            m["merged"] / m["plain"],
+            "×",
+            3,
+        ),
+    ]
 
 
 def _holds(spark: SparkSession, table: hudi.Table, rows: int) -> None:
@@ -217,47 +324,96 @@ def _holds(spark: SparkSession, table: hudi.Table, rows: int) -> None:
 
     found = hudi.read(spark, table).agg(F.count("*"), F.count_distinct(*table.key)).first()
     if tuple(found) != (rows, rows):
-        raise SystemExit(f"{table.name} holds {found[0]:,} rows and {found[1]:,} keys, not {rows:,}: the measurement "
-                         "would mean nothing")
+        raise SystemExit(
+            f"{table.name} holds {found[0]:,} rows and {found[1]:,} keys, not {rows:,}: the measurement "
+            "would mean nothing"
+        )
 
 
 def through(world: World, spark: SparkSession) -> list[Line]:
     """Connector applied → every row of the source in Hudi."""
     took = snapshot(world, spark)
     both = took["to topic"] + took["to Hudi"]
-    parts = (f"{took['cdc_events']:,} rows, services warm (the last 3 of {CAPTURES}): "
-             f"to topic {took['to topic']:.1f} s, on to Hudi {took['to Hudi']:.1f} s")
-    return [Line(f"snapshot through to Hudi, scale {SCALE}", parts, f"just started: {took['cold']:.1f} s",
-                 took["cdc_events"] / both, "rows/s", 10_000, more_is_better=True)]
+    parts = (
+        f"{took['cdc_events']:,} rows, services warm (the last 3 of {CAPTURES}): "
+        f"to topic {took['to topic']:.1f} s, on to Hudi {took['to Hudi']:.1f} s"
+    )
+    return [
+        Line(
+            f"snapshot through to Hudi, scale {SCALE}",
+            parts,
+            f"just started: {took['cold']:.1f} s",
+            took["cdc_events"] / both,
+            "rows/s",
+            10_000,
+            more_is_better=True,
+        )
+    ]
 
 
 def second(world: World, spark: SparkSession) -> list[Line]:
     """A new Python process on the running stack, to its first query result."""
     snapshot(world, spark)
-    took = [seconds(lambda: subprocess.run([sys.executable, "-c", NOTEBOOK], check=True, stdout=subprocess.DEVNULL,
-                                           cwd=Path(__file__).parent)) for _ in range(3)]
-    return [Line("second notebook, to its first query result", f"{min(took):.1f} to {max(took):.1f} s", "",
-                 statistics.median(took), "s", 5)]
+    took = [
+        seconds(
+            lambda: subprocess.run(
+                [sys.executable, "-c", NOTEBOOK],
+                check=True,
+                stdout=subprocess.DEVNULL,
+                cwd=Path(__file__).parent,
+            )
+        )
+        for _ in range(3)
+    ]
+    return [
+        Line(
+            "second notebook, to its first query result",
+            f"{min(took):.1f} to {max(took):.1f} s",
+            "",
+            statistics.median(took),
+            "s",
+            5,
+        )
+    ]
 
 
 def runner(*_: Any) -> list[Line]:
-    """The runner's own time over that of the cells, from the newest run of this commit that passed."""
+    """The runner's own time over that of the cells, from the newest run of this commit that
+    passed."""
     now = commit()
     for path in sorted(runs_dir().glob("*/run.json"), reverse=True):
         run = json.loads(path.read_text(encoding="utf-8"))
         if run.get("status") == "passed" and run.get("cell_seconds") and run.get("commit") == now:
             books = [n for n in run["notebooks"] if n.get("cell_seconds")]
             cells, all_of_it = (sum(n[k] for n in books) for k in ("cell_seconds", "seconds"))
-            return [Line(f"runner over the cells' own time ({path.parent.name}, {len(books)} notebooks)",
-                         f"{all_of_it:.1f} s", f"cells: {cells:.1f} s", 100 * (all_of_it / cells - 1), "%", 25)]
+            return [
+                Line(
+                    f"runner over the cells' own time ({path.parent.name}, {len(books)} notebooks)",
+                    f"{all_of_it:.1f} s",
+                    f"cells: {cells:.1f} s",
+                    100 * (all_of_it / cells - 1),
+                    "%",
+                    25,
+                )
+            ]
     say(f"runner: {runs_dir()} has no passed run of this commit ({now}), do `make demo` first")
     return []
 
 
-MEASURES = {"through": through, "second": second, "freshness": freshness, "upsert": upsert,
-            "landing": bench_landing.landed, "snapshot": bench_snapshot.through, "sizes": bench_travel.sizes,
-            "trace": bench_travel.traced, "stream": bench_stream.streamed,
-            "storefront": bench_storefront.converged, "runner": runner, "demo": bench_setup.demo}
+MEASURES = {
+    "through": through,
+    "second": second,
+    "freshness": freshness,
+    "upsert": upsert,
+    "landing": bench_landing.landed,
+    "snapshot": bench_snapshot.through,
+    "sizes": bench_travel.sizes,
+    "trace": bench_travel.traced,
+    "stream": bench_stream.streamed,
+    "storefront": bench_storefront.converged,
+    "runner": runner,
+    "demo": bench_setup.demo,
+}
 WITHOUT_STACK = {"runner", "demo"}
 
 
@@ -268,20 +424,34 @@ def show(lines: list[Line]) -> None:
 
     table = Table(box=None, pad_edge=False)
     for title in ("what", "ours", "beside", "figure", "goal", ""):
-        table.add_column(title, justify="right" if title in ("figure", "goal") else "left", overflow="fold")
+        table.add_column(
+            title, justify="right" if title in ("figure", "goal") else "left", overflow="fold"
+        )
     for line in lines:
         digits = 0 if line.figure >= 100 else 2
-        table.add_row(line.what, line.ours, line.beside, f"{line.figure:,.{digits}f} {line.unit}",
-                      f"{'≥' if line.more_is_better else '≤'} {line.goal:,g}",
-                      "[green]met[/]" if line.met else "[red]missed[/]")
+        table.add_row(
+            line.what,
+            line.ours,
+            line.beside,
+            f"{line.figure:,.{digits}f} {line.unit}",
+            f"{'≥' if line.more_is_better else '≤'} {line.goal:,g}",
+            "[green]met[/]" if line.met else "[red]missed[/]",
+        )
     Console(width=None if sys.stdout.isatty() else 150).print(table)
 
 
 def main() -> None:
     """Run the measures and print them."""
-    parser = argparse.ArgumentParser(prog="python -m workbench.bench", description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=list(MEASURES), default=[m for m in MEASURES if m != "demo"],
-                        help="demo, which downloads everything, is measured only when it is named")
+    parser = argparse.ArgumentParser(
+        prog="python -m workbench.bench", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(MEASURES),
+        default=[m for m in MEASURES if m != "demo"],
+        help="demo, which downloads everything, is measured only when it is named",
+    )
     chosen = parser.parse_args().only
     os.environ["WORKBENCH_INSTANCE"] = "bench"
     os.environ["WORKBENCH_PORT_BASE"] = os.environ.get("WORKBENCH_BENCH_PORT_BASE", "23400")
@@ -291,7 +461,9 @@ def main() -> None:
         measure(chosen, world, lines)
     show(lines)
     print("java_compiler: full (params/local.yaml has quick, for small data)")
-    print(f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors")
+    print(
+        f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors"
+    )
 
 
 def measure(chosen: list[str], world: World, lines: list[Line]) -> None:

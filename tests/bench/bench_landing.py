@@ -1,4 +1,6 @@
-"""How fast the landing is: a topic of JSON into lines, one of Avro into Parquet, each beside a plain copy by Spark."""
+"""How fast the landing is: a topic of JSON into lines, one of Avro into Parquet, each beside a
+plain copy by Spark."""
+
 from __future__ import annotations
 
 import contextlib
@@ -24,7 +26,8 @@ FORMATS = {"json": ("json", "JsonFormat", 30_000), "avro": ("parquet", "ParquetF
 
 
 def landed(world: World, spark: SparkSession) -> list[Line]:
-    """Both topics: Debezium's own messages of the outbox, four times over, in as many partitions as there are cores."""
+    """Both topics: Debezium's own messages of the outbox, four times over, in as many partitions as
+    there are cores."""
     stack.need(world, "apicurio")
     return [_line(world, spark, kind, outbox_rows(world)) for kind in FORMATS]
 
@@ -32,8 +35,16 @@ def landed(world: World, spark: SparkSession) -> list[Line]:
 def _line(world: World, spark: SparkSession, kind: str, rows: int) -> Line:
     format, name, goal = FORMATS[kind]
     topic, count = _filled(world, kind, rows), rows * COPIES
-    museum = {k: v for k, v in connect.config(world, "moma_sink").items() if kind == "avro" or "converter" not in k}
-    sink = {**museum, "topics": topic, "format.class": f"io.confluent.connect.s3.format.{format}.{name}"}
+    museum = {
+        k: v
+        for k, v in connect.config(world, "moma_sink").items()
+        if kind == "avro" or "converter" not in k
+    }
+    sink = {
+        **museum,
+        "topics": topic,
+        "format.class": f"io.confluent.connect.s3.format.{format}.{name}",
+    }
     del sink["topics.regex"]
     copy = f"{world.lake.root}/bench/copy"
     took: dict[str, list[float]] = {"landing": [], "copy": []}
@@ -42,28 +53,48 @@ def _line(world: World, spark: SparkSession, kind: str, rows: int) -> Line:
         took["landing"].append(seconds(lambda: _whole(landing.run(spark, world, sink), count)))
         took["copy"].append(seconds(lambda: _copied(world, spark, topic, format, copy)))
     ours, plain = (statistics.median(t[1:]) for t in took.values())
-    return Line(f"landing of {count:,} rows, {kind} to {'Parquet' if kind == 'avro' else 'lines'}", f"{ours:.1f} s",
-                f"plain Spark copy of the topic: {plain:.1f} s, {plain / ours:.2f} × of its speed", count / ours,
-                "rows/s", goal, more_is_better=True)
+    return Line(
+        f"landing of {count:,} rows, {kind} to {'Parquet' if kind == 'avro' else 'lines'}",
+        f"{ours:.1f} s",
+        f"plain Spark copy of the topic: {plain:.1f} s, {plain / ours:.2f} × of its speed",
+        count / ours,
+        "rows/s",
+        goal,
+        more_is_better=True,
+    )
 
 
 def _filled(world: World, kind: str, rows: int) -> str:
-    """A topic with copies of what a connector makes of the snapshot, with JSON's converter or Avro's."""
+    """A topic with copies of what a connector makes of the snapshot, with JSON's converter or
+    Avro's."""
     name, json = f"landing_{kind}", connect.config(world, outbox.CONNECTOR)
     converters = json if kind == "json" else connect.config(world, "moma_source")
-    config = {**{k: v for k, v in json.items() if "converter" not in k}, "topic.prefix": name, "slot.name": name,
-              **{k: v for k, v in converters.items() if "converter" in k}}
+    config = {
+        **{k: v for k, v in json.items() if "converter" not in k},
+        "topic.prefix": name,
+        "slot.name": name,
+        **{k: v for k, v in converters.items() if "converter" in k},
+    }
     source, topic = f"{name}.{outbox.TABLE}", f"{name}_copies"
     connect.apply(world, name, config)
-    wait_until(lambda: topics.count(world, source) >= rows, "the snapshot", timeout=300,
-               failed=lambda: connect.failure(world, name))
+    wait_until(
+        lambda: topics.count(world, source) >= rows,
+        "the snapshot",
+        timeout=300,
+        failed=lambda: connect.failure(world, name),
+    )
     connect.delete(world, name)
     postgres.drop_slot(world, name)
-    admin, producer = AdminClient(topics.settings(world)), Producer(topics.settings(world, **{"linger.ms": 20}))
+    admin, producer = (
+        AdminClient(topics.settings(world)),
+        Producer(topics.settings(world, **{"linger.ms": 20})),
+    )
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
     with contextlib.closing(topics.messages(world, source, {0: 0}, {0: rows})) as found:
         messages = [(m.key(), m.value()) for m in found]
-    for number, (key, value) in enumerate(itertools.chain.from_iterable(itertools.repeat(messages, COPIES))):
+    for number, (key, value) in enumerate(
+        itertools.chain.from_iterable(itertools.repeat(messages, COPIES))
+    ):
         producer.produce(topic, key=key, value=value, partition=number % PARTITIONS)
         if number % 10_000 == 0:
             producer.flush(60)
@@ -73,13 +104,18 @@ def _filled(world: World, kind: str, rows: int) -> str:
 
 def _whole(done: Any, rows: int) -> None:
     if (done.records, done.dead_letters) != (rows, 0):
-        raise SystemExit(f"{done!r} is not all of {rows:,} records: the measurement would mean nothing")
+        raise SystemExit(
+            f"{done!r} is not all of {rows:,} records: the measurement would mean nothing"
+        )
 
 
 def _copied(world: World, spark: SparkSession, topic: str, format: str, place: str) -> None:
     """The values as they are, by Spark alone."""
-    messages = spark.read.format("kafka").options(
-        **topics.spark_options(world), subscribe=topic, startingOffsets="earliest").load()
+    messages = (
+        spark.read.format("kafka")
+        .options(**topics.spark_options(world), subscribe=topic, startingOffsets="earliest")
+        .load()
+    )
     values = messages.selectExpr("CAST(value AS string) value" if format == "json" else "value")
     writer = values.write.mode("overwrite")
     writer.text(place) if format == "json" else writer.parquet(place)

@@ -1,4 +1,5 @@
 """What every measure of the benchmark needs: a line of the result, a clock, a write, the source."""
+
 from __future__ import annotations
 
 import time
@@ -19,7 +20,8 @@ BEGUN, SCALE = time.monotonic(), 100
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the result. `figure` is what the goal speaks of: seconds, a ratio, or rows per second."""
+    """One line of the result. `figure` is what the goal speaks of: seconds, a ratio, or rows per
+    second."""
 
     what: str
     ours: str
@@ -53,7 +55,8 @@ def write(rows: DataFrame, table: hudi.Table, options: dict[str, str]) -> None:
 
 @cache
 def outbox_rows(world: World) -> int:
-    """Load the source and publish its outbox, once in a run; return the number of rows in the outbox.
+    """Load the source and publish its outbox, once in a run; return the number of rows in the
+    outbox.
 
     Several measures need the source, and the loader refuses to load it a second time.
     """

@@ -1,4 +1,6 @@
-"""A snapshot of 600,000 rows, in Avro, from PostgreSQL to Hudi, beside what Debezium alone puts into the topic."""
+"""A snapshot of 600,000 rows, in Avro, from PostgreSQL to Hudi, beside what Debezium alone puts
+into the topic."""
+
 from __future__ import annotations
 
 import statistics
@@ -29,16 +31,34 @@ SELECT a.address_id + copy * 1000 AS address_id, address, address2, district, ci
 def _config(world: World, name: str) -> dict[str, str]:
     """The walkthrough's own connector, for this table."""
     usual = {k: v for k, v in connect.config(world, name).items() if k != "column.exclude.list"}
-    return {**usual, "slot.name": NAME, "topic.prefix": "snapshot", "table.include.list": f"public.{NAME}",
-            "publication.name": NAME}
+    return {
+        **usual,
+        "slot.name": NAME,
+        "topic.prefix": "snapshot",
+        "table.include.list": f"public.{NAME}",
+        "publication.name": NAME,
+    }
 
 
-FLOW = Flow((Capture(f"public.{NAME}", "address_id", "pagila_source", format="avro", lake=(
-    {"name": NAME, "base": NAME, "ordering": "__lsn"},)),), DATABASE, _config, watermark=False)
+FLOW = Flow(
+    (
+        Capture(
+            f"public.{NAME}",
+            "address_id",
+            "pagila_source",
+            format="avro",
+            lake=({"name": NAME, "base": NAME, "ordering": "__lsn"},),
+        ),
+    ),
+    DATABASE,
+    _config,
+    watermark=False,
+)
 
 
 def through(world: World, spark: SparkSession) -> list[Line]:
-    """Connector applied → every row in the topic → every row in Hudi; rates of the first alone, and of both."""
+    """Connector applied → every row in the topic → every row in Hudi; rates of the first alone, and
+    of both."""
     stack.need(world, "apicurio")
     pagila.loader.load(world, confirm=lambda _: True, say=lambda _: None)
     postgres.execute(world, MANY, database=DATABASE)
@@ -48,9 +68,17 @@ def through(world: World, spark: SparkSession) -> list[Line]:
     rows = FLOW.count(world)
     each = [_once(world, spark, rows) for _ in range(ROUNDS + 1)][1:]  # the first warms up
     alone, on = (statistics.median(seconds) for seconds in zip(*each))
-    return [Line(f"snapshot of {rows:,} rows through to Hudi, Avro, one commit",
-                 f"{rows / (alone + on):,.0f} rows/s: to the topic {alone:.1f} s, on to Hudi {on:.1f} s",
-                 f"Debezium alone: {rows / alone:,.0f} rows/s", alone / (alone + on), "×", 0.6, more_is_better=True)]
+    return [
+        Line(
+            f"snapshot of {rows:,} rows through to Hudi, Avro, one commit",
+            f"{rows / (alone + on):,.0f} rows/s: to the topic {alone:.1f} s, on to Hudi {on:.1f} s",
+            f"Debezium alone: {rows / alone:,.0f} rows/s",
+            alone / (alone + on),
+            "×",
+            0.6,
+            more_is_better=True,
+        )
+    ]
 
 
 def _once(world: World, spark: SparkSession, rows: int) -> tuple[float, float]:
@@ -61,11 +89,18 @@ def _once(world: World, spark: SparkSession, rows: int) -> tuple[float, float]:
     hudi.drop(spark, world, table)
     begun = time.monotonic()
     connect.apply(world, "pagila_source", _config(world, "pagila_source"))
-    wait_until(lambda: topics.count(world, topic) >= rows, "the snapshot", timeout=300, every=0.02,
-               failed=lambda: connect.failure(world, "pagila_source"))
+    wait_until(
+        lambda: topics.count(world, topic) >= rows,
+        "the snapshot",
+        timeout=300,
+        every=0.02,
+        failed=lambda: connect.failure(world, "pagila_source"),
+    )
     there = time.monotonic()
     hudi.ingest(spark, world, source, table, batch=rows)
     done = time.monotonic()
     if hudi.read(spark, table).select("address_id").distinct().count() != rows:
-        raise SystemExit(f"{table.name} does not hold {rows:,} rows: the measurement would mean nothing")
+        raise SystemExit(
+            f"{table.name} does not hold {rows:,} rows: the measurement would mean nothing"
+        )
     return there - begun, done - there

@@ -1,4 +1,5 @@
 """How long the storefront's stores are apart while a hundred changes come each second."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -14,16 +15,32 @@ RATE, COUNT, WARM = 100, 3_000, 300
 
 
 def converged(world: World, _: SparkSession) -> list[Line]:
-    """From the commit of a change to that of its last copy, events sent by the services, and by connectors."""
+    """From the commit of a change to that of its last copy, events sent by the services, and by
+    connectors."""
     storefront.begin(world)
     direct = _apart(world, seed=1)
     storefront.hand_over(world)
     outbox = _apart(world, seed=2)
     storefront.flow.reset(world)
     what = f"a change → in all stores, at {RATE} changes/s, p95 of {COUNT:,}"
-    return [Line(what, f"p50 {direct[0]:.3f} s, at most {direct[2]:.3f} s", "sent by the services", direct[1], "s", 1),
-            Line(what, f"p50 {outbox[0]:.3f} s, at most {outbox[2]:.3f} s", "sent by Debezium from outboxes",
-                 outbox[1], "s", 1)]
+    return [
+        Line(
+            what,
+            f"p50 {direct[0]:.3f} s, at most {direct[2]:.3f} s",
+            "sent by the services",
+            direct[1],
+            "s",
+            1,
+        ),
+        Line(
+            what,
+            f"p50 {outbox[0]:.3f} s, at most {outbox[2]:.3f} s",
+            "sent by Debezium from outboxes",
+            outbox[1],
+            "s",
+            1,
+        ),
+    ]
 
 
 def _apart(world: World, seed: int) -> tuple[float, ...]:

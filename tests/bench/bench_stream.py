@@ -1,4 +1,6 @@
-"""How fast the streaming query of the sales is, beside a plain copy of the same topic into another by Spark."""
+"""How fast the streaming query of the sales is, beside a plain copy of the same topic into another
+by Spark."""
+
 from __future__ import annotations
 
 import statistics
@@ -36,9 +38,17 @@ def streamed(world: World, spark: SparkSession) -> list[Line]:
         streams.forget(spark, sales.checkpoint(world, name))
     topics.delete(world, f"{sales.TRIAL}.query", f"{sales.TRIAL}.copy")
     sales.forget_trials(spark, world)
-    return [Line(f"streaming query over {count:,} sales, in windows", f"{ours:.1f} s",
-                 f"plain copy of the topic by Spark: {plain:.1f} s, {plain / ours:.2f} × of its speed", count / ours,
-                 "sales/s", 5_000, more_is_better=True)]
+    return [
+        Line(
+            f"streaming query over {count:,} sales, in windows",
+            f"{ours:.1f} s",
+            f"plain copy of the topic by Spark: {plain:.1f} s, {plain / ours:.2f} × of its speed",
+            count / ours,
+            "sales/s",
+            5_000,
+            more_is_better=True,
+        )
+    ]
 
 
 def _query(world: World, spark: SparkSession) -> Any:
@@ -48,10 +58,23 @@ def _query(world: World, spark: SparkSession) -> Any:
 def _copy(world: World, spark: SparkSession) -> Any:
     topics.create(world, f"{sales.TRIAL}.copy")
     read = spark.readStream.format("kafka").options(
-        **topics.spark_options(world), subscribe=sales.TRIAL, startingOffsets="earliest", maxOffsetsPerTrigger=60_000)
-    return (read.load().select("key", "value").writeStream.format("kafka").options(
-        **topics.spark_options(world), topic=f"{sales.TRIAL}.copy", checkpointLocation=sales.checkpoint(world, "copy"))
-        .trigger(processingTime="0 seconds").start())
+        **topics.spark_options(world),
+        subscribe=sales.TRIAL,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=60_000,
+    )
+    return (
+        read.load()
+        .select("key", "value")
+        .writeStream.format("kafka")
+        .options(
+            **topics.spark_options(world),
+            topic=f"{sales.TRIAL}.copy",
+            checkpointLocation=sales.checkpoint(world, "copy"),
+        )
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
 
 
 def _whole(query: Any, count: int) -> None:

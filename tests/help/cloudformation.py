@@ -1,5 +1,6 @@
-"""The templates of deploy/, as CloudFormation would understand them: intrinsic functions are worked out, with the ids
-of what does not exist made up; what one stack exports, the next imports."""
+"""The templates of deploy/, as CloudFormation would understand them: intrinsic functions are worked
+out, with the ids of what does not exist made up; what one stack exports, the next imports."""
+
 from __future__ import annotations
 
 import functools
@@ -14,10 +15,19 @@ DEPLOY = ROOT / "deploy"
 FILES = {path.stem.split("-", 1)[1]: path for path in sorted(DEPLOY.glob("[0-9]-*.yaml"))}
 ORDER = list(FILES)  # that of `workbench aws up`
 FILES["eks-role"] = DEPLOY / "eks" / "role.yaml"
-PSEUDO = {"AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "AWS::Partition": "aws", "AWS::StackName": "stack"}
+PSEUDO = {
+    "AWS::Region": REGION,
+    "AWS::AccountId": ACCOUNT,
+    "AWS::Partition": "aws",
+    "AWS::StackName": "stack",
+}
 NAMED = {  # what Ref gives where that is a name which the template gives
-    "AWS::IAM::Role": "RoleName", "AWS::S3::Bucket": "BucketName", "AWS::Logs::LogGroup": "LogGroupName",
-    "AWS::Glue::Registry": "Name", "AWS::Athena::WorkGroup": "Name"}
+    "AWS::IAM::Role": "RoleName",
+    "AWS::S3::Bucket": "BucketName",
+    "AWS::Logs::LogGroup": "LogGroupName",
+    "AWS::Glue::Registry": "Name",
+    "AWS::Athena::WorkGroup": "Name",
+}
 ARNS = {  # an ARN of a type, {} its name: by Ref or by GetAtt
     "AWS::IAM::Role": "arn:aws:iam::{account}:role/{RoleName}",
     "AWS::IAM::ManagedPolicy": "arn:aws:iam::{account}:policy/{ManagedPolicyName}",
@@ -26,8 +36,13 @@ ARNS = {  # an ARN of a type, {} its name: by Ref or by GetAtt
     "AWS::SQS::Queue": "arn:aws:sqs:{region}:{account}:{QueueName}",
     "AWS::SecretsManager::Secret": "arn:aws:secretsmanager:{region}:{account}:secret:{Name}-AbCdEf",
     "AWS::MSK::Cluster": "arn:aws:kafka:{region}:{account}:cluster/{ClusterName}/1b2c3d4e-5f60-7081-92a3-b4c5d6e7f8-2",
-    "AWS::EMRServerless::Application": "arn:aws:emr-serverless:{region}:{account}:/applications/00f1r4c2hs0mq01p"}
-BY_REF = ("AWS::IAM::ManagedPolicy", "AWS::SecretsManager::Secret", "AWS::MSK::Cluster")  # whose Ref is their ARN
+    "AWS::EMRServerless::Application": "arn:aws:emr-serverless:{region}:{account}:/applications/00f1r4c2hs0mq01p",
+}
+BY_REF = (
+    "AWS::IAM::ManagedPolicy",
+    "AWS::SecretsManager::Secret",
+    "AWS::MSK::Cluster",
+)  # whose Ref is their ARN
 
 
 class _Loader(yaml.SafeLoader):
@@ -35,8 +50,11 @@ class _Loader(yaml.SafeLoader):
 
 
 def _tag(loader: Any, suffix: str, node: Any) -> Any:
-    kind = {yaml.ScalarNode: loader.construct_scalar, yaml.SequenceNode: lambda n: loader.construct_sequence(n, True),
-            yaml.MappingNode: lambda n: loader.construct_mapping(n, True)}
+    kind = {
+        yaml.ScalarNode: loader.construct_scalar,
+        yaml.SequenceNode: lambda n: loader.construct_sequence(n, True),
+        yaml.MappingNode: lambda n: loader.construct_mapping(n, True),
+    }
     value = kind[type(node)](node)
     return {"Ref" if suffix == "Ref" else f"Fn::{suffix}": value}
 
@@ -52,15 +70,21 @@ def template(name: str) -> Any:
 
 @functools.cache
 def _teller(name: str, **given: str) -> Any:
-    """What works out any part of a template; given: its parameters, where they are not their defaults."""
+    """What works out any part of a template; given: its parameters, where they are not their
+    defaults."""
     raw = template(name)
-    values = {**PSEUDO, **{key: one.get("Default", f"<{key}>") for key, one in raw.get("Parameters", {}).items()}}
+    values = {
+        **PSEUDO,
+        **{key: one.get("Default", f"<{key}>") for key, one in raw.get("Parameters", {}).items()},
+    }
     values.update({key: value for key, value in given.items() if key in values})
 
     def resource(key: str, attribute: str = "") -> Any:
         one = raw["Resources"][key]
         names = {k: told(v) for k, v in one.get("Properties", {}).items() if k.endswith("Name")}
-        if one["Type"] in ARNS and (attribute == "Arn" or (not attribute and one["Type"] in BY_REF)):
+        if one["Type"] in ARNS and (
+            attribute == "Arn" or (not attribute and one["Type"] in BY_REF)
+        ):
             return ARNS[one["Type"]].format(region=REGION, account=ACCOUNT, **names)
         if not attribute and one["Type"] in NAMED:
             return names[NAMED[one["Type"]]]
@@ -72,7 +96,9 @@ def _teller(name: str, **given: str) -> Any:
     def sub(of: Any) -> str:
         text, more = of if isinstance(of, list) else (of, {})
         more = {key: told(value) for key, value in more.items()}
-        return re.sub(r"\$\{([^!}]+)\}", lambda m: str(more[m[1]] if m[1] in more else named(m[1])), text)
+        return re.sub(
+            r"\$\{([^!}]+)\}", lambda m: str(more[m[1]] if m[1] in more else named(m[1])), text
+        )
 
     def told(part: Any) -> Any:
         if isinstance(part, list):
@@ -109,8 +135,12 @@ def _teller(name: str, **given: str) -> Any:
 @functools.cache
 def exports() -> dict[str, tuple[str, Any]]:
     """{what a stack exports: (its template, what gives the value)}"""
-    return {_teller(name)(one["Export"]["Name"]): (name, functools.partial(_teller(name), one["Value"]))
-            for name in FILES for one in template(name).get("Outputs", {}).values() if "Export" in one}
+    return {
+        _teller(name)(one["Export"]["Name"]): (name, functools.partial(_teller(name), one["Value"]))
+        for name in FILES
+        for one in template(name).get("Outputs", {}).values()
+        if "Export" in one
+    }
 
 
 def imports(part: Any) -> set[str]:
@@ -123,13 +153,18 @@ def imports(part: Any) -> set[str]:
 
 @functools.cache
 def resources(**given: str) -> dict[tuple[str, str], Any]:
-    """{(template, logical id): resource}, all functions worked out, without those that a condition leaves out; given:
-    parameters of any template."""
+    """{(template, logical id): resource}, all functions worked out, without those that a condition
+    leaves out; given: parameters of any template."""
     found = {}
     for name in FILES:
         told, raw = _teller(name, **given), template(name)
-        found.update({(name, key): {"Properties": {}, **told(one)} for key, one in raw["Resources"].items()
-                      if "Condition" not in one or told(raw["Conditions"][one["Condition"]])})
+        found.update(
+            {
+                (name, key): {"Properties": {}, **told(one)}
+                for key, one in raw["Resources"].items()
+                if "Condition" not in one or told(raw["Conditions"][one["Condition"]])
+            }
+        )
     return found
 
 

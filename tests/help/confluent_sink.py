@@ -1,44 +1,94 @@
-"""Confluent's S3 sink as the published connectors have it, and rows of an address table as they travel."""
+"""Confluent's S3 sink as the published connectors have it, and rows of an address table as they
+travel."""
+
 import json
 
 from workbench.topic import connect_schema
 
 CONFLUENT = "io.confluent.connect"
-SINK = {"connector.class": f"{CONFLUENT}.s3.S3SinkConnector", "tasks.max": "1", "s3.region": "us-east-1",
-        "s3.bucket.name": "b", "s3.part.size": "5242880", "flush.size": "100", "rotate.schedule.interval.ms": "60000",
-        "timezone": "UTC", "storage.class": f"{CONFLUENT}.s3.storage.S3Storage", "schema.compatibility": "NONE",
-        "format.class": f"{CONFLUENT}.s3.format.json.JsonFormat", "topics": "t", "behavior.on.null.values": "ignore",
-        "partitioner.class": f"{CONFLUENT}.storage.partitioner.DefaultPartitioner"}
-PARQUET = {**SINK, "format.class": f"{CONFLUENT}.s3.format.parquet.ParquetFormat", "parquet.codec": "gzip"}
-BY_COUNTRY = {"partitioner.class": f"{CONFLUENT}.storage.partitioner.FieldPartitioner",
-              "partition.field.name": "country"}
-BY_DAY = {"partitioner.class": f"{CONFLUENT}.storage.partitioner.TimeBasedPartitioner", "locale": "en_US",
-          "path.format": "'year'=YYYY/'day'=MM-dd", "partition.duration.ms": "86400000",
-          "timestamp.extractor": "Record"}
+SINK = {
+    "connector.class": f"{CONFLUENT}.s3.S3SinkConnector",
+    "tasks.max": "1",
+    "s3.region": "us-east-1",
+    "s3.bucket.name": "b",
+    "s3.part.size": "5242880",
+    "flush.size": "100",
+    "rotate.schedule.interval.ms": "60000",
+    "timezone": "UTC",
+    "storage.class": f"{CONFLUENT}.s3.storage.S3Storage",
+    "schema.compatibility": "NONE",
+    "format.class": f"{CONFLUENT}.s3.format.json.JsonFormat",
+    "topics": "t",
+    "behavior.on.null.values": "ignore",
+    "partitioner.class": f"{CONFLUENT}.storage.partitioner.DefaultPartitioner",
+}
+PARQUET = {
+    **SINK,
+    "format.class": f"{CONFLUENT}.s3.format.parquet.ParquetFormat",
+    "parquet.codec": "gzip",
+}
+BY_COUNTRY = {
+    "partitioner.class": f"{CONFLUENT}.storage.partitioner.FieldPartitioner",
+    "partition.field.name": "country",
+}
+BY_DAY = {
+    "partitioner.class": f"{CONFLUENT}.storage.partitioner.TimeBasedPartitioner",
+    "locale": "en_US",
+    "path.format": "'year'=YYYY/'day'=MM-dd",
+    "partition.duration.ms": "86400000",
+    "timestamp.extractor": "Record",
+}
 INSERT = "org.apache.kafka.connect.transforms.InsertField$Value"
-FOUR = {"transforms": "RenameField, insertStaticField1,insertStaticField2,insertStaticField3",
-        "transforms.RenameField.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
-        "transforms.RenameField.renames": "district:state_province",
-        **{f"transforms.insertStaticField{n}.{key}": value for n, field, text in (
-            (1, "message_source", "pagila"), (2, "message_source_engine", "postgresql"),
-            (3, "environment", "development"))
-           for key, value in (("type", INSERT), ("static.field", field), ("static.value", text))}}
+FOUR = {
+    "transforms": "RenameField, insertStaticField1,insertStaticField2,insertStaticField3",
+    "transforms.RenameField.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+    "transforms.RenameField.renames": "district:state_province",
+    **{
+        f"transforms.insertStaticField{n}.{key}": value
+        for n, field, text in (
+            (1, "message_source", "pagila"),
+            (2, "message_source_engine", "postgresql"),
+            (3, "environment", "development"),
+        )
+        for key, value in (("type", INSERT), ("static.field", field), ("static.value", text))
+    },
+}
 TIMESTAMP = {"type": "int64", "optional": False, "name": connect_schema.TIMESTAMP, "version": 1}
 
 
 def struct(**fields):
-    return {"type": "struct", "optional": False, "name": "t", "fields": [
-        {**(kind if isinstance(kind, dict) else {"type": kind, "optional": True}), "field": name}
-        for name, kind in fields.items()]}
+    return {
+        "type": "struct",
+        "optional": False,
+        "name": "t",
+        "fields": [
+            {
+                **(kind if isinstance(kind, dict) else {"type": kind, "optional": True}),
+                "field": name,
+            }
+            for name, kind in fields.items()
+        ],
+    }
 
 
-ADDRESS = struct(address_id={"type": "int32", "optional": False}, address="string", district="string",
-                 country="string", last_update=TIMESTAMP)
+ADDRESS = struct(
+    address_id={"type": "int32", "optional": False},
+    address="string",
+    district="string",
+    country="string",
+    last_update=TIMESTAMP,
+)
 
 
 def address(n, **more):
-    return {"address_id": n, "address": f"{n} Way", "district": "Tete", "country": f"Country {n % 3}",
-            "last_update": 1487151930000, **more}
+    return {
+        "address_id": n,
+        "address": f"{n} Way",
+        "district": "Tete",
+        "country": f"Country {n % 3}",
+        "last_update": 1487151930000,
+        **more,
+    }
 
 
 def wrapped(value, schema=ADDRESS):

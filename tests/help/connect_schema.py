@@ -1,7 +1,9 @@
-"""Kafka Connect's own schemas, as they travel inside JSON messages, as Avro: data/schemas/*.avsc are made in this form.
+"""Kafka Connect's own schemas, as they travel inside JSON messages, as Avro: data/schemas/*.avsc
+are made in this form.
 
 As Confluent's AvroConverter would register them.
 """
+
 import re
 from typing import Any
 
@@ -20,8 +22,9 @@ PRIMITIVES = {
     "string": "string",
     "bytes": "bytes",
 }
-# Kafka Connect's own logical types mean what Avro's mean. Debezium's (io.debezium.time.Date, …data.Json, …) stay
-# plain numbers and texts, named in `connect.name`: S1 and S2 show a date as INT32 days, and the JSON says just that.
+# Kafka Connect's own logical types mean what Avro's mean. Debezium's (io.debezium.time.Date,
+# …data.Json, …) stay plain numbers and texts, named in `connect.name`: S1 and S2 show a date as
+# INT32 days, and the JSON says just that.
 LOGICAL = {
     "org.apache.kafka.connect.data.Date": "date",
     "org.apache.kafka.connect.data.Time": "time-millis",
@@ -39,8 +42,9 @@ def connect_schema_to_avro(schema: dict[str, Any], name: str) -> dict[str, Any]:
         name: the record's full name, such as `msk.datalake.cdc_events.Value`.
 
     Returns:
-        The Avro schema as a dict. An optional field is a union with null, null being its default (or the field's own
-        default, whose branch Avro wants first). Narrow integers keep `connect.type`, named types `connect.name`.
+        The Avro schema as a dict. An optional field is a union with null, null being its default
+        (or the field's own default, whose branch Avro wants first). Narrow integers keep
+        `connect.type`, named types `connect.name`.
 
     Raises:
         LakeError: not a struct; a type or a field name that Avro does not have.
@@ -66,7 +70,13 @@ def _record(schema: dict[str, Any], name: str, done: dict[str, Any]) -> Any:
     for part in name.split("."):
         _check_name(part, name)
     fields = [_field(f, f"{name}.{f.get('field')}", done) for f in schema["fields"]]
-    out = {"type": "record", "name": short, "namespace": space, "fields": fields, "connect.name": schema.get("name")}
+    out = {
+        "type": "record",
+        "name": short,
+        "namespace": space,
+        "fields": fields,
+        "connect.name": schema.get("name"),
+    }
     return {k: v for k, v in out.items() if v not in (None, "")}
 
 

@@ -1,4 +1,6 @@
-"""An instance of the stack for one run of tests or benchmarks: nobody else's meanwhile, and gone when the run is."""
+"""An instance of the stack for one run of tests or benchmarks: nobody else's meanwhile, and gone
+when the run is."""
+
 import contextlib
 import shutil
 import subprocess
@@ -17,9 +19,14 @@ def only_run():
 
     Raises (when it is entered): StackError: another run has it; names its process.
     """
-    return alone(paths.state_dir().with_suffix(".lock"), lambda pid: StackError(
-        f"another run uses the instance {paths.instance()}", where=f"process {pid}",
-        next_step="wait until it is done"))
+    return alone(
+        paths.state_dir().with_suffix(".lock"),
+        lambda pid: StackError(
+            f"another run uses the instance {paths.instance()}",
+            where=f"process {pid}",
+            next_step="wait until it is done",
+        ),
+    )
 
 
 def down_with(pid, *, remove):
@@ -29,18 +36,28 @@ def down_with(pid, *, remove):
         remove: also delete the instance's folder.
     """
     nowhere = subprocess.DEVNULL
-    subprocess.Popen([sys.executable, __file__, str(pid), "remove" if remove else "keep"],
-                     stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True)
+    subprocess.Popen(
+        [sys.executable, __file__, str(pid), "remove" if remove else "keep"],
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+        start_new_session=True,
+    )
 
 
 def watchers():
-    """The processes that `down_with` has started and that have not done yet what they are there for."""
+    """The processes that `down_with` has started and that have not done yet what they are there
+    for."""
     return [p for p in psutil.process_iter(["cmdline"]) if __file__ in (p.info["cmdline"] or ())]
 
 
 def marked(start):
-    """Living processes with a mark that begins so, and their marks: `<folder of the instance>:<service>`."""
-    found = ((p, (p.info["environ"] or {}).get(process.MARK, "")) for p in psutil.process_iter(["environ"]))
+    """Living processes with a mark that begins so, and their marks: `<folder of the
+    instance>:<service>`."""
+    found = (
+        (p, (p.info["environ"] or {}).get(process.MARK, ""))
+        for p in psutil.process_iter(["environ"])
+    )
     return [(p, seen) for p, seen in found if seen.startswith(start) and pidfiles.alive(p)]
 
 

@@ -1,4 +1,6 @@
-"""A Java with Kafka Connect's own classes, from the jars that the embedded Connect runs: to have them beside ours."""
+"""A Java with Kafka Connect's own classes, from the jars that the embedded Connect runs: to have
+them beside ours."""
+
 import contextlib
 import os
 
@@ -12,8 +14,14 @@ def java():
     jars = [str(jar) for jar in artifacts.jars("kafka")]
     py4j = next((artifacts.package("pyspark") / "jars").glob("py4j-*.jar"))
     with open(os.devnull, "w") as nowhere:
-        port = launch_gateway(jarpath=str(py4j), classpath=":".join(jars), die_on_exit=True, javaopts=["-Xmx128m"],
-                              java_path=str(artifacts.java_home() / "bin" / "java"), redirect_stderr=nowhere)
+        port = launch_gateway(
+            jarpath=str(py4j),
+            classpath=":".join(jars),
+            die_on_exit=True,
+            javaopts=["-Xmx128m"],
+            java_path=str(artifacts.java_home() / "bin" / "java"),
+            redirect_stderr=nowhere,
+        )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
     yield gateway.jvm
     gateway.shutdown()

@@ -1,9 +1,10 @@
-"""PostgreSQL's types, what each becomes in the lake, and what Debezium gets wrong: docs/types.md shows these two lists,
-and tests/stack/test_types.py holds the lake to them.
+"""PostgreSQL's types, what each becomes in the lake, and what Debezium gets wrong: docs/types.md
+shows these two lists, and tests/stack/test_types.py holds the lake to them.
 
-A value is PostgreSQL's own text of it; a rule makes of it what Spark shows in JSON, dates as days and timestamps as
-microseconds since 1970.
+A value is PostgreSQL's own text of it; a rule makes of it what Spark shows in JSON, dates as days
+and timestamps as microseconds since 1970.
 """
+
 import base64
 import json
 import re
@@ -17,7 +18,8 @@ POINT = "struct<x:double,y:double,wkb:binary,srid:int>"
 
 @dataclass(frozen=True)
 class Type:
-    """A type; the Spark type of its column, read from JSON and from Avro; the name of its rule; values in SQL."""
+    """A type; the Spark type of its column, read from JSON and from Avro; the name of its rule;
+    values in SQL."""
 
     name: str
     json: str
@@ -27,7 +29,8 @@ class Type:
 
 
 def days(text):
-    """Days since 1970-01-01 in the calendar of today, for every year ("0044-03-15 BC" is of the year -43)."""
+    """Days since 1970-01-01 in the calendar of today, for every year ("0044-03-15 BC" is of the
+    year -43)."""
     year, month, day = (int(n) for n in text.split()[0].split("-"))
     year = (1 - year if text.endswith("BC") else year) - (month <= 2)
     era, of_era = divmod(year, 400)
@@ -54,7 +57,7 @@ def based(data):
 
 
 def utc(text):
-    """"10:00:00.5+02" as "08:00:00.5Z"."""
+    """ "10:00:00.5+02" as "08:00:00.5Z"."""
     time, hours, minutes = re.fullmatch(r"(.*?)([+-]\d\d)(?::(\d\d))?", text).groups()
     shift = (int(hours) * 60 + int(f"{hours[0]}{minutes or 0}")) * 60_000_000
     seconds, micros = divmod((clock(time) - shift) % 86_400_000_000, 1_000_000)
@@ -71,8 +74,13 @@ def zoned(text, digits):
 def duration(text):
     """Microseconds of "P1Y2M3DT4H5M6.5S"; a month has 365.25 / 12 days."""
     date, _, time = text[1:].partition("T")
-    found = {k: Decimal(n) for n, k in [*re.findall(r"([-\d.]+)([YMWD])", date),
-                                        *((n, k.lower()) for n, k in re.findall(r"([-\d.]+)([HMS])", time))]}
+    found = {
+        k: Decimal(n)
+        for n, k in [
+            *re.findall(r"([-\d.]+)([YMWD])", date),
+            *((n, k.lower()) for n, k in re.findall(r"([-\d.]+)([HMS])", time)),
+        ]
+    }
     months = found.get("Y", 0) * 12 + found.get("M", 0)
     seconds = (months * Decimal("30.4375") + found.get("D", 0)) * 86_400
     seconds += found.get("h", 0) * 3600 + found.get("m", 0) * 60 + found.get("s", 0)
@@ -90,31 +98,55 @@ def number(text):
 
 # name: (what it says, what becomes of a value; `avro` says of which of the two readings)
 RULES = {
-    "same": ("the same value", lambda text, avro: {"t": True, "f": False}[text] if text in "tf" else int(text)),
+    "same": (
+        "the same value",
+        lambda text, avro: {"t": True, "f": False}[text] if text in "tf" else int(text),
+    ),
     "bit": ("true where it is 1", lambda text, avro: text == "1"),
     "float": ("the same value; NaN and the infinities, too", lambda text, avro: number(text)),
     "text": ("the same text", lambda text, avro: text),
     "bits": ("the bits as bytes, the lowest bits first", lambda text, avro: bits(text)),
     "bytes": ("the same bytes", lambda text, avro: based(bytes.fromhex(text[2:]))),
-    "date": ("JSON: days since 1970-01-01 (`date_from_unix_date(x)`); Avro: the same day",
-             lambda text, avro: days(text)),
-    "micro": ("JSON: microseconds since 1970-01-01 as if in UTC (`timestamp_micros(x)`); Avro: the same time",
-              lambda text, avro: instant(text)),
-    "milli": ("JSON: milliseconds since 1970-01-01 as if in UTC (`timestamp_millis(x)`); Avro: the same time",
-              lambda text, avro: instant(text) // (1 if avro else 1000)),
+    "date": (
+        "JSON: days since 1970-01-01 (`date_from_unix_date(x)`); Avro: the same day",
+        lambda text, avro: days(text),
+    ),
+    "micro": (
+        "JSON: microseconds since 1970-01-01 as if in UTC (`timestamp_micros(x)`); Avro: the same time",
+        lambda text, avro: instant(text),
+    ),
+    "milli": (
+        "JSON: milliseconds since 1970-01-01 as if in UTC (`timestamp_millis(x)`); Avro: the same time",
+        lambda text, avro: instant(text) // (1 if avro else 1000),
+    ),
     "time": ("microseconds since midnight", lambda text, avro: clock(text)),
     "time3": ("milliseconds since midnight", lambda text, avro: clock(text) // 1000),
     "timetz": ("a text, in UTC: `08:00:00.5Z`; 24:00 is `00:00:00Z`", lambda text, avro: utc(text)),
-    "zoned": ("a text, in UTC: `2001-02-03T02:05:06.789012Z` (`to_timestamp(x)`)", lambda text, avro: zoned(text, 6)),
-    "zoned3": ("a text, in UTC: `2001-02-03T02:05:06.789Z` (`to_timestamp(x)`)", lambda text, avro: zoned(text, 3)),
-    "interval": ("microseconds; a month counts as 365.25 / 12 days", lambda text, avro: duration(text)),
-    "loose": ("a struct of scale and bytes, see below",
-              lambda text, avro: Decimal(text)),
-    "decimal": ("the same value; JSON: with `value.converter.decimal.format=NUMERIC`",
-                lambda text, avro: Decimal(text)),
-    "money": ("the amount; JSON: with `value.converter.decimal.format=NUMERIC`",
-              lambda text, avro: Decimal(text.replace("$", "").replace(",", ""))),
-    "point": ("the coordinates, and the point as well-known binary", lambda text, avro: point(text)),
+    "zoned": (
+        "a text, in UTC: `2001-02-03T02:05:06.789012Z` (`to_timestamp(x)`)",
+        lambda text, avro: zoned(text, 6),
+    ),
+    "zoned3": (
+        "a text, in UTC: `2001-02-03T02:05:06.789Z` (`to_timestamp(x)`)",
+        lambda text, avro: zoned(text, 3),
+    ),
+    "interval": (
+        "microseconds; a month counts as 365.25 / 12 days",
+        lambda text, avro: duration(text),
+    ),
+    "loose": ("a struct of scale and bytes, see below", lambda text, avro: Decimal(text)),
+    "decimal": (
+        "the same value; JSON: with `value.converter.decimal.format=NUMERIC`",
+        lambda text, avro: Decimal(text),
+    ),
+    "money": (
+        "the amount; JSON: with `value.converter.decimal.format=NUMERIC`",
+        lambda text, avro: Decimal(text.replace("$", "").replace(",", "")),
+    ),
+    "point": (
+        "the coordinates, and the point as well-known binary",
+        lambda text, avro: point(text),
+    ),
     "vector": ("the same numbers", lambda text, avro: json.loads(text)),
 }
 
@@ -130,32 +162,119 @@ TYPES = (
     Type("serial", "int", "int", "same", ("1", "2")),
     Type("bigserial", "bigint", "bigint", "same", ("1", "2")),
     Type("oid", "bigint", "bigint", "same", ("4294967295", "0")),
-    Type("real", "float", "float", "float", ("1.1", "'NaN'", "'Infinity'", "'-Infinity'", "3.4e38")),
-    Type("double precision", "double", "double", "float", ("0.1", "'NaN'", "'Infinity'", "'-Infinity'", "1e308")),
+    Type(
+        "real", "float", "float", "float", ("1.1", "'NaN'", "'Infinity'", "'-Infinity'", "3.4e38")
+    ),
+    Type(
+        "double precision",
+        "double",
+        "double",
+        "float",
+        ("0.1", "'NaN'", "'Infinity'", "'-Infinity'", "1e308"),
+    ),
     Type("char(5)", "string", "string", "text", ("'ab'", "''")),
     Type("varchar(20)", "string", "string", "text", ("''", "'ab '", "'☃'")),
     Type("text", "string", "string", "text", ("''", "'null'", "E'\\U0001F600 \"\\\\ \\n'")),
     Type("bytea", "binary", "binary", "bytes", ("'\\x00ff'", "''")),
-    Type("date", "int", "date", "date", ("'2001-02-03'", "'0001-01-01'", "'9999-12-31'", "'1582-10-15'", "'infinity'",
-                                         "'-infinity'", "'0044-03-15 BC'", "'1582-10-10'")),
+    Type(
+        "date",
+        "int",
+        "date",
+        "date",
+        (
+            "'2001-02-03'",
+            "'0001-01-01'",
+            "'9999-12-31'",
+            "'1582-10-15'",
+            "'infinity'",
+            "'-infinity'",
+            "'0044-03-15 BC'",
+            "'1582-10-10'",
+        ),
+    ),
     Type("time", "bigint", "bigint", "time", ("'10:00:00.123456'", "'24:00'", "'00:00'")),
     Type("time(3)", "int", "int", "time3", ("'10:00:00.123'", "'24:00'")),
-    Type("timetz", "string", "string", "timetz", ("'10:00:00.123456+02'", "'24:00+00'", "'00:30+05:30'")),
-    Type("timestamp", "bigint", "timestamp", "micro",
-         ("'2001-02-03 04:05:06.789012'", "'1969-12-31 23:59:59.999999'", "'9999-12-31 23:59:59.999999'",
-          "'0001-01-01'", "'1582-10-14'", "'infinity'", "'-infinity'", "'0044-03-15 BC'")),
-    Type("timestamp(3)", "bigint", "timestamp", "milli",
-         ("'2001-02-03 04:05:06.789'", "'9999-12-31 23:59:59.999'", "'0001-01-01'", "'infinity'")),
-    Type("timestamptz", "string", "string", "zoned",
-         ("'2001-02-03 04:05:06.789012+02'", "'9999-12-31 23:59:59.999999+00'", "'0001-01-01 00:00+00'", "'infinity'",
-          "'-infinity'", "'0044-03-15 00:00+00 BC'")),
+    Type(
+        "timetz",
+        "string",
+        "string",
+        "timetz",
+        ("'10:00:00.123456+02'", "'24:00+00'", "'00:30+05:30'"),
+    ),
+    Type(
+        "timestamp",
+        "bigint",
+        "timestamp",
+        "micro",
+        (
+            "'2001-02-03 04:05:06.789012'",
+            "'1969-12-31 23:59:59.999999'",
+            "'9999-12-31 23:59:59.999999'",
+            "'0001-01-01'",
+            "'1582-10-14'",
+            "'infinity'",
+            "'-infinity'",
+            "'0044-03-15 BC'",
+        ),
+    ),
+    Type(
+        "timestamp(3)",
+        "bigint",
+        "timestamp",
+        "milli",
+        ("'2001-02-03 04:05:06.789'", "'9999-12-31 23:59:59.999'", "'0001-01-01'", "'infinity'"),
+    ),
+    Type(
+        "timestamptz",
+        "string",
+        "string",
+        "zoned",
+        (
+            "'2001-02-03 04:05:06.789012+02'",
+            "'9999-12-31 23:59:59.999999+00'",
+            "'0001-01-01 00:00+00'",
+            "'infinity'",
+            "'-infinity'",
+            "'0044-03-15 00:00+00 BC'",
+        ),
+    ),
     Type("timestamptz(3)", "string", "string", "zoned3", ("'2001-02-03 04:05:06.78+02'",)),
-    Type("interval", "bigint", "bigint", "interval", ("'1 year 2 months 3 days 04:05:06.789'", "'-1 day'")),
-    Type("numeric", LOOSE, LOOSE, "loose", ("1.5", "-1234567890123456789012345.678", "0", "12300", "-0.00000001",
-                                            "'NaN'", "'Infinity'")),
-    Type("numeric(10,2)", "decimal(10,2)", "decimal(10,2)", "decimal", ("12345678.90", "-0.01", "'NaN'")),
-    Type("numeric(38,10)", "decimal(38,10)", "decimal(38,10)", "decimal",
-         ("1234567890123456789012345678.0123456789", "-0.0000000001")),
+    Type(
+        "interval",
+        "bigint",
+        "bigint",
+        "interval",
+        ("'1 year 2 months 3 days 04:05:06.789'", "'-1 day'"),
+    ),
+    Type(
+        "numeric",
+        LOOSE,
+        LOOSE,
+        "loose",
+        (
+            "1.5",
+            "-1234567890123456789012345.678",
+            "0",
+            "12300",
+            "-0.00000001",
+            "'NaN'",
+            "'Infinity'",
+        ),
+    ),
+    Type(
+        "numeric(10,2)",
+        "decimal(10,2)",
+        "decimal(10,2)",
+        "decimal",
+        ("12345678.90", "-0.01", "'NaN'"),
+    ),
+    Type(
+        "numeric(38,10)",
+        "decimal(38,10)",
+        "decimal(38,10)",
+        "decimal",
+        ("1234567890123456789012345678.0123456789", "-0.0000000001"),
+    ),
     Type("money", "decimal(38,2)", "decimal(38,2)", "money", ("'$1,234.50'", "'-$0.01'")),
     Type("json", "string", "string", "text", ("'{\"a\":  1}'", "'\"x\"'", "'null'")),
     Type("jsonb", "string", "string", "text", ("'{\"a\": [1, null]}'", "'null'")),
@@ -182,60 +301,143 @@ TYPES = (
     Type("bigint[]", "array<bigint>", "array<bigint>", "same", ("'{1,NULL}'",)),
     Type("oid[]", "array<bigint>", "array<bigint>", "same", ("'{1,NULL}'",)),
     Type("real[]", "array<float>", "array<float>", "float", ("'{1.5,NULL,NaN}'",)),
-    Type("double precision[]", "array<double>", "array<double>", "float", ("'{1.5,NULL,-Infinity}'",)),
-    Type("numeric(10,2)[]", "array<decimal(10,2)>", "array<decimal(10,2)>", "decimal", ("'{1.50,NULL}'", "'{NaN,1}'")),
-    Type("numeric[]", f"array<{LOOSE}>", f"array<{LOOSE}>", "loose", ("'{1.50,NULL,2}'", "'{NaN,1}'")),
+    Type(
+        "double precision[]", "array<double>", "array<double>", "float", ("'{1.5,NULL,-Infinity}'",)
+    ),
+    Type(
+        "numeric(10,2)[]",
+        "array<decimal(10,2)>",
+        "array<decimal(10,2)>",
+        "decimal",
+        ("'{1.50,NULL}'", "'{NaN,1}'"),
+    ),
+    Type(
+        "numeric[]", f"array<{LOOSE}>", f"array<{LOOSE}>", "loose", ("'{1.50,NULL,2}'", "'{NaN,1}'")
+    ),
     Type("char(3)[]", "array<string>", "array<string>", "text", ("'{a,NULL}'",)),
     Type("varchar(5)[]", "array<string>", "array<string>", "text", ("'{a,NULL,\"\"}'",)),
-    Type("text[]", "array<string>", "array<string>", "text", ("'{a,NULL,\"\",\"NULL\"}'", "'{}'", "'{NULL}'")),
+    Type(
+        "text[]",
+        "array<string>",
+        "array<string>",
+        "text",
+        ('\'{a,NULL,"","NULL"}\'', "'{}'", "'{NULL}'"),
+    ),
     Type("bytea[]", "array<binary>", "array<binary>", "bytes", ("ARRAY['\\x00ff'::bytea, NULL]",)),
     Type("date[]", "array<int>", "array<date>", "date", ("'{2001-02-03,NULL,0001-01-01}'",)),
     Type("time[]", "array<bigint>", "array<bigint>", "time", ("'{10:00,NULL}'",)),
     Type("timetz[]", "array<string>", "array<string>", "timetz", ("'{10:00+02,NULL}'",)),
-    Type("timestamp[]", "array<bigint>", "array<timestamp>", "micro", ("'{2001-02-03 04:05:06.5,NULL}'",)),
-    Type("timestamptz[]", "array<string>", "array<string>", "zoned", ("'{2001-02-03 04:05:06+00,NULL}'",)),
+    Type(
+        "timestamp[]",
+        "array<bigint>",
+        "array<timestamp>",
+        "micro",
+        ("'{2001-02-03 04:05:06.5,NULL}'",),
+    ),
+    Type(
+        "timestamptz[]",
+        "array<string>",
+        "array<string>",
+        "zoned",
+        ("'{2001-02-03 04:05:06+00,NULL}'",),
+    ),
     Type("json[]", "array<string>", "array<string>", "text", ("ARRAY['{\"a\":  1}'::json, NULL]",)),
-    Type("jsonb[]", "array<string>", "array<string>", "text", ("ARRAY['{\"a\": [1, null]}'::jsonb, NULL]",)),
-    Type("uuid[]", "array<string>", "array<string>", "text", ("'{00112233-4455-6677-8899-aabbccddeeff,NULL}'",)),
+    Type(
+        "jsonb[]",
+        "array<string>",
+        "array<string>",
+        "text",
+        ("ARRAY['{\"a\": [1, null]}'::jsonb, NULL]",),
+    ),
+    Type(
+        "uuid[]",
+        "array<string>",
+        "array<string>",
+        "text",
+        ("'{00112233-4455-6677-8899-aabbccddeeff,NULL}'",),
+    ),
     Type("inet[]", "array<string>", "array<string>", "text", ("'{192.168.0.1,NULL}'",)),
     Type("cidr[]", "array<string>", "array<string>", "text", ("'{10.0.0.0/8,NULL}'",)),
     Type("macaddr[]", "array<string>", "array<string>", "text", ("'{08:00:2b:01:02:03,NULL}'",)),
-    Type("int4range[]", "array<string>", "array<string>", "text", ("ARRAY['[1,5)'::int4range, NULL]",)),
-    Type("numrange[]", "array<string>", "array<string>", "text", ("ARRAY['[1,5)'::numrange, NULL]",)),
-    Type("tsrange[]", "array<string>", "array<string>", "text", ("ARRAY['[2001-01-01,)'::tsrange, NULL]",)),
-    Type("daterange[]", "array<string>", "array<string>", "text", ("ARRAY['[2001-01-01,)'::daterange, NULL]",)),
-    Type("mood[]", "array<string>", "array<string>", "text", ("'{happy,sad}'", "'{}'", "'{happy,NULL}'")),
+    Type(
+        "int4range[]",
+        "array<string>",
+        "array<string>",
+        "text",
+        ("ARRAY['[1,5)'::int4range, NULL]",),
+    ),
+    Type(
+        "numrange[]", "array<string>", "array<string>", "text", ("ARRAY['[1,5)'::numrange, NULL]",)
+    ),
+    Type(
+        "tsrange[]",
+        "array<string>",
+        "array<string>",
+        "text",
+        ("ARRAY['[2001-01-01,)'::tsrange, NULL]",),
+    ),
+    Type(
+        "daterange[]",
+        "array<string>",
+        "array<string>",
+        "text",
+        ("ARRAY['[2001-01-01,)'::daterange, NULL]",),
+    ),
+    Type(
+        "mood[]",
+        "array<string>",
+        "array<string>",
+        "text",
+        ("'{happy,sad}'", "'{}'", "'{happy,NULL}'"),
+    ),
     Type("vector(3)", "array<double>", "array<double>", "vector", ("'[1,2.5,3]'",)),
 )
 
-# (type, PostgreSQL's text): what comes out of the first snapshot, and of the log later, both in the terms of JSON
+# (type, PostgreSQL's text): what comes out of the first snapshot, and of the log later, both in the
+# terms of JSON
 WRONG = {
     ("date", "infinity"): (-622191234, -2147472692),
     ("date", "-infinity"): (-625821272, -2147472691),
     ("date", "0044-03-15 BC"): (days("0044-03-15"), days("0044-03-15 BC")),
     ("date", "1582-10-10"): (days("1582-10-20"), days("1582-10-10")),
-    ("timestamp", "0001-01-01 00:00:00"): (instant("0001-12-30 00:00:00 BC"), instant("0001-01-01 00:00:00")),
-    ("timestamp", "1582-10-14 00:00:00"): (instant("1582-10-24 00:00:00"), instant("1582-10-14 00:00:00")),
+    ("timestamp", "0001-01-01 00:00:00"): (
+        instant("0001-12-30 00:00:00 BC"),
+        instant("0001-01-01 00:00:00"),
+    ),
+    ("timestamp", "1582-10-14 00:00:00"): (
+        instant("1582-10-24 00:00:00"),
+        instant("1582-10-14 00:00:00"),
+    ),
     ("timestamp", "infinity"): (9223372036825200000, 9223372036825200000),
     ("timestamp", "-infinity"): (-9223372036832400000, -9223372036832400000),
-    ("timestamp", "0044-03-15 00:00:00 BC"): (instant("0044-03-13 00:00:00 BC"), instant("0044-03-15 00:00:00 BC")),
+    ("timestamp", "0044-03-15 00:00:00 BC"): (
+        instant("0044-03-13 00:00:00 BC"),
+        instant("0044-03-15 00:00:00 BC"),
+    ),
     ("timestamp(3)", "0001-01-01 00:00:00"): (-62135769600000, -62135596800000),
     ("timestamp(3)", "infinity"): (9223372036825200, 9223372036825200),
-    ("timestamptz", "0001-01-01 00:00:00+00"): ("0000-12-30T00:00:00.000000Z", "0001-01-01T00:00:00.000000Z"),
+    ("timestamptz", "0001-01-01 00:00:00+00"): (
+        "0000-12-30T00:00:00.000000Z",
+        "0001-01-01T00:00:00.000000Z",
+    ),
     ("timestamptz", "infinity"): ("infinity", "infinity"),
     ("timestamptz", "-infinity"): ("-infinity", "-infinity"),
-    ("timestamptz", "0044-03-15 00:00:00+00 BC"): ("-0043-03-13T00:00:00.000000Z", "-0043-03-15T00:00:00.000000Z"),
+    ("timestamptz", "0044-03-15 00:00:00+00 BC"): (
+        "-0043-03-13T00:00:00.000000Z",
+        "-0043-03-15T00:00:00.000000Z",
+    ),
     ("numeric", "NaN"): (None, None),
     ("numeric", "Infinity"): (None, None),
     ("numeric(10,2)", "NaN"): (None, None),
-    ("numeric(10,2)[]", "[\"NaN\", \"1.00\"]"): (None, None),
-    ("numeric[]", "[\"NaN\", \"1\"]"): (None, None),
-    ("mood[]", "[\"happy\", null]"): (None, None),
+    ("numeric(10,2)[]", '["NaN", "1.00"]'): (None, None),
+    ("numeric[]", '["NaN", "1"]'): (None, None),
+    ("mood[]", '["happy", null]'): (None, None),
 }
 
 
 def expected(kind, text, avro, snapshot):
-    """What the lake has to show for a value: `kind` is its Type, `text` PostgreSQL's (of a list, JSON of its texts)."""
+    """What the lake has to show for a value: `kind` is its Type, `text` PostgreSQL's (of a list,
+    JSON of its texts)."""
     if text is None:
         return None
     if (kind.name, text) in WRONG:
@@ -250,6 +452,8 @@ def expected(kind, text, avro, snapshot):
 def tables():
     """The rows of the two tables of docs/types.md."""
     types = [f"| `{t.name}` | `{t.json}` | `{t.avro}` | {RULES[t.rule][0]} |" for t in TYPES]
-    wrong = [f"| `{kind}` | `{text}` | `{json.dumps(first)}` | `{json.dumps(later)}` |"
-             for (kind, text), (first, later) in WRONG.items()]
+    wrong = [
+        f"| `{kind}` | `{text}` | `{json.dumps(first)}` | `{json.dumps(later)}` |"
+        for (kind, text), (first, later) in WRONG.items()
+    ]
     return types, wrong

@@ -1,7 +1,10 @@
-"""What a web page can do to the listeners of this machine when its name resolves to 127.0.0.1 (DNS rebinding).
+"""What a web page can do to the listeners of this machine when its name resolves to 127.0.0.1 (DNS
+rebinding).
 
-Every listening socket is judged by the protocol that it speaks. The socket itself is asked: there is no list of ports.
+Every listening socket is judged by the protocol that it speaks. The socket itself is asked: there
+is no list of ports.
 """
+
 import contextlib
 import itertools
 import socket
@@ -11,50 +14,107 @@ import struct
 import psutil
 import requests
 
-FOREIGN = {"Host": "page.example", "Origin": "http://page.example", "Referer": "http://page.example/page"}
-GUESSED = ("AWS4-HMAC-SHA256 Credential=guess/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, "
-           "Signature=0123456789abcdef")
-# what a page may say of itself: rebound; with a guessed password; and from its own name to ours, as a form sends it
-PAGES = [FOREIGN, {**FOREIGN, "Authorization": "Basic d29ya2JlbmNoOmd1ZXNz"},
-         {"Origin": "http://page.example", "Referer": "http://page.example/page", "Content-Type": "text/plain"},
-         # and what moto takes for an operation without a signature, of a bucket that the host names
-         {**FOREIGN, "Authorization": GUESSED, "X-Amz-Target": "AWSCognitoIdentityService.GetId"},
-         {"Host": "lake.page.example", "Authorization": GUESSED, "X-Amz-Target": "AWSCognitoIdentityService.GetId"}]
+FOREIGN = {
+    "Host": "page.example",
+    "Origin": "http://page.example",
+    "Referer": "http://page.example/page",
+}
+GUESSED = (
+    "AWS4-HMAC-SHA256 Credential=guess/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, "
+    "Signature=0123456789abcdef"
+)
+# what a page may say of itself: rebound; with a guessed password; and from its own name to ours, as
+# a form sends it
+PAGES = [
+    FOREIGN,
+    {**FOREIGN, "Authorization": "Basic d29ya2JlbmNoOmd1ZXNz"},
+    {
+        "Origin": "http://page.example",
+        "Referer": "http://page.example/page",
+        "Content-Type": "text/plain",
+    },
+    # and what moto takes for an operation without a signature, of a bucket that the host names
+    {**FOREIGN, "Authorization": GUESSED, "X-Amz-Target": "AWSCognitoIdentityService.GetId"},
+    {
+        "Host": "lake.page.example",
+        "Authorization": GUESSED,
+        "X-Amz-Target": "AWSCognitoIdentityService.GetId",
+    },
+]
 READ, CHANGE = ("GET", "HEAD", "OPTIONS"), ("POST", "PUT", "PATCH", "DELETE")
 REQUESTS = {  # {path: methods}: to list, to read files and secrets, to write, to change, to stop
     # Kafka Connect
-    "/": (*READ, "POST"), "/connectors": (*READ, "POST"), "/connectors?expand=info&expand=status": READ,
-    "/connectors/canary": ("GET", "DELETE"), "/connectors/canary/config": ("GET", "PUT", "PATCH"),
-    "/connectors/canary/restart": (*READ, "POST"), "/connectors/canary/restart?includeTasks=true": ("POST",),
-    "/connectors/canary/tasks": READ + CHANGE, "/connectors/canary/tasks/0/restart": ("POST",),
-    "/connectors/canary/fence": CHANGE, "/connectors/canary/stop": ("PUT",), "/connectors/canary/pause": ("PUT",),
-    "/connectors/canary/offsets": READ + CHANGE, "/admin/loggers": READ, "/admin/loggers/root": ("PUT",),
-    "/connector-plugins": READ, "/connector-plugins/PostgresConnector/config/validate": ("OPTIONS", "PUT"),
-    "/application.wadl": ("GET",), "/health": READ,
+    "/": (*READ, "POST"),
+    "/connectors": (*READ, "POST"),
+    "/connectors?expand=info&expand=status": READ,
+    "/connectors/canary": ("GET", "DELETE"),
+    "/connectors/canary/config": ("GET", "PUT", "PATCH"),
+    "/connectors/canary/restart": (*READ, "POST"),
+    "/connectors/canary/restart?includeTasks=true": ("POST",),
+    "/connectors/canary/tasks": READ + CHANGE,
+    "/connectors/canary/tasks/0/restart": ("POST",),
+    "/connectors/canary/fence": CHANGE,
+    "/connectors/canary/stop": ("PUT",),
+    "/connectors/canary/pause": ("PUT",),
+    "/connectors/canary/offsets": READ + CHANGE,
+    "/admin/loggers": READ,
+    "/admin/loggers/root": ("PUT",),
+    "/connector-plugins": READ,
+    "/connector-plugins/PostgresConnector/config/validate": ("OPTIONS", "PUT"),
+    "/application.wadl": ("GET",),
+    "/health": READ,
     # the registry
-    "/apis/registry/v2/search/artifacts": READ, "/apis/registry/v2/groups/default/artifacts": ("POST", "DELETE"),
-    "/apis/ccompat/v7/subjects": READ, "/q/health": ("GET",),
+    "/apis/registry/v2/search/artifacts": READ,
+    "/apis/registry/v2/groups/default/artifacts": ("POST", "DELETE"),
+    "/apis/ccompat/v7/subjects": READ,
+    "/q/health": ("GET",),
     # the storefront
-    "/metrics": READ, "/faults": ("POST",), "/customers": READ + CHANGE, "/customers/1": READ + CHANGE,
+    "/metrics": READ,
+    "/faults": ("POST",),
+    "/customers": READ + CHANGE,
+    "/customers/1": READ + CHANGE,
     "/orders": CHANGE,
     # S3
-    "/lake": READ + CHANGE, "/lake?list-type=2": READ, "/lake/stolen": CHANGE, "/moto-api/": READ,
-    "/moto-api/reset": ("POST",), "/moto-api/data.json": ("GET",),
+    "/lake": READ + CHANGE,
+    "/lake?list-type=2": READ,
+    "/lake/stolen": CHANGE,
+    "/moto-api/": READ,
+    "/moto-api/reset": ("POST",),
+    "/moto-api/data.json": ("GET",),
     # Spark
-    "/json/": READ, "/json/clusterinfo": READ, "/metrics/json": READ, "/metrics/prometheus": READ, "/environment": READ,
-    "/app/kill/?id=app&terminate=true": ("POST",), "/driver/kill/": ("POST",), "/workers/kill/": ("POST",),
-    "/logPage/": READ, "/log?appId=x&executorId=0&logType=stderr": READ, "/api/v1/applications": READ,
+    "/json/": READ,
+    "/json/clusterinfo": READ,
+    "/metrics/json": READ,
+    "/metrics/prometheus": READ,
+    "/environment": READ,
+    "/app/kill/?id=app&terminate=true": ("POST",),
+    "/driver/kill/": ("POST",),
+    "/workers/kill/": ("POST",),
+    "/logPage/": READ,
+    "/log?appId=x&executorId=0&logType=stderr": READ,
+    "/api/v1/applications": READ,
     "/v1/submissions/create": ("POST",),
     # JupyterLab
-    "/api": READ, "/api/contents": READ + CHANGE, "/api/kernels": READ + CHANGE, "/api/sessions": READ, "/lab": READ,
-    "/api/terminals": ("GET", "POST"), "/files/README.md": READ, "/login": READ, "/api/shutdown": ("POST",),
+    "/api": READ,
+    "/api/contents": READ + CHANGE,
+    "/api/kernels": READ + CHANGE,
+    "/api/sessions": READ,
+    "/lab": READ,
+    "/api/terminals": ("GET", "POST"),
+    "/files/README.md": READ,
+    "/login": READ,
+    "/api/shutdown": ("POST",),
 }
 REFUSED = (400, 401, 403, 404, 405, 415, 501)
 
 
 def talk(port, message=b"", timeout=5.0, size=4096):
-    """The first bytes that a listener sends after a message; empty where it sends none in time, or hangs up."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=timeout) as s:
+    """The first bytes that a listener sends after a message; empty where it sends none in time, or
+    hangs up."""
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection(("127.0.0.1", port), timeout=timeout) as s,
+    ):
         s.sendall(message)
         return s.recv(size)
     return b""
@@ -67,16 +127,24 @@ def certificate_names(port):
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as plain, context.wrap_socket(plain) as s:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+            context.wrap_socket(plain) as s,
+        ):
             der = s.getpeercert(binary_form=True)
     except OSError:
         return None
-    names = x509.load_der_x509_certificate(der).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names = (
+        x509.load_der_x509_certificate(der)
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value
+    )
     return {str(name.value) for name in names}
 
 
 def is_trusted(port):
-    """Whether a client that knows the usual issuers takes the server's certificate for page.example."""
+    """Whether a client that knows the usual issuers takes the server's certificate for
+    page.example."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as plain:
             ssl.create_default_context().wrap_socket(plain, server_hostname="page.example").close()
@@ -86,7 +154,8 @@ def is_trusted(port):
 
 
 def _speaks_spark(port):
-    """Spark's RPC (TransportServer): a request that it cannot read is answered by a failure of the same number."""
+    """Spark's RPC (TransportServer): a request that it cannot read is answered by a failure of the
+    same number."""
     body = struct.pack("!BqI", 3, 7, 1) + b"x"
     return talk(port, struct.pack("!q", 8 + len(body)) + body)[8:17] == struct.pack("!Bq", 5, 7)
 
@@ -96,24 +165,32 @@ def _speaks_kafka(port):
     return talk(port, struct.pack("!IhhIh", 10, 18, 0, 7, -1))[4:8] == struct.pack("!I", 7)
 
 
-GREETINGS = {"MariaDB": lambda first: first[4:5] == b"\x0a" and b"MariaDB" in first,
-             "ZeroMQ": lambda first: first[:1] == b"\xff" and first[9:10] == b"\x7f"}
-# Of the protocols of bytes: a page can send them only HTTP, which none of them takes for a request of its own.
+GREETINGS = {
+    "MariaDB": lambda first: first[4:5] == b"\x0a" and b"MariaDB" in first,
+    "ZeroMQ": lambda first: first[:1] == b"\xff" and first[9:10] == b"\x7f",
+}
+# Of the protocols of bytes: a page can send them only HTTP, which none of them takes for a request
+# of its own.
 BINARY = {
-    "gRPC": lambda port: talk(port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4" + bytes(5))[3:4] == b"\4",
+    "gRPC": lambda port: (
+        talk(port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4" + bytes(5))[3:4] == b"\4"
+    ),
     "PostgreSQL": lambda port: talk(port, struct.pack("!II", 8, 80877103)) in (b"S", b"N"),
     "Kafka": _speaks_kafka,
     "Spark": _speaks_spark,
     "Py4J": lambda port: talk(port, b"A\nguess\ne\n").startswith(b"!x"),
 }
 # Those that say nothing to a stranger, by a part of their process's command line.
-SILENT = {"pyspark.daemon": "a Python worker: it says its process id, and wants the secret of its Java first",
-          "io.quarkus.runner.GeneratedMain": "a socket on which no thread of the registry's Java accepts anything",
-          "workbench.spark.server": "PySpark's accumulators: they want the token of their Java first"}
+SILENT = {
+    "pyspark.daemon": "a Python worker: it says its process id, and wants the secret of its Java first",
+    "io.quarkus.runner.GeneratedMain": "a socket on which no thread of the registry's Java accepts anything",
+    "workbench.spark.server": "PySpark's accumulators: they want the token of their Java first",
+}
 
 
 def protocol(process, port):
-    """The protocol that a listener speaks. AssertionError where it is none that this module can judge."""
+    """The protocol that a listener speaks. AssertionError where it is none that this module can
+    judge."""
     answer = talk(port, b"GET / HTTP/1.1\r\nHost: page.example\r\nConnection: close\r\n\r\n")
     for name, greets in GREETINGS.items():
         if greets(answer):
@@ -129,11 +206,14 @@ def protocol(process, port):
     for name, speaks in BINARY.items():
         if speaks(port):
             return name
-    raise AssertionError(f"nobody knows how to judge port {port} ({answer[:40]!r}) of {command[:200]}")
+    raise AssertionError(
+        f"nobody knows how to judge port {port} ({answer[:40]!r}) of {command[:200]}"
+    )
 
 
 def let_in(port, secrets_=(), pages=PAGES):
-    """What a server of HTTP did not refuse: [(method, path, page, status, text)], empty where it is safe.
+    """What a server of HTTP did not refuse: [(method, path, page, status, text)], empty where it is
+    safe.
 
     Args:
         secrets_: texts that no answer may hold.
@@ -146,9 +226,14 @@ def let_in(port, secrets_=(), pages=PAGES):
             except requests.ConnectionError:  # it hangs up
                 continue
             to_https = answer.is_redirect and answer.headers["Location"].startswith("https://")
-            readable = answer.headers.get("Access-Control-Allow-Origin") in ("*", "null", FOREIGN["Origin"])
+            readable = answer.headers.get("Access-Control-Allow-Origin") in (
+                "*",
+                "null",
+                FOREIGN["Origin"],
+            )
             told = [text for text in secrets_ if text in answer.text]
-            # what comes from our own name a browser shows to no page of another, unless the answer allows it
+            # what comes from our own name a browser shows to no page of another, unless the answer
+            # allows it
             unseen = "Host" not in page and method in READ
             refused = answer.status_code in REFUSED or to_https and not answer.text or unseen
             if not refused or readable or told:
@@ -157,11 +242,18 @@ def let_in(port, secrets_=(), pages=PAGES):
 
 
 def _answer(method, port, path, page):
-    """What a server answers in the end, over a connection of its own: redirects to itself are followed."""
+    """What a server answers in the end, over a connection of its own: redirects to itself are
+    followed."""
     headers = page if method in READ else {"Content-Type": "application/json", **page}
     body = None if method in READ else "[]"
-    answer = requests.request(method, f"http://127.0.0.1:{port}{path}", headers=headers, timeout=60, data=body,
-                              allow_redirects=False)
+    answer = requests.request(
+        method,
+        f"http://127.0.0.1:{port}{path}",
+        headers=headers,
+        timeout=60,
+        data=body,
+        allow_redirects=False,
+    )
     if answer.is_redirect and answer.headers["Location"].startswith("/"):
         return _answer("GET", port, answer.headers["Location"], page)
     return answer
@@ -172,7 +264,13 @@ def listeners(processes):
     found = {}
     for p in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found.update({c.laddr.port: p for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN})
+            found.update(
+                {
+                    c.laddr.port: p
+                    for c in p.net_connections("inet")
+                    if c.status == psutil.CONN_LISTEN
+                }
+            )
     return found
 
 
@@ -191,5 +289,7 @@ def judged(processes, secrets_=(), pages=PAGES):
         if spoken[port] == "HTTP":
             faults[port] = let_in(port, secrets_, pages)
         elif spoken[port] == "HTTPS":
-            faults[port] = sorted(certificate_names(port) - {"127.0.0.1", "localhost"}) + ["trusted"] * is_trusted(port)
+            faults[port] = sorted(certificate_names(port) - {"127.0.0.1", "localhost"}) + [
+                "trusted"
+            ] * is_trusted(port)
     return spoken, {port: found for port, found in faults.items() if found}

@@ -1,36 +1,61 @@
-"""What is broken behind the checks of notebooks 41 to 45; how a break is written stands in breaking.py."""
+"""What is broken behind the checks of notebooks 41 to 45; how a break is written stands in
+breaking.py."""
+
 from breaking import Break, Run
 
 GRANTED = """
 connector = f"{world.mysql.replication_user}@'%'"
 mariadb.execute(world, f"GRANT CREATE ON sampledatabase.* TO {connector}")
 mariadb.execute(world, f"GRANT SELECT ON mysql.* TO {connector}")"""
-SOURCE_DATABASE = [Run(
-    Break('wanted = ("log_bin"', """
+SOURCE_DATABASE = [
+    Run(
+        Break(
+            'wanted = ("log_bin"',
+            """
 days = float(mariadb.frame(world, "SELECT @@expire_logs_days").iloc[0, 0])
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'MINIMAL'")
 mariadb.execute(world, "SET GLOBAL expire_logs_days = 0")""",
-          {"settings of the log": "'MINIMAL'", "the log is kept for a while": "seen 0"},
-          back="""
+            {"settings of the log": "'MINIMAL'", "the log is kept for a while": "seen 0"},
+            back="""
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'FULL'")
-mariadb.execute(world, f"SET GLOBAL expire_logs_days = {days}")"""),
-    Break("file, _, offset = here.rpartition", """
+mariadb.execute(world, f"SET GLOBAL expire_logs_days = {days}")""",
+        ),
+        Break(
+            "file, _, offset = here.rpartition",
+            """
 movies.execute(world, "CREATE TABLE another (n int)")
 movies.execute(world, "INSERT INTO scratch VALUES (2, 'Nosferatu')")
 movies.execute(world, "UPDATE scratch SET title = 'M' WHERE id = 2")""",
-          {"CREATE TABLE in the log": "log 2", "inserts in the log": "log 2", "updates in the log": "log 2"},
-          back='movies.execute(world, "DROP TABLE another")'),
-    Break("def as_connector(", GRANTED,
-          {"making a table is refused": "no failure", "reading another database is refused": "no failure"}),
-    Break("there = ", "", {"tables": "'t'", "databases that the connector sees": "'mysql'"},
-          back="""
+            {
+                "CREATE TABLE in the log": "log 2",
+                "inserts in the log": "log 2",
+                "updates in the log": "log 2",
+            },
+            back='movies.execute(world, "DROP TABLE another")',
+        ),
+        Break(
+            "def as_connector(",
+            GRANTED,
+            {
+                "making a table is refused": "no failure",
+                "reading another database is refused": "no failure",
+            },
+        ),
+        Break(
+            "there = ",
+            "",
+            {"tables": "'t'", "databases that the connector sees": "'mysql'"},
+            back="""
 movies.execute(world, "DROP TABLE t")
 mariadb.execute(world, f"REVOKE CREATE ON sampledatabase.* FROM {connector}")
-mariadb.execute(world, f"REVOKE SELECT ON mysql.* FROM {connector}")"""),
-    harms="41_source_database",
-)]
+mariadb.execute(world, f"REVOKE SELECT ON mysql.* FROM {connector}")""",
+        ),
+        harms="41_source_database",
+    )
+]
 
-# a version more, another artifact whose name begins with the topic's, and a task that the sink has no work for
+# a version more, another artifact whose name begins with the topic's, and a task that the sink has
+# no work for
 TOO_EARLY = """
 registry.register(world, f"{movies.TOPIC}-extra", "string")
 connect.apply(world, movies.FILE_SINK, {**sinks[movies.FILE_SINK], "topics": movies.TOPIC, "tasks.max": "2"})"""
@@ -49,53 +74,111 @@ from pyarrow import parquet
 def opened(found):
     return [Path(_files.open_address(one.folder)[1]) / one.file for one in found.itertuples()]
 """
-NARROW_FILES = OPEN + """
+NARROW_FILES = (
+    OPEN
+    + """
 for path in opened(files):
     parquet.write_table(parquet.ParquetFile(path).read().drop_columns(["__deleted"]), path)"""
-CONNECTORS = [Run(
-    Break('published.compare(world, "S4/source_connector"',
-          '_config, config = config, {**config, "heartbeat.interval.ms": "10001"}',
-          {"differences from S4/source_connector": ("key='heartbeat.interval.ms'", "10001")}, back="config = _config"),
-    Break('published.compare(world, "S4/sink_connector"', """
+)
+CONNECTORS = [
+    Run(
+        Break(
+            'published.compare(world, "S4/source_connector"',
+            '_config, config = config, {**config, "heartbeat.interval.ms": "10001"}',
+            {"differences from S4/source_connector": ("key='heartbeat.interval.ms'", "10001")},
+            back="config = _config",
+        ),
+        Break(
+            'published.compare(world, "S4/sink_connector"',
+            """
 def other_config(*asked):
     return {**told(*asked), "flush.size": "11"}
 
 told, connect.config = connect.config, other_config""",
-          {"differences from S4/sink_connector": "key='flush.size'", "records in each file": "[11, 2]"},
-          back="connect.config = told"),
-    Break("connect.apply(world, movies.CONNECTOR, config)\n\n\ndef states", OTHER_SHAPE,
-          {"fields of the first version": "'__source_file'", "names of the first version": "db1.other",
-           "fields of the key": "'release_year'"}),
-    Break("states_before = states()", TOO_EARLY,
-          {"states before the table existed": "'RUNNING', 'RUNNING', 'RUNNING'",
-           "states when all had come": "'RUNNING', 'RUNNING', 'RUNNING'",
-           "messages and schemas then": "db1.sampledatabase.movies-extra"}),
-    Break('rows = movies.flow.count(world, "movies")', """
+            {
+                "differences from S4/sink_connector": "key='flush.size'",
+                "records in each file": "[11, 2]",
+            },
+            back="connect.config = told",
+        ),
+        Break(
+            "connect.apply(world, movies.CONNECTOR, config)\n\n\ndef states",
+            OTHER_SHAPE,
+            {
+                "fields of the first version": "'__source_file'",
+                "names of the first version": "db1.other",
+                "fields of the key": "'release_year'",
+            },
+        ),
+        Break(
+            "states_before = states()",
+            TOO_EARLY,
+            {
+                "states before the table existed": "'RUNNING', 'RUNNING', 'RUNNING'",
+                "states when all had come": "'RUNNING', 'RUNNING', 'RUNNING'",
+                "messages and schemas then": "db1.sampledatabase.movies-extra",
+            },
+        ),
+        Break(
+            'rows = movies.flow.count(world, "movies")',
+            """
 topics.wait_count(world, movies.TOPIC, 12, connector=movies.CONNECTOR)
 movies.flow.change(world, "movies", 101, title="Spoilt")""",
-          {"what happened to each row": "'u'", "messages = source, row by row": "movie_id=101: 2 rows in topic"}),
-    Break("artifacts = registry.artifacts(world)", """
+            {
+                "what happened to each row": "'u'",
+                "messages = source, row by row": "movie_id=101: 2 rows in topic",
+            },
+        ),
+        Break(
+            "artifacts = registry.artifacts(world)",
+            """
 registry.register(world, f"{movies.TOPIC}-value", {**value_schema, "doc": "another"})""",
-          {"versions of both schemas": ("movies-extra", "'1', '2'"), "schema ids in the messages": "registry"},
-          back='registry.delete(world, f"{movies.TOPIC}-extra")'),
-    Break("a connector without its schema history stops", """
+            {
+                "versions of both schemas": ("movies-extra", "'1', '2'"),
+                "schema ids in the messages": "registry",
+            },
+            back='registry.delete(world, f"{movies.TOPIC}-extra")',
+        ),
+        Break(
+            "a connector without its schema history stops",
+            """
 topics.create(world, "dbhistory.lost")
 known = topics.read(world, config["schema.history.internal.kafka.topic"])
 topics.send(world, "dbhistory.lost", [(None, value) for value in known["value"]])""",
-          {"a connector without its schema history stops, and says so": "no failure"}),
-    Break('source = movies.flow.rows(world, "movies")', """
+            {"a connector without its schema history stops, and says so": "no failure"},
+        ),
+        Break(
+            'source = movies.flow.rows(world, "movies")',
+            """
 movies.execute(world, "INSERT INTO movies VALUES (999, 'Unsent', 1999)")
 records.loc[0, "__source_ts_ms"] = 0""",
-          {"messages = source, row by row": ("movie_id=101: 2 rows in topic", "movie_id=999: missing in topic"),
-           "times are told": "seen 0"}),
-    Break('check.equal("records in each file"', NARROW_FILES,
-          {"columns of the files": "files", "files = source, row by row": "movie_id=999: missing in files"}),
-    Break("if movies.FILE_SINK in waiting:  # it has written", """
+            {
+                "messages = source, row by row": (
+                    "movie_id=101: 2 rows in topic",
+                    "movie_id=999: missing in topic",
+                ),
+                "times are told": "seen 0",
+            },
+        ),
+        Break(
+            'check.equal("records in each file"',
+            NARROW_FILES,
+            {
+                "columns of the files": "files",
+                "files = source, row by row": "movie_id=999: missing in files",
+            },
+        ),
+        Break(
+            "if movies.FILE_SINK in waiting:  # it has written",
+            """
 patient = check.eventually
 check.eventually = lambda what, condition, timeout=5, **more: patient(what, condition, timeout, **more)""",
-          {"lines of the sink that waited": "not yet"}, back="check.eventually = patient"),
-    harms="42_connectors",
-)]
+            {"lines of the sink that waited": "not yet"},
+            back="check.eventually = patient",
+        ),
+        harms="42_connectors",
+    )
+]
 
 # the first message once more, with another title
 ANOTHER_MESSAGE = """
@@ -104,7 +187,10 @@ record = {**registry.peek(world, seen["value"])["record"], "title": "Spoilt"}
 spoilt = registry.encoded(world, int(versions().iloc[0]["global_id"]), record)
 topics.send(world, movies.TOPIC, [(seen["key"], spoilt)])"""
 # whoever lands takes a row out of the oldest file, and puts those of the last two into one
-OTHER_LANDING = "from pathlib import Path\n" + OPEN + """
+OTHER_LANDING = (
+    "from pathlib import Path\n"
+    + OPEN
+    + """
 def spoiling(*asked):
     done = landed(*asked)
     paths = opened(frames.parquet_files(folder))
@@ -115,52 +201,104 @@ def spoiling(*asked):
     return done
 
 landed, landing.step = landing.step, spoiling"""
-EVOLVE = [Run(
-    Break("topics.wait_count(world, history, noted + 1", ANOTHER_MESSAGE,
-          {"messages and versions after the ALTER": "'messages': 13",
-           "columns of old and of new files": "True: ['movie_id, title, release_year, __deleted",
-           "files = source": "movie_id=101: 2 rows in files",
-           "read as version 1 = source": "movie_id=101: 2 rows in reader"}),
-    Break('sql_file("movies/insert_data_with_new_column")', """
+)
+EVOLVE = [
+    Run(
+        Break(
+            "topics.wait_count(world, history, noted + 1",
+            ANOTHER_MESSAGE,
+            {
+                "messages and versions after the ALTER": "'messages': 13",
+                "columns of old and of new files": "True: ['movie_id, title, release_year, __deleted",
+                "files = source": "movie_id=101: 2 rows in files",
+                "read as version 1 = source": "movie_id=101: 2 rows in reader",
+            },
+        ),
+        Break(
+            'sql_file("movies/insert_data_with_new_column")',
+            """
 movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIFY release_year int NOT NULL FIRST")""",
-          {"what version 2 has more": "'null'", "all the rest": "version 2 'release_year'",
-           "what stands before it": "registry 'title'",
-           "a reader of version 2 cannot read version 1": "no failure"},
-          back="topics.wait_count(world, movies.TOPIC, rows + 1)"),
-    Break("files_before = ", OTHER_LANDING,
-          {"files of before": ("records: now 9", "bytes: now", "written: now"),
-           "no file holds more than ten": "seen 12",
-           "files = source": ("movie_id=101: 2 rows in files", "movie_id=110: missing in files")},
-          back="landing.step = landed"),
-    Break('past = hudi.as_of(spark, world, table, "version_1")', 'hudi.label(world, table, "version_1")',
-          {"COUNTRY in the past": "COUNTRY", "as of version 1 = the old rows": "movie_id=201: not in source"}),
-    Break('check.equal("messages and versions after the ALTER"',
-          'registry.register(world, f"{movies.TOPIC}-value", {**two, "doc": "another"})',
-          {"versions now": "'3'", "schemas that these messages name": "registry"}),
-    Break('source = movies.flow.rows(world, "movies")',
-          'movies.flow.change(world, "positions", 101, COUNTRY="France")',
-          {"rows that the ALTER has filled": "source 11", "Spark = source": "movie_id=101, COUNTRY",
-           "hudi-rs = source": "movie_id=101, COUNTRY"}),
-    Break("unchanged = movies.execute(", """
+            {
+                "what version 2 has more": "'null'",
+                "all the rest": "version 2 'release_year'",
+                "what stands before it": "registry 'title'",
+                "a reader of version 2 cannot read version 1": "no failure",
+            },
+            back="topics.wait_count(world, movies.TOPIC, rows + 1)",
+        ),
+        Break(
+            "files_before = ",
+            OTHER_LANDING,
+            {
+                "files of before": ("records: now 9", "bytes: now", "written: now"),
+                "no file holds more than ten": "seen 12",
+                "files = source": (
+                    "movie_id=101: 2 rows in files",
+                    "movie_id=110: missing in files",
+                ),
+            },
+            back="landing.step = landed",
+        ),
+        Break(
+            'past = hudi.as_of(spark, world, table, "version_1")',
+            'hudi.label(world, table, "version_1")',
+            {
+                "COUNTRY in the past": "COUNTRY",
+                "as of version 1 = the old rows": "movie_id=201: not in source",
+            },
+        ),
+        Break(
+            'check.equal("messages and versions after the ALTER"',
+            'registry.register(world, f"{movies.TOPIC}-value", {**two, "doc": "another"})',
+            {"versions now": "'3'", "schemas that these messages name": "registry"},
+        ),
+        Break(
+            'source = movies.flow.rows(world, "movies")',
+            'movies.flow.change(world, "positions", 101, COUNTRY="France")',
+            {
+                "rows that the ALTER has filled": "source 11",
+                "Spark = source": "movie_id=101, COUNTRY",
+                "hudi-rs = source": "movie_id=101, COUNTRY",
+            },
+        ),
+        Break(
+            "unchanged = movies.execute(",
+            """
 movies.execute(world, '''
     CREATE TRIGGER shout BEFORE UPDATE ON movies FOR EACH ROW SET NEW.title = concat(OLD.title, '!')''')""",
-          {"rows changed by an UPDATE to the same value": "MariaDB 24"},
-          back="""
+            {"rows changed by an UPDATE to the same value": "MariaDB 24"},
+            back="""
 movies.execute(world, "DROP TRIGGER shout")
 for name, n in counts.items():
     topics.wait_count(world, movies.flow.topic(world, name), n + unchanged)
-counts = {name: n + unchanged for name, n in counts.items()}"""),
-    Break("sent = {name: topics.count(", ANOTHER_MESSAGE, {"messages of the backfill": "'movies': 1"}),
-    Break("as_of_version_2 = hudi.as_of(", 'hudi.label(world, table, "version_2")',
-          {"movies without a country": "'version_2': 0"}),
-    Break('check.equal("rows changed by an UPDATE', 'now.loc[now["movie_id"] == 105, "COUNTRY"] = None',
-          {"the lake after the backfill = source": "movie_id=105, COUNTRY"}),
-    Break("told = list(hudi.schema_changes(table)", """
+counts = {name: n + unchanged for name, n in counts.items()}""",
+        ),
+        Break(
+            "sent = {name: topics.count(",
+            ANOTHER_MESSAGE,
+            {"messages of the backfill": "'movies': 1"},
+        ),
+        Break(
+            "as_of_version_2 = hudi.as_of(",
+            'hudi.label(world, table, "version_2")',
+            {"movies without a country": "'version_2': 0"},
+        ),
+        Break(
+            'check.equal("rows changed by an UPDATE',
+            'now.loc[now["movie_id"] == 105, "COUNTRY"] = None',
+            {"the lake after the backfill = source": "movie_id=105, COUNTRY"},
+        ),
+        Break(
+            "told = list(hudi.schema_changes(table)",
+            """
 movies.execute(world, "ALTER TABLE movies ADD COLUMN extra int")
 movies.flow.change(world, "positions", 101, title="Spoilt")
-movies.flow.ingest(spark, world, table)""", {"what the commits say of the schema": "'added extra int'"}),
-    harms="42_connectors",
-)]
+movies.flow.ingest(spark, world, table)""",
+            {"what the commits say of the schema": "'added extra int'"},
+        ),
+        harms="42_connectors",
+    )
+]
 
 SOON = """
 patient = check.eventually
@@ -174,8 +312,8 @@ for field in first_two[1]["fields"]:
 registry.delete(world, artifact)
 for each in first_two:
     registry.register(world, artifact, each)"""
-# names of columns in capitals, of a text, and of a number that becomes a text (a schema with both names would be a dead
-# letter only); a number that becomes a double; and always the same key
+# names of columns in capitals, of a text, and of a number that becomes a text (a schema with both
+# names would be a dead letter only); a number that becomes a double; and always the same key
 OTHER_CHANGES = """
 changes["add nullable"]["fields"][1]["name"] = "TITLE"
 changes["widen int to long"]["fields"][2]["type"] = "double"
@@ -188,82 +326,165 @@ from workbench.connect import rest
 rest._call(world, "PUT", f"/connectors/{movies.CONNECTOR}/pause")
 wait_until(lambda: rest.states(connect.status(world, movies.CONNECTOR)) == {"PAUSED"}, "a pause")"""
 # while it is paused the rule goes, so that nothing stops it
-NOT_STOPPED = SOON + """
+NOT_STOPPED = (
+    SOON
+    + """
 registry.set_compatibility(world, artifact, "NONE")
 rest._call(world, "PUT", f"/connectors/{movies.CONNECTOR}/resume")"""
+)
 LATER_MOVIE = """
 movies.execute(world, insert, [302, "Solaris", 1972, "USSR"])
 wait_until(lambda: registry.peek(world, topics.read(world, movies.TOPIC)["value"].dropna().iloc[-1])["record"][
     "movie_id"] == 302, "a later movie")"""
-COMPATIBILITY = [Run(
-    Break("one, two = registry.versions(world, artifact)", GENTLE, {"version 2 may follow": "'BACKWARD': True"}),
-    Break("nullable = {", """
+COMPATIBILITY = [
+    Run(
+        Break(
+            "one, two = registry.versions(world, artifact)",
+            GENTLE,
+            {"version 2 may follow": "'BACKWARD': True"},
+        ),
+        Break(
+            "nullable = {",
+            """
 another = {**two, "fields": [{**f, "type": "int"} if f["name"] == "COUNTRY" else f for f in two["fields"]]}
-registry.register(world, scratch, another)""", {"modes that refuse the gentle one": "'BACKWARD'"}),
-    Break("answers = pd.DataFrame({", """
+registry.register(world, scratch, another)""",
+            {"modes that refuse the gentle one": "'BACKWARD'"},
+        ),
+        Break(
+            "answers = pd.DataFrame({",
+            """
 def without_key(world, artifact, schema):
     return registered(world, artifact, {**schema, "fields": schema["fields"][1:]})
 
 registered, registry.register = registry.register, without_key
 del changes["narrow long to int"]""",
-          {"registry = Avro's rules": ("change='drop', BACKWARD", "registry false"), "questions asked": "registry 56"},
-          back="registry.register = registered"),
-    Break('registry.register(world, scratch, changes["drop"])', "registry.delete(world, scratch)",
-          {"a transitive mode looks back": "'BACKWARD_TRANSITIVE': True"}),
-    Break("outcomes = pd.DataFrame(", OTHER_CHANGES,
-          {"changes that stop the table": "'add nullable'", "rows after each change": "'add required': 1",
-           "what stops it is told": "YEAR", "what a wider number becomes": "widened year int to double"}),
-    Break('registry.set_compatibility(world, artifact, "FORWARD")', PAUSED, {}),
-    Break("the connector is stopped by the registry", NOT_STOPPED,
-          {"the connector is stopped by the registry": "not yet", "versions when it was refused": "registry 3"}),
-    Break("def newest():", LATER_MOVIE,
-          {"the waiting change arrives": "not yet", "the change that waited": "(302, 'Solaris')"},
-          back="check.eventually = patient"),
-    Break("""RENAME COLUMN "name" TO title""", "registry.register(world, artifact, first)",
-          {"versions when the rule was loosened": "one more 3"}),
-    Break('check.true("the state of the source', """
+            {
+                "registry = Avro's rules": ("change='drop', BACKWARD", "registry false"),
+                "questions asked": "registry 56",
+            },
+            back="registry.register = registered",
+        ),
+        Break(
+            'registry.register(world, scratch, changes["drop"])',
+            "registry.delete(world, scratch)",
+            {"a transitive mode looks back": "'BACKWARD_TRANSITIVE': True"},
+        ),
+        Break(
+            "outcomes = pd.DataFrame(",
+            OTHER_CHANGES,
+            {
+                "changes that stop the table": "'add nullable'",
+                "rows after each change": "'add required': 1",
+                "what stops it is told": "YEAR",
+                "what a wider number becomes": "widened year int to double",
+            },
+        ),
+        Break('registry.set_compatibility(world, artifact, "FORWARD")', PAUSED, {}),
+        Break(
+            "the connector is stopped by the registry",
+            NOT_STOPPED,
+            {
+                "the connector is stopped by the registry": "not yet",
+                "versions when it was refused": "registry 3",
+            },
+        ),
+        Break(
+            "def newest():",
+            LATER_MOVIE,
+            {"the waiting change arrives": "not yet", "the change that waited": "(302, 'Solaris')"},
+            back="check.eventually = patient",
+        ),
+        Break(
+            """RENAME COLUMN "name" TO title""",
+            "registry.register(world, artifact, first)",
+            {"versions when the rule was loosened": "one more 3"},
+        ),
+        Break(
+            'check.true("the state of the source',
+            """
 failure = "connector 'movies_source' is FAILED: the registry refuses a schema: year at /fields/2"
 third["fields"] = third["fields"][1:]
 movies.execute(world, "ALTER TABLE movies ADD COLUMN extra int")""",
-          {"the state of the source tells the reason": "year at",
-           "required fields that the refused schema lacks": "movie_id",
-           "columns of the table at the end": "'extra'"}),
-    harms="42_connectors",
-)]
+            {
+                "the state of the source tells the reason": "year at",
+                "required fields that the refused schema lacks": "movie_id",
+                "columns of the table at the end": "'extra'",
+            },
+        ),
+        harms="42_connectors",
+    )
+]
 
 # a letter that came from nowhere, and has no reason
 STRAY_LETTERS = """
 for topic in movies.LETTERS.values():
     topics.send(world, topic, [("409", b"stray")])"""
 WHO = ("connect", "landing", "lake")
-DEAD_LETTERS = [Run(
-    Break("what is too large is refused at once", "sent, topics.send = topics.send, lambda *asked: None",
-          {"what is too large is refused at once": "no failure"}, back="topics.send = sent"),
-    Break("def lines():", SOON + """
+DEAD_LETTERS = [
+    Run(
+        Break(
+            "what is too large is refused at once",
+            "sent, topics.send = topics.send, lambda *asked: None",
+            {"what is too large is refused at once": "no failure"},
+            back="topics.send = sent",
+        ),
+        Break(
+            "def lines():",
+            SOON
+            + """
 from workbench.base import wait_until
 
 wait_until(lambda: len(written.read_text().splitlines()) == rows + 1, "all lines")
 with written.open("a") as file:
     file.write("another line of The Sacrifice\\n")""",
-          {"the sink in Connect has written": "not yet", "read + dead letters = sent": "'connect': 30",
-           "the message behind the poison": "'connect': 2", "lines in the file": "not yet"}),
-    Break("def mended(letter):",
-          'dlq.replay(world, letters["lake"], offsets=[0], mend=lambda letter: whole[letter.key.decode()])',
-          {"letters sent back, and again": "(3, 0)"}),
-    Break("landed_again = landing.run(", """
+            {
+                "the sink in Connect has written": "not yet",
+                "read + dead letters = sent": "'connect': 30",
+                "the message behind the poison": "'connect': 2",
+                "lines in the file": "not yet",
+            },
+        ),
+        Break(
+            "def mended(letter):",
+            'dlq.replay(world, letters["lake"], offsets=[0], mend=lambda letter: whole[letter.key.decode()])',
+            {"letters sent back, and again": "(3, 0)"},
+        ),
+        Break(
+            "landed_again = landing.run(",
+            """
 more = registry.encoded(world, id, movie(407, "Andrei Rublev", 1966))
 topics.send(world, movies.POISON, [("407", more)])""",
-          {"records in files": "landing 30", "the lake = what was sent, row by row": "movie_id=407: not in source"}),
-    Break("closes = {", STRAY_LETTERS,
-          {**{f"letters of {who}": "409" for who in WHO}, **{f"origins told by {who}": "-1" for who in WHO},
-           **{f"reasons told by {who}": "seen ''" for who in WHO}, "letters at the end": "'connect': 5"}),
-    Break("running = connect.status(", """
+            {
+                "records in files": "landing 30",
+                "the lake = what was sent, row by row": "movie_id=407: not in source",
+            },
+        ),
+        Break(
+            "closes = {",
+            STRAY_LETTERS,
+            {
+                **{f"letters of {who}": "409" for who in WHO},
+                **{f"origins told by {who}": "-1" for who in WHO},
+                **{f"reasons told by {who}": "seen ''" for who in WHO},
+                "letters at the end": "'connect': 5",
+            },
+        ),
+        Break(
+            "running = connect.status(",
+            """
 from workbench.connect import rest
 
 rest._call(world, "PUT", f"/connectors/{movies.FILE_SINK}/pause")
 wait_until(lambda: rest.states(connect.status(world, movies.FILE_SINK)) == {"PAUSED"}, "a pause")""",
-          {"state of the sink": "'PAUSED'"}),
-)]
+            {"state of the sink": "'PAUSED'"},
+        ),
+    )
+]
 
-BREAKS = {"41_source_database": SOURCE_DATABASE, "42_connectors": CONNECTORS, "43_evolve": EVOLVE,
-          "44_compatibility": COMPATIBILITY, "45_dead_letters": DEAD_LETTERS}
+BREAKS = {
+    "41_source_database": SOURCE_DATABASE,
+    "42_connectors": CONNECTORS,
+    "43_evolve": EVOLVE,
+    "44_compatibility": COMPATIBILITY,
+    "45_dead_letters": DEAD_LETTERS,
+}

@@ -1,11 +1,14 @@
-"""What is broken behind the checks of notebooks 51 to 54 (of 55 to 58: breaks_travel.py); how a break is written stands
-in breaking.py."""
+"""What is broken behind the checks of notebooks 51 to 54 (of 55 to 58: breaks_travel.py); how a
+break is written stands in breaking.py."""
+
 from breaking import Break, Run
 from breaks_travel import LAKE, TRAVEL
 
 SOURCE_DATABASE = [
     Run(
-        Break("named = museum.flow.rows(", """
+        Break(
+            "named = museum.flow.rows(",
+            """
 def source(statement):
     postgres.execute(world, statement, database=museum.DATABASE)
 
@@ -14,22 +17,39 @@ source("UPDATE artists SET name = 'Somebody' WHERE artist_id = 1")
 source("UPDATE artists SET nationality = 'French' WHERE artist_id = 4609")
 source("UPDATE artworks SET title = 'Toreador', classification = 'Drawing', artist_id = 1 WHERE artwork_id = 128447")
 """,
-              {"as in reference table S5/artists_named": ("row=1, name", "Somebody"),
-               "artists that we will follow": "source [1, 299, 4609]", "rows of both tables": "'artists': 149",
-               "nationality of artist 4609": "French", "title of artwork 128447": "Toreador",
-               "classification of artwork 128447": "Drawing", "artist of artwork 128447": "source 1 "}),
-        Break("a table without a key is not published",
-              'source("CREATE TABLE loans (artwork_id int PRIMARY KEY, lent_to text)")',
-              {"a table without a key is not published": "no failure"},
-              back='postgres.drop_publication(world, "loans", museum.DATABASE)'),
-        Break("published = postgres.publications(", """
+            {
+                "as in reference table S5/artists_named": ("row=1, name", "Somebody"),
+                "artists that we will follow": "source [1, 299, 4609]",
+                "rows of both tables": "'artists': 149",
+                "nationality of artist 4609": "French",
+                "title of artwork 128447": "Toreador",
+                "classification of artwork 128447": "Drawing",
+                "artist of artwork 128447": "source 1 ",
+            },
+        ),
+        Break(
+            "a table without a key is not published",
+            'source("CREATE TABLE loans (artwork_id int PRIMARY KEY, lent_to text)")',
+            {"a table without a key is not published": "no failure"},
+            back='postgres.drop_publication(world, "loans", museum.DATABASE)',
+        ),
+        Break(
+            "published = postgres.publications(",
+            """
 source(f"ALTER PUBLICATION {museum.flow.publication} DROP TABLE artworks")
 source("ALTER TABLE artists REPLICA IDENTITY FULL")""",
-              {"published tables": "database ['public.artists'] ", "rows of both are told apart by": "full row"}),
-        Break("the connector's user changes nothing",
-              'source(f"GRANT UPDATE ON artists TO {world.postgres.replication_user}")',
-              {"the connector's user changes nothing": "no failure"}),
-        harms="51_source_database"),
+            {
+                "published tables": "database ['public.artists'] ",
+                "rows of both are told apart by": "full row",
+            },
+        ),
+        Break(
+            "the connector's user changes nothing",
+            'source(f"GRANT UPDATE ON artists TO {world.postgres.replication_user}")',
+            {"the connector's user changes nothing": "no failure"},
+        ),
+        harms="51_source_database",
+    ),
 ]
 
 REGISTRY = """
@@ -38,7 +58,8 @@ from workbench.base import http
 api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
 extra = {"X-Registry-ArtifactId": "moma.public.extra-value", "X-Registry-ArtifactType": "AVRO"}
 http.call("the registry", "POST", api, "string", headers=extra).raise_for_status()"""
-# the topic forgets its first message of artist 1, so the next one, which the stream brought, is looked at instead
+# the topic forgets its first message of artist 1, so the next one, which the stream brought, is
+# looked at instead
 LATER_MESSAGE = """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -75,7 +96,9 @@ for name, key, column in (("artists", 2, "gender"), ("artworks", 3, "title")):
     kept.withColumn(column, spoilt).write.format("avro").mode("overwrite").save(folder)"""
 CONNECTORS = [
     Run(
-        Break("the keys of Debezium 1.7 are refused", """
+        Break(
+            "the keys of Debezium 1.7 are refused",
+            """
 import requests
 
 def unasked(world, name, config):
@@ -83,40 +106,82 @@ def unasked(world, name, config):
     requests.post(f"{world.connect.url}/connectors", json=body, timeout=30, auth=world.connect.auth).raise_for_status()
 
 asked, connect.apply = connect.apply, unasked""",
-              {"the keys of Debezium 1.7 are refused": "no failure", "nothing was deployed": "moma_source"},
-              back="connect.apply = asked\nconnect.delete(world, museum.CONNECTOR)"),
-        Break('published.compare(world, "S5/source_connector"', 'config["poll.interval.ms"] = "49"',
-              {"differences from S5/source_connector": ("key='poll.interval.ms', here", "49")},
-              back='config["poll.interval.ms"] = "50"'),
-        Break('published.compare(world, "S5/sink_connector"', 'sink["flush.size"] = "9999"',
-              {"differences from S5/sink_connector": "key='flush.size': not in table"},
-              back='sink["flush.size"] = "10000"'),
-        Break("artifacts = registry.artifacts(world)", REGISTRY,
-              {"artifacts of both topics": "moma.public.extra-value"},
-              back='http.call("the registry", "DELETE", f"{api}/moma.public.extra-value").raise_for_status()'),
-        Break('at = museum.flow.events(spark, world, "artists")', LATER_MESSAGE,
-              {"fields of the message, in this order": ("place 9", "__table", "__db"),
-               "metadata in the message of artist 1": "'u'", "name in the envelope and in the flat message": "Somebody",
-               "the message names the newest version of its schema": "registry "}),
-        Break("a message with an unknown schema id", "found, registry.find = registry.find, lambda *_: value_schema",
-              {"a message with an unknown schema id": "no failure"}, back="registry.find = found"),
-        Break('check.equal("topics"', NO_EVENTS,
-              {"topics": "moma.public.extra", "events of artists": "149 r, 1 u", "events of artworks": "1381 r",
-               "every value of artists": ("artist_id=1, death_year", "1999"),
-               "every value of artworks": ("artwork_id=0: missing", "artwork_id=1, title"),
-               "row in the message of artist 1": "1999", "states of the connector and its task": "PAUSED"},
-              back='topics.delete(world, "moma.public.extra")'),
-        Break('raw = spark.read.format("avro")', SPOILT_FILES,
-              {"landed files of artists": ("artist_id=2, gender", "Spoilt"),
-               "landed files of artworks": ("artwork_id=3, title", "Spoilt")}),
-        Break("the compatible API gives the same schema", """
+            {
+                "the keys of Debezium 1.7 are refused": "no failure",
+                "nothing was deployed": "moma_source",
+            },
+            back="connect.apply = asked\nconnect.delete(world, museum.CONNECTOR)",
+        ),
+        Break(
+            'published.compare(world, "S5/source_connector"',
+            'config["poll.interval.ms"] = "49"',
+            {"differences from S5/source_connector": ("key='poll.interval.ms', here", "49")},
+            back='config["poll.interval.ms"] = "50"',
+        ),
+        Break(
+            'published.compare(world, "S5/sink_connector"',
+            'sink["flush.size"] = "9999"',
+            {"differences from S5/sink_connector": "key='flush.size': not in table"},
+            back='sink["flush.size"] = "10000"',
+        ),
+        Break(
+            "artifacts = registry.artifacts(world)",
+            REGISTRY,
+            {"artifacts of both topics": "moma.public.extra-value"},
+            back='http.call("the registry", "DELETE", f"{api}/moma.public.extra-value").raise_for_status()',
+        ),
+        Break(
+            'at = museum.flow.events(spark, world, "artists")',
+            LATER_MESSAGE,
+            {
+                "fields of the message, in this order": ("place 9", "__table", "__db"),
+                "metadata in the message of artist 1": "'u'",
+                "name in the envelope and in the flat message": "Somebody",
+                "the message names the newest version of its schema": "registry ",
+            },
+        ),
+        Break(
+            "a message with an unknown schema id",
+            "found, registry.find = registry.find, lambda *_: value_schema",
+            {"a message with an unknown schema id": "no failure"},
+            back="registry.find = found",
+        ),
+        Break(
+            'check.equal("topics"',
+            NO_EVENTS,
+            {
+                "topics": "moma.public.extra",
+                "events of artists": "149 r, 1 u",
+                "events of artworks": "1381 r",
+                "every value of artists": ("artist_id=1, death_year", "1999"),
+                "every value of artworks": ("artwork_id=0: missing", "artwork_id=1, title"),
+                "row in the message of artist 1": "1999",
+                "states of the connector and its task": "PAUSED",
+            },
+            back='topics.delete(world, "moma.public.extra")',
+        ),
+        Break(
+            'raw = spark.read.format("avro")',
+            SPOILT_FILES,
+            {
+                "landed files of artists": ("artist_id=2, gender", "Spoilt"),
+                "landed files of artworks": ("artwork_id=3, title", "Spoilt"),
+            },
+        ),
+        Break(
+            "the compatible API gives the same schema",
+            """
 told, registry.latest = registry.latest, lambda *asked: {"fields": []} if "ccompat" in asked else told(*asked)""",
-              {"the compatible API gives the same schema of artists": "0 fields",
-               "the compatible API gives the same schema of artworks": "0 fields"},
-              back="""
+            {
+                "the compatible API gives the same schema of artists": "0 fields",
+                "the compatible API gives the same schema of artworks": "0 fields",
+            },
+            back="""
 registry.latest = told
-registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with its second version"""),
-        harms="51_source_database"),
+registry.delete(world, f"{museum.flow.topic(world, 'artists')}-value")  # with its second version""",
+        ),
+        harms="51_source_database",
+    ),
 ]
 
 # artist 3 is the only Albanian: one file of one row
@@ -141,71 +206,129 @@ from functools import partial
 vars(museum.flow)["table"] = partial(museum.flow.table, ordering="__source_ts_ms", extra={})"""
 HUDI_INGEST = [
     Run(
-        Break('for name, operation in operations.items()', OTHER_TABLE,
-              {**{f"differences from S5/submit_{name}": "key='--source-ordering-field': missing in here"
-                  for name in ("artists", "artworks")},
-               **{f"differences from S5/properties_{name}": "key='hoodie.compact.inline': missing in here"
-                  for name in ("artists", "artworks")}},
-              back='del vars(museum.flow)["table"]'),
-        Break("catalog = {d: sorted(", 'spark.sql("CREATE TABLE moma_cow.extra (n int) USING parquet")',
-              {"tables in the catalog": "extra"}, back='spark.sql("DROP TABLE moma_cow.extra")'),
-        Break("first = query.sql(", LAKE + """
+        Break(
+            "for name, operation in operations.items()",
+            OTHER_TABLE,
+            {
+                **{
+                    f"differences from S5/submit_{name}": "key='--source-ordering-field': missing in here"
+                    for name in ("artists", "artworks")
+                },
+                **{
+                    f"differences from S5/properties_{name}": "key='hoodie.compact.inline': missing in here"
+                    for name in ("artists", "artworks")
+                },
+            },
+            back='del vars(museum.flow)["table"]',
+        ),
+        Break(
+            "catalog = {d: sorted(",
+            'spark.sql("CREATE TABLE moma_cow.extra (n int) USING parquet")',
+            {"tables in the catalog": "extra"},
+            back='spark.sql("DROP TABLE moma_cow.extra")',
+        ),
+        Break(
+            "first = query.sql(",
+            LAKE
+            + """
 museum.flow.change(world, "artists", 1, nationality="French")
 museum.flow.follow(spark, world)
 fewer = ", ".join(f"`{c}`" for c in spark.table("moma_mor.artists_ro").columns if c != "_hoodie_commit_seqno")
 spark.sql("DROP TABLE moma_mor.artists_rt")
 spark.sql(f"CREATE VIEW moma_mor.artists_rt AS SELECT {fewer} FROM moma_cow.artists")""",
-              {"row of artist 1": ("nationality=French", "'u'"), "Hudi's own fields": "_hoodie_record_key"},
-              back="""
+            {
+                "row of artist 1": ("nationality=French", "'u'"),
+                "Hudi's own fields": "_hoodie_record_key",
+            },
+            back="""
 spark.sql("DROP VIEW moma_mor.artists_rt")
-hudi.register(spark, museum.flow.table(world, "artists", "mor"))"""),
-        Break("second = museum.flow.follow(", 'museum.flow.change(world, "artists", 2, name="Somebody")',
-              {"messages of a second run": "ingest 2", "commits of each table": "'moma_artists_cow': 3"}),
-        Break("twice = hudi.read(",
-              'rows.write.format("hudi").options(**scratch.options()).mode("overwrite").save(scratch.base)',
-              {"careless bulk inserts are caught": "no failure"}),
-        Break("lake = {t.name: hudi.read(spark, t).toPandas()", """
+hudi.register(spark, museum.flow.table(world, "artists", "mor"))""",
+        ),
+        Break(
+            "second = museum.flow.follow(",
+            'museum.flow.change(world, "artists", 2, name="Somebody")',
+            {
+                "messages of a second run": "ingest 2",
+                "commits of each table": "'moma_artists_cow': 3",
+            },
+        ),
+        Break(
+            "twice = hudi.read(",
+            'rows.write.format("hudi").options(**scratch.options()).mode("overwrite").save(scratch.base)',
+            {"careless bulk inserts are caught": "no failure"},
+        ),
+        Break(
+            "lake = {t.name: hudi.read(spark, t).toPandas()",
+            """
 artists_cow, artists_mor, artworks_cow, artworks_mor = tables
 spoil(artists_cow, "artist_id = 7", nationality="Atlantean")
 spoil(artists_mor, "artist_id = 8", operation="delete")
 spoil(artists_mor, "artist_id = 9", name="Spoilt")
 spoil(artworks_cow, "artwork_id = 1", title="Spoilt")
-spoil(artworks_mor, "artwork_id = 1", title="Spoilt")""" + DOUBLED_FILE,
-              {"rows of each table": "'moma_artists_mor': 149",
-               "different keys of each table": "'moma_artists_cow': 151",
-               "moma_artists_cow by Spark = source": ("artist_id=3: 2 rows", "artist_id=7, nationality"),
-               "moma_artists_cow by hudi-rs = source": ("artist_id=3: 2 rows", "artist_id=7, nationality"),
-               "moma_artists_mor by Spark = source": ("artist_id=8: missing", "artist_id=9, name"),
-               "moma_artists_mor by hudi-rs = source": ("artist_id=8: missing", "artist_id=9, name"),
-               "moma_artworks_cow by Spark = source": ("artwork_id=1, title", "Spoilt"),
-               "moma_artworks_cow by hudi-rs = source": ("artwork_id=1, title", "Spoilt"),
-               "moma_artworks_mor by Spark = source": ("artwork_id=1, title", "Spoilt"),
-               "moma_artworks_mor by hudi-rs = source": ("artwork_id=1, title", "Spoilt"),
-               "partitions of all tables": "moma_artists_cow/nationality=Atlantean",
-               "base files, as published": "[2, 2, 1]"}),
-        Break("partition, stated = {}, {}", """
+spoil(artworks_mor, "artwork_id = 1", title="Spoilt")"""
+            + DOUBLED_FILE,
+            {
+                "rows of each table": "'moma_artists_mor': 149",
+                "different keys of each table": "'moma_artists_cow': 151",
+                "moma_artists_cow by Spark = source": (
+                    "artist_id=3: 2 rows",
+                    "artist_id=7, nationality",
+                ),
+                "moma_artists_cow by hudi-rs = source": (
+                    "artist_id=3: 2 rows",
+                    "artist_id=7, nationality",
+                ),
+                "moma_artists_mor by Spark = source": ("artist_id=8: missing", "artist_id=9, name"),
+                "moma_artists_mor by hudi-rs = source": (
+                    "artist_id=8: missing",
+                    "artist_id=9, name",
+                ),
+                "moma_artworks_cow by Spark = source": ("artwork_id=1, title", "Spoilt"),
+                "moma_artworks_cow by hudi-rs = source": ("artwork_id=1, title", "Spoilt"),
+                "moma_artworks_mor by Spark = source": ("artwork_id=1, title", "Spoilt"),
+                "moma_artworks_mor by hudi-rs = source": ("artwork_id=1, title", "Spoilt"),
+                "partitions of all tables": "moma_artists_cow/nationality=Atlantean",
+                "base files, as published": "[2, 2, 1]",
+            },
+        ),
+        Break(
+            "partition, stated = {}, {}",
+            """
 spark.sql("DROP TABLE moma_mor.artworks_ro")
 spark.sql("CREATE TABLE moma_mor.artworks_ro (artwork_id int) USING parquet")
 spark.sql("DROP TABLE moma_mor.artists_ro")
 spark.sql(f"CREATE TABLE moma_mor.artists_ro USING hudi OPTIONS ('hoodie.query.as.ro.table' = 'false') "
           f"LOCATION '{tables[1].base}'")""",
-              {"partition columns of each": "'moma_mor.artworks_ro': []",
-               "which view reads base files only": "'_ro': 'false'",
-               "rows in each view": ("'artists_rt': 149", "'artworks_ro': 0")}),
-        Break('fields = ["name", "dataType", "isPartition"]', """
+            {
+                "partition columns of each": "'moma_mor.artworks_ro': []",
+                "which view reads base files only": "'_ro': 'false'",
+                "rows in each view": ("'artists_rt': 149", "'artworks_ro': 0"),
+            },
+        ),
+        Break(
+            'fields = ["name", "dataType", "isPartition"]',
+            """
 spark.sql("DROP TABLE moma_mor.artists_rt")
 other = ", ".join(f"`{c}`" for c in spark.table("moma_cow.artists").columns if c != "birth_year")
 spark.sql(f"CREATE VIEW moma_mor.artists_rt AS SELECT {other}, 'none' AS birth_year FROM moma_cow.artists")""",
-              {"as in reference table S5/artists_rt_columns": "row="}, back="""
+            {"as in reference table S5/artists_rt_columns": "row="},
+            back="""
 spark.sql("DROP VIEW moma_mor.artists_rt")
-hudi.register(spark, tables[1])"""),
-        Break('own = [c for c in first.columns', EMPTY_FIELD,
-              {"rows that lack a field of Hudi's": "'moma_artists_cow': 1"}),
-        harms="53_hudi_ingest"),
+hudi.register(spark, tables[1])""",
+        ),
+        Break(
+            "own = [c for c in first.columns",
+            EMPTY_FIELD,
+            {"rows that lack a field of Hudi's": "'moma_artists_cow': 1"},
+        ),
+        harms="53_hudi_ingest",
+    ),
 ]
 
 # after each ingest somebody writes into the Copy-on-Write table what the source has never said
-SPOILS = LAKE + """
+SPOILS = (
+    LAKE
+    + """
 ingest = museum.flow.follow
 
 def follow(*asked, **more):
@@ -214,6 +337,7 @@ def follow(*asked, **more):
     return done
 
 vars(museum.flow)["follow"] = follow"""
+)
 TRIGGERS = """
 from workbench.source import postgres
 
@@ -229,50 +353,98 @@ patient = check.eventually
 check.eventually = lambda what, condition, timeout, **more: patient(what, condition, 10, **more)"""
 UPDATES = [
     Run(
-        Break('history = [update("u1")]', SPOILS,
-              {**{f"after {label}, _rt and CoW = source": ("seen_in='moma_cow.artworks', date", "spoilt")
-                  for label in ("u1", "u2", "u3", "u4", "u5")},
-               "different rows in the three views, compacted": "lake 2",
-               "date in all views, compacted again": "spoilt",
-               "as in reference table S5/artwork_128447_u5": ("row=1, date", "spoilt"),
-               "moma_artworks_cow = source, row by row": ("artwork_id=128447, date", "spoilt"),
-               "MoR saves nothing when compacted after every update": "times as much"}),
-        Break('history += [update("u2")', "hudi.compact(spark, mor)",
-              {"files of _ro after u1 to u4": "2 values", "operation of the row in _ro": "'u'",
-               "files on disk after u3": "['base', 'log', 'base', 'log', 'log']"}),
-        Break("compacted = query.record(", """
+        Break(
+            'history = [update("u1")]',
+            SPOILS,
+            {
+                **{
+                    f"after {label}, _rt and CoW = source": (
+                        "seen_in='moma_cow.artworks', date",
+                        "spoilt",
+                    )
+                    for label in ("u1", "u2", "u3", "u4", "u5")
+                },
+                "different rows in the three views, compacted": "lake 2",
+                "date in all views, compacted again": "spoilt",
+                "as in reference table S5/artwork_128447_u5": ("row=1, date", "spoilt"),
+                "moma_artworks_cow = source, row by row": ("artwork_id=128447, date", "spoilt"),
+                "MoR saves nothing when compacted after every update": "times as much",
+            },
+        ),
+        Break(
+            'history += [update("u2")',
+            "hudi.compact(spark, mor)",
+            {
+                "files of _ro after u1 to u4": "2 values",
+                "operation of the row in _ro": "'u'",
+                "files on disk after u3": "['base', 'log', 'base', 'log', 'log']",
+            },
+        ),
+        Break(
+            "compacted = query.record(",
+            """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Toreador")
 museum.flow.follow(spark, world, cow, mor)""",
-              {"as in reference table S5/artwork_128447_rt": "row=4, file",
-               "file of _ro and of _rt, compacted": ".parquet"}),
-        Break('u5 = museum.UPDATES["u5"]', TRIGGERS,
-              {"u5 is in the real-time view, uncalled": "not yet",
-               "messages that the running ingest brought": "ingest 2"},
-              back="""
+            {
+                "as in reference table S5/artwork_128447_rt": "row=4, file",
+                "file of _ro and of _rt, compacted": ".parquet",
+            },
+        ),
+        Break(
+            'u5 = museum.UPDATES["u5"]',
+            TRIGGERS,
+            {
+                "u5 is in the real-time view, uncalled": "not yet",
+                "messages that the running ingest brought": "ingest 2",
+            },
+            back="""
 check.eventually = patient
-postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)"""),
-        Break("left = museum.flow.follow(", 'museum.flow.change(world, "artworks", museum.PICADOR, title="Matador")',
-              {"messages that it left for a later one": "ingest 1"}),
-        Break('truth = museum.flow.rows(world, "artworks", "artwork_id = 128447")', """
+postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=museum.DATABASE)""",
+        ),
+        Break(
+            "left = museum.flow.follow(",
+            'museum.flow.change(world, "artworks", museum.PICADOR, title="Matador")',
+            {"messages that it left for a later one": "ingest 1"},
+        ),
+        Break(
+            'truth = museum.flow.rows(world, "artworks", "artwork_id = 128447")',
+            """
 hudi.compact(spark, mor)
 fifth = query.record(spark, (cow, mor), museum.PICADOR, *asked)""",
-              {"the read-optimised view is not the present": "no failure"}),
-        Break("last = query.record(", """
+            {"the read-optimised view is not the present": "no failure"},
+        ),
+        Break(
+            "last = query.record(",
+            """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Picador")
 museum.flow.follow(spark, world, cow, mor)
 compact, hudi.compact = hudi.compact, lambda spark, table: compact(spark, table, "schedule")""",
-              {"kinds of file, compacted again": "'log'"}, back="hudi.compact = compact"),
-        Break('museum.flow.compare(', 'spoil(mor, "artwork_id = 2", title="Spoilt")',
-              {"moma_artworks_mor = source, row by row": ("artwork_id=2, title", "Spoilt")}),
-        # asked once more, with the logs of a whole table: in one run they cannot be larger than what CoW wrote
-        # and, with the compactions, smaller
-        Break('compactions = timelines["Merge-on-Read"]', """
+            {"kinds of file, compacted again": "'log'"},
+            back="hudi.compact = compact",
+        ),
+        Break(
+            "museum.flow.compare(",
+            'spoil(mor, "artwork_id = 2", title="Spoilt")',
+            {"moma_artworks_mor = source, row by row": ("artwork_id=2, title", "Spoilt")},
+        ),
+        # asked once more, with the logs of a whole table: in one run they cannot be larger than
+        # what CoW wrote and, with the compactions, smaller
+        Break(
+            'compactions = timelines["Merge-on-Read"]',
+            """
 museum.flow.execute(world, "artworks", "UPDATE artworks SET cataloged_at = '2021-12-31 12:00'")
 ingest(spark, world, mor)
 ratio = written["Copy-on-Write"] / hudi.commits(mor).query("operation == 'UPSERT'")["bytes"].sum()""",
-              {"CoW wrote more bytes than MoR's logs": "expected more than once"}),
-        harms="53_hudi_ingest"),
+            {"CoW wrote more bytes than MoR's logs": "expected more than once"},
+        ),
+        harms="53_hudi_ingest",
+    ),
 ]
 
-BREAKS = {"51_source_database": SOURCE_DATABASE, "52_connectors": CONNECTORS, "53_hudi_ingest": HUDI_INGEST,
-          "54_updates_and_compaction": UPDATES, **TRAVEL}
+BREAKS = {
+    "51_source_database": SOURCE_DATABASE,
+    "52_connectors": CONNECTORS,
+    "53_hudi_ingest": HUDI_INGEST,
+    "54_updates_and_compaction": UPDATES,
+    **TRAVEL,
+}

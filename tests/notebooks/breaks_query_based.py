@@ -1,4 +1,6 @@
-"""What is broken behind the checks of notebooks 21 to 24; how a break is written stands in breaking.py."""
+"""What is broken behind the checks of notebooks 21 to 24; how a break is written stands in
+breaking.py."""
+
 from breaking import Break, Run
 
 SOURCE = """
@@ -7,50 +9,91 @@ from workbench.source import postgres
 def source(statement):
     postgres.execute(world, statement, database=query_based.DATABASE)
 """
-SOURCE_DATABASE = [Run(
-    Break("known = postgres.frame(", SOURCE + """source("UPDATE address SET phone = '1' WHERE address_id = 6")""",
-          {"as in reference table S3/addresses_before": ("row=1, phone", "'1'")}),
-    Break("def moved(statement)", 'source("ALTER TABLE address DISABLE TRIGGER ALL")',
-          {"an update moves last_update": "2001-01-01"}, back='source("ALTER TABLE address ENABLE TRIGGER ALL")'),
-    Break("silent = moved(", 'source("ALTER TABLE address ENABLE ALWAYS TRIGGER update_last_update_column_address")',
-          {"without triggers it does not": "expected before"},
-          back='source("ALTER TABLE address ENABLE TRIGGER ALL")'),
-    Break("reading customers is refused", 'source("GRANT SELECT ON customer TO PUBLIC")',
-          {"reading customers is refused": "no failure"}),
-    Break("counts = {name: query_based.flow.count", 'source("DELETE FROM address WHERE address_id = 1")',
-          {"rows of the three tables": "602"}),
-    Break("homes = postgres.frame(", """
+SOURCE_DATABASE = [
+    Run(
+        Break(
+            "known = postgres.frame(",
+            SOURCE + """source("UPDATE address SET phone = '1' WHERE address_id = 6")""",
+            {"as in reference table S3/addresses_before": ("row=1, phone", "'1'")},
+        ),
+        Break(
+            "def moved(statement)",
+            'source("ALTER TABLE address DISABLE TRIGGER ALL")',
+            {"an update moves last_update": "2001-01-01"},
+            back='source("ALTER TABLE address ENABLE TRIGGER ALL")',
+        ),
+        Break(
+            "silent = moved(",
+            'source("ALTER TABLE address ENABLE ALWAYS TRIGGER update_last_update_column_address")',
+            {"without triggers it does not": "expected before"},
+            back='source("ALTER TABLE address ENABLE TRIGGER ALL")',
+        ),
+        Break(
+            "reading customers is refused",
+            'source("GRANT SELECT ON customer TO PUBLIC")',
+            {"reading customers is refused": "no failure"},
+        ),
+        Break(
+            "counts = {name: query_based.flow.count",
+            'source("DELETE FROM address WHERE address_id = 1")',
+            {"rows of the three tables": "602"},
+        ),
+        Break(
+            "homes = postgres.frame(",
+            """
 source("UPDATE customer SET address_id = 104 WHERE customer_id = 7")
 source("INSERT INTO country (country) VALUES ('Nowhere')")""",
-          {"customers at address 104": "7", "last numbers of countries and cities": "110"}),
-    Break("times = {str(time)", 'source("UPDATE address SET phone = phone WHERE address_id = 9")',
-          {"last_update of all addresses": "stated"}),
-    Break("stamped = postgres.frame(", 'source("DROP TRIGGER update_last_update_column_city ON city")',
-          {"tables with the trigger": "'city'"}),
-    Break("published = postgres.publications(", 'source("CREATE PUBLICATION other FOR TABLE city")',
-          {"publications": "'other'"}, back='source("DROP PUBLICATION other")'),
-    Break("slots = postgres.frame(", """
+            {"customers at address 104": "7", "last numbers of countries and cities": "110"},
+        ),
+        Break(
+            "times = {str(time)",
+            'source("UPDATE address SET phone = phone WHERE address_id = 9")',
+            {"last_update of all addresses": "stated"},
+        ),
+        Break(
+            "stamped = postgres.frame(",
+            'source("DROP TRIGGER update_last_update_column_city ON city")',
+            {"tables with the trigger": "'city'"},
+        ),
+        Break(
+            "published = postgres.publications(",
+            'source("CREATE PUBLICATION other FOR TABLE city")',
+            {"publications": "'other'"},
+            back='source("DROP PUBLICATION other")',
+        ),
+        Break(
+            "slots = postgres.frame(",
+            """
 source("SELECT pg_create_logical_replication_slot('polled', 'pgoutput')")""",
-          {"replication slots": "'polled'"}, back="""source("SELECT pg_drop_replication_slot('polled')")"""),
-    harms="21_source_database",
-)]
+            {"replication slots": "'polled'"},
+            back="""source("SELECT pg_drop_replication_slot('polled')")""",
+        ),
+        harms="21_source_database",
+    )
+]
 
 
 def compared(name, variable):
     """A setting more in a configuration, while it is compared with the published one."""
-    return {"code": f'_{variable}, {variable} = {variable}, {{**{variable}, "tasks.max": "51"}}',
-            "red": {f"differences from S3/{name}": "key='tasks.max'"}, "back": f"{variable} = _{variable}"}
+    return {
+        "code": f'_{variable}, {variable} = {variable}, {{**{variable}, "tasks.max": "51"}}',
+        "red": {f"differences from S3/{name}": "key='tasks.max'"},
+        "back": f"{variable} = _{variable}",
+    }
 
 
 PAIR_01 = [compared("source_connector_01", "source_01"), compared("sink_connector_01", "sink_01")]
 # the topic forgets its first messages
-SHORTER = SOURCE + """
+SHORTER = (
+    SOURCE
+    + """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 kafka = AdminClient(topics.settings(world))
 for done in kafka.delete_records([TopicPartition("pagila.public.city", 0, 3)]).values():
     done.result(10)"""
+)
 # an object more, of other rows, under an offset of its own
 STRAY = """
 import pathlib
@@ -69,61 +112,137 @@ odd = pathlib.Path(_files.open_address(query_based.flow.landing_folder(world, "q
 odd.mkdir()
 odd = odd / "pagila.query+0+0000000900.snappy.parquet"
 parquet.write_table(pyarrow.table({"n": [1]}), odd, compression="snappy")"""
-CONNECTORS = [Run(
-    Break('published.compare(world, "S3/source_connector_00"', **compared("source_connector_00", "source_00")),
-    Break('published.compare(world, "S3/sink_connector_00"', **compared("sink_connector_00", "sink_00")),
-    Break('published.compare(world, "S3/source_connector_01"', "\n".join(one["code"] for one in PAIR_01),
-          {what: text for one in PAIR_01 for what, text in one["red"].items()},
-          back="\n".join(one["back"] for one in PAIR_01)),
-    Break('published.compare(world, "S3/source_connector_02"', **compared("source_connector_02", "source_02")),
-    Break('published.compare(world, "S3/sink_connector_02"', **compared("sink_connector_02", "sink_02")),
-    Break("a transform with nothing to insert is refused",
-          '_apply, landing.apply = landing.apply, lambda world, name, config: _apply(world, name, source_02)',
-          {"a transform with nothing to insert is refused": "no failure",
-           "the flawed one is not there": "pagila_flawed"},
-          back="landing.apply = _apply"),
-    Break("wanted_names = [", """
+CONNECTORS = [
+    Run(
+        Break(
+            'published.compare(world, "S3/source_connector_00"',
+            **compared("source_connector_00", "source_00"),
+        ),
+        Break(
+            'published.compare(world, "S3/sink_connector_00"',
+            **compared("sink_connector_00", "sink_00"),
+        ),
+        Break(
+            'published.compare(world, "S3/source_connector_01"',
+            "\n".join(one["code"] for one in PAIR_01),
+            {what: text for one in PAIR_01 for what, text in one["red"].items()},
+            back="\n".join(one["back"] for one in PAIR_01),
+        ),
+        Break(
+            'published.compare(world, "S3/source_connector_02"',
+            **compared("source_connector_02", "source_02"),
+        ),
+        Break(
+            'published.compare(world, "S3/sink_connector_02"',
+            **compared("sink_connector_02", "sink_02"),
+        ),
+        Break(
+            "a transform with nothing to insert is refused",
+            "_apply, landing.apply = landing.apply, lambda world, name, config: _apply(world, name, source_02)",
+            {
+                "a transform with nothing to insert is refused": "no failure",
+                "the flawed one is not there": "pagila_flawed",
+            },
+            back="landing.apply = _apply",
+        ),
+        Break(
+            "wanted_names = [",
+            """
 landing.apply(world, query_based.SINKS[0], {**sink_00, "flush.size": "99"})
 names_after[0] = names_after[0][:1]
 before[1]["pagila.query"] += 1""",
-          {"connectors after each pair": "deployed", "states of the six and of their tasks": "'UNASSIGNED'",
-           "six connectors deployed again": "state", "messages after deploying again": "pagila.query"}),
-    # the second sink was given another configuration, and has landed nothing by it
-    Break("states_01 = states(names_after[1])",
-          'landing.apply(world, query_based.SINKS[1], {**sink_01, "flush.size": "99"})',
-          {"states after each pair": "UNASSIGNED"}, back="""
+            {
+                "connectors after each pair": "deployed",
+                "states of the six and of their tasks": "'UNASSIGNED'",
+                "six connectors deployed again": "state",
+                "messages after deploying again": "pagila.query",
+            },
+        ),
+        # the second sink was given another configuration, and has landed nothing by it
+        Break(
+            "states_01 = states(names_after[1])",
+            'landing.apply(world, query_based.SINKS[1], {**sink_01, "flush.size": "99"})',
+            {"states after each pair": "UNASSIGNED"},
+            back="""
 landing.apply(world, query_based.SINKS[1], sink_01)
-landing.step(spark, world, query_based.SINKS[1])"""),
-    Break('sides = {name in have', "wanted = have",
-          {"workers of the six": "no plugin in the Connect false"}, back='landing.delete(world, "pagila_flawed")'),
-    Break("sent = {name: topics.count", SHORTER + STRAY,
-          {"messages of the first pair": "597", "first offsets of the objects": "900",
-           "objects of the first pair": "files 16", "records in each object": "[100, 9, 1]"}),
-    Break("spark.read.json(", """
+landing.step(spark, world, query_based.SINKS[1])""",
+        ),
+        Break(
+            "sides = {name in have",
+            "wanted = have",
+            {"workers of the six": "no plugin in the Connect false"},
+            back='landing.delete(world, "pagila_flawed")',
+        ),
+        Break(
+            "sent = {name: topics.count",
+            SHORTER + STRAY,
+            {
+                "messages of the first pair": "597",
+                "first offsets of the objects": "900",
+                "objects of the first pair": "files 16",
+                "records in each object": "[100, 9, 1]",
+            },
+        ),
+        Break(
+            "spark.read.json(",
+            """
 for table in ("address", "city"):
     source(f"UPDATE {table} SET last_update = last_update WHERE {table}_id = 100")""",
-          {"landed JSON of address = source": "last_update", "landed JSON of city = source": "last_update",
-           "landed JSON of country = source": "country_id=900"}, back="stray.unlink()"),
-    Break('check.equal("its last_update in milliseconds"', """
+            {
+                "landed JSON of address = source": "last_update",
+                "landed JSON of city = source": "last_update",
+                "landed JSON of country = source": "country_id=900",
+            },
+            back="stray.unlink()",
+        ),
+        Break(
+            'check.equal("its last_update in milliseconds"',
+            """
 objects["text"] = objects["text"].str.replace("1487151930000", "1487151930")""",
-          {"address 100 in JSON": "1970", "its last_update in milliseconds": "file 1487151930 "}),
-    Break('addresses = query_based.flow.rows(world, "address")', """
+            {"address 100 in JSON": "1970", "its last_update in milliseconds": "file 1487151930 "},
+        ),
+        Break(
+            'addresses = query_based.flow.rows(world, "address")',
+            """
 alt.loc[0, ["key", "message_topic"]] = [7000, "other"]""",
-          {"keys of the second topic": "first at place 1: topic 2", "keys that are not that of their row": "topic 1",
-           "fields that were added": "other"}),
-    Break("key = json.loads(topics.read", """
+            {
+                "keys of the second topic": "first at place 1: topic 2",
+                "keys that are not that of their row": "topic 1",
+                "fields that were added": "other",
+            },
+        ),
+        Break(
+            "key = json.loads(topics.read",
+            """
 _read, topics.read = topics.read, lambda *given, **more: _read(*given, **more).replace("int32", "int64", regex=True)""",
-          {"schema of a key": "int64"}, back="topics.read = _read"),
-    Break('base = ["address_id"', """
+            {"schema of a key": "int64"},
+            back="topics.read = _read",
+        ),
+        Break(
+            'base = ["address_id"',
+            """
 from pyspark.sql import functions as F
 
 del joined["phone"]
 in_file = in_file.drop("phone").withColumn("environment", F.lit("production"))""",
-          {"fields in the topic": "'phone'", "fields in the files": "'phone'", "values of the three": "production"}),
-    Break("parts = frames.parquet_files(", ODD,
-          {"codec of every file": "'SNAPPY'", "folders": "Nowhere", "records in all of them": "files 604"}),
-    harms="22_connectors",
-)]
+            {
+                "fields in the topic": "'phone'",
+                "fields in the files": "'phone'",
+                "values of the three": "production",
+            },
+        ),
+        Break(
+            "parts = frames.parquet_files(",
+            ODD,
+            {
+                "codec of every file": "'SNAPPY'",
+                "folders": "Nowhere",
+                "records in all of them": "files 604",
+            },
+        ),
+        harms="22_connectors",
+    )
+]
 
 # one more file with a version of an address, with other values in some columns
 VERSION = """
@@ -176,41 +295,89 @@ source('''
         UPDATE address SET last_update = clock_timestamp() WHERE address_id = 300; RETURN NULL; END';
     CREATE CONSTRAINT TRIGGER at_commit AFTER UPDATE ON address DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW WHEN (NEW.address_id = 300) EXECUTE FUNCTION at_commit()''')"""
-CHANGES = [Run(
-    Break("change(100, ", SOURCE + """
+CHANGES = [
+    Run(
+        Break(
+            "change(100, ",
+            SOURCE
+            + """
 source("INSERT INTO country (country) VALUES ('Nowhere')")
 source("UPDATE address SET district = 'Nowhere' WHERE address_id = 103")""",
-          {"new numbers": "'Wakanda': 111", "messages that the nine changes gave": "pagila.public.country",
-           "as in reference table S3/address_latest": ("row=4, state_province", "'Nowhere'"),
-           "versions in the topic": "topic"}),
-    Break("deleted = poll()", TRAMPLED,
-          {"messages after the delete": "poll 3", "as in reference table S3/address_versions": "row=12",
-           "what the log says of the same delete": "'u', 'd'", "the row before, as the log has it": "Kamakura"},
-          back='source("ALTER TABLE address REPLICA IDENTITY DEFAULT; DROP FUNCTION trample CASCADE")'),
-    Break("arrived = {topic", VERSION + """
+            {
+                "new numbers": "'Wakanda': 111",
+                "messages that the nine changes gave": "pagila.public.country",
+                "as in reference table S3/address_latest": ("row=4, state_province", "'Nowhere'"),
+                "versions in the topic": "topic",
+            },
+        ),
+        Break(
+            "deleted = poll()",
+            TRAMPLED,
+            {
+                "messages after the delete": "poll 3",
+                "as in reference table S3/address_versions": "row=12",
+                "what the log says of the same delete": "'u', 'd'",
+                "the row before, as the log has it": "Kamakura",
+            },
+            back='source("ALTER TABLE address REPLICA IDENTITY DEFAULT; DROP FUNCTION trample CASCADE")',
+        ),
+        Break(
+            "arrived = {topic",
+            VERSION
+            + """
 version(102, country="Nowhere", last_update=datetime.datetime(2016, 1, 1))""",
-          {"first last_update of the six": "2016-01-01", "countries of address 102": "'Nowhere'",
-           "folders of address 102": "files 3"}),
-    Break("change(200, ", THIRD,
-          {"versions that the poll has seen of two": "poll 2", "address2 of 200 in the topic": "'third'"},
-          back='source("DROP FUNCTION third CASCADE")'),
-    Break("as late, late.transaction()", AT_COMMIT,
-          {"messages while the transaction was open": "poll 2", "messages after its commit": "poll 1",
-           "changes that no poll has seen": "topic against source [104, 200]"},
-          back='source("DROP FUNCTION at_commit CASCADE")'),
-    Break("truth = postgres.frame(", SILENT,
-          {"addresses that the lake has wrong": "{104, 400, 401}", "newest last_update": "2100",
-           "countries whose sums differ": "lake against source", "changes that PostgreSQL has counted": "PostgreSQL"}),
-    Break("there = len(query_based.flow.rows", """
+            {
+                "first last_update of the six": "2016-01-01",
+                "countries of address 102": "'Nowhere'",
+                "folders of address 102": "files 3",
+            },
+        ),
+        Break(
+            "change(200, ",
+            THIRD,
+            {
+                "versions that the poll has seen of two": "poll 2",
+                "address2 of 200 in the topic": "'third'",
+            },
+            back='source("DROP FUNCTION third CASCADE")',
+        ),
+        Break(
+            "as late, late.transaction()",
+            AT_COMMIT,
+            {
+                "messages while the transaction was open": "poll 2",
+                "messages after its commit": "poll 1",
+                "changes that no poll has seen": "topic against source [104, 200]",
+            },
+            back='source("DROP FUNCTION at_commit CASCADE")',
+        ),
+        Break(
+            "truth = postgres.frame(",
+            SILENT,
+            {
+                "addresses that the lake has wrong": "{104, 400, 401}",
+                "newest last_update": "2100",
+                "countries whose sums differ": "lake against source",
+                "changes that PostgreSQL has counted": "PostgreSQL",
+            },
+        ),
+        Break(
+            "there = len(query_based.flow.rows",
+            """
 source("INSERT INTO address (address_id, address, district, city_id, phone) VALUES (104, '', '', 1, '')")""",
-          {"address 104 in the source and in the lake": "(1, 1)"}),
-    harms="23_changes",
-)]
+            {"address 104 in the source and in the lake": "(1, 1)"},
+        ),
+        harms="23_changes",
+    )
+]
 
 # the files of one country, without the column
-WITHOUT = VERSION + """
+WITHOUT = (
+    VERSION
+    + """
 for path in (root / "country=Wakanda").glob("*.parquet"):
     parquet.write_table(parquet.ParquetFile(path).read().drop_columns(["country"]), path, compression="gzip")"""
+)
 # the crawler is sent to a folder of such files only
 CLEAN = """
 _landed, landed = landed, f"{world.lake.landing}/clean"
@@ -226,37 +393,78 @@ try:
     query.crawl(spark, landed, "pagila_polled.pagila_query")
 except Exception as caught:
     twice = caught"""
-# a file that the catalog does not know, in a folder of no country, of another codec, with a column too many
+# a file that the catalog does not know, in a folder of no country, of another codec, with a column
+# too many
 UNKNOWN = """
 unknown = pathlib.Path(_files.open_address(place)[1]) / "country=Nobody" / "unknown.parquet"
 unknown.parent.mkdir()
 parquet.write_table(pyarrow.table({"country": ["Nobody"]}), unknown, compression="gzip")"""
-SILVER = [Run(
-    Break("objects = frames.parquet_files(", WITHOUT, {"country is in the files and in the folders": "address_id"}),
-    Break("pyarrow refuses the folder", '_landed, landed = landed, f"{landed}/country=Wakanda"',
-          {"pyarrow refuses the folder": "no failure"}, back="landed = _landed"),
-    # by the first break, the file that gives the columns has no country
-    Break("Spark refuses the crawled table", "pass", {"Spark refuses the crawled table": "no failure"},
-          back='spark.sql("DROP TABLE pagila_polled.crawled")'),
-    Break("a column that is in files and folders is caught", CLEAN,
-          {"a column that is in files and folders is caught": "no failure"}, back=CRAWLED),
-    Break("query.sql(spark, cure)", """
+SILVER = [
+    Run(
+        Break(
+            "objects = frames.parquet_files(",
+            WITHOUT,
+            {"country is in the files and in the folders": "address_id"},
+        ),
+        Break(
+            "pyarrow refuses the folder",
+            '_landed, landed = landed, f"{landed}/country=Wakanda"',
+            {"pyarrow refuses the folder": "no failure"},
+            back="landed = _landed",
+        ),
+        # by the first break, the file that gives the columns has no country
+        Break(
+            "Spark refuses the crawled table",
+            "pass",
+            {"Spark refuses the crawled table": "no failure"},
+            back='spark.sql("DROP TABLE pagila_polled.crawled")',
+        ),
+        Break(
+            "a column that is in files and folders is caught",
+            CLEAN,
+            {"a column that is in files and folders is caught": "no failure"},
+            back=CRAWLED,
+        ),
+        Break(
+            "query.sql(spark, cure)",
+            """
 version(100, address="Elsewhere", last_update=datetime.datetime(2100, 1, 1))""",
-          {"versions in the declared table": "SQL 611", "silver table = source": ("address_id=100", "Elsewhere"),
-           "address 100": "'Elsewhere'"}),
-    Break("silver = query.sql(", """
+            {
+                "versions in the declared table": "SQL 611",
+                "silver table = source": ("address_id=100", "Elsewhere"),
+                "address 100": "'Elsewhere'",
+            },
+        ),
+        Break(
+            "silver = query.sql(",
+            """
 name, columns = "pagila_polled.pagila_query_processed", "address_id, last_update, country"
 spark.sql(f"INSERT INTO {name} ({columns}) VALUES (101, TIMESTAMP '2000-01-01', 'Nowhere')")""",
-          {"address_id of the silver table": "101"}),
-    Break("columns = list(query.sql(", """
+            {"address_id of the silver table": "101"},
+        ),
+        Break(
+            "columns = list(query.sql(",
+            """
 query.sql(spark, "DROP TABLE pagila_polled.pagila_query")
 spark.sql("CREATE TABLE pagila_polled.pagila_query (address_id int) USING parquet")""",
-          {"country in the declared table": "columns 0"}),
-    Break("kept = []", UNKNOWN,
-          {"codec of the silver files": "'GZIP'", "folders of the silver table": "country=Nobody",
-           "country in the silver files": "files {False, True}"}),
-    harms="23_changes",
-)]
+            {"country in the declared table": "columns 0"},
+        ),
+        Break(
+            "kept = []",
+            UNKNOWN,
+            {
+                "codec of the silver files": "'GZIP'",
+                "folders of the silver table": "country=Nobody",
+                "country in the silver files": "files {False, True}",
+            },
+        ),
+        harms="23_changes",
+    )
+]
 
-BREAKS = {"21_source_database": SOURCE_DATABASE, "22_connectors": CONNECTORS, "23_changes": CHANGES,
-          "24_silver": SILVER}
+BREAKS = {
+    "21_source_database": SOURCE_DATABASE,
+    "22_connectors": CONNECTORS,
+    "23_changes": CHANGES,
+    "24_silver": SILVER,
+}

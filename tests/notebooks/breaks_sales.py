@@ -1,4 +1,6 @@
-"""What is broken behind the checks of notebooks 61 to 64; how a break is written stands in breaking.py."""
+"""What is broken behind the checks of notebooks 61 to 64; how a break is written stands in
+breaking.py."""
+
 from breaking import Break, Run
 
 # a copy of the folder with the files of CSV, for whoever reads them from now on
@@ -23,33 +25,59 @@ plain, spare_file = world, tempfile.NamedTemporaryFile(suffix=".yaml")
 world = world.model_copy(update={"file": Path(spare_file.name)})
 text = (ROOT / plain.file).read_text(encoding="utf-8")
 world.file.write_text(text.replace("\\nregistry:", '\\n"registry":'), encoding="utf-8")"""
-SCHEMAS = [Run(
-    Break("found = sales.register(world)", 'lost = sales.SCHEMAS.pop("pagila.sales.summary.avro-key")',
-          {"artifacts": "only stated: 'pagila.sales.summary.avro-key'"},
-          back='sales.SCHEMAS["pagila.sales.summary.avro-key"] = lost'),
-    Break("again = sales.register(world)", """
+SCHEMAS = [
+    Run(
+        Break(
+            "found = sales.register(world)",
+            'lost = sales.SCHEMAS.pop("pagila.sales.summary.avro-key")',
+            {"artifacts": "only stated: 'pagila.sales.summary.avro-key'"},
+            back='sales.SCHEMAS["pagila.sales.summary.avro-key"] = lost',
+        ),
+        Break(
+            "again = sales.register(world)",
+            """
 file_schema = sales.SCHEMAS["pagila.sales.csv"]
 sales.SCHEMAS["pagila.sales.csv"] = {**file_schema, "doc": "another"}
 deleted, registry.delete = registry.delete, lambda *asked: None""",
-          {"artifacts, registered twice": "'2'"},
-          back='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = deleted, file_schema'),
-    Break('rows = sales.read_csv(spark, world, "pagila.sales.csv")', """
+            {"artifacts, registered twice": "'2'"},
+            back='registry.delete, sales.SCHEMAS["pagila.sales.csv"] = deleted, file_schema',
+        ),
+        Break(
+            'rows = sales.read_csv(spark, world, "pagila.sales.csv")',
+            """
 fields = [{**field, "type": "string"} if field["name"] == "payment_id" else field
           for field in file_schema["fields"] if field["name"] != "district"]
 registry.register(world, "pagila.sales.csv", {**file_schema, "fields": fields})""",
-          {"columns": ("'payment_id', 'string'", "'district', 'string'"), "columns that may be null": "Spark 6"},
-          back="sales.register(world)"),
-    Break("first = rows.limit(5)", OTHER_FILES + """
+            {
+                "columns": ("'payment_id', 'string'", "'district', 'string'"),
+                "columns that may be null": "Spark 6",
+            },
+            back="sales.register(world)",
+        ),
+        Break(
+            "first = rows.limit(5)",
+            OTHER_FILES
+            + """
 last = (sales.DATA / "sales_incremental_large.csv").read_text(encoding="utf-8").splitlines()[-1]
 spoil("sales_incremental_large.csv", amount=("|3.99|2021-05-10 13:04:06", "|4.99|2021-05-10 13:04:06"),
       row=(f"\\n{last}\\n", "\\n"))
 spoil("sales_regions.csv", region=("Aland Islands,Europe", "Aland Islands,Atlantis"))
 rows = sales.read_csv(spark, world, "pagila.sales.csv")""",
-          {"as in reference table S6/first_sales": ("row=1, amount", "4.99"), "sales": "Spark 1799",
-           "as in reference table S6/first_regions": ("row=2, region", "Atlantis")}),
-    Break("text = (ROOT / world.file)", QUOTED, {"a setting with a misspelt name": "no failure"}, back="world = plain"),
-    harms="61_schemas",
-)]
+            {
+                "as in reference table S6/first_sales": ("row=1, amount", "4.99"),
+                "sales": "Spark 1799",
+                "as in reference table S6/first_regions": ("row=2, region", "Atlantis"),
+            },
+        ),
+        Break(
+            "text = (ROOT / world.file)",
+            QUOTED,
+            {"a setting with a misspelt name": "no failure"},
+            back="world = plain",
+        ),
+        harms="61_schemas",
+    )
+]
 
 WROTE = """
 from workbench.topic import registry
@@ -59,7 +87,8 @@ def wrote(topic, like, key, value, at=None):
     told = {"timestamp": int(at.timestamp() * 1000)} if at else {}
     topics.send(world, topic, [(encode[0](key), encode[1](value), told)])
 """
-# the query is stopped after a batch, its checkpoint says that the watermark is at midnight, and it goes on from there
+# the query is stopped after a batch, its checkpoint says that the watermark is at midnight, and it
+# goes on from there
 MIDNIGHT = """
 import re
 from workbench.base import files
@@ -76,26 +105,54 @@ files.write_text(f"{commits}/{last}", text)
 files.remove(f"{commits}/.{last}.crc")
 query = sales.start(spark, world)
 sales.DATA = whole"""
-STREAMING_QUERY = [Run(
-    Break("query = sales.start(spark, world)", OTHER_FILES + """
+STREAMING_QUERY = [
+    Run(
+        Break(
+            "query = sales.start(spark, world)",
+            OTHER_FILES
+            + """
 spoil("sales_regions.csv", other=("Malaysia,Asia & Pacific", "Malaysia,Sea"), none=("Thailand,Asia & Pacific\\n", ""))
-""", {"regions": "only query: 'Sea'"}),
-    Break("live = None", MIDNIGHT + WROTE + """
+""",
+            {"regions": "only query: 'Sea'"},
+        ),
+        Break(
+            "live = None",
+            MIDNIGHT
+            + WROTE
+            + """
 odd = {**sales.sales()[0], "payment_id": 1, "payment_date": 1, "country": "Atlantis"}
 wrote(sales.SALES, sales.SALES, 1, odd, sales.time_of(0))""",
-          {"messages": "topic 1802", "orders after each part": "300: 604", "sum of amounts": "file",
-           "every sale as in the file": ("payment_id=16666: 2 rows in topic", "payment_id=1: not in file"),
-           "keys are customers": "first at place 2: keys 1,",
-           "payment_date is the time of production": "first at place 2: value 1,",
-           "payment_date is as planned": "{1: -",
-           "sales without a region, twice": "file", "rows of all batches": "reports 1801",
-           "rows of each batch": "offsets", "watermarks": "2021-10-04 00:00:00"}),
-    Break("result = sales.latest(spark, world)", """
+            {
+                "messages": "topic 1802",
+                "orders after each part": "300: 604",
+                "sum of amounts": "file",
+                "every sale as in the file": (
+                    "payment_id=16666: 2 rows in topic",
+                    "payment_id=1: not in file",
+                ),
+                "keys are customers": "first at place 2: keys 1,",
+                "payment_date is the time of production": "first at place 2: value 1,",
+                "payment_date is as planned": "{1: -",
+                "sales without a region, twice": "file",
+                "rows of all batches": "reports 1801",
+                "rows of each batch": "offsets",
+                "watermarks": "2021-10-04 00:00:00",
+            },
+        ),
+        Break(
+            "result = sales.latest(spark, world)",
+            """
 stray = {"region": "Africa", "sales": 1, "orders": 1, "window_start": 1, "window_end": 2}
 wrote(sales.SUMMARY, sales.SUMMARY, 1, stray)""",
-          {"orders over all windows": "query 3605", "length of windows": "{1, 600}", "begin of windows": "{0, 1}"}),
-    harms="62_streaming_query",
-)]
+            {
+                "orders over all windows": "query 3605",
+                "length of windows": "{1, 600}",
+                "begin of windows": "{0, 1}",
+            },
+        ),
+        harms="62_streaming_query",
+    )
+]
 
 # the topic forgets all but the last batch
 LAST_BATCH = """
@@ -106,25 +163,56 @@ begins = topics.count(world, sales.SUMMARY) - len(sales.latest(spark, world))
 kafka = AdminClient(topics.settings(world))
 for deleted in kafka.delete_records([TopicPartition(sales.SUMMARY, 0, begins)]).values():
     deleted.result(10)"""
-BATCH_READ = [Run(
-    Break("every = streams.messages(", LAST_BATCH, {"windows were written more than once": "expected more than"}),
-    Break("show.code(sales.latest)", WROTE + """
+BATCH_READ = [
+    Run(
+        Break(
+            "every = streams.messages(",
+            LAST_BATCH,
+            {"windows were written more than once": "expected more than"},
+        ),
+        Break(
+            "show.code(sales.latest)",
+            WROTE
+            + """
 later = {"region": "Africa", "sales": 300.59, "orders": 42, "window_start": 1633299600, "window_end": 1633300200}
 wrote(sales.SUMMARY, sales.SUMMARY, later["window_start"], later)""",
-          {"the stream = a recount of the topic": "region='Africa', window_start=1633299600, sales: stream",
-           "as in reference table S6/sales_by_region_and_window": ("sales: seen '300.59'", "orders: seen '42'"),
-           "the last message of each counts": "region='Africa', window_start=1633299600, sales: batch read"}),
-    Break('text = """SELECT region', """
+            {
+                "the stream = a recount of the topic": "region='Africa', window_start=1633299600, sales: stream",
+                "as in reference table S6/sales_by_region_and_window": (
+                    "sales: seen '300.59'",
+                    "orders: seen '42'",
+                ),
+                "the last message of each counts": "region='Africa', window_start=1633299600, sales: batch read",
+            },
+        ),
+        Break(
+            'text = """SELECT region',
+            """
 spark.sql("UPDATE sales.sales_summary SET orders = orders + 100 WHERE region = 'Europe'")
 spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_start = 1633299600")""",
-          {"orders": "query 21", **{f"the lake, by {reader}": (
-              "region='Africa', window_start=1633299600: missing in lake", "region='Europe'")
-              for reader in ("Spark", "hudi-rs")}}),
-    Break("order = list(zip(", "once, result = result, pd.concat([result, result.head(1)])",
-          {"newest window first, then by sales": "first at place", "one row for each region and window": "rows"},
-          back="result = once"),
-    harms="62_streaming_query",
-)]
+            {
+                "orders": "query 21",
+                **{
+                    f"the lake, by {reader}": (
+                        "region='Africa', window_start=1633299600: missing in lake",
+                        "region='Europe'",
+                    )
+                    for reader in ("Spark", "hudi-rs")
+                },
+            },
+        ),
+        Break(
+            "order = list(zip(",
+            "once, result = result, pd.concat([result, result.head(1)])",
+            {
+                "newest window first, then by sales": "first at place",
+                "one row for each region and window": "rows",
+            },
+            back="result = once",
+        ),
+        harms="62_streaming_query",
+    )
+]
 
 # whatever time a sale is said to be of: to this topic it is of now
 STAMPED = """
@@ -132,7 +220,9 @@ topics.delete(world, sales.TRIAL)
 topics.create(world, sales.TRIAL, **{"message.timestamp.type": "LogAppendTime"})
 sales.produce(world, topic=sales.TRIAL)"""
 # the query has read all before, so that one batch is left for it
-ONE_BATCH = WROTE + """
+ONE_BATCH = (
+    WROTE
+    + """
 patient = check.eventually
 check.eventually = lambda what, condition, timeout, **more: patient(what, condition, 10, **more)
 done = sales.start(spark, world, name="restarted", every="0 seconds")
@@ -141,6 +231,7 @@ done.stop()
 sales.produce(world, 0, 100, topic=sales.TRIAL)
 wrote(sales.TRIAL, sales.SALES, 1, {**sales.sales()[0], "country": "Atlantis"}, sales.time_of(0) - dt.timedelta(days=1))
 """
+)
 SET_BACK = """
 from workbench.base import files
 
@@ -151,30 +242,71 @@ files.write_text(f"{offsets}/{last}", text.replace('"0":1901', '"0":1800'))
 files.remove(f"{offsets}/.{last}.crc")"""
 MODES = ("complete", "update", "append")
 RESTART = [
-    Run(Break("## 1. Three output modes", STAMPED,
-              {"update forgets": "expected below", "late, in two windows each": "dropped 0",
-               "the late ones are in no window": "sales: query", "a sale of tomorrow": "no failure",
-               "set aside": "reasons ['not Avro", "mode append = recount": "both sides are empty"},
-              also=("the watermark does not move",))),
     Run(
-        Break('rows = [{"mode": mode', """
+        Break(
+            "## 1. Three output modes",
+            STAMPED,
+            {
+                "update forgets": "expected below",
+                "late, in two windows each": "dropped 0",
+                "the late ones are in no window": "sales: query",
+                "a sale of tomorrow": "no failure",
+                "set aside": "reasons ['not Avro",
+                "mode append = recount": "both sides are empty",
+            },
+            also=("the watermark does not move",),
+        )
+    ),
+    Run(
+        Break(
+            'rows = [{"mode": mode',
+            """
 one = topics.read(world, f"{sales.TRIAL}.update").iloc[-1]
 topics.send(world, f"{sales.TRIAL}.update", [(one["key"], one["value"])] * 1_000)
 one = topics.read(world, f"{sales.TRIAL}.append").iloc[-1]
 topics.send(world, f"{sales.TRIAL}.append", [(one["key"], one["value"])])""",
-              {"complete writes most": "seen update", "states written again by update, append": "topics [1000, 1]"}),
-        Break('check.eventually("two batches are done"', ONE_BATCH,
-              {"two batches are done": "not yet", "complete forgets nothing": "windows",
-               "it read to the end": "offset 1901", "late, in mode complete": "added 208",
-               **{f"mode {mode} = recount": "region='Unassigned', window_start=1633212300: missing in query"
-                  for mode in MODES}},
-              back="check.eventually = patient"),
-        Break("It is gone. What it knew", SET_BACK,
-              {"it goes on where it was": "seen 1800", "nothing lost, nothing twice": "sales: restarted"}),
-        Break("sent(dt.timedelta(minutes=30))", "sent(dt.timedelta())",
-              {"the watermark does not move": "before 2021-10-03 22:38", "the late ones are in no window":
-               "not in recount without them"})),
+            {
+                "complete writes most": "seen update",
+                "states written again by update, append": "topics [1000, 1]",
+            },
+        ),
+        Break(
+            'check.eventually("two batches are done"',
+            ONE_BATCH,
+            {
+                "two batches are done": "not yet",
+                "complete forgets nothing": "windows",
+                "it read to the end": "offset 1901",
+                "late, in mode complete": "added 208",
+                **{
+                    f"mode {mode} = recount": "region='Unassigned', window_start=1633212300: missing in query"
+                    for mode in MODES
+                },
+            },
+            back="check.eventually = patient",
+        ),
+        Break(
+            "It is gone. What it knew",
+            SET_BACK,
+            {
+                "it goes on where it was": "seen 1800",
+                "nothing lost, nothing twice": "sales: restarted",
+            },
+        ),
+        Break(
+            "sent(dt.timedelta(minutes=30))",
+            "sent(dt.timedelta())",
+            {
+                "the watermark does not move": "before 2021-10-03 22:38",
+                "the late ones are in no window": "not in recount without them",
+            },
+        ),
+    ),
 ]
 
-BREAKS = {"61_schemas": SCHEMAS, "62_streaming_query": STREAMING_QUERY, "63_batch_read": BATCH_READ,
-          "64_restart_and_late_data": RESTART}
+BREAKS = {
+    "61_schemas": SCHEMAS,
+    "62_streaming_query": STREAMING_QUERY,
+    "63_batch_read": BATCH_READ,
+    "64_restart_and_late_data": RESTART,
+}

@@ -1,4 +1,6 @@
-"""What is broken behind the checks of notebooks 55 to 58; how a break is written stands in breaking.py."""
+"""What is broken behind the checks of notebooks 55 to 58; how a break is written stands in
+breaking.py."""
+
 from breaking import KEPT, Break, Run
 
 # somebody writes into a table of the lake what the source has never said
@@ -17,36 +19,66 @@ def spoil(table, where, operation="upsert", **values):
 
 DELETES = [
     Run(
-        Break('before = museum.flow.rows(world, "artists", "artist_id = 441")',
-              'museum.flow.change(world, "artists", 441, name="Somebody Else")',
-              {"the old row that _ro still had": "Somebody Else",
-               **{f"artist 441 in {kind} as of `loaded` = source before": ("artist_id=441, name", "Somebody Else")
-                  for kind in ("cow", "mor")}}),
-        Break("deleted = query.record(", """
+        Break(
+            'before = museum.flow.rows(world, "artists", "artist_id = 441")',
+            'museum.flow.change(world, "artists", 441, name="Somebody Else")',
+            {
+                "the old row that _ro still had": "Somebody Else",
+                **{
+                    f"artist 441 in {kind} as of `loaded` = source before": (
+                        "artist_id=441, name",
+                        "Somebody Else",
+                    )
+                    for kind in ("cow", "mor")
+                },
+            },
+        ),
+        Break(
+            "deleted = query.record(",
+            """
 museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (441, 'Somebody', 'Swiss', 'Male', 1921, 1999)")""",
-              {"artist 441 before the compaction": "'c'", "artist 441 after it": "'c'",
-               "attributes of artist 441 that are null": "_rt nothing",
-               "rows of 441 in the scratch tables": ("'cow': 1", "'rt': 1"),
-               "rows of 441 there after a compaction": ("'cow': 1", "'rt': 1"),
-               "as in reference table S5/artist_441": ("row=1, name", "Somebody"),
-               "partition of artist 441, deleted": "nationality=Swiss", "artist 441 is among the deleted": "seen [0]",
-               "counting the deleted is caught": "no failure"}),
-        Break("source_count = museum.flow.count(", LAKE + """
+            {
+                "artist 441 before the compaction": "'c'",
+                "artist 441 after it": "'c'",
+                "attributes of artist 441 that are null": "_rt nothing",
+                "rows of 441 in the scratch tables": ("'cow': 1", "'rt': 1"),
+                "rows of 441 there after a compaction": ("'cow': 1", "'rt': 1"),
+                "as in reference table S5/artist_441": ("row=1, name", "Somebody"),
+                "partition of artist 441, deleted": "nationality=Swiss",
+                "artist 441 is among the deleted": "seen [0]",
+                "counting the deleted is caught": "no failure",
+            },
+        ),
+        Break(
+            "source_count = museum.flow.count(",
+            LAKE
+            + """
 for table in (cow, mor):
     spoil(table, "artist_id = 2", __deleted="true")""",
-              {"artists, without the deleted": "lake 149",
-               "moma_artists_cow, without the deleted = source": "artist_id=2: missing",
-               "moma_artists_mor, without the deleted = source": "artist_id=2: missing",
-               "deleted in moma_artists_cow": "{0, 2}", "deleted in moma_artists_mor": "{0, 2}"}),
-        Break('artist = int(museum.flow.rows(world, "artists"', """
+            {
+                "artists, without the deleted": "lake 149",
+                "moma_artists_cow, without the deleted = source": "artist_id=2: missing",
+                "moma_artists_mor, without the deleted = source": "artist_id=2: missing",
+                "deleted in moma_artists_cow": "{0, 2}",
+                "deleted in moma_artists_mor": "{0, 2}",
+            },
+        ),
+        Break(
+            'artist = int(museum.flow.rows(world, "artists"',
+            """
 museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (0, 'Somebody', 'Polish', 'Male', 1921, 1999)")
 museum.flow.follow(spark, world, cow, mor)""",
-              {"the moved artist before the compaction": "'c'"}),
-        Break("settled = {key: query.record(", """
+            {"the moved artist before the compaction": "'c'"},
+        ),
+        Break(
+            "settled = {key: query.record(",
+            """
 museum.flow.delete(world, "artists", artist)
 museum.flow.follow(spark, world, cow, mor)""",
-              {"the moved artist after it": "'d'"}),
-        harms="53_hudi_ingest"),
+            {"the moved artist after it": "'d'"},
+        ),
+        harms="53_hudi_ingest",
+    ),
 ]
 
 # t3 names the instant of t5, as one does who sets a label too late
@@ -86,45 +118,85 @@ http.call("the registry", "DELETE", f"{api}/{life.table.topic}-value").raise_for
 SPOILT_PAST = {
     **{f"all artists at t{n} = source": ("artist_id=1, name", "Spoilt") for n in range(6)},
     **{f"all artists at t{n} = last events": ("artist_id=1, name", "Spoilt") for n in range(6)},
-    "artist 299 in the CoW table": ("t0", "Spoilt")}
+    "artist 299 in the CoW table": ("t0", "Spoilt"),
+}
 TIME_TRAVEL = [
     Run(
-        Break('museum.flow.follow(spark, world, cow, mor, label="t0")', LAKE + """
+        Break(
+            'museum.flow.follow(spark, world, cow, mor, label="t0")',
+            LAKE
+            + """
 spoil(mor, "artist_id = 1", name="Spoilt")
-spoil(cow, "artist_id = 299", name="Spoilt")""", SPOILT_PAST),
-        Break('labels = ["t0", *museum.LIFE]', SLIPPED,
-              {"as in reference table S5/artist_299_instants": "row=4, __op", KEPT: "t3    d ",
-               "file groups of the changes of artist 299": "first at place 4",
-               "commits of the changes in moma_artists_mor": "first at place 4",
-               "commits of the changes in moma_artists_cow": "first at place 4",
-               "LSNs that _rt shows or has shown": "as of the labels",
-               "each commit time is later than the one before": "5 of 6, not t4",
-               "each commit time is after the instant before": "5 of 6, not t4",
-               "the time halfway is between two commits": "seen 2", "the commit that answers": "label t3",
-               "artist 299 halfway = at t3": "artist_id=299, __op",
-               "instants of artist 299 in each partition": "'default': 2"}),
-        Break('first = hudi.commits(mor)["instant"].iloc[0]', HIDDEN,
-              {"rows before the first commit": "hudi.as_of 0 · Hudi 150"}, back=SHOWN),
-        Break('"a label that was never set"', EARLY,
-              {"a label that was never set": "no failure", "an instant that is still to come": "no failure"},
-              back="for path in early:\n    path.unlink()"),
-        Break('log = museum.flow.events(spark, world, "artists")', AGAIN,
-              {"LSNs of the changes of artist 299": "change log", "partitions of them": "0, 0, 0, 0, 0, 0, 0, 0]",
-               "transactions of them": "change log",
-               "offsets of them": "change log", "LSNs shown now in moma_cow.artists": "lake",
-               "LSNs shown now in moma_mor.artists_ro": "lake", "LSNs shown now in moma_mor.artists_rt": "lake",
-               "rows of artist 299 in the source now": "source 1"}),
-        Break("kept = registry.artifacts(world)", FORGOTTEN, {"versions of their schemas": "registry ['none'"}),
-        Break('rows = list(past["t"].value_counts()', """
+spoil(cow, "artist_id = 299", name="Spoilt")""",
+            SPOILT_PAST,
+        ),
+        Break(
+            'labels = ["t0", *museum.LIFE]',
+            SLIPPED,
+            {
+                "as in reference table S5/artist_299_instants": "row=4, __op",
+                KEPT: "t3    d ",
+                "file groups of the changes of artist 299": "first at place 4",
+                "commits of the changes in moma_artists_mor": "first at place 4",
+                "commits of the changes in moma_artists_cow": "first at place 4",
+                "LSNs that _rt shows or has shown": "as of the labels",
+                "each commit time is later than the one before": "5 of 6, not t4",
+                "each commit time is after the instant before": "5 of 6, not t4",
+                "the time halfway is between two commits": "seen 2",
+                "the commit that answers": "label t3",
+                "artist 299 halfway = at t3": "artist_id=299, __op",
+                "instants of artist 299 in each partition": "'default': 2",
+            },
+        ),
+        Break(
+            'first = hudi.commits(mor)["instant"].iloc[0]',
+            HIDDEN,
+            {"rows before the first commit": "hudi.as_of 0 · Hudi 150"},
+            back=SHOWN,
+        ),
+        Break(
+            '"a label that was never set"',
+            EARLY,
+            {
+                "a label that was never set": "no failure",
+                "an instant that is still to come": "no failure",
+            },
+            back="for path in early:\n    path.unlink()",
+        ),
+        Break(
+            'log = museum.flow.events(spark, world, "artists")',
+            AGAIN,
+            {
+                "LSNs of the changes of artist 299": "change log",
+                "partitions of them": "0, 0, 0, 0, 0, 0, 0, 0]",
+                "transactions of them": "change log",
+                "offsets of them": "change log",
+                "LSNs shown now in moma_cow.artists": "lake",
+                "LSNs shown now in moma_mor.artists_ro": "lake",
+                "LSNs shown now in moma_mor.artists_rt": "lake",
+                "rows of artist 299 in the source now": "source 1",
+            },
+        ),
+        Break(
+            "kept = registry.artifacts(world)",
+            FORGOTTEN,
+            {"versions of their schemas": "registry ['none'"},
+        ),
+        Break(
+            'rows = list(past["t"].value_counts()',
+            """
 spoil(mor, "artist_id = 299", operation="bulk_insert")
 hudi.label(world, mor, "t5")
 asked_again = hudi.as_of(spark, world, mor, "t5").where("artist_id = 299").select(columns).toPandas()
 past = pd.concat([past[past["t"] != "t5"], asked_again.assign(t="t5")])""",
-              {"rows of artist 299 at each instant": "[1, 1, 1, 1, 1, 2]"}),
-        harms="51_source_database"),  # without the schema nothing tells what to set back
+            {"rows of artist 299 at each instant": "[1, 1, 1, 1, 1, 2]"},
+        ),
+        harms="51_source_database",
+    ),  # without the schema nothing tells what to set back
 ]
 
-# Two artists change after the last label. t3 names the instant of t4, t4 and t5 those of the two changes
+# Two artists change after the last label. t3 names the instant of t4, t4 and t5 those of the two
+# changes
 LATE_LABELS = """
 from workbench.base import files
 from workbench.hudi.tables import state
@@ -152,14 +224,17 @@ ONE_MORE = """
 hudi.drop(spark, world, table)
 put(table, spark.range(0, 6), "'old'", 0)
 put(table, spark.range(0, 4), "'new'", 1)"""
-# with the bare text m in the file of the first rows they are found; a row in a file of its own is lost
+# with the bare text m in the file of the first rows they are found; a row in a file of its own is
+# lost
 FOUND = """
 put(table, spark.range(1), "'m'", 2)
 bulk = {**table.options(), "hoodie.datasource.write.operation": "bulk_insert"}
 alone = spark.range(1000, 1001).selectExpr("cast(id AS int) id", "'m1000' AS text", "2L AS `__lsn`")
 alone.write.format("hudi").options(**bulk).mode("append").save(table.base)"""
 # the read-optimised entry leads to a copy of the table in which a folder is empty
-COSTS = LAKE + """
+COSTS = (
+    LAKE
+    + """
 import pathlib
 import shutil
 
@@ -174,48 +249,97 @@ spark.sql(f"CREATE TABLE moma_mor.artworks_ro USING hudi OPTIONS ('hoodie.query.
           f"LOCATION 'file:{copied}'")
 with_partition = ASKED["a key and its partition (Q7)"]
 ASKED["a key and its partition (Q7)"] = ASKED["a key (Q6)"]"""
+)
 COSTS_BACK = """
 hudi.register(spark, artworks)
 shutil.rmtree(copied)"""
 INCREMENTAL = [
     Run(
-        Break("changed = hudi.between(", LATE_LABELS,
-              {"what changed from t1 to t4": ("artist_id=2: not in", "artist_id=299, __op"),
-               "commits in the increment t1 to t4": "lake {", "t2 to t3": "artist_id=299, birth_year",
-               "t3 to t4": "artist_id=2: not in", "artist 299 up to t3": "artist_id=299, birth_year",
-               "t4 to t5, his deletion": "artist_id=299: missing",
-               "columns of artist 299 with their new values": "None", "the old values of these columns": "gender"}),
-        Break('spans = [("t3", "t3")', INCLUSIVE, {"rows from t3 to t3": "lake 1"}, back="hudi.between = between"),
-        Break('"hoodie.datasource.query.incremental.format": "cdc"', ONE_MORE,
-              {"Hudi's change query lacks a row": "no failure"}),
-        Break("cost = pd.DataFrame({", COSTS,
-              {"partitions read by Q7": "scan 26", "base files of each question": "_ro",
-               "the plan filters partitions": "PartitionFilters: []",
-               "rows of each question": "a key (Q6), _rt: 2, not 1",
-               "moma_artworks_mor = source, row by row": "artwork_id=128447: 2 rows"}, back=COSTS_BACK),
-        Break("prints = query.sql(spark, Q9)", """
+        Break(
+            "changed = hudi.between(",
+            LATE_LABELS,
+            {
+                "what changed from t1 to t4": ("artist_id=2: not in", "artist_id=299, __op"),
+                "commits in the increment t1 to t4": "lake {",
+                "t2 to t3": "artist_id=299, birth_year",
+                "t3 to t4": "artist_id=2: not in",
+                "artist 299 up to t3": "artist_id=299, birth_year",
+                "t4 to t5, his deletion": "artist_id=299: missing",
+                "columns of artist 299 with their new values": "None",
+                "the old values of these columns": "gender",
+            },
+        ),
+        Break(
+            'spans = [("t3", "t3")',
+            INCLUSIVE,
+            {"rows from t3 to t3": "lake 1"},
+            back="hudi.between = between",
+        ),
+        Break(
+            '"hoodie.datasource.query.incremental.format": "cdc"',
+            ONE_MORE,
+            {"Hudi's change query lacks a row": "no failure"},
+        ),
+        Break(
+            "cost = pd.DataFrame({",
+            COSTS,
+            {
+                "partitions read by Q7": "scan 26",
+                "base files of each question": "_ro",
+                "the plan filters partitions": "PartitionFilters: []",
+                "rows of each question": "a key (Q6), _rt: 2, not 1",
+                "moma_artworks_mor = source, row by row": "artwork_id=128447: 2 rows",
+            },
+            back=COSTS_BACK,
+        ),
+        Break(
+            "prints = query.sql(spark, Q9)",
+            """
 artworks = museum.flow.table(world, "artworks", "cow")
 dated = "artist_id = 4609 AND classification = 'Print' AND date IS NOT NULL"
 known = museum.flow.rows(world, "artworks", dated)["artwork_id"]
 spoil(artworks, f"artwork_id = {known.iloc[0]}", operation="delete")
 spoil(artworks, f"artwork_id = {known.iloc[1]}", title="Spoilt")""",
-              {"Q9, in order": "place=82: missing", "rows of Q9 = dated prints of the artist": "lake 82 ",
-               "rows of Q9 and the Picador while it is undated": "lake 83",
-               "moma_artworks_cow = source, row by row": (": missing", "Spoilt")}),
-        Break("def found_with(skipping", FOUND,
-              {"rows that begin with m, without data skipping": "lake 1001",
-               "with data skipping, rows are lost": "no failure"}),
-        Break("as_of_t3 = hudi.as_of(", HIDDEN,
-              {"all artists up to t3 = as of t3": "artist_id=1: missing"}, back=SHOWN),
-        Break("by_key, in_partition = (", 'ASKED["a key and its partition (Q7)"] = with_partition',
-              {"Q7 = Q6": "artwork_id=128447: 2 rows in Q6"}),
-        Break('partitions = museum.flow.rows(world, "artworks")', """
+            {
+                "Q9, in order": "place=82: missing",
+                "rows of Q9 = dated prints of the artist": "lake 82 ",
+                "rows of Q9 and the Picador while it is undated": "lake 83",
+                "moma_artworks_cow = source, row by row": (": missing", "Spoilt"),
+            },
+        ),
+        Break(
+            "def found_with(skipping",
+            FOUND,
+            {
+                "rows that begin with m, without data skipping": "lake 1001",
+                "with data skipping, rows are lost": "no failure",
+            },
+        ),
+        Break(
+            "as_of_t3 = hudi.as_of(",
+            HIDDEN,
+            {"all artists up to t3 = as of t3": "artist_id=1: missing"},
+            back=SHOWN,
+        ),
+        Break(
+            "by_key, in_partition = (",
+            'ASKED["a key and its partition (Q7)"] = with_partition',
+            {"Q7 = Q6": "artwork_id=128447: 2 rows in Q6"},
+        ),
+        Break(
+            'partitions = museum.flow.rows(world, "artworks")',
+            """
 museum.flow.execute(world, "artworks", "INSERT INTO artworks (artwork_id, classification) VALUES (0, 'Hologram')")""",
-              {"partitions read by Q6": "source 27"}),
-        Break('read = readcost.measure(spark, Q9, runs=1)', """
+            {"partitions read by Q6": "source 27"},
+        ),
+        Break(
+            "read = readcost.measure(spark, Q9, runs=1)",
+            """
 Q9 = Q9.replace("w.classification = 'Print' AND ", "")""",
-              {"partitions read by Q9": "scan 27"}),
-        harms="53_hudi_ingest"),
+            {"partitions read by Q9": "scan 27"},
+        ),
+        harms="53_hudi_ingest",
+    ),
 ]
 
 PLACES = """
@@ -263,39 +387,93 @@ def call(procedure, **arguments):
     return told"""
 SERVICES = [
     Run(
-        Break("entry = hudi.register(spark, scratch)", 'museum.flow.change(world, "artists", 1, name="Somebody")',
-              {"three updates = source and what they set": ("artist_id=1, name", "Somebody")}),
-        Break('properties = call("show_table_properties"', PLACES, {"table version": "8"},
-              back="says.write_text(right)"),
-        Break('blocks = call("show_logfile_metadata"', 'write(aged(4), "fourth")',
-              {"rows in each log block": "blocks [4, 4, 4, 4]", "instants of the commits": "show_commits 4 values",
-               "rows written by each": "timeline [86, "}),
-        Break('told = call("stats_wa")', 'write(aged(5), "fifth")\nhudi.compact(spark, scratch)',
-              {"instants of the log blocks": "blocks 4 values", "states of the compaction": "['COMPLETED'",
-               "rows that stats_wa counts": "stats_wa ",
-               "logs of the updates that were cleaned away": "on disk 15",
-               "before = after the rollback": ("birth_year: after 1905", "before 1903")}),
-        Break("timeline = hudi.commits(scratch)", NO_COMPACTION,
-              {"a compaction writes rows that nobody changed": "1.00 for each"}, back="""
+        Break(
+            "entry = hudi.register(spark, scratch)",
+            'museum.flow.change(world, "artists", 1, name="Somebody")',
+            {"three updates = source and what they set": ("artist_id=1, name", "Somebody")},
+        ),
+        Break(
+            'properties = call("show_table_properties"',
+            PLACES,
+            {"table version": "8"},
+            back="says.write_text(right)",
+        ),
+        Break(
+            'blocks = call("show_logfile_metadata"',
+            'write(aged(4), "fourth")',
+            {
+                "rows in each log block": "blocks [4, 4, 4, 4]",
+                "instants of the commits": "show_commits 4 values",
+                "rows written by each": "timeline [86, ",
+            },
+        ),
+        Break(
+            'told = call("stats_wa")',
+            'write(aged(5), "fifth")\nhudi.compact(spark, scratch)',
+            {
+                "instants of the log blocks": "blocks 4 values",
+                "states of the compaction": "['COMPLETED'",
+                "rows that stats_wa counts": "stats_wa ",
+                "logs of the updates that were cleaned away": "on disk 15",
+                "before = after the rollback": ("birth_year: after 1905", "before 1903"),
+            },
+        ),
+        Break(
+            "timeline = hudi.commits(scratch)",
+            NO_COMPACTION,
+            {"a compaction writes rows that nobody changed": "1.00 for each"},
+            back="""
 for path, elsewhere in hidden.items():
-    elsewhere.rename(path)"""),
-        Break("def without_year():", AFTER_SAVEPOINT,
-              {"rows that the wrong job spoilt": "lake 87",
-               "rows without a year of birth after the rollback": "before 11"}),
-        Break("left_behind = readcost.logs(scratch)", NO_LOGS, {"the rollback left logs behind": "0 logs"}),
-        Break("def layout(rows):", MORE_LOGS,
-              {"logs of the rolled-back job, and of its rollback": "after the rollback 0",
-               "before = after the clustering": ("artist_id=0", "birth_year")}),
-        Break('call("run_clustering"', PENDING,
-              {"file groups that stayed": "-0", "the German artists are in the order of their names": "seen"}),
-        Break('cleaned = call("run_clean"', GONE_BESIDES,
-              {"rows as of the load, before cleaning": "lake 87",
-               "Hudi by itself lacks rows of it afterwards": "seen 87 rows",
-               "an instant whose files were cleaned is an error, not a wrong answer": "no failure",
-               "and so is a label whose commit was rolled back": "no failure", "files cleaned away": "run_clean",
-               "before = after the cleaning": ("artist_id=0", "birth_year")}),
-        harms="53_hudi_ingest"),
+    elsewhere.rename(path)""",
+        ),
+        Break(
+            "def without_year():",
+            AFTER_SAVEPOINT,
+            {
+                "rows that the wrong job spoilt": "lake 87",
+                "rows without a year of birth after the rollback": "before 11",
+            },
+        ),
+        Break(
+            "left_behind = readcost.logs(scratch)",
+            NO_LOGS,
+            {"the rollback left logs behind": "0 logs"},
+        ),
+        Break(
+            "def layout(rows):",
+            MORE_LOGS,
+            {
+                "logs of the rolled-back job, and of its rollback": "after the rollback 0",
+                "before = after the clustering": ("artist_id=0", "birth_year"),
+            },
+        ),
+        Break(
+            'call("run_clustering"',
+            PENDING,
+            {
+                "file groups that stayed": "-0",
+                "the German artists are in the order of their names": "seen",
+            },
+        ),
+        Break(
+            'cleaned = call("run_clean"',
+            GONE_BESIDES,
+            {
+                "rows as of the load, before cleaning": "lake 87",
+                "Hudi by itself lacks rows of it afterwards": "seen 87 rows",
+                "an instant whose files were cleaned is an error, not a wrong answer": "no failure",
+                "and so is a label whose commit was rolled back": "no failure",
+                "files cleaned away": "run_clean",
+                "before = after the cleaning": ("artist_id=0", "birth_year"),
+            },
+        ),
+        harms="53_hudi_ingest",
+    ),
 ]
 
-TRAVEL = {"55_deletes_and_moves": DELETES, "56_time_travel": TIME_TRAVEL, "57_incremental": INCREMENTAL,
-          "58_table_services": SERVICES}
+TRAVEL = {
+    "55_deletes_and_moves": DELETES,
+    "56_time_travel": TIME_TRAVEL,
+    "57_incremental": INCREMENTAL,
+    "58_table_services": SERVICES,
+}

@@ -1,6 +1,8 @@
-"""Every check of every notebook is shown able to fail: the data behind it are changed, and it goes red and says where.
+"""Every check of every notebook is shown able to fail: the data behind it are changed, and it goes
+red and says where.
 
 How a break is written stands in breaking.py."""
+
 import breaks_log_based
 import breaks_movies
 import breaks_museum
@@ -12,8 +14,15 @@ import pytest
 from breaking import problems
 from workbench.base.paths import ROOT
 
-BREAKS = {**breaks_outbox.BREAKS, **breaks_query_based.BREAKS, **breaks_log_based.BREAKS, **breaks_movies.BREAKS,
-          **breaks_museum.BREAKS, **breaks_sales.BREAKS, **breaks_storefront.BREAKS}
+BREAKS = {
+    **breaks_outbox.BREAKS,
+    **breaks_query_based.BREAKS,
+    **breaks_log_based.BREAKS,
+    **breaks_movies.BREAKS,
+    **breaks_museum.BREAKS,
+    **breaks_sales.BREAKS,
+    **breaks_storefront.BREAKS,
+}
 
 
 @pytest.mark.drill

@@ -1,5 +1,6 @@
-"""A service is killed under a waiting step of a notebook: the notebook ends in time with an error that names it. When
-the service runs again, the same notebook passes."""
+"""A service is killed under a waiting step of a notebook: the notebook ends in time with an error
+that names it. When the service runs again, the same notebook passes."""
+
 import time
 from typing import NamedTuple
 
@@ -26,8 +27,10 @@ def killed(service):
 
 
 class Case(NamedTuple):
-    """notebook; service: that is killed before the line that begins with `line`; first: a statement before the kill;
-    without: headings, the first and the first behind, between which no cell is executed: the step needs none of it."""
+    """notebook; service: that is killed before the line that begins with `line`; first: a statement
+    before the kill;
+    without: headings, the first and the first behind, between which no cell is executed: the step
+        needs none of it."""
 
     notebook: str
     service: str
@@ -37,10 +40,18 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("44_compatibility", "kafka", 'check.eventually("the waiting change arrives"',
-         without=("## 2. Nine changes", "## 4. A rule")),
-    Case("45_dead_letters", "kafka", 'check.eventually("the sink in Connect has written"',
-         "rows += 1"),  # one more than it will write: it may be done before Kafka is killed
+    Case(
+        "44_compatibility",
+        "kafka",
+        'check.eventually("the waiting change arrives"',
+        without=("## 2. Nine changes", "## 4. A rule"),
+    ),
+    Case(
+        "45_dead_letters",
+        "kafka",
+        'check.eventually("the sink in Connect has written"',
+        "rows += 1",
+    ),  # one more than it will write: it may be done before Kafka is killed
     Case("73_disturbances", "orders", "storefront_load.load("),
     Case("73_disturbances", "postgres", "storefront_load.load("),
     Case("74_outbox", "connect", 'check.expect_failure("a change, and sudden death again"'),
@@ -57,13 +68,23 @@ def changed(case, noted):
     """A copy of the notebook in which the service is killed."""
     book = nbformat.read(original(case), as_version=4)
     if case.without:
-        begin, end = (next(i for i, c in enumerate(book.cells) if text in c.source) for text in case.without)
+        begin, end = (
+            next(i for i, c in enumerate(book.cells) if text in c.source) for text in case.without
+        )
         del book.cells[begin:end]
-    (cell, line), = ((c, line) for c in book.cells for line in c.source.splitlines()
-                     if c.cell_type == "code" and line.strip().startswith(case.line))
-    space = line[:len(line) - len(line.lstrip())]
-    cell.source = cell.source.replace(line, f'{space}{case.first}\n{space}killed("{case.service}")\n{line}')
-    parameters = next(i for i, c in enumerate(book.cells) if "parameters" in c.metadata.get("tags", []))
+    ((cell, line),) = (
+        (c, line)
+        for c in book.cells
+        for line in c.source.splitlines()
+        if c.cell_type == "code" and line.strip().startswith(case.line)
+    )
+    space = line[: len(line) - len(line.lstrip())]
+    cell.source = cell.source.replace(
+        line, f'{space}{case.first}\n{space}killed("{case.service}")\n{line}'
+    )
+    parameters = next(
+        i for i, c in enumerate(book.cells) if "parameters" in c.metadata.get("tags", [])
+    )
     code = KILLED.format(tests=str(ROOT / "tests" / "stack"), noted=str(noted))
     book.cells.insert(parameters + 1, nbformat.v4.new_code_cell(code))
     return book
@@ -73,12 +94,16 @@ def errors(path):
     """What ended the execution of a notebook; nothing where it passed."""
     done = execute.notebook(path, {"world": "local"})
     outputs = [o for cell in done.book.cells if cell.cell_type == "code" for o in cell.outputs]
-    return [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"] + ([done.why] if done.why else [])
+    return [f"{o.ename}: {o.evalue}" for o in outputs if o.output_type == "error"] + (
+        [done.why] if done.why else []
+    )
 
 
 @pytest.mark.drill
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.notebook}-{case.service}")
-def test_a_notebook_names_a_killed_service_in_time_and_passes_when_it_is_repeated(world, tmp_path, case):
+def test_a_notebook_names_a_killed_service_in_time_and_passes_when_it_is_repeated(
+    world, tmp_path, case
+):
     path, noted = tmp_path / "changed.ipynb", tmp_path / "killed"
     nbformat.write(changed(case, noted), path)
     try:
@@ -87,7 +112,9 @@ def test_a_notebook_names_a_killed_service_in_time_and_passes_when_it_is_repeate
         assert noted.exists(), seen
         seconds = ended - float(noted.read_text())
         print(f"{case.notebook}, {case.service}: named after {seconds:.1f} s")
-        assert len(seen) == 1 and seen[0].startswith(f"ServiceLost: the service {case.service} died"), seen
+        assert len(seen) == 1 and seen[0].startswith(
+            f"ServiceLost: the service {case.service} died"
+        ), seen
         assert seconds < LIMIT, f"{seconds:.1f} s"
     finally:
         stack.need(world, "postgres", "kafka", "connect")

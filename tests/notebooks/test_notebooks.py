@@ -1,4 +1,6 @@
-"""Every notebook, executed: in order, alone, twice, on other data; and red when what it checks is broken."""
+"""Every notebook, executed: in order, alone, twice, on other data; and red when what it checks is
+broken."""
+
 import csv
 import json
 import lzma
@@ -39,7 +41,11 @@ def execute_changed(name, cell, *, before="## Check", **values):
     """Execute a copy of a notebook with one more cell; return the texts of its errors."""
     (path,) = NOTEBOOKS.rglob(f"{name}.ipynb")
     book = nbformat.read(path, as_version=4)
-    at = next(i for i, c in enumerate(book.cells) if c.cell_type == "markdown" and c.source.startswith(before))
+    at = next(
+        i
+        for i, c in enumerate(book.cells)
+        if c.cell_type == "markdown" and c.source.startswith(before)
+    )
     book.cells.insert(at, nbformat.v4.new_code_cell(cell))
     return book, values
 
@@ -48,7 +54,13 @@ def errors(book, values, tmp_path):
     path = tmp_path / "changed.ipynb"
     nbformat.write(book, path)
     done = execute.notebook(path, {"world": "local", **values})
-    return [o.evalue for c in done.book.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "error"]
+    return [
+        o.evalue
+        for c in done.book.cells
+        if c.cell_type == "code"
+        for o in c.outputs
+        if o.output_type == "error"
+    ]
 
 
 def holding_a_secret(folder):
@@ -61,27 +73,47 @@ def holding_a_secret(folder):
 
 def test_the_whole_series_passes(world):
     """What it leaves is what the next tests begin with; the last one tears it down."""
-    series = ["00_start_here", "10_outbox", "20_query_based_cdc", "30_log_based_cdc", "40_schema_evolution",
-              "50_time_travel", "60_streaming_sales", "70_eventual_consistency"]
+    series = [
+        "00_start_here",
+        "10_outbox",
+        "20_query_based_cdc",
+        "30_log_based_cdc",
+        "40_schema_evolution",
+        "50_time_travel",
+        "60_streaming_sales",
+        "70_eventual_consistency",
+    ]
     result = runner.run(series, "local", progress=False)
     assert result.status == "passed", failures(result)
     assert result.report.stat().st_size > 10_000
-    checks = [c for n in json.loads((result.folder / "run.json").read_text())["notebooks"] for c in n["checks"]]
+    checks = [
+        c
+        for n in json.loads((result.folder / "run.json").read_text())["notebooks"]
+        for c in n["checks"]
+    ]
     assert len(checks) > 60 and all(c["ok"] for c in checks)
     assert holding_a_secret(result.folder) == []
     assert kept_tables() == set(KEPT)
     for path, kept in KEPT.items():
         copies = result.folder / "notebooks"
-        assert printed(copies / path) == printed(NOTEBOOKS / path) and kept in printed(copies / path), path
+        assert printed(copies / path) == printed(NOTEBOOKS / path) and kept in printed(
+            copies / path
+        ), path
 
 
-KEPT = {"10_outbox/15_dashboard.ipynb": "RICSU", "50_time_travel/56_time_travel.ipynb": "Gerhard M. Bakker"}
+KEPT = {
+    "10_outbox/15_dashboard.ipynb": "RICSU",
+    "50_time_travel/56_time_travel.ipynb": "Gerhard M. Bakker",
+}
 
 
 def kept_tables():
     """The notebooks in which nbval compares an output."""
-    return {p.relative_to(NOTEBOOKS).as_posix() for p in NOTEBOOKS.rglob("*.ipynb")
-            if "NBVAL_CHECK_OUTPUT" in p.read_text(encoding="utf-8")}
+    return {
+        p.relative_to(NOTEBOOKS).as_posix()
+        for p in NOTEBOOKS.rglob("*.ipynb")
+        if "NBVAL_CHECK_OUTPUT" in p.read_text(encoding="utf-8")
+    }
 
 
 def reference_cell(book):
@@ -96,7 +128,9 @@ def printed(path):
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("name", [p.stem for p in sorted((NOTEBOOKS / "10_outbox").glob("*.ipynb"))])
+@pytest.mark.parametrize(
+    "name", [p.stem for p in sorted((NOTEBOOKS / "10_outbox").glob("*.ipynb"))]
+)
 def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
     outbox.flow.reset(world, "11_source_database")
     for _ in range(2):
@@ -108,20 +142,37 @@ def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
 
 
 def nbval(*paths):
-    """pytest --nbval-lax: runs the notebooks, and compares the outputs of cells marked NBVAL_CHECK_OUTPUT."""
-    command = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "--nbval-lax",
-               "--nbval-current-env", "--nbval-cell-timeout", "600", *map(str, paths)]
+    """pytest --nbval-lax: runs the notebooks, and compares the outputs of cells marked
+    NBVAL_CHECK_OUTPUT."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-o",
+        "addopts=",
+        "-p",
+        "no:cacheprovider",
+        "--nbval-lax",
+        "--nbval-current-env",
+        "--nbval-cell-timeout",
+        "600",
+        *map(str, paths),
+    ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
 
 
 @pytest.mark.drill
 def test_nbval_compares_the_reference_tables(world, tmp_path):
-    """As a person runs it; test_the_whole_series_passes compares them in the copies that it has executed anyway."""
+    """As a person runs it; test_the_whole_series_passes compares them in the copies that it has
+    executed anyway."""
     kept = [NOTEBOOKS / path for path in kept_tables()]
     book = nbformat.read(NOTEBOOKS / min(KEPT), as_version=4)
     cell = reference_cell(book)
     cell.outputs[0]["text"] = "another table\n"
-    book.cells = book.cells[: book.cells.index(cell) + 1]  # what comes after it would only cost time
+    book.cells = book.cells[
+        : book.cells.index(cell) + 1
+    ]  # what comes after it would only cost time
     wrong = tmp_path / "wrong.ipynb"
     nbformat.write(book, wrong)
     done = nbval(*kept)
@@ -130,8 +181,12 @@ def test_nbval_compares_the_reference_tables(world, tmp_path):
     assert done.returncode == 1 and "another table" in done.stdout, done.stdout[-3000:]
 
 
-OTHERS = {path.stem: flow for flow in walkthroughs.ALL if flow is not outbox.flow
-          for path in sorted(flow.folder.glob("*.ipynb"))}
+OTHERS = {
+    path.stem: flow
+    for flow in walkthroughs.ALL
+    if flow is not outbox.flow
+    for path in sorted(flow.folder.glob("*.ipynb"))
+}
 
 
 @pytest.mark.drill
@@ -153,11 +208,20 @@ def test_both_film_rentals_twice_in_a_row(world):
 
 
 @pytest.mark.drill
-@pytest.mark.skipif("PAGILA_DIR" not in os.environ, reason="PAGILA_DIR does not name a folder with pagila-data.sql")
+@pytest.mark.skipif(
+    "PAGILA_DIR" not in os.environ, reason="PAGILA_DIR does not name a folder with pagila-data.sql"
+)
 def test_the_original_film_rental(world):
-    result = runner.run(["20_query_based_cdc", "30_log_based_cdc"], "local", {"from_dir": os.environ["PAGILA_DIR"]},
-                        progress=False)
-    for flow in (query_based.flow, log_based.flow):  # the next tests are to begin with the generated rows
+    result = runner.run(
+        ["20_query_based_cdc", "30_log_based_cdc"],
+        "local",
+        {"from_dir": os.environ["PAGILA_DIR"]},
+        progress=False,
+    )
+    for flow in (
+        query_based.flow,
+        log_based.flow,
+    ):  # the next tests are to begin with the generated rows
         flow.reset(world, "source_database")
     assert result.status == "passed", failures(result)
 
@@ -173,7 +237,10 @@ def test_the_museum_twice_in_a_row(world):
 @pytest.mark.drill
 def test_the_museum_out_of_landed_files(world):
     """Chosen in 53; the next notebook keeps to it, also when it sets back what it has changed."""
-    for name, chosen in (("53_hudi_ingest", {"source": "landed"}), *[("54_updates_and_compaction", {})] * 2):
+    for name, chosen in (
+        ("53_hudi_ingest", {"source": "landed"}),
+        *[("54_updates_and_compaction", {})] * 2,
+    ):
         result = runner.run([name], "local", chosen, progress=False)
         assert result.status == "passed", failures(result)
         assert {museum.flow.kind_of(world, t) for t in museum.flow.tables(world)} == {"landed"}
@@ -189,32 +256,53 @@ def what_is_there(world):
     """Of both walkthroughs: connectors, topics, tables of the lake, rows of the source."""
     rows = [museum.flow.count(world, name) for name in museum.flow.names]
     rows += list(postgres.frame(world, "SELECT count(*) AS n FROM orders")["n"])
-    return [connect.names(world), topics.names(world), [t.name for t in museum.flow.tables_left(world)],
-            outbox.flow.tables_left(world), rows]
+    return [
+        connect.names(world),
+        topics.names(world),
+        [t.name for t in museum.flow.tables_left(world)],
+        outbox.flow.tables_left(world),
+        rows,
+    ]
 
 
-@pytest.mark.parametrize("name, given", [
-    ("51_source_database", {"from_dir": "files"}), ("11_source_database", {"scale": -1}),
-    ("13_hudi_ingest", {"source": "bogus"}),
-    *[pytest.param(*each, marks=pytest.mark.drill) for each in [  # the same of the other notebooks
-        ("51_source_database", {"from_dir": "nowhere"}), ("51_source_database", {"scale": 0.0}),
-        ("53_hudi_ingest", {"source": "bogus"}), ("11_source_database", {"from_dir": "nowhere"}),
-        ("11_source_database", {"from_dir": "files"})]],
-])
+@pytest.mark.parametrize(
+    "name, given",
+    [
+        ("51_source_database", {"from_dir": "files"}),
+        ("11_source_database", {"scale": -1}),
+        ("13_hudi_ingest", {"source": "bogus"}),
+        *[
+            pytest.param(*each, marks=pytest.mark.drill)
+            for each in [  # the same of the other notebooks
+                ("51_source_database", {"from_dir": "nowhere"}),
+                ("51_source_database", {"scale": 0.0}),
+                ("53_hudi_ingest", {"source": "bogus"}),
+                ("11_source_database", {"from_dir": "nowhere"}),
+                ("11_source_database", {"from_dir": "files"}),
+            ]
+        ],
+    ],
+)
 def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, name, given):
-    """Past the runner, as papermill or a person in JupyterLab would: the set-up cell looks before the next one clears.
-    """
+    """Past the runner, as papermill or a person in JupyterLab would: the set-up cell looks before
+    the next one clears."""
     before = what_is_there(world)
     (tmp_path / "files").mkdir()
     header = ",".join(column for column, _ in moma.FILES["artists"].columns.values())
-    (tmp_path / "files" / "Artists.csv").write_text(f"{header}\n1,Robert Arneson,American,male,c. 1930,1992\n")
+    (tmp_path / "files" / "Artists.csv").write_text(
+        f"{header}\n1,Robert Arneson,American,male,c. 1930,1992\n"
+    )
     header = ",".join(column for column, _ in moma.FILES["artworks"].columns.values())
     (tmp_path / "files" / "Artworks.csv").write_text(f"{header}\n")
-    (tmp_path / "files" / "northwind.sql").write_text("CREATE TABLE orders (order_id smallint);\nSELECT 1;\n")
+    (tmp_path / "files" / "northwind.sql").write_text(
+        "CREATE TABLE orders (order_id smallint);\nSELECT 1;\n"
+    )
     given = {k: str(tmp_path / v) if k == "from_dir" else v for k, v in given.items()}
     (path,) = NOTEBOOKS.rglob(f"{name}.ipynb")
     (seen,) = errors(nbformat.read(path, as_version=4), given, tmp_path)
-    assert any(text in seen for text in ("not there", "c. 1930", "scale is", "'bogus'", "should not hold")), seen
+    assert any(
+        text in seen for text in ("not there", "c. 1930", "scale is", "'bogus'", "should not hold")
+    ), seen
     assert what_is_there(world) == before
 
 
@@ -229,10 +317,17 @@ RAISE = 'raise RuntimeError("refused: " + " ".join(values.values()))'
 
 
 def test_a_secret_that_a_notebook_prints_is_masked(world, tmp_path, monkeypatch):
-    """Printed, in a check's line, in an error with its traceback: dots in the copy, in run.json and in the report."""
+    """Printed, in a check's line, in an error with its traceback: dots in the copy, in run.json and
+    in the report."""
     parameters = nbformat.v4.new_code_cell('world = "local"', metadata={"tags": ["parameters"]})
-    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Leak"), parameters,
-                                           nbformat.v4.new_code_cell(LEAK), nbformat.v4.new_code_cell(RAISE)])
+    book = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_markdown_cell("# Leak"),
+            parameters,
+            nbformat.v4.new_code_cell(LEAK),
+            nbformat.v4.new_code_cell(RAISE),
+        ]
+    )
     (tmp_path / "root" / "notebooks").mkdir(parents=True)
     nbformat.write(book, tmp_path / "root" / "notebooks" / "leak.ipynb")
     with monkeypatch.context() as patch:
@@ -249,20 +344,31 @@ def test_a_secret_that_a_notebook_prints_is_masked(world, tmp_path, monkeypatch)
 
 
 @pytest.mark.drill
-@pytest.mark.skipif("NORTHWIND_DIR" not in os.environ, reason="NORTHWIND_DIR does not name a folder with northwind.sql")
+@pytest.mark.skipif(
+    "NORTHWIND_DIR" not in os.environ,
+    reason="NORTHWIND_DIR does not name a folder with northwind.sql",
+)
 def test_the_original_dump(world):
-    result = runner.run(["10_outbox"], "local", {"from_dir": os.environ["NORTHWIND_DIR"]}, progress=False)
+    result = runner.run(
+        ["10_outbox"], "local", {"from_dir": os.environ["NORTHWIND_DIR"]}, progress=False
+    )
     assert result.status == "passed", failures(result)
-    figures = [c["ok"] for n in result.notebooks for c in n["checks"] if "S2/original_" in c["what"]]
+    figures = [
+        c["ok"] for n in result.notebooks for c in n["checks"] if "S2/original_" in c["what"]
+    ]
     assert figures == [True] * 3, "of data that are not generated a difference would be shown only"
     assert northwind.loader.loaded_from(world) == os.path.abspath(os.environ["NORTHWIND_DIR"])
 
 
 def published_files(target):
-    """Copy the collection from MOMA_DIR, unpacked; return how many of its days of acquisition are not dates."""
+    """Copy the collection from MOMA_DIR, unpacked; return how many of its days of acquisition are
+    not dates."""
     for name in ("Artists.csv", "Artworks.csv"):
         (path,) = Path(os.environ["MOMA_DIR"]).glob(f"{name}*")
-        with (lzma.open if path.suffix == ".xz" else open)(path, "rb") as packed, (target / name).open("wb") as plain:
+        with (
+            (lzma.open if path.suffix == ".xz" else open)(path, "rb") as packed,
+            (target / name).open("wb") as plain,
+        ):
             shutil.copyfileobj(packed, plain)
     acquired = pd.read_csv(target / "Artworks.csv", dtype=str)["DateAcquired"].dropna()
     return int((~acquired.str.fullmatch(r"\d{4}-\d\d-\d\d")).sum())
@@ -272,31 +378,52 @@ def without_bad_dates(folder):
     with (folder / "Artworks.csv").open(encoding="utf-8-sig", newline="") as f:
         header, *rows = csv.reader(f)
     at = header.index("DateAcquired")
-    rows = [[*row[:at], row[at] if re.fullmatch(r"\d{4}-\d\d-\d\d", row[at]) else "", *row[at + 1:]] for row in rows]
+    rows = [
+        [*row[:at], row[at] if re.fullmatch(r"\d{4}-\d\d-\d\d", row[at]) else "", *row[at + 1 :]]
+        for row in rows
+    ]
     with (folder / "Artworks.csv").open("w", encoding="utf-8", newline="") as f:
         csv.writer(f).writerows([header, *rows])
 
 
 @pytest.mark.drill
-@pytest.mark.skipif("MOMA_DIR" not in os.environ, reason="MOMA_DIR does not name a folder with the museum's files")
+@pytest.mark.skipif(
+    "MOMA_DIR" not in os.environ, reason="MOMA_DIR does not name a folder with the museum's files"
+)
 def test_the_published_collection(world, tmp_path):
-    """Its bad dates are named at once and nothing is removed. Without them all notebooks pass, and what differs from
-    the published tables is shown."""
+    """Its bad dates are named at once and nothing is removed. Without them all notebooks pass, and
+    what differs from the published tables is shown."""
     museum.flow.reset(world, "51_source_database")
     museum.flow.ensure(world, "51_source_database", "52_connectors")
     before = [museum.flow.count(world, "artists"), connect.names(world), topics.names(world)]
     bad = published_files(tmp_path)
-    result = runner.run(["51_source_database"], "local", {"from_dir": str(tmp_path)}, progress=False)
+    result = runner.run(
+        ["51_source_database"], "local", {"from_dir": str(tmp_path)}, progress=False
+    )
     message = result.notebooks[0]["error"]["message"]
-    assert message.startswith(f"{bad} values of the files cannot be loaded") and message.count("DateAcquired") == bad
-    assert [museum.flow.count(world, "artists"), connect.names(world), topics.names(world)] == before
+    assert (
+        message.startswith(f"{bad} values of the files cannot be loaded")
+        and message.count("DateAcquired") == bad
+    )
+    assert [
+        museum.flow.count(world, "artists"),
+        connect.names(world),
+        topics.names(world),
+    ] == before
     without_bad_dates(tmp_path)
-    result = runner.run(["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False)
+    result = runner.run(
+        ["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False
+    )
     checks = [c for n in result.notebooks for c in n["checks"]]
-    museum.flow.reset(world, "51_source_database")  # the next tests are to begin with the small collection
+    museum.flow.reset(
+        world, "51_source_database"
+    )  # the next tests are to begin with the small collection
     assert result.status == "passed", failures(result)
     shown = [c["what"] for c in checks if c["ok"] is None]
-    assert len(checks) > 150 and {"title of artwork 128447", "as in reference table S5/artwork_128447_rt"} <= {*shown}
+    assert len(checks) > 150 and {
+        "title of artwork 128447",
+        "as in reference table S5/artwork_128447_rt",
+    } <= {*shown}
     page = result.report.read_text(encoding="utf-8")
     assert page.count('<tr class="own">') == len(shown) and '<tr class="red">' not in page
 
@@ -305,16 +432,34 @@ DAMAGE = """
 spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")
 spark.sql("UPDATE datalake.cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10301")"""
 BROKEN = {  # notebook, cell, put before this heading, what the first red check then says
-    "a label that slipped": ("56_time_travel", 'hudi.label(world, mor, "t3")', "## 3. As of", ["row=4", "German"]),
+    "a label that slipped": (
+        "56_time_travel",
+        'hudi.label(world, mor, "t3")',
+        "## 3. As of",
+        ["row=4", "German"],
+    ),
     "a row dropped and a value altered in the lake": (
-        "13_hudi_ingest", DAMAGE, "## Check", ["order_id=10300: missing", "order_id=10301", "Atlantis"]),
+        "13_hudi_ingest",
+        DAMAGE,
+        "## Check",
+        ["order_id=10300: missing", "order_id=10301", "Atlantis"],
+    ),
     "landing stopped": (
-        "14_changes", "landing.run = lambda *a, **k: None", "## 1. An update", ["order_id=11075: missing"]),
+        "14_changes",
+        "landing.run = lambda *a, **k: None",
+        "## 1. An update",
+        ["order_id=11075: missing"],
+    ),
 }
 
 
-@pytest.mark.parametrize("what", [
-    pytest.param(what, marks=() if BROKEN[what][0] == "13_hudi_ingest" else pytest.mark.drill) for what in BROKEN])
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, marks=() if BROKEN[what][0] == "13_hudi_ingest" else pytest.mark.drill)
+        for what in BROKEN
+    ],
+)
 def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
     name, cell, before, says = BROKEN[what]
     seen = errors(*execute_changed(name, cell, before=before), tmp_path)
@@ -325,9 +470,14 @@ def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
 
 def test_the_teardown_leaves_nothing(world):
     before = museum.flow.left_over(world)
-    assert before["topics"] and before["tables in the lake"], "the series has left nothing to tear down"
+    assert before["topics"] and before["tables in the lake"], (
+        "the series has left nothing to tear down"
+    )
     result = runner.run(["99_teardown"], "local", progress=False)
     assert result.status == "passed", failures(result)
     assert connect.names(world) == [] and len(postgres.slots(world)) == 0
     assert not [t for t in topics.names(world) if "cdc_events" in t]
-    assert not any(museum.flow.left_over(world).values()) and postgres.own_slots(world, museum.DATABASE) == []
+    assert (
+        not any(museum.flow.left_over(world).values())
+        and postgres.own_slots(world, museum.DATABASE) == []
+    )

@@ -1,4 +1,6 @@
-"""Schemas in the registry, and a museum in a database of its own with its connector, for the lake's tests."""
+"""Schemas in the registry, and a museum in a database of its own with its connector, for the lake's
+tests."""
+
 import contextlib
 from types import SimpleNamespace
 
@@ -12,14 +14,20 @@ from worlds import varied
 def register(world, avsc, artifact):
     """Put a schema into the registry; its ids."""
     base = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
-    answer = http.call("the registry", "POST", f"{base}?ifExists=RETURN_OR_UPDATE", avsc, headers={
-        "X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"})
+    answer = http.call(
+        "the registry",
+        "POST",
+        f"{base}?ifExists=RETURN_OR_UPDATE",
+        avsc,
+        headers={"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"},
+    )
     answer.raise_for_status()
     return SimpleNamespace(glob=answer.json()["globalId"], content=answer.json()["contentId"])
 
 
 def source(lab, database, slot=""):
-    """The museum's source connector as that of another database, whose name its topics and its slot begin with."""
+    """The museum's source connector as that of another database, whose name its topics and its slot
+    begin with."""
     own = {"database.dbname": database, "topic.prefix": database}
     return {**connect.config(lab, "moma_source", slot_prefix=slot or database), **own}
 
@@ -31,8 +39,9 @@ def sink(lab, database):
 
 @contextlib.contextmanager
 def museum(world, name, script, tables=("artists", "artworks"), **changes):
-    """The world with a museum in database `name`, made by an SQL script, and its connector `name` RUNNING, with
-    `changes` of its settings, None for one that goes; afterwards every connector whose name begins so is deleted."""
+    """The world with a museum in database `name`, made by an SQL script, and its connector `name`
+    RUNNING, with `changes` of its settings, None for one that goes; afterwards every connector
+    whose name begins so is deleted."""
     stack.need(world, "apicurio")
     lab = varied(world, postgres={"database": name})
     postgres.create_database(lab)

@@ -1,4 +1,5 @@
 """Small topics and tables for the lake's tests."""
+
 import json
 import os
 import signal
@@ -13,14 +14,26 @@ from workbench.results import check
 from workbench.stack import process
 from workbench.topic import topics
 
-SCHEMA = T.StructType([T.StructField(*f) for f in (
-    ("id", T.IntegerType()), ("part", T.StringType()), ("text", T.StringType()), ("__op", T.StringType()),
-    ("__deleted", T.StringType()), ("__lsn", T.LongType()))])
+SCHEMA = T.StructType(
+    [
+        T.StructField(*f)
+        for f in (
+            ("id", T.IntegerType()),
+            ("part", T.StringType()),
+            ("text", T.StringType()),
+            ("__op", T.StringType()),
+            ("__deleted", T.StringType()),
+            ("__lsn", T.LongType()),
+        )
+    ]
+)
 
 
 def new_topic(world, name=""):
     name = name or f"lake_{uuid.uuid4().hex[:8]}"
-    admin = AdminClient(topics.settings(world))  # held: without a name it is gone before the answer comes
+    admin = AdminClient(
+        topics.settings(world)
+    )  # held: without a name it is gone before the answer comes
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
     return name
 
@@ -35,12 +48,22 @@ def send(world, topic, *messages):
 
 
 def change(key, lsn, text="x", part="p", op="c"):
-    return {"id": key, "part": part, "text": text, "__op": op, "__deleted": str(op == "d").lower(), "__lsn": lsn}
+    return {
+        "id": key,
+        "part": part,
+        "text": text,
+        "__op": op,
+        "__deleted": str(op == "d").lower(),
+        "__lsn": lsn,
+    }
 
 
 def new_table(world, **fields):
-    return hudi.table(world, f"t_{uuid.uuid4().hex[:8]}",
-                      **{"key": ("id",), "ordering": "__lsn", "partition": ("part",), **fields})
+    return hudi.table(
+        world,
+        f"t_{uuid.uuid4().hex[:8]}",
+        **{"key": ("id",), "ordering": "__lsn", "partition": ("part",), **fields},
+    )
 
 
 def content(spark, table):
@@ -48,14 +71,16 @@ def content(spark, table):
 
 
 def kill(name):
-    """Kill every process of a service, and return when all of them have ended. PostgreSQL's backends have process
-    groups of their own, and answer for some milliseconds after the postmaster is dead."""
+    """Kill every process of a service, and return when all of them have ended. PostgreSQL's
+    backends have process groups of their own, and answer for some milliseconds after the postmaster
+    is dead."""
     os.killpg(process.own(name).pid, signal.SIGKILL)
     process.sweep(name)
 
 
 def killed_while(job, under_way, what, service="spark"):
-    """Start `job` in a thread, kill a service as soon as `under_way()` is true, and return what the job raised."""
+    """Start `job` in a thread, kill a service as soon as `under_way()` is true, and return what the
+    job raised."""
     raised = []
 
     def work():

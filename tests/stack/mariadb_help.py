@@ -1,4 +1,5 @@
 """A database of a test's own in MariaDB, with its connector, for tests that begin there."""
+
 import contextlib
 import zlib
 from types import SimpleNamespace
@@ -13,17 +14,22 @@ PLACE = "__source_file,__source_pos,__source_row"
 
 def source(world, name):
     """The connector of all tables of a database; its rows say their place in the log."""
-    return {**connect.config(world, "movies_source"), "topic.prefix": name, "table.include.list": rf"{name}\..*",
-            "database.server.id": str(1000 + zlib.crc32(name.encode()) % 10**6),
-            "schema.history.internal.kafka.topic": f"{name}.history",
-            "connect.keep.alive.interval.ms": "500",  # a minute by default until it looks whether the server is back
-            "transforms.unwrap.add.fields": "op,source.ts_ms,source.file,source.pos,source.row"}
+    return {
+        **connect.config(world, "movies_source"),
+        "topic.prefix": name,
+        "table.include.list": rf"{name}\..*",
+        "database.server.id": str(1000 + zlib.crc32(name.encode()) % 10**6),
+        "schema.history.internal.kafka.topic": f"{name}.history",
+        # a minute by default until it looks whether the server is back
+        "connect.keep.alive.interval.ms": "500",
+        "transforms.unwrap.add.fields": "op,source.ts_ms,source.file,source.pos,source.row",
+    }
 
 
 @contextlib.contextmanager
 def captured(world, name, *statements):
-    """A database made by these statements, and its connector `name`: `execute`, `frame`, `topic` and `table` of one of
-    its tables, `config`."""
+    """A database made by these statements, and its connector `name`: `execute`, `frame`, `topic`
+    and `table` of one of its tables, `config`."""
     stack.need(world, "apicurio", "mariadb")
     mariadb.create_database(world, name)
     mariadb.grant_replication(world, [f"{name}.any"])
@@ -34,7 +40,9 @@ def captured(world, name, *statements):
             return [c.execute(text).rowcount for text in texts][-1]
 
     def table(of, **fields):
-        made.append(hudi.table(world, f"{name}_{of}_{len(made)}", key=("id",), ordering=PLACE, **fields))
+        made.append(
+            hudi.table(world, f"{name}_{of}_{len(made)}", key=("id",), ordering=PLACE, **fields)
+        )
         return made[-1]
 
     try:
@@ -42,9 +50,15 @@ def captured(world, name, *statements):
             execute(*statements)
         config = source(world, name)
         connect.apply(world, name, config)
-        yield SimpleNamespace(world=world, name=name, config=config, execute=execute, table=table,
-                              frame=lambda text: mariadb.frame(world, text, database=name),
-                              topic=lambda of: f"{name}.{name}.{of}")
+        yield SimpleNamespace(
+            world=world,
+            name=name,
+            config=config,
+            execute=execute,
+            table=table,
+            frame=lambda text: mariadb.frame(world, text, database=name),
+            topic=lambda of: f"{name}.{name}.{of}",
+        )
     finally:
         connect.delete(world, name)
         for each in made:

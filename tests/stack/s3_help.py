@@ -1,4 +1,6 @@
-"""Writers of the tests of locks in S3, each a process of its own: they import little, so eight are there at once."""
+"""Writers of the tests of locks in S3, each a process of its own: they import little, so eight are
+there at once."""
+
 import contextlib
 import tempfile
 import threading
@@ -9,8 +11,8 @@ from workbench.base.errors import LakeError
 
 
 def rounds(number, barrier, got):
-    """One of eight writers, as if each were on a machine of its own: thirty times at once with the others for a lock,
-    then five times a count under one."""
+    """One of eight writers, as if each were on a machine of its own: thirty times at once with the
+    others for a lock, then five times a count under one."""
     paths.OWN = Path(tempfile.mkdtemp())  # no lock file keeps it from asking S3
     params.load("s3")
     for each in range(30):
@@ -22,7 +24,9 @@ def rounds(number, barrier, got):
         barrier.wait(120)
     for _ in range(5):
         with files.alone("s3a://lake/rounds/count"):
-            files.write_text("s3a://lake/count", str(int(files.read_text("s3a://lake/count") or 0) + 1))
+            files.write_text(
+                "s3a://lake/count", str(int(files.read_text("s3a://lake/count") or 0) + 1)
+            )
 
 
 def hold_for_ever():

@@ -1,4 +1,6 @@
-"""Athena's SQL on the real Spark: documented functions with the documented values, statements, the crawler."""
+"""Athena's SQL on the real Spark: documented functions with the documented values, statements, the
+crawler."""
+
 import datetime
 import json
 import re
@@ -16,9 +18,14 @@ from pyarrow import parquet
 from workbench.base import LakeError, files
 from workbench.results import query
 
-LINES = [line.rpartition("  --")[::2] for line in
-         Path(__file__).with_name("athena_queries.txt").read_text(encoding="utf-8").splitlines()
-         if line and not line.startswith("#")]
+LINES = [
+    line.rpartition("  --")[::2]
+    for line in Path(__file__)
+    .with_name("athena_queries.txt")
+    .read_text(encoding="utf-8")
+    .splitlines()
+    if line and not line.startswith("#")
+]
 
 
 def shown(value):
@@ -31,11 +38,16 @@ def shown(value):
         return "NULL"
     if isinstance(value, (bool, numpy.bool_)):
         return str(bool(value)).lower()
-    return value.isoformat(" ", "milliseconds") if isinstance(value, datetime.datetime) else str(value)
+    return (
+        value.isoformat(" ", "milliseconds") if isinstance(value, datetime.datetime) else str(value)
+    )
 
 
 def said(rows):
-    return " / ".join(" | ".join(map(shown, row)) for row in rows.astype(object).itertuples(index=False, name=None))
+    return " / ".join(
+        " | ".join(map(shown, row))
+        for row in rows.astype(object).itertuples(index=False, name=None)
+    )
 
 
 def same(got, expected):
@@ -44,44 +56,65 @@ def same(got, expected):
 
 
 def test_the_documented_functions_have_the_documented_values(spark):
-    """Those of one row go in a few statements: Spark takes longer to begin one than to answer it."""
+    """Those of one row go in a few statements: Spark takes longer to begin one than to answer
+    it."""
     assert len(LINES) >= 100
-    single = [line for line in LINES if " FROM " not in re.sub(r"\w+\([^()]* FROM [^()]*\)", "", line[0])]
+    single = [
+        line for line in LINES if " FROM " not in re.sub(r"\w+\([^()]* FROM [^()]*\)", "", line[0])
+    ]
     others = [[line] for line in LINES if line not in single]
-    batches = [single[i:i + 12] for i in range(0, len(single), 12)] + others
+    batches = [single[i : i + 12] for i in range(0, len(single), 12)] + others
 
     def ask(batch):
         try:
-            asked = ", ".join([batch[0][0], *(text.removeprefix("SELECT ") for text, _ in batch[1:])])
-            if same(said(query.sql(spark, asked)), " | ".join(expected.strip() for _, expected in batch)):
+            asked = ", ".join(
+                [batch[0][0], *(text.removeprefix("SELECT ") for text, _ in batch[1:])]
+            )
+            if same(
+                said(query.sql(spark, asked)), " | ".join(expected.strip() for _, expected in batch)
+            ):
                 return []
         except LakeError as e:
             if len(batch) == 1:
                 return [f"{batch[0][0]}\n  {e}"]
         if len(batch) > 1:  # which of them?
             return [found for line in batch for found in ask([line])]
-        return [f"{batch[0][0]}\n  documented: {batch[0][1]}\n  answered:   {said(query.sql(spark, batch[0][0]))}"]
+        return [
+            f"{batch[0][0]}\n  documented: {batch[0][1]}\n  answered:   {said(query.sql(spark, batch[0][0]))}"
+        ]
 
     with ThreadPoolExecutor(4) as pool:
         wrong = [found for found in pool.map(ask, batches) for found in found]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("text, says", [
-    ("SELECT CAST('x' AS BIGINT)", "CAST_INVALID_INPUT"), ("SELECT CAST('1.5' AS INTEGER)", "CAST_INVALID_INPUT"),
-    ("SELECT 1 / 0", "DIVIDE_BY_ZERO"), ("SELECT ARRAY[1][2]", "INVALID_ARRAY_INDEX"),
-    ("SELECT 2147483647 + 1", "ARITHMETIC_OVERFLOW"), ("SELECT json_parse('not_json')", "Cannot convert value to JSON"),
-    ("SELECT CAST(json_parse('[\"x\"]') AS ARRAY(INTEGER))", "(?i)malformed|cannot parse"),
-    ("SELECT date_parse('x', '%Y')", "CANNOT_PARSE_TIMESTAMP"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("SELECT CAST('x' AS BIGINT)", "CAST_INVALID_INPUT"),
+        ("SELECT CAST('1.5' AS INTEGER)", "CAST_INVALID_INPUT"),
+        ("SELECT 1 / 0", "DIVIDE_BY_ZERO"),
+        ("SELECT ARRAY[1][2]", "INVALID_ARRAY_INDEX"),
+        ("SELECT 2147483647 + 1", "ARITHMETIC_OVERFLOW"),
+        ("SELECT json_parse('not_json')", "Cannot convert value to JSON"),
+        ("SELECT CAST(json_parse('[\"x\"]') AS ARRAY(INTEGER))", "(?i)malformed|cannot parse"),
+        ("SELECT date_parse('x', '%Y')", "CANNOT_PARSE_TIMESTAMP"),
+    ],
+)
 def test_what_fails_in_athena_fails(spark, text, says):
     with pytest.raises(LakeError, match=says):
         query.sql(spark, text)
-    assert spark.conf.get("spark.sql.ansi.enabled") == "false", "the rules are those of the queries' own session"
+    assert spark.conf.get("spark.sql.ansi.enabled") == "false", (
+        "the rules are those of the queries' own session"
+    )
 
 
-NESTED = ("ARRAY(ROW(a ARRAY(VARCHAR)))", "ARRAY(ARRAY(ARRAY(VARCHAR)))", "ROW(a ARRAY(ARRAY(ARRAY(VARCHAR))))",
-          "MAP(VARCHAR, ARRAY(ARRAY(VARCHAR)))")
+NESTED = (
+    "ARRAY(ROW(a ARRAY(VARCHAR)))",
+    "ARRAY(ARRAY(ARRAY(VARCHAR)))",
+    "ROW(a ARRAY(ARRAY(ARRAY(VARCHAR))))",
+    "MAP(VARCHAR, ARRAY(ARRAY(VARCHAR)))",
+)
 NOTHING_IN_IT = """
 import sys
 from workbench.base import params
@@ -100,7 +133,9 @@ print(len(again.toPandas()), again.collect())
 
 def test_nested_lists_without_elements_do_not_end_the_process(world):
     """In a process of its own: pyarrow ended it with SIGSEGV."""
-    done = subprocess.run([sys.executable, "-c", NOTHING_IN_IT, *NESTED], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", NOTHING_IN_IT, *NESTED], capture_output=True, text=True, timeout=300
+    )
     columns = ["n", *(f"c{n}" for n in range(len(NESTED)))]
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f"0 {columns} 0 int32", f"1 {columns} 1 int32", "0 []"]
@@ -116,19 +151,31 @@ def place(world, spark):
 
 
 def write(address, rows, twice=False):
-    """Parquet files below `country=…`, as a sink with a field partitioner lands them: with the column in them, too."""
+    """Parquet files below `country=…`, as a sink with a field partitioner lands them: with the
+    column in them, too."""
     for n, (country, some) in enumerate(pandas.DataFrame(rows).groupby("country")):
         buffer = pyarrow.BufferOutputStream()
         kept = some if twice else some.drop(columns="country")
-        parquet.write_table(pyarrow.Table.from_pandas(kept, preserve_index=False), buffer, coerce_timestamps="us")
-        files.write_bytes(*files.open_address(f"{address}/country={country}/t+0+{n:010}.gz.parquet"),
-                          buffer.getvalue().to_pybytes())
+        parquet.write_table(
+            pyarrow.Table.from_pandas(kept, preserve_index=False), buffer, coerce_timestamps="us"
+        )
+        files.write_bytes(
+            *files.open_address(f"{address}/country={country}/t+0+{n:010}.gz.parquet"),
+            buffer.getvalue().to_pybytes(),
+        )
 
 
-VERSIONS = [(100, "1308 Arecibo Way", "US", 1), (100, "123 CDC Test Lane", "US", 2), (101, "1599 Plock Drive", "MZ", 1),
-            (102, "669 Firozabad Loop", "AE", 1), (102, "669 Firozabad Loop", "WK", 2)]
-ROWS = [{"address_id": i, "address": a, "country": c, "last_update": pandas.Timestamp(2021, 8, d)}
-        for i, a, c, d in VERSIONS]
+VERSIONS = [
+    (100, "1308 Arecibo Way", "US", 1),
+    (100, "123 CDC Test Lane", "US", 2),
+    (101, "1599 Plock Drive", "MZ", 1),
+    (102, "669 Firozabad Loop", "AE", 1),
+    (102, "669 Firozabad Loop", "WK", 2),
+]
+ROWS = [
+    {"address_id": i, "address": a, "country": c, "last_update": pandas.Timestamp(2021, 8, d)}
+    for i, a, c, d in VERSIONS
+]
 LATEST = """
     SELECT address_id, last_update, address, country FROM (
       SELECT *, ROW_NUMBER() OVER (PARTITION BY address_id ORDER BY last_update DESC) AS row_num FROM {}) AS x
@@ -138,28 +185,42 @@ LATEST = """
 def test_the_crawled_table_has_a_column_twice_and_the_declared_one_does_not(spark, place):
     name, address = place
     write(f"{address}/landed", ROWS, twice=True)
-    with pytest.raises(LakeError, match="(?s)HIVE_INVALID_METADATA.*duplicate columns.*country.*CREATE EXTERNAL") as e:
+    with pytest.raises(
+        LakeError, match="(?s)HIVE_INVALID_METADATA.*duplicate columns.*country.*CREATE EXTERNAL"
+    ) as e:
         query.crawl(spark, f"{address}/landed", f"{name}.pagila_query")
     assert query.sql(spark, f"SHOW TABLES IN {name}").empty
-    cure = str(e.value)[str(e.value).index("CREATE EXTERNAL TABLE"):]
+    cure = str(e.value)[str(e.value).index("CREATE EXTERNAL TABLE") :]
     query.sql(spark, cure)
-    assert query.sql(spark, f"SELECT 1 FROM {name}.pagila_query").empty, "no partition is told of yet"
+    assert query.sql(spark, f"SELECT 1 FROM {name}.pagila_query").empty, (
+        "no partition is told of yet"
+    )
     query.sql(spark, f"MSCK REPAIR TABLE {name}.pagila_query")
     partitions = query.sql(spark, f"SHOW PARTITIONS {name}.pagila_query")["partition"].tolist()
     assert partitions == [f"country={c}" for c in ("AE", "MZ", "US", "WK")]
-    rows = query.sql(spark, f"SELECT address_id, country FROM {name}.pagila_query ORDER BY 1, last_update")
+    rows = query.sql(
+        spark, f"SELECT address_id, country FROM {name}.pagila_query ORDER BY 1, last_update"
+    )
     assert said(rows) == "100 | US / 100 | US / 101 | MZ / 102 | AE / 102 | WK"
     latest = LATEST.format(f"{name}.pagila_query")
     # CTAS: Snappy, one folder for each value of a partition column, at its place
     with pytest.raises(LakeError, match="non-empty|ALREADY_EXISTS"):
-        query.sql(spark, f"CREATE TABLE {name}.silver WITH (external_location = '{address}/landed') AS {latest}", low=0)
+        query.sql(
+            spark,
+            f"CREATE TABLE {name}.silver WITH (external_location = '{address}/landed') AS {latest}",
+            low=0,
+        )
     with pytest.raises(LakeError, match="ALREADY_EXISTS"):
         query.sql(spark, f"UNLOAD (SELECT 1 AS a) TO '{address}/landed' WITH (format = 'JSON')")
-    query.sql(spark, f"""
+    query.sql(
+        spark,
+        f"""
         CREATE TABLE {name}.silver WITH (
           format = 'PARQUET', parquet_compression = 'SNAPPY', partitioned_by = ARRAY['country'],
           external_location = '{address}/silver'
-        ) AS {latest}""", low=0)
+        ) AS {latest}""",
+        low=0,
+    )
     silver = query.sql(spark, f"SELECT * FROM {name}.silver ORDER BY address_id")
     assert list(silver) == ["address_id", "last_update", "address", "country"]
     assert silver["address"].tolist() == ["123 CDC Test Lane", "1599 Plock Drive"]
@@ -167,9 +228,16 @@ def test_the_crawled_table_has_a_column_twice_and_the_declared_one_does_not(spar
     written = [path for path in written if path.endswith(".parquet")]
     assert [path.split("/")[0] for path in written] == ["country=MZ", "country=US"]
     system, root = files.open_address(f"{address}/silver")
-    first = parquet.ParquetFile(system.open_input_file(f"{root}/{written[0]}")).metadata.row_group(0).column(0)
+    first = (
+        parquet.ParquetFile(system.open_input_file(f"{root}/{written[0]}"))
+        .metadata.row_group(0)
+        .column(0)
+    )
     assert first.compression == "SNAPPY"
-    query.sql(spark, f"UNLOAD (SELECT address_id FROM {name}.silver) TO '{address}/out' WITH (format = 'JSON')")
+    query.sql(
+        spark,
+        f"UNLOAD (SELECT address_id FROM {name}.silver) TO '{address}/out' WITH (format = 'JSON')",
+    )
     assert any(path.endswith(".json.gz") for path in files.below(f"{address}/out"))
     query.sql(spark, f"DROP TABLE {name}.silver")
     assert files.below(f"{address}/silver"), "the files stay, as in Athena"
@@ -186,34 +254,50 @@ FILM = """
 
 
 def test_the_published_queries_of_log_based_capture(spark):
-    """A text timestamp of milliseconds with a 12-hour pattern; the latest row, not deleted, by time and position."""
-    rows = query.sql(spark, f"""
+    """A text timestamp of milliseconds with a 12-hour pattern; the latest row, not deleted, by time
+    and position."""
+    rows = query.sql(
+        spark,
+        f"""
         WITH film AS ({FILM})
         SELECT film_id, rental_rate,
           date_format(from_unixtime(CAST("__source_ts_ms" AS bigint) / 1000), '%Y-%m-%d %h:%i:%s') AS timestamp
-        FROM film ORDER BY film_id, timestamp, "__lsn" ASC""")
+        FROM film ORDER BY film_id, timestamp, "__lsn" ASC""",
+    )
     assert said(rows) == (
         "1 | 2.99 | 2021-08-20 01:43:37 / 1 | 3.99 | 2021-08-20 02:41:32 / 2 | 4.99 | 2021-08-20 02:49:33 / "
-        "2 | 2.50 | 2021-08-20 02:49:33 / 5 | 4.99 | 2021-08-20 03:00:49")
-    rows = query.sql(spark, f"""
+        "2 | 2.50 | 2021-08-20 02:49:33 / 5 | 4.99 | 2021-08-20 03:00:49"
+    )
+    rows = query.sql(
+        spark,
+        f"""
         WITH film AS ({FILM})
         SELECT film_id, rental_rate FROM (
           SELECT *, ROW_NUMBER() OVER (PARTITION BY film_id ORDER BY CAST("__source_ts_ms" AS bigint) DESC,
                                        CAST("__lsn" AS bigint) DESC) AS row_num FROM film) AS x
-        WHERE row_num = 1 AND "__deleted" != 'true' ORDER BY film_id""")
+        WHERE row_num = 1 AND "__deleted" != 'true' ORDER BY film_id""",
+    )
     assert said(rows) == "1 | 3.99 / 2 | 2.50"
 
 
 def test_a_crawled_table_of_json_lines_and_a_line_that_is_none(spark, place):
     name, address = place
     lines = [{"address_id": i, "last_update": 1487151930000, "tags": {"a": [i]}} for i in (1, 2)]
-    files.write_text(f"{address}/topics/t/partition=0/t+0+0000000000.json", "\n".join(map(json.dumps, lines)))
+    files.write_text(
+        f"{address}/topics/t/partition=0/t+0+0000000000.json", "\n".join(map(json.dumps, lines))
+    )
     made = query.crawl(spark, f"{address}/topics/t", f"{name}.t")
     assert "`tags` struct<a:array<bigint>>" in made and "JsonSerDe" in made
-    rows = query.sql(spark, f"""
+    rows = query.sql(
+        spark,
+        f"""
         SELECT address_id, tags.a[1] AS tag, date_format(from_unixtime(last_update / 1000), '%Y-%m-%d %h:%i:%s') AS at,
-               last_update / 1000 AS seconds, "partition" FROM {name}.t ORDER BY 1""")
-    assert said(rows) == "1 | 1 | 2017-02-15 09:45:30 | 1487151930 | 0 / 2 | 2 | 2017-02-15 09:45:30 | 1487151930 | 0"
+               last_update / 1000 AS seconds, "partition" FROM {name}.t ORDER BY 1""",
+    )
+    assert (
+        said(rows)
+        == "1 | 1 | 2017-02-15 09:45:30 | 1487151930 | 0 / 2 | 2 | 2017-02-15 09:45:30 | 1487151930 | 0"
+    )
     files.write_text(f"{address}/topics/t/partition=0/t+0+0000000002.json", "{not json")
     with pytest.raises(LakeError, match="error while reading file.*json"):
         query.sql(spark, f"SELECT sum(address_id) FROM {name}.t")

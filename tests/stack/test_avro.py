@@ -1,7 +1,10 @@
-"""Avro on real parts: Debezium and Apicurio's converter write it, the ingest decodes it, whatever goes wrong between.
+"""Avro on real parts: Debezium and Apicurio's converter write it, the ingest decodes it, whatever
+goes wrong between.
 
-The museum's two tables, in a database of their own; and topics whose messages are written here, byte by byte.
+The museum's two tables, in a database of their own; and topics whose messages are written here,
+byte by byte.
 """
+
 import base64
 import datetime as dt
 import time
@@ -64,11 +67,21 @@ def table(world, spark):
 
 
 def artists(**fields):
-    return {"key": ("artist_id",), "partition": ("nationality",), "index": "GLOBAL_SIMPLE", **fields}
+    return {
+        "key": ("artist_id",),
+        "partition": ("nationality",),
+        "index": "GLOBAL_SIMPLE",
+        **fields,
+    }
 
 
 def artworks(**fields):
-    return {"key": ("artwork_id",), "partition": ("classification",), "index": "GLOBAL_SIMPLE", **fields}
+    return {
+        "key": ("artwork_id",),
+        "partition": ("classification",),
+        "index": "GLOBAL_SIMPLE",
+        **fields,
+    }
 
 
 @pytest.fixture(params=["few", "many"])
@@ -78,28 +91,59 @@ def path(request, monkeypatch):
     return request.param
 
 
-# --- written by Debezium ---------------------------------------------------------------------------------------------
+# --- written by Debezium
+# ---------------------------------------------------------------------------------------------
+
 
 def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
     found = registry.artifacts(lab)
     ours = found[found["artifact"].str.startswith(f"{NAME}.public")]
-    assert set(ours["artifact"]) == {f"{t}-{side}" for t in (ARTISTS, ARTWORKS) for side in ("key", "value")}
+    assert set(ours["artifact"]) == {
+        f"{t}-{side}" for t in (ARTISTS, ARTWORKS) for side in ("key", "value")
+    }
     assert set(ours["type"]) == {"AVRO"} and set(ours["group"]) == {"default"}
     message = topics.read(lab, ARTISTS, limit=1)["value"][0]
     seen = registry.peek(lab, message)
     mine = ours[ours["artifact"] == f"{ARTISTS}-value"].iloc[0]
-    assert (seen["wire"], seen["id_kind"], seen["schema_id"]) == ("apicurio_legacy8", "globalId", mine["global_id"])
+    assert (seen["wire"], seen["id_kind"], seen["schema_id"]) == (
+        "apicurio_legacy8",
+        "globalId",
+        mine["global_id"],
+    )
     assert seen["schema_name"] == f"{ARTISTS}.Value"
     raw = message.encode() if isinstance(message, str) else message
-    assert seen["hex"] == raw.hex(" ") and bytes.fromhex(seen["hex"])[:9] == bytes(8) + bytes([mine["global_id"]])
+    assert seen["hex"] == raw.hex(" ") and bytes.fromhex(seen["hex"])[:9] == bytes(8) + bytes(
+        [mine["global_id"]]
+    )
     record = seen["record"]
-    assert {k: record[k] for k in ("artist_id", "name", "nationality", "birth_year", "__op", "__deleted", "__db")} == {
-        "artist_id": 1, "name": "Robert Arneson", "nationality": "American", "birth_year": 1930, "__op": "r",
-        "__deleted": "false", "__db": NAME}
-    assert list(record)[-8:] == ["__deleted", "__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms",
-                                 "__source_txId"]
+    assert {
+        k: record[k]
+        for k in ("artist_id", "name", "nationality", "birth_year", "__op", "__deleted", "__db")
+    } == {
+        "artist_id": 1,
+        "name": "Robert Arneson",
+        "nationality": "American",
+        "birth_year": 1930,
+        "__op": "r",
+        "__deleted": "false",
+        "__db": NAME,
+    }
+    assert list(record)[-8:] == [
+        "__deleted",
+        "__op",
+        "__db",
+        "__table",
+        "__schema",
+        "__lsn",
+        "__source_ts_ms",
+        "__source_txId",
+    ]
     text = registry.schema(lab, int(mine["content_id"]), "contentId")
-    assert text == registry.latest(lab, f"{ARTISTS}-value") == registry.schema(lab, int(mine["global_id"]))
+    assert (
+        text
+        == registry.latest(lab, f"{ARTISTS}-value")
+        == registry.schema(lab, int(mine["global_id"]))
+    )
     assert registry.schema(lab, int(mine["content_id"]), "ccompat") == text
 
 
@@ -108,9 +152,17 @@ def test_every_type_is_exact(lab, spark, table, path):
     done = hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
     assert done.upserts == done.messages == 2, hudi.dead_letters(spark, lab, it).collect()
     types = dict(hudi.read(spark, it).dtypes)
-    assert {k: types[k] for k in ("price", "acquired", "seen", "changed", "zoned", "opens", "loose")} == {
-        "price": "decimal(10,2)", "acquired": "date", "seen": "timestamp", "changed": "timestamp", "zoned": "string",
-        "opens": "bigint", "loose": "struct<scale:int,value:binary>"}
+    assert {
+        k: types[k] for k in ("price", "acquired", "seen", "changed", "zoned", "opens", "loose")
+    } == {
+        "price": "decimal(10,2)",
+        "acquired": "date",
+        "seen": "timestamp",
+        "changed": "timestamp",
+        "zoned": "string",
+        "opens": "bigint",
+        "loose": "struct<scale:int,value:binary>",
+    }
     rows = {r.artwork_id: r for r in hudi.read(spark, it).collect()}
     first = rows[1]
     assert (first.price, first.acquired) == (Decimal("12345678.90"), dt.date(1959, 4, 15))
@@ -118,7 +170,11 @@ def test_every_type_is_exact(lab, spark, table, path):
     assert first.changed == dt.datetime(1969, 12, 31, 23, 59, 59, 999000)
     assert (first.zoned, first.opens) == ("2001-02-03T02:05:06.000000Z", 36_000_000_000)
     assert (first.loose.scale, bytes(first.loose.value)) == (1, b"\x0f")
-    assert (rows[2].price, rows[2].acquired, rows[2].seen) == (Decimal("-0.01"), dt.date(1, 1, 1), None)
+    assert (rows[2].price, rows[2].acquired, rows[2].seen) == (
+        Decimal("-0.01"),
+        dt.date(1, 1, 1),
+        None,
+    )
     truth = postgres.frame(lab, f"SELECT {COLUMNS} FROM artworks WHERE artwork_id = 1")
     lake = hudi.read(spark, it).where("artwork_id = 1").selectExpr(*COLUMNS.split(", ")).toPandas()
     check.same_rows(truth, lake, key=["artwork_id"])
@@ -147,18 +203,25 @@ def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     # Hudi has called it `default` until 0.11, and has no option for it
     assert gone["_hoodie_partition_path"] == "nationality=__HIVE_DEFAULT_PARTITION__"
     assert len(rows) == hudi.read(spark, soft).count() == 4
-    optimised = spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(soft.base)
-    assert sorted(r["__op"] for r in optimised.where("artist_id = 441").collect()) == ["d", "r"]  # S5, 6.2
+    optimised = (
+        spark.read.format("hudi")
+        .option("hoodie.datasource.query.type", "read_optimized")
+        .load(soft.base)
+    )
+    assert sorted(r["__op"] for r in optimised.where("artist_id = 441").collect()) == [
+        "d",
+        "r",
+    ]  # S5, 6.2
 
     assert {r.artist_id for r in hudi.read(spark, hard).collect()} == {1, 299, 442}
-    letter, = hudi.dead_letters(spark, lab, blind).collect()
+    (letter,) = hudi.dead_letters(spark, lab, blind).collect()
     assert letter.reason.startswith("the delete holds its key only, not nationality")
     raw = topics.read(lab, ARTISTS)["value"][letter.offset]
     assert base64.b64decode(letter.text) == (raw.encode() if isinstance(raw, str) else raw)
     postgres.execute(lab, "INSERT INTO artists VALUES (441, 'Somebody', 'German', NULL)")
     topics.wait_count(lab, ARTISTS, before + 3, connector=SOURCE)
     hudi.ingest(spark, lab, topic, soft)
-    back, = hudi.read(spark, soft).where("artist_id = 441").collect()
+    (back,) = hudi.read(spark, soft).where("artist_id = 441").collect()
     assert (back.nationality, back["__deleted"]) == ("German", "false")
 
 
@@ -171,7 +234,9 @@ def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
     postgres.execute(lab, "ALTER TABLE artists ADD COLUMN wealth numeric(8, 3)")
     postgres.execute(lab, "UPDATE artists SET wealth = 7.125 WHERE artist_id = 299")
     topics.wait_count(lab, ARTISTS, start + 2, connector=SOURCE)
-    versions = registry.artifacts(lab).query("artifact == @name", local_dict={"name": f"{ARTISTS}-value"})
+    versions = registry.artifacts(lab).query(
+        "artifact == @name", local_dict={"name": f"{ARTISTS}-value"}
+    )
     assert len(versions) == 2
     for few, it in ((2_000, older), (2_000, table(**artists())), (0, table(**artists()))):
         monkeypatch.setattr(changes, "FEW", few)
@@ -179,7 +244,11 @@ def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
         assert (done.batches, done.dead_letters) == (1, 0)
         rows = {r.artist_id: r for r in hudi.read(spark, it).collect()}
         assert dict(hudi.read(spark, it).dtypes)["wealth"] == "decimal(8,3)"
-        assert (rows[1].birth_year, rows[1].wealth, rows[299].wealth) == (1931, None, Decimal("7.125"))
+        assert (rows[1].birth_year, rows[1].wealth, rows[299].wealth) == (
+            1931,
+            None,
+            Decimal("7.125"),
+        )
         assert len(rows) == len(postgres.frame(lab, "SELECT 1 FROM artists"))
 
 
@@ -188,7 +257,9 @@ def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, sp
     process.stop(SERVICES["apicurio"])
     try:
         for _ in range(2):
-            with pytest.raises(StackError, match="(?s)schema registry does not answer.*nothing is lost"):
+            with pytest.raises(
+                StackError, match="(?s)schema registry does not answer.*nothing is lost"
+            ):
                 hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
         assert not hudi.exists(it) and hudi.dead_letters(spark, lab, it).count() == 0
         stream = hudi.stream(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)
@@ -196,13 +267,17 @@ def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, sp
         assert "registry does not answer" in stream.failure()
     finally:
         stack.need(lab, "apicurio")
-    done = hudi.ingest(spark, lab, hudi.Topic(ARTWORKS, format="avro"), it)  # it has its schemas still
+    done = hudi.ingest(
+        spark, lab, hudi.Topic(ARTWORKS, format="avro"), it
+    )  # it has its schemas still
     assert (done.messages, done.upserts) == (2, 2)
     assert hudi.read(spark, it).count() == 2
 
 
 def test_the_raw_envelope(lab, spark, table, path):
-    config = {k: v for k, v in avro_help.source(lab, NAME, ENVELOPE).items() if "transforms" not in k}
+    config = {
+        k: v for k, v in avro_help.source(lab, NAME, ENVELOPE).items() if "transforms" not in k
+    }
     topic = f"{ENVELOPE}.public.artworks"
     if ENVELOPE not in connect.names(lab):
         connect.apply(lab, ENVELOPE, {**config, "topic.prefix": ENVELOPE})
@@ -212,17 +287,27 @@ def test_the_raw_envelope(lab, spark, table, path):
     assert (done.messages, done.dead_letters) == (2, 0)
     first = next(r for r in hudi.read(spark, it).collect() if r.after.artwork_id == 1)
     assert (first.op, first.before, first.source.table) == ("r", None, "artworks")
-    assert (first.after.price, first.after.acquired) == (Decimal("12345678.90"), dt.date(1959, 4, 15))
+    assert (first.after.price, first.after.acquired) == (
+        Decimal("12345678.90"),
+        dt.date(1959, 4, 15),
+    )
     assert first.after.seen == dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
     seen = registry.peek(lab, topics.read(lab, topic, 1)["value"][0])
-    assert (seen["wire"], seen["record"]["after"]["price"]) == ("apicurio_legacy8", Decimal("12345678.90"))
+    assert (seen["wire"], seen["record"]["after"]["price"]) == (
+        "apicurio_legacy8",
+        Decimal("12345678.90"),
+    )
 
 
 @pytest.mark.parametrize("wire", ["apicurio", "confluent"])
 def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table, wire):
-    """As params/local.yaml says it is to be set; in the world's own format its messages are dead letters."""
-    four = {f"{side}.converter.apicurio.registry.{key}": value for side in ("key", "value")
-            for key, value in (("as-confluent", "true"), ("use-id", "contentId"))}
+    """As params/local.yaml says it is to be set; in the world's own format its messages are dead
+    letters."""
+    four = {
+        f"{side}.converter.apicurio.registry.{key}": value
+        for side in ("key", "value")
+        for key, value in (("as-confluent", "true"), ("use-id", "contentId"))
+    }
     name, topic = NAME + "_four", f"{NAME}_four.public.artworks"
     if name not in connect.names(lab):
         config = avro_help.source(lab, NAME, name)
@@ -245,7 +330,8 @@ def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):
         connect.validate(lab, {**config, "value.converter.apicurio.registry.autoregister": "true"})
 
 
-# --- written here, byte by byte --------------------------------------------------------------------------------------
+# --- written here, byte by byte
+# --------------------------------------------------------------------------------------
 
 V1 = record("Value", id="int", part="string", __lsn="int")
 V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
@@ -279,33 +365,61 @@ def bench(world, spark, table):
     def go(other=world, run=hudi.ingest, **knobs):
         return run(spark, other, hudi.Topic(topic, format="avro"), it, **knobs)
 
-    yield SimpleNamespace(topic=topic, table=it, register=register, send=send, go=go,
-                          rows=lambda: {r.id: r for r in hudi.read(spark, it).collect()},
-                          letters=lambda: {r.offset: r for r in hudi.dead_letters(spark, world, it).collect()})
+    yield SimpleNamespace(
+        topic=topic,
+        table=it,
+        register=register,
+        send=send,
+        go=go,
+        rows=lambda: {r.id: r for r in hudi.read(spark, it).collect()},
+        letters=lambda: {r.offset: r for r in hudi.dead_letters(spark, world, it).collect()},
+    )
     topics.delete(world, topic)
 
 
 def test_two_schemas_in_one_batch_come_out_as_the_newest(bench, path):
     old, new = bench.register(V1), bench.register(V2)
     assert old.glob != new.glob
-    bench.send(framed(old.glob, v1(1, 1)), framed(new.glob, v2(2**40, 2, "more")), framed(old.glob, v1(3, 1, "q")))
+    bench.send(
+        framed(old.glob, v1(1, 1)),
+        framed(new.glob, v2(2**40, 2, "more")),
+        framed(old.glob, v1(3, 1, "q")),
+    )
     done = bench.go()
     assert (done.upserts, done.batches) == (3, 1)
     rows = bench.rows()
     assert {i: (r.extra, r.part, r["__lsn"]) for i, r in rows.items()} == {
-        1: (None, "p", 1), 2**40: ("more", "p", 2), 3: (None, "q", 1)}
+        1: (None, "p", 1),
+        2**40: ("more", "p", 2),
+        3: (None, "q", 1),
+    }
 
 
 def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
     ids = bench.register(V1)
-    other = bench.register(record("Other", id="string", part="string", __lsn="int"))  # a Value would be another version
+    other = bench.register(
+        record("Other", id="string", part="string", __lsn="int")
+    )  # a Value would be another version
     plain = bench.register("string")
     ids = bench.register({**V1, "doc": "the newest"})
     good = framed(ids.glob, v1(1, 1))
     bench.send(
-        good, framed(4711, v1(2, 1)), good + b"x", good[:-1], b"", b"\1" + good[1:], good[:8], b'{"id": 1}',
-        framed(2**63 + 5, b""), framed(other.glob, text("a") + text("p") + number(1)), framed(plain.glob, text("x")),
-        (None, "k"), (None, None), framed(ids.glob, b"\xff" * 12), framed(ids.glob, b""))
+        good,
+        framed(4711, v1(2, 1)),
+        good + b"x",
+        good[:-1],
+        b"",
+        b"\1" + good[1:],
+        good[:8],
+        b'{"id": 1}',
+        framed(2**63 + 5, b""),
+        framed(other.glob, text("a") + text("p") + number(1)),
+        framed(plain.glob, text("x")),
+        (None, "k"),
+        (None, None),
+        framed(ids.glob, b"\xff" * 12),
+        framed(ids.glob, b""),
+    )
     done = bench.go()
     assert done.messages == 15 == done.upserts + done.tombstones + done.dead_letters
     assert (done.upserts, done.tombstones, done.dead_letters) == (1, 1, 13)
@@ -314,12 +428,25 @@ def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
     not_there = "schema globalId {} is not in the registry (registry.wire is apicurio_legacy8)"
     bytes_of = f"the bytes are not Avro of schema globalId {ids.glob}"
     assert {o: r.reason for o, r in letters.items()} == {
-        1: not_there.format(4711), 2: bytes_of, 3: bytes_of, 4: wire, 5: wire, 6: wire, 7: wire,
+        1: not_there.format(4711),
+        2: bytes_of,
+        3: bytes_of,
+        4: wire,
+        5: wire,
+        6: wire,
+        7: wire,
         8: not_there.format(2**63 + 5),
         9: f"schema globalId {other.glob} cannot be read: its record is t.Other, and the topic's is t.Value",
         10: f"schema globalId {plain.glob} cannot be read: the Avro schema is not a record (string)",
-        12: "no value and no key", 13: bytes_of, 14: bytes_of}
-    assert base64.b64decode(letters[2].text) == good + b"x" and letters[4].text == "" and letters[12].text is None
+        12: "no value and no key",
+        13: bytes_of,
+        14: bytes_of,
+    }
+    assert (
+        base64.b64decode(letters[2].text) == good + b"x"
+        and letters[4].text == ""
+        and letters[12].text is None
+    )
     assert {(r.topic, r.partition) for r in letters.values()} == {(bench.topic, 0)}
     assert bench.go() == hudi.Ingested() and list(bench.rows()) == [1]
 
@@ -328,17 +455,28 @@ EMPTY = {"type": "record", "name": "Empty", "fields": []}
 
 
 def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
-    """33 million items in 17 bytes, names that are one to Spark, a stranger with the key's fields, 3,000 fields."""
-    claims = bench.register(record("Value", id="int", part="string", __lsn="int", a={"type": "array", "items": EMPTY}))
+    """33 million items in 17 bytes, names that are one to Spark, a stranger with the key's fields,
+    3,000 fields."""
+    claims = bench.register(
+        record("Value", id="int", part="string", __lsn="int", a={"type": "array", "items": EMPTY})
+    )
     twice = bench.register(record("Value", id="int", part="string", __lsn="int", n="int", N="int"))
     many = {f"f{n}": "int" for n in range(3000)}
     wide = bench.register(record("Value", id="int", part="string", __lsn="int", **many))
-    other = bench.register(record("Stranger", id="int", part="string", __lsn="int"), f"{bench.topic}-stranger")
+    other = bench.register(
+        record("Stranger", id="int", part="string", __lsn="int"), f"{bench.topic}-stranger"
+    )
     ids = bench.register({**V1, "doc": "the newest"})
     lie = framed(claims.glob, v1(2, 1) + number(33_000_000) + b"\0")
     assert len(lie) < 20
-    bench.send(framed(ids.glob, v1(1, 1)), lie, framed(twice.glob, v1(3, 1) + b"\2\4"),
-               framed(wide.glob, v1(4, 1) + b"\2" * 3000), framed(other.glob, v1(5, 1)), framed(ids.glob, v1(6, 1)))
+    bench.send(
+        framed(ids.glob, v1(1, 1)),
+        lie,
+        framed(twice.glob, v1(3, 1) + b"\2\4"),
+        framed(wide.glob, v1(4, 1) + b"\2" * 3000),
+        framed(other.glob, v1(5, 1)),
+        framed(ids.glob, v1(6, 1)),
+    )
     begun = time.monotonic()
     done = bench.go()
     assert (done.upserts, done.dead_letters) == (2, 4) and time.monotonic() - begun < 60
@@ -346,19 +484,29 @@ def test_a_message_that_would_harm_is_a_dead_letter(bench, path):
         1: "the items of an array take no bytes, so a few bytes can claim millions of them (t.Value)",
         2: "t.Value has N and n, which Spark and Athena take for one (t.Value)",
         3: "with it a batch adds 3,000 columns, and at most 200 are taken without being asked for (hudi.ingest with "
-           "schema=… names those that are meant)",
-        4: "its record is t.Stranger, and the topic's is t.Value"}
+        "schema=… names those that are meant)",
+        4: "its record is t.Stranger, and the topic's is t.Value",
+    }
     assert set(bench.rows()) == {1, 6}
 
 
-@pytest.mark.parametrize("more", [{f"f{n}": "int" for n in range(3000)}, {"n": "int", "N": "int"},
-                                  {"a": {"type": "array", "items": EMPTY}}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {f"f{n}": "int" for n in range(3000)},
+        {"n": "int", "N": "int"},
+        {"a": {"type": "array", "items": EMPTY}},
+    ],
+)
 def test_a_newest_schema_that_would_harm_leaves_the_table_as_it_is(bench, more):
     ids = bench.register(V1)
     bench.send(framed(ids.glob, v1(1, 1)))
     assert bench.go().upserts == 1
     bad = bench.register(record("Value", id="int", part="string", __lsn="int", **more))
-    bench.send(framed(bad.glob, v1(2, 1) + b"\0" * (3000 if "f0" in more else len(more))), framed(ids.glob, v1(3, 1)))
+    bench.send(
+        framed(bad.glob, v1(2, 1) + b"\0" * (3000 if "f0" in more else len(more))),
+        framed(ids.glob, v1(3, 1)),
+    )
     done = bench.go()
     assert (done.upserts, done.dead_letters) == (1, 1) and set(bench.rows()) == {1, 3}
     assert len(bench.rows()[3].asDict()) == 6 + 3, "the table's columns, beside Hudi's"
@@ -367,12 +515,21 @@ def test_a_newest_schema_that_would_harm_leaves_the_table_as_it_is(bench, more):
 def test_columns_that_are_asked_for_are_taken(bench, spark):
     from pyspark.sql import types as T
 
-    wide = bench.register(record("Value", id="int", part="string", __lsn="int", **{f"f{n}": "int" for n in range(300)}))
+    wide = bench.register(
+        record(
+            "Value", id="int", part="string", __lsn="int", **{f"f{n}": "int" for n in range(300)}
+        )
+    )
     ids = bench.register({**V1, "doc": "the newest"})
     bench.send(framed(ids.glob, v1(1, 1)), framed(wide.glob, v1(2, 1) + b"\2" * 300))
-    schema = T.StructType([T.StructField("id", T.IntegerType()), T.StructField("part", T.StringType()),
-                           T.StructField("__lsn", T.IntegerType()),
-                           *(T.StructField(f"f{n}", T.IntegerType()) for n in range(300))])
+    schema = T.StructType(
+        [
+            T.StructField("id", T.IntegerType()),
+            T.StructField("part", T.StringType()),
+            T.StructField("__lsn", T.IntegerType()),
+            *(T.StructField(f"f{n}", T.IntegerType()) for n in range(300)),
+        ]
+    )
     assert bench.go(schema=schema).upserts == 2 and bench.rows()[2].f299 == 1
 
 
@@ -382,13 +539,19 @@ def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
     assert bench.go().dead_letters == 1
     assert bench.register(V2).glob == ids.glob + 1
     done = bench.go(replay=True)
-    assert (done.upserts, done.dead_letters) == (2, 0) and not bench.letters() and set(bench.rows()) == {1, 2}
+    assert (
+        (done.upserts, done.dead_letters) == (2, 0)
+        and not bench.letters()
+        and set(bench.rows()) == {1, 2}
+    )
 
 
 @pytest.mark.parametrize("wire", ["apicurio", "confluent"])
 def test_the_other_wire_formats(bench, world, wire, path):
     for doc in "abc":  # a second version takes up one global id, but more than one content id
-        bench.register({**record("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other")
+        bench.register(
+            {**record("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other"
+        )
     ids = bench.register({**V1, "doc": bench.topic})
     assert ids.glob != ids.content
     bench.send(*[framed(ids.content, v1(n, 1), size=4) for n in (1, 2)])
@@ -398,7 +561,8 @@ def test_the_other_wire_formats(bench, world, wire, path):
 
 @pytest.mark.parametrize("mode", ["EXCEPTION", "CORRECTED"])
 def test_a_row_that_hudi_cannot_write_is_not_lost_without_a_word(bench, spark, mode):
-    """Hudi's writer of rows leaves out what Spark refuses, here a day of another calendar, and commits the others."""
+    """Hudi's writer of rows leaves out what Spark refuses, here a day of another calendar, and
+    commits the others."""
     day = {"type": "int", "logicalType": "date"}
     ids = bench.register(record("Value", id="int", part="string", __lsn="int", day=day))
     bench.send(*[framed(ids.glob, v1(n, 1) + number(days)) for n, days in ((1, -719162), (2, 0))])
@@ -415,7 +579,10 @@ def test_a_row_that_hudi_cannot_write_is_not_lost_without_a_word(bench, spark, m
             assert bench.go(replay=True).upserts == 2
         else:
             assert was == mode and bench.go().upserts == 2
-        assert {i: r.day for i, r in bench.rows().items()} == {1: dt.date(1, 1, 1), 2: dt.date(1970, 1, 1)}
+        assert {i: r.day for i, r in bench.rows().items()} == {
+            1: dt.date(1, 1, 1),
+            2: dt.date(1970, 1, 1),
+        }
     finally:
         spark.conf.set(key, was)
 
@@ -425,8 +592,14 @@ def test_a_reader_schema_that_is_given_stays(bench, spark):
 
     old, new = bench.register(V1), bench.register(V2)
     bench.send(framed(old.glob, v1(1, 1)), framed(new.glob, v2(2, 2, "more")))
-    narrow = T.StructType([T.StructField("id", T.LongType()), T.StructField("part", T.StringType()),
-                           T.StructField("__lsn", T.LongType()), T.StructField("none", T.DateType())])
+    narrow = T.StructType(
+        [
+            T.StructField("id", T.LongType()),
+            T.StructField("part", T.StringType()),
+            T.StructField("__lsn", T.LongType()),
+            T.StructField("none", T.DateType()),
+        ]
+    )
     assert bench.go(schema=narrow).upserts == 2
     assert {(r.id, r.none) for r in bench.rows().values()} == {(1, None), (2, None)}
     assert "extra" not in hudi.read(spark, bench.table).columns
@@ -436,10 +609,14 @@ def test_a_continuous_ingest_takes_a_new_schema_up(bench):
     old = bench.register(V1)
     bench.send(framed(old.glob, v1(1, 1)))
     stream = bench.go(run=hudi.stream)
-    wait_until(lambda: stream.counts().upserts == 1, "the first batch", timeout=60, failed=stream.failure)
+    wait_until(
+        lambda: stream.counts().upserts == 1, "the first batch", timeout=60, failed=stream.failure
+    )
     new = bench.register(V2)
     bench.send(framed(new.glob, v2(2, 2, "more")), framed(old.glob, v1(3, 3)))
-    wait_until(lambda: stream.counts().messages == 3, "the other two", timeout=60, failed=stream.failure)
+    wait_until(
+        lambda: stream.counts().messages == 3, "the other two", timeout=60, failed=stream.failure
+    )
     assert stream.stop().upserts == 3
     assert {i: r.extra for i, r in bench.rows().items()} == {1: None, 2: "more", 3: None}
 

@@ -1,9 +1,12 @@
-"""A dry run of each walkthrough in world `aws`: its notebooks, unchanged, against AWS on this machine (aws_double.py).
+"""A dry run of each walkthrough in world `aws`: its notebooks, unchanged, against AWS on this
+machine (aws_double.py).
 
-What AWS is asked for, in order, stands in aws_calls/: reviewed text, that a change of the code changes. Lines of
-params/aws.yaml that differ are of what no embedded service speaks: Kafka without IAM, Apicurio for the Glue registry.
-Aurora MySQL is the embedded MariaDB, and Debezium's connector for MySQL that for it.
+What AWS is asked for, in order, stands in aws_calls/: reviewed text, that a change of the code
+changes. Lines of params/aws.yaml that differ are of what no embedded service speaks: Kafka without
+IAM, Apicurio for the Glue registry. Aurora MySQL is the embedded MariaDB, and Debezium's connector
+for MySQL that for it.
 """
+
 import contextlib
 import datetime as dt
 import difflib
@@ -30,11 +33,24 @@ from workbench.stack.services import S3_KEY, S3_KEY_ID
 
 CALLS = Path(__file__).parent / "aws_calls"
 REGION, ACCOUNT, BUCKET = "ap-southeast-2", "123456789012", "workbench-lake"
-MOST = 1800  # seconds for one notebook: the folders by order are a thousand writes to an S3 of this machine's
-ELSE = {"security_protocol: SASL_SSL": "security_protocol: PLAINTEXT", "kind: glue": "kind: apicurio",
-        "wire: glue": "wire: apicurio_legacy8"}
-CONNECTORS = ("outbox_source", "outbox_source_envelope", "moma_source", "moma_source_envelope", "pagila_source",
-              "pagila_source_envelope", "pagila_polled_log", "movies_source", "movies_positions")
+# seconds for one notebook: the folders by order are a thousand writes to an S3 of this machine's
+MOST = 1800
+ELSE = {
+    "security_protocol: SASL_SSL": "security_protocol: PLAINTEXT",
+    "kind: glue": "kind: apicurio",
+    "wire: glue": "wire: apicurio_legacy8",
+}
+CONNECTORS = (
+    "outbox_source",
+    "outbox_source_envelope",
+    "moma_source",
+    "moma_source_envelope",
+    "pagila_source",
+    "pagila_source_envelope",
+    "pagila_polled_log",
+    "movies_source",
+    "movies_positions",
+)
 
 
 def certificate(folder):
@@ -46,15 +62,27 @@ def certificate(folder):
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = dt.datetime.now(dt.timezone.utc)
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(
-        x509.random_serial_number()).not_valid_before(now - dt.timedelta(days=1)).not_valid_after(
-        now + dt.timedelta(days=2)).add_extension(
-        x509.SubjectAlternativeName([x509.DNSName("localhost")]), False).add_extension(
-        x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256())
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
+        .add_extension(x509.BasicConstraints(True, None), True)
+        .sign(key, hashes.SHA256())
+    )
     files = folder / "certificate.pem", folder / "key.pem"
     files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-                                           serialization.NoEncryption()))
+    files[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
     return tuple(map(str, files))
 
 
@@ -69,38 +97,76 @@ def near(world):
 
 def deployed(near, at):
     """What `workbench aws up` leaves of a deployment, as far as a walkthrough asks for it."""
+
     def client(service):
-        return boto3.client(service, region_name=REGION, endpoint_url=near.lake.endpoint if service == "s3" else at,
-                            aws_access_key_id=S3_KEY_ID, aws_secret_access_key=secrets.read()[S3_KEY])
+        return boto3.client(
+            service,
+            region_name=REGION,
+            endpoint_url=near.lake.endpoint if service == "s3" else at,
+            aws_access_key_id=S3_KEY_ID,
+            aws_secret_access_key=secrets.read()[S3_KEY],
+        )
 
     pg, my = near.postgres, near.mysql
     given = {
-        "postgres/host": pg.host, "postgres/port": str(pg.port), "mysql/host": my.host,
-        "mysql/port": str(my.port), "kafka/bootstrap": near.kafka.bootstrap,
+        "postgres/host": pg.host,
+        "postgres/port": str(pg.port),
+        "mysql/host": my.host,
+        "mysql/port": str(my.port),
+        "kafka/bootstrap": near.kafka.bootstrap,
         "kafka/cluster": f"arn:aws:kafka:{REGION}:{ACCOUNT}:cluster/workbench/0a1b2c3d-0000-0000-0000-000000000000-1",
-        "connect/subnets": "subnet-1,subnet-2", "connect/security_groups": "sg-1",
-        "connect/log_group": "/workbench/connect", "connect/worker_configuration":
-            f"arn:aws:kafkaconnect:{REGION}:{ACCOUNT}:worker-configuration/workbench/0a1b2c3d-0000-0000-0000-000000000001",
-        "lake/bucket": BUCKET, "query/workgroup": "workbench", "spark/application": "00f1r4c2hs0mq01p",
+        "connect/subnets": "subnet-1,subnet-2",
+        "connect/security_groups": "sg-1",
+        "connect/log_group": "/workbench/connect",
+        "connect/worker_configuration": f"arn:aws:kafkaconnect:{REGION}:{ACCOUNT}:worker-configuration/workbench/0a1b2c3d-0000-0000-0000-000000000001",
+        "lake/bucket": BUCKET,
+        "query/workgroup": "workbench",
+        "spark/application": "00f1r4c2hs0mq01p",
         "spark/role": f"arn:aws:iam::{ACCOUNT}:role/workbench-spark",
-        **{f"connect/role/{name}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{name}" for name in CONNECTORS}}
+        **{
+            f"connect/role/{name}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{name}"
+            for name in CONNECTORS
+        },
+    }
     for name, value in given.items():
-        client("ssm").put_parameter(Name=f"/workbench/{name}", Value=value, Type="String", Overwrite=True)
+        client("ssm").put_parameter(
+            Name=f"/workbench/{name}", Value=value, Type="String", Overwrite=True
+        )
     for database in ("postgres", "mysql"):
         mine = secrets.read()[f"{database}.replication"]
         for name, password in (("admin", "made-for-the-dry-run"), ("replication", mine)):
-            client("secretsmanager").create_secret(Name=f"workbench/{database}.{name}",
-                                                   SecretString=json.dumps({"password": password}))
-    with contextlib.suppress(client("s3").exceptions.BucketAlreadyOwnedByYou):  # of the track before
-        client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    for database in ("datalake", "pagila_kafka_connect", "pagila_polled", "moma_cow", "moma_mor", "moma_scratch",
-                     "sampledatabase"):
+            client("secretsmanager").create_secret(
+                Name=f"workbench/{database}.{name}", SecretString=json.dumps({"password": password})
+            )
+    with contextlib.suppress(
+        client("s3").exceptions.BucketAlreadyOwnedByYou
+    ):  # of the track before
+        client("s3").create_bucket(
+            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
+        )
+    for database in (
+        "datalake",
+        "pagila_kafka_connect",
+        "pagila_polled",
+        "moma_cow",
+        "moma_mor",
+        "moma_scratch",
+        "sampledatabase",
+    ):
         session(near).sql(f"CREATE DATABASE IF NOT EXISTS {database}")
-    client("athena").create_work_group(Name="workbench", Configuration={"ResultConfiguration": {
-        "OutputLocation": f"s3://{BUCKET}/athena/"}})
-    postgres.execute(near, "DO $$BEGIN CREATE ROLE devuser SUPERUSER LOGIN PASSWORD 'made-for-the-dry-run'; "
-                           "EXCEPTION WHEN duplicate_object THEN END$$", database="postgres")
-    mariadb.execute(near, "CREATE USER IF NOT EXISTS master@'%' IDENTIFIED BY 'made-for-the-dry-run'")
+    client("athena").create_work_group(
+        Name="workbench",
+        Configuration={"ResultConfiguration": {"OutputLocation": f"s3://{BUCKET}/athena/"}},
+    )
+    postgres.execute(
+        near,
+        "DO $$BEGIN CREATE ROLE devuser SUPERUSER LOGIN PASSWORD 'made-for-the-dry-run'; "
+        "EXCEPTION WHEN duplicate_object THEN END$$",
+        database="postgres",
+    )
+    mariadb.execute(
+        near, "CREATE USER IF NOT EXISTS master@'%' IDENTIFIED BY 'made-for-the-dry-run'"
+    )
     mariadb.execute(near, "GRANT ALL ON *.* TO master@'%' WITH GRANT OPTION")
 
 
@@ -116,7 +182,8 @@ def asked(near, text):
 
 @pytest.fixture
 def cloud(near, tmp_path):
-    """A function that runs the notebooks of a walkthrough in world `aws`; it returns the run's record and the calls."""
+    """A function that runs the notebooks of a walkthrough in world `aws`; it returns the run's
+    record and the calls."""
     root = tmp_path / "root"
     root.mkdir()
     for name in ("notebooks", "data", "docs", "deploy"):
@@ -138,38 +205,71 @@ def cloud(near, tmp_path):
     spark_tls = aws_double.Tls(pair, params.host_port(near.spark.url))
 
     def rest(method, path, body):
-        answer = requests.request(method, near.connect.url + path, json=body, timeout=60, auth=near.connect.auth)
+        answer = requests.request(
+            method, near.connect.url + path, json=body, timeout=60, auth=near.connect.auth
+        )
         assert answer.ok or answer.status_code == 404, f"{method} {path}: {answer.text}"
         return None if answer.status_code == 404 else answer.json() if answer.content else {}
 
     embedded = {  # a MariaDB in the place of MySQL, with Debezium's connector for it
         "${secretsmanager:workbench/postgres.replication:password}": near.connect.password_reference,
         "${secretsmanager:workbench/mysql.replication:password}": near.mysql.password_reference,
-        MYSQL_CONNECTORS["mysql"]: MYSQL_CONNECTORS["mariadb"]}
+        MYSQL_CONNECTORS["mysql"]: MYSQL_CONNECTORS["mariadb"],
+    }
     answers = {
-        **aws_double.msk_connect(rest, REGION, ACCOUNT, embedded, [
-            "workbench-debezium-postgres", "workbench-debezium-mysql"]),
+        **aws_double.msk_connect(
+            rest,
+            REGION,
+            ACCOUNT,
+            embedded,
+            ["workbench-debezium-postgres", "workbench-debezium-mysql"],
+        ),
         **aws_double.emr_serverless(f"https://localhost:{spark_tls.port}", "emr-7.13.0"),
-        **aws_double.athena(lambda text: asked(near, text), BUCKET)}
+        **aws_double.athena(lambda text: asked(near, text), BUCKET),
+    }
     double = aws_double.Double(moto, answers)
 
     def run(*targets):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "WORKBENCH_SECRET_"))}
+        environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "WORKBENCH_SECRET_"))
+        }
         environment.update(
-            AWS_ACCESS_KEY_ID=S3_KEY_ID, AWS_SECRET_ACCESS_KEY=secrets.read()[S3_KEY], AWS_ENDPOINT_URL=double.url,
-            AWS_ENDPOINT_URL_S3=near.lake.endpoint, AWS_ALLOW_HTTP="true",
-            GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0], WORKBENCH_ROOT=str(root),
+            AWS_ACCESS_KEY_ID=S3_KEY_ID,
+            AWS_SECRET_ACCESS_KEY=secrets.read()[S3_KEY],
+            AWS_ENDPOINT_URL=double.url,
+            AWS_ENDPOINT_URL_S3=near.lake.endpoint,
+            AWS_ALLOW_HTTP="true",
+            GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0],
+            WORKBENCH_ROOT=str(root),
             REQUESTS_CA_BUNDLE=str(tls.files()[0]),  # the registry is another instance's
-            WORKBENCH_RUNS=str(tmp_path / "runs"), WORKBENCH_INSTANCE="dry-run",
-            LOGNAME="analyst")  # what a session is called by
+            WORKBENCH_RUNS=str(tmp_path / "runs"),
+            WORKBENCH_INSTANCE="dry-run",
+            LOGNAME="analyst",
+        )  # what a session is called by
         environment.pop("WORKBENCH_PORT_BASE")
         done = subprocess.run(
-            [sys.executable, "-m", "workbench.cli", "run", *targets, "--world", "aws", "--timeout", str(MOST)],
-            env=environment, capture_output=True, text=True, timeout=4 * MOST)
+            [
+                sys.executable,
+                "-m",
+                "workbench.cli",
+                "run",
+                *targets,
+                "--world",
+                "aws",
+                "--timeout",
+                str(MOST),
+            ],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=4 * MOST,
+        )
         (record,) = (tmp_path / "runs").glob("*/run.json")
         found = json.loads(record.read_text())
         failed = [(n["path"], n["error"]) for n in found["notebooks"] if n["status"] != "passed"]
-        assert done.returncode == 0 and not failed, f"{failed}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        assert done.returncode == 0 and not failed, (
+            f"{failed}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        )
         return double.calls
 
     yield run
@@ -179,20 +279,43 @@ def cloud(near, tmp_path):
 
 
 def same_calls(name, calls):
-    """Compare with aws_calls/<name>.txt; what was asked for is written beside it where it differs."""
+    """Compare with aws_calls/<name>.txt; what was asked for is written beside it where it
+    differs."""
     file, told = CALLS / f"{name}.txt", aws_double.told(calls)
     if not file.exists() or file.read_text() != told:
         new = paths.VAR / f"{name}.txt"
         new.write_text(told)
-        lines = difflib.unified_diff(file.read_text().splitlines() if file.exists() else [], told.splitlines(),
-                                     "reviewed", "asked for", lineterm="")
-        pytest.fail(f"other calls than {file.name} has; if they are right: cp {new} {file}\n" + "\n".join(lines)[:6000])
+        lines = difflib.unified_diff(
+            file.read_text().splitlines() if file.exists() else [],
+            told.splitlines(),
+            "reviewed",
+            "asked for",
+            lineterm="",
+        )
+        pytest.fail(
+            f"other calls than {file.name} has; if they are right: cp {new} {file}\n"
+            + "\n".join(lines)[:6000]
+        )
 
 
 @pytest.mark.drill
-@pytest.mark.parametrize("track", ["10_outbox", "20_query_based_cdc", "30_log_based_cdc", "40_schema_evolution",
-                                   "50_time_travel", "60_streaming_sales"])
+@pytest.mark.parametrize(
+    "track",
+    [
+        "10_outbox",
+        "20_query_based_cdc",
+        "30_log_based_cdc",
+        "40_schema_evolution",
+        "50_time_travel",
+        "60_streaming_sales",
+    ],
+)
 def test_the_calls_of_a_walkthrough(cloud, track):
     calls = cloud(track)
-    assert not [v for _, _, given in calls for v in given.values() if re.search("made-for-the-dry-run", str(v))]
+    assert not [
+        v
+        for _, _, given in calls
+        for v in given.values()
+        if re.search("made-for-the-dry-run", str(v))
+    ]
     same_calls(track, calls)

@@ -1,4 +1,6 @@
-"""One clock, whatever the machine's time zone is: a Spark of its own, started in one zone and then in another."""
+"""One clock, whatever the machine's time zone is: a Spark of its own, started in one zone and then
+in another."""
+
 import datetime as dt
 import json
 import os
@@ -32,12 +34,16 @@ def alone():
 
 @pytest.mark.drill  # two starts of Spark; tests/unit hold the settings
 def test_commits_of_two_time_zones_are_in_order(alone, monkeypatch):
-    """The first zone is ahead of UTC, the second behind: in local time the second commit would sort before the first.
+    """The first zone is ahead of UTC, the second behind: in local time the second commit would sort
+    before the first.
 
     One table is made as before (LOCAL); it has to go on."""
     landed = paths.local_path(alone.lake.landing) / "clock"
     landed.mkdir(parents=True)
-    tables = [new_table(alone, type="mor"), new_table(alone, extra={"hoodie.table.timeline.timezone": "LOCAL"})]
+    tables = [
+        new_table(alone, type="mor"),
+        new_table(alone, extra={"hoodie.table.timeline.timezone": "LOCAL"}),
+    ]
     began = dt.datetime.now(dt.timezone.utc)
     for number, zone in enumerate(("Asia/Kathmandu", "America/St_Johns")):
         monkeypatch.setenv("TZ", zone)
@@ -45,14 +51,25 @@ def test_commits_of_two_time_zones_are_in_order(alone, monkeypatch):
         spark = session(alone)
         (landed / f"t-0-{number}.json").write_text(json.dumps(change(number, number)) + "\n")
         for table in tables:
-            assert hudi.ingest(spark, alone, hudi.Landed("clock"), table, schema=SCHEMA).upserts == 1
+            assert (
+                hudi.ingest(spark, alone, hudi.Landed("clock"), table, schema=SCHEMA).upserts == 1
+            )
             assert len(content(spark, table)) == number + 1
             hudi.label(alone, table, f"m{number}")
     for table in tables:
         done = [timeline.time_of(c.instant) for c in timeline.completed(table)]
-        assert done == sorted(done) and began < done[0] and done[-1] < dt.datetime.now(dt.timezone.utc)
+        assert (
+            done == sorted(done) and began < done[0] and done[-1] < dt.datetime.now(dt.timezone.utc)
+        )
         assert [hudi.as_of(spark, alone, table, label).count() for label in ("m0", "m1")] == [1, 2]
-    assert [hudi.properties(t)["hoodie.table.timeline.timezone"] for t in tables] == ["UTC", "LOCAL"]
-    moment = spark.sql("SELECT date_format(TIMESTAMP '2026-07-01 12:00:00 UTC', 'HH:mm') AS t").collect()[0].t
+    assert [hudi.properties(t)["hoodie.table.timeline.timezone"] for t in tables] == [
+        "UTC",
+        "LOCAL",
+    ]
+    moment = (
+        spark.sql("SELECT date_format(TIMESTAMP '2026-07-01 12:00:00 UTC', 'HH:mm') AS t")
+        .collect()[0]
+        .t
+    )
     assert moment == "12:00"
     spark.stop()

@@ -1,7 +1,9 @@
 """A real Debezium in a real Connect: from the outbox to flat messages, and the ways it goes wrong.
 
-In a database of its own with a topic prefix of its own, so that nothing of the walkthrough's is touched.
+In a database of its own with a topic prefix of its own, so that nothing of the walkthrough's is
+touched.
 """
+
 import json
 
 import pytest
@@ -24,7 +26,9 @@ PUBLICATION = "cdc_publication"
 @pytest.fixture(scope="module")
 def lab(world):
     """The world, with Northwind in a database `connect_test`, published."""
-    lab = varied(world, postgres={"database": "connect_test"}, connect={"topic_prefix": "connect_test"})
+    lab = varied(
+        world, postgres={"database": "connect_test"}, connect={"topic_prefix": "connect_test"}
+    )
     _clean(lab)
     northwind.loader.load(lab, confirm=lambda question: True)
     postgres.grant_replication(lab, [TABLE])
@@ -57,13 +61,23 @@ def source(lab):
 
 def test_snapshot_is_one_flat_message_per_row_and_applying_again_changes_nothing(lab, source):
     config, topic = source
-    rows = postgres.frame(lab, "SELECT order_id FROM datalake.cdc_events ORDER BY 1")["order_id"].tolist()
+    rows = postgres.frame(lab, "SELECT order_id FROM datalake.cdc_events ORDER BY 1")[
+        "order_id"
+    ].tolist()
     snapshot = topics.read(lab, topic).head(829)
     payloads = [json.loads(value)["payload"] for value in snapshot["value"]]
     assert sorted(p["order_id"] for p in payloads) == rows
     assert not {"before", "after"} & set(payloads[0])
-    added = {"__op", "__db", "__table", "__schema", "__lsn", "__source_ts_ms", "__source_txId",
-             "__deleted"}
+    added = {
+        "__op",
+        "__db",
+        "__table",
+        "__schema",
+        "__lsn",
+        "__source_ts_ms",
+        "__source_txId",
+        "__deleted",
+    }
     assert added <= set(payloads[0]) and {p["__op"] for p in payloads} == {"r"}
     before = topics.count(lab, topic)
     connect.apply(lab, SOURCE, config)
@@ -75,12 +89,25 @@ def test_update_and_delete_come_out_as_in_the_walkthrough(lab, source):
     _, topic = source
     place = topics.ends(lab, topic)
     total = topics.count(lab, topic)
-    postgres.execute(lab, "UPDATE datalake.orders SET shipped_date = '1998-06-15' WHERE order_id = 11077")
+    postgres.execute(
+        lab, "UPDATE datalake.orders SET shipped_date = '1998-06-15' WHERE order_id = 11077"
+    )
     postgres.execute(lab, "DELETE FROM datalake.cdc_events WHERE order_id = 10248")
     topics.wait_count(lab, topic, total + 3, connector=SOURCE)
-    values = [value and json.loads(value)["payload"] for value in topics.read(lab, topic, after=place)["value"]]
-    assert (values[0]["order_id"], values[0]["__op"], values[0]["shipped_date"]) == (11077, "u", 10392)
-    assert (values[1]["order_id"], values[1]["__op"], values[1]["__deleted"]) == (10248, "d", "true")
+    values = [
+        value and json.loads(value)["payload"]
+        for value in topics.read(lab, topic, after=place)["value"]
+    ]
+    assert (values[0]["order_id"], values[0]["__op"], values[0]["shipped_date"]) == (
+        11077,
+        "u",
+        10392,
+    )
+    assert (values[1]["order_id"], values[1]["__op"], values[1]["__deleted"]) == (
+        10248,
+        "d",
+        "true",
+    )
     assert values[2] is None  # the tombstone, as drop.tombstones=false kept it
 
 
@@ -88,7 +115,9 @@ def test_committed_avro_schema_is_in_step_with_the_topic(lab, source):
     _, topic = source
     schema = json.loads(topics.read(lab, topic, limit=1)["value"][0])["schema"]
     schema["name"] = "msk.datalake.cdc_events.Value"
-    committed = json.loads((ROOT / "data" / "schemas" / "cdc_events.avsc").read_text(encoding="utf-8"))
+    committed = json.loads(
+        (ROOT / "data" / "schemas" / "cdc_events.avsc").read_text(encoding="utf-8")
+    )
     assert connect_schema_to_avro(schema, "msk.datalake.cdc_events.Value") == committed
 
 
@@ -99,19 +128,28 @@ def test_envelope_connector_shows_one_row_unflattened(lab, source):
     connect.wait_running(lab, ENVELOPE)
     topics.wait_count(lab, topic, 1, connector=ENVELOPE)
     raw = json.loads(topics.read(lab, topic, limit=1)["value"][0])
-    assert {"before", "after", "source", "op"} <= set(raw) and (raw["op"], raw["before"]) == ("r", None)
+    assert {"before", "after", "source", "op"} <= set(raw) and (raw["op"], raw["before"]) == (
+        "r",
+        None,
+    )
     connect.delete(lab, ENVELOPE)
     assert ENVELOPE not in connect.names(lab)
 
 
-@pytest.mark.parametrize(("change", "says"), [
-    ({"schema.include": "datalake"}, "did you mean 'schema.include.list'"),
-    ({"value.converter.schema.enable": "true"}, "did you mean 'value.converter.schemas.enable'"),
-    ({"database.port": "1"}, "refused"),
-    ({"database.dbname": "nowhere"}, 'database "nowhere" does not exist'),
-    ({"snapshot.mode": "sometimes"}, "snapshot.mode"),
-    ({"database.password": "canary"}, "plain text"),
-])
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema.include": "datalake"}, "did you mean 'schema.include.list'"),
+        (
+            {"value.converter.schema.enable": "true"},
+            "did you mean 'value.converter.schemas.enable'",
+        ),
+        ({"database.port": "1"}, "refused"),
+        ({"database.dbname": "nowhere"}, 'database "nowhere" does not exist'),
+        ({"snapshot.mode": "sometimes"}, "snapshot.mode"),
+        ({"database.password": "canary"}, "plain text"),
+    ],
+)
 def test_what_is_not_valid_is_not_deployed(lab, change, says):
     with pytest.raises(ConnectorError) as e:
         connect.apply(lab, SOURCE + "_2", {**connect.config(lab, "outbox_source"), **change})
@@ -120,7 +158,9 @@ def test_what_is_not_valid_is_not_deployed(lab, change, says):
 
 
 def test_reference_to_a_password_that_is_not_there(lab):
-    config = connect.config(lab, "outbox_source", password_reference=f"${{directory:{secrets.folder()}:no.such}}")
+    config = connect.config(
+        lab, "outbox_source", password_reference=f"${{directory:{secrets.folder()}:no.such}}"
+    )
     with pytest.raises(ConnectorError, match="password"):
         connect.apply(lab, SOURCE + "_2", config)
     assert SOURCE + "_2" not in connect.names(lab)

@@ -1,4 +1,6 @@
-"""The keys that are known of plugins without asking them (params/connectors/keys) are those that the plugins have."""
+"""The keys that are known of plugins without asking them (params/connectors/keys) are those that
+the plugins have."""
+
 import pytest
 from workbench.connect import FOLDER, rest
 
@@ -7,7 +9,12 @@ CONNECTORS = sorted(file.stem for file in (FOLDER / "keys").glob("*Connector.txt
 
 
 def asked(world, connector):
-    config = {"name": "x", "connector.class": connector, "transforms": "t", "transforms.t.type": UNWRAP}
+    config = {
+        "name": "x",
+        "connector.class": connector,
+        "transforms": "t",
+        "transforms.t.type": UNWRAP,
+    }
     answer = rest._call(world, "PUT", f"/connector-plugins/{connector}/config/validate", config)
     return sorted(c["definition"]["name"] for c in answer["configs"])
 
@@ -18,14 +25,21 @@ def kept(of):
 
 @pytest.mark.parametrize("connector", CONNECTORS)
 def test_of_a_connector(world, connector):
-    assert kept(connector) == [key for key in asked(world, connector) if not key.startswith("transforms.t.")]
+    assert kept(connector) == [
+        key for key in asked(world, connector) if not key.startswith("transforms.t.")
+    ]
 
 
 def test_of_their_transform(world):
-    assert kept(UNWRAP) == [key[len("transforms.t."):] for key in asked(world, CONNECTORS[0])
-                            if key.startswith("transforms.t.")]
+    assert kept(UNWRAP) == [
+        key[len("transforms.t.") :]
+        for key in asked(world, CONNECTORS[0])
+        if key.startswith("transforms.t.")
+    ]
 
 
 def test_of_every_connector_of_debezium(world):
-    of_kafka = {f"org.apache.kafka.connect.file.FileStream{side}Connector" for side in ("Sink", "Source")}
+    of_kafka = {
+        f"org.apache.kafka.connect.file.FileStream{side}Connector" for side in ("Sink", "Source")
+    }
     assert {p["class"] for p in rest.plugins(world)} - of_kafka == set(CONNECTORS)

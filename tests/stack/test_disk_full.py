@@ -1,4 +1,5 @@
 """A disk that fills up under a run, and room again: said by name, and nothing is lost."""
+
 import os
 import shutil
 import subprocess
@@ -14,23 +15,41 @@ INSTANCE = "test-disk"
 
 @pytest.fixture
 def small(tmp_path):
-    """A function that runs a command where an instance's folder is a disk of 900 MB of its own: in a mount namespace,
-    which is gone with its last process. With it, the disk as this process sees it."""
+    """A function that runs a command where an instance's folder is a disk of 900 MB of its own: in
+    a mount namespace, which is gone with its last process. With it, the disk as this process sees
+    it."""
     state = VAR / INSTANCE
     state.mkdir(parents=True, exist_ok=True)
     mount = f"mount -t tmpfs -o size=900m none {state} && echo mounted && exec sleep 7200"
-    holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", mount], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", mount], stdout=subprocess.PIPE, text=True
+    )
     try:
         if os.geteuid() or holder.stdout.readline() != "mounted\n":
             pytest.skip("mounting is not allowed here")
         port = str(int(os.environ["WORKBENCH_PORT_BASE"]) + 160)
-        given = {**os.environ, "WORKBENCH_INSTANCE": INSTANCE, "WORKBENCH_PORT_BASE": port,
-                 "WORKBENCH_RUNS": str(tmp_path)}
+        given = {
+            **os.environ,
+            "WORKBENCH_INSTANCE": INSTANCE,
+            "WORKBENCH_PORT_BASE": port,
+            "WORKBENCH_RUNS": str(tmp_path),
+        }
 
         def do(verb, *words):
-            command = ["nsenter", "--mount", f"--target={holder.pid}", f"--wd={ROOT}", sys.executable, "-m",
-                       "workbench.cli", verb, *words]
-            return subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            command = [
+                "nsenter",
+                "--mount",
+                f"--target={holder.pid}",
+                f"--wd={ROOT}",
+                sys.executable,
+                "-m",
+                "workbench.cli",
+                verb,
+                *words,
+            ]
+            return subprocess.Popen(
+                command, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
 
         yield do, f"/proc/{holder.pid}/root{state}"
         do("down").communicate()
@@ -51,7 +70,12 @@ def test_a_disk_that_fills_up_under_a_run_and_room_again(small):
     do, disk = small
     said(do("run", "12_connectors"), 0)
     run = do("run", "13_hudi_ingest", "14_changes")
-    wait_until(lambda: "14_changes" in run.stdout.readline(), "the run to be at 14_changes", timeout=600, every=0)
+    wait_until(
+        lambda: "14_changes" in run.stdout.readline(),
+        "the run to be at 14_changes",
+        timeout=600,
+        every=0,
+    )
     with open(f"{disk}/filler", "wb") as filler, pytest.raises(OSError, match="No space left"):
         while True:
             os.write(filler.fileno(), bytes(1 << 20))
@@ -65,7 +89,8 @@ def test_a_disk_that_fills_up_under_a_run_and_room_again(small):
 
 @pytest.mark.drill
 def test_the_storefront_agrees_after_its_disk_was_full(small):
-    """Its stores, Kafka and Connect are on it; what was asked meanwhile was refused, or is in every store."""
+    """Its stores, Kafka and Connect are on it; what was asked meanwhile was refused, or is in every
+    store."""
     do, disk = small
     said(do("up", "postgres", "kafka", "connect"), 0)
     assert said(do("storefront", "up", "--outbox"), 0).count("sent by a connector") == 3
@@ -74,7 +99,11 @@ def test_the_storefront_agrees_after_its_disk_was_full(small):
     with open(f"{disk}/filler", "wb") as filler, pytest.raises(OSError, match="No space left"):
         while True:
             os.write(filler.fileno(), bytes(1 << 20))
-    wait_until(lambda: "the disk is full" in do("status").communicate()[0], "the status to say it", timeout=60)
+    wait_until(
+        lambda: "the disk is full" in do("status").communicate()[0],
+        "the status to say it",
+        timeout=60,
+    )
     os.unlink(f"{disk}/filler")
     said(do("up", "postgres", "kafka", "connect"), 0)
     said(do("storefront", "up", "--outbox"), 0)

@@ -1,5 +1,7 @@
-"""Dead letters on real parts: every kind of message that cannot be read is put aside, seen, repaired and sent back. The
-counts close: produced = landed + dead letters, and in the end produced = landed."""
+"""Dead letters on real parts: every kind of message that cannot be read is put aside, seen,
+repaired and sent back. The counts close: produced = landed + dead letters, and in the end produced
+= landed."""
+
 import re
 import signal
 import subprocess
@@ -29,20 +31,31 @@ def row(id, lsn=1):
 
 @pytest.fixture
 def bench(world):
-    """A topic with two good messages and one of each kind of poison between them, and what repairs these. (The name of
-    the dead letters' begins as this one's does: a landing takes its own topic, and none that is only like it.)"""
+    """A topic with two good messages and one of each kind of poison between them, and what repairs
+    these. (The name of the dead letters' begins as this one's does: a landing takes its own topic,
+    and none that is only like it.)"""
     stack.need(world, "apicurio")
     topic = new_topic(world)
     letters = f"{topic}.dlq"
     fields = {"id": "int", "part": "string", "__lsn": "int"}
     ids = avro_help.register(world, record("Value", **fields), f"{topic}-value")
     later = ids.glob + 1  # the registry counts its ids
-    sent = {"good": framed(ids.glob, row(1)), "not Avro": b'{"id": 2}', "unknown schema": framed(later, row(3)),
-            "truncated": framed(ids.glob, row(4))[:-1], "too large": b"x" * 1_048_000,
-            "wrong type": framed(ids.glob, avro_bytes.text("x" * 60)),
-            "lies about its length": framed(ids.glob, number(7) + number(2**30) + b"p"),
-            "also good": framed(ids.glob, row(8))}
-    topics.send(world, topic, [(kind, value) for kind, value in sent.items()], **{"message.max.bytes": 2**21})
+    sent = {
+        "good": framed(ids.glob, row(1)),
+        "not Avro": b'{"id": 2}',
+        "unknown schema": framed(later, row(3)),
+        "truncated": framed(ids.glob, row(4))[:-1],
+        "too large": b"x" * 1_048_000,
+        "wrong type": framed(ids.glob, avro_bytes.text("x" * 60)),
+        "lies about its length": framed(ids.glob, number(7) + number(2**30) + b"p"),
+        "also good": framed(ids.glob, row(8)),
+    }
+    topics.send(
+        world,
+        topic,
+        [(kind, value) for kind, value in sent.items()],
+        **{"message.max.bytes": 2**21},
+    )
 
     def mend(letter):
         """What was meant: its place says which row."""
@@ -54,27 +67,40 @@ def bench(world):
         again = {**record("Value", **fields), "doc": uuid.uuid4().hex}
         assert avro_help.register(world, again, f"{topic}-value").glob == later
 
-    yield SimpleNamespace(topic=topic, dlq=letters, sent=sent, mend=mend, register_later=register_later, produced=8)
+    yield SimpleNamespace(
+        topic=topic, dlq=letters, sent=sent, mend=mend, register_later=register_later, produced=8
+    )
     topics.delete(world, topic, letters)
 
 
 def errors(bench):
-    return {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": bench.dlq,
-            "errors.deadletterqueue.context.headers.enable": "true"}
+    return {
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": bench.dlq,
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
 
 
 def judged(world, bench, count=6):
     """The letters in the topic, which are one of each kind, each message as it was."""
     found = dlq.letters(world, bench.dlq)
-    assert len(found) == count and set(found["topic"]) == {bench.topic} and set(found["stage"]) == {"VALUE_CONVERTER"}
+    assert (
+        len(found) == count
+        and set(found["topic"]) == {bench.topic}
+        and set(found["stage"]) == {"VALUE_CONVERTER"}
+    )
     for one in found.itertuples():
         kind = one.key.decode()
-        assert bench.sent[kind] == one.value and list(bench.sent).index(kind) == one.origin_offset, kind
+        assert (
+            bench.sent[kind] == one.value and list(bench.sent).index(kind) == one.origin_offset
+        ), kind
         assert one.reason and not one.replayed
     return found
 
 
-# --- a sink that runs in Connect -------------------------------------------------------------------------------------
+# --- a sink that runs in Connect
+# -------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def sink(world, bench):
@@ -82,16 +108,27 @@ def sink(world, bench):
     name = f"file_{bench.topic}"
     stack.load_plugins(world, "filestream")
     file = paths.local_path(world.lake.landing) / f"{name}.txt"
-    config = {**connect.config(world, "movies_file_sink"), **errors(bench), "topics": bench.topic, "file": str(file)}
+    config = {
+        **connect.config(world, "movies_file_sink"),
+        **errors(bench),
+        "topics": bench.topic,
+        "file": str(file),
+    }
 
     def lines():
         return file.read_text().splitlines() if file.exists() else []
 
     def landed(n):
-        wait_until(lambda: len(lines()) >= n, f"{n} rows to land", failed=lambda: connect.failure(world, name))
+        wait_until(
+            lambda: len(lines()) >= n,
+            f"{n} rows to land",
+            failed=lambda: connect.failure(world, name),
+        )
         return sorted(int(re.search(r"id=(\d+)", line)[1]) for line in lines())
 
-    yield SimpleNamespace(name=name, deploy=lambda: connect.apply(world, name, config), landed=landed)
+    yield SimpleNamespace(
+        name=name, deploy=lambda: connect.apply(world, name, config), landed=landed
+    )
     connect.delete(world, name)
     file.unlink(missing_ok=True)
 
@@ -111,7 +148,9 @@ def test_a_sink_in_connect_goes_on_behind_every_kind_of_poison(world, bench, sin
     assert dlq.replay(world, bench.dlq) == 0
 
 
-def test_while_the_registry_is_down_the_sink_puts_everything_aside_and_a_replay_brings_it_in(world, bench, sink):
+def test_while_the_registry_is_down_the_sink_puts_everything_aside_and_a_replay_brings_it_in(
+    world, bench, sink
+):
     process.stop(SERVICES["apicurio"])
     try:
         sink.deploy()
@@ -122,13 +161,24 @@ def test_while_the_registry_is_down_the_sink_puts_everything_aside_and_a_replay_
     assert sink.landed(2) == [1, 8]
     topics.wait_count(world, bench.dlq, bench.produced + 6, connector=sink.name)
     again = dlq.letters(world, bench.dlq).query("not replayed")
-    assert [bench.sent[key.decode()] for key in again["key"]] == list(again["value"]) and len(again) == 6
+    assert [bench.sent[key.decode()] for key in again["key"]] == list(again["value"]) and len(
+        again
+    ) == 6
 
 
-# --- our own jobs ----------------------------------------------------------------------------------------------------
+# --- our own jobs
+# ----------------------------------------------------------------------------------------------------
 
-def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(world, spark, bench):
-    config = {**connect.config(world, "moma_sink"), **errors(bench), "topics": bench.topic, "name": "museum"}
+
+def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(
+    world, spark, bench
+):
+    config = {
+        **connect.config(world, "moma_sink"),
+        **errors(bench),
+        "topics": bench.topic,
+        "name": "museum",
+    }
     del config["topics.regex"]
     try:
         first = landing.run(spark, world, config)
@@ -142,9 +192,15 @@ def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(
         second = landing.run(spark, world, config)
         assert (first + second).records == bench.produced and second.dead_letters == 0
         root = paths.local_path(world.lake.landing) / "topics" / bench.topic
-        rows = [r["id"] for file in root.rglob("*.avro") for r in avro_bytes.opened(file.read_bytes()).records]
+        rows = [
+            r["id"]
+            for file in root.rglob("*.avro")
+            for r in avro_bytes.opened(file.read_bytes()).records
+        ]
         assert sorted(rows) == [*range(1, 9)]
-        assert topics.count(world, bench.dlq) == 6 and dlq.letters(world, bench.dlq)["replayed"].all()
+        assert (
+            topics.count(world, bench.dlq) == 6 and dlq.letters(world, bench.dlq)["replayed"].all()
+        )
     finally:
         landing.drop(world, config)
 
@@ -172,17 +228,24 @@ def test_of_a_topic_that_was_made_anew_nothing_is_sent(world, spark, bench):
     """At the places of the dead letters good messages stand now."""
     table = new_table(world, index="GLOBAL_SIMPLE")
     try:
-        assert hudi.ingest(spark, world, hudi.Topic(bench.topic, format="avro"), table).dead_letters == 6
+        assert (
+            hudi.ingest(spark, world, hudi.Topic(bench.topic, format="avro"), table).dead_letters
+            == 6
+        )
         topics.delete(world, bench.topic)
         topics.send(world, bench.topic, [(kind, bench.sent["good"]) for kind in bench.sent])
-        with pytest.raises(LakeError, match=f"6 dead letters were not sent to {bench.dlq}: their messages are gone"):
+        with pytest.raises(
+            LakeError, match=f"6 dead letters were not sent to {bench.dlq}: their messages are gone"
+        ):
             hudi.send_dead_letters(world, table, bench.dlq)
         assert bench.dlq not in topics.names(world)
     finally:
         hudi.drop(spark, world, table)
 
 
-# --- sent back -------------------------------------------------------------------------------------------------------
+# --- sent back
+# -------------------------------------------------------------------------------------------------------
+
 
 def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world, spark, bench):
     table = new_table(world, index="GLOBAL_SIMPLE")
@@ -193,20 +256,43 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         call = CliRunner().invoke
         said = call(cli.app, ["dlq", "replay", bench.dlq, "--offset", "2", "--offset", "0"]).output
         assert said == "letters sent back: 2\n"
-        assert list(dlq.letters(world, bench.dlq)["replayed"]) == [True, False, True, False, False, False]
+        assert list(dlq.letters(world, bench.dlq)["replayed"]) == [
+            True,
+            False,
+            True,
+            False,
+            False,
+            False,
+        ]
         assert dlq.replay(world, bench.dlq, offsets=[0]) == 0
         assert hudi.ingest(spark, world, source, table).dead_letters == 2
         assert hudi.send_dead_letters(world, table, bench.dlq) == 2
         found = dlq.letters(world, bench.dlq)
-        assert list(found["origin_offset"]) == [1, 2, 3, 4, 5, 6, 8, 9] and found["replayed"].sum() == 2
+        assert (
+            list(found["origin_offset"]) == [1, 2, 3, 4, 5, 6, 8, 9]
+            and found["replayed"].sum() == 2
+        )
         marks = [dict(headers).get(dlq.REPLAYED) for headers in found["headers"]]
         assert marks == [None] * 6 + [f"{bench.dlq}/0/0".encode(), f"{bench.dlq}/0/2".encode()]
         with pytest.raises(ZeroDivisionError):
             dlq.replay(world, bench.dlq, mend=lambda letter: 1 / (letter.offset - 7))
         assert topics.count(world, bench.topic) == bench.produced + 2, "nothing was sent"
         # who cannot mend a letter leaves it
-        assert dlq.replay(world, bench.dlq, mend=lambda letter: bench.mend(letter) if letter.offset == 7 else None) == 1
-        assert list(dlq.letters(world, bench.dlq).query("not replayed")["offset"]) == [1, 3, 4, 5, 6]
+        assert (
+            dlq.replay(
+                world,
+                bench.dlq,
+                mend=lambda letter: bench.mend(letter) if letter.offset == 7 else None,
+            )
+            == 1
+        )
+        assert list(dlq.letters(world, bench.dlq).query("not replayed")["offset"]) == [
+            1,
+            3,
+            4,
+            5,
+            6,
+        ]
         mine = dlq.counts(world).query(f"origin == '{bench.topic}'")
         by_place = mine.groupby("place")[["letters", "replayed"]].sum()
         assert by_place.loc[f"topic {bench.dlq}"].to_list() == [8, 3]
@@ -247,16 +333,32 @@ cli.main()
 """
 
 
-@pytest.mark.parametrize("interruption", ["Ctrl-C", pytest.param("Kafka is killed", marks=pytest.mark.drill)])
+@pytest.mark.parametrize(
+    "interruption", ["Ctrl-C", pytest.param("Kafka is killed", marks=pytest.mark.drill)]
+)
 def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption):
     origin, dead, count = new_topic(world), new_topic(world), 20_000
-    headers = [(dlq.PREFIX + name, value) for name, value in (("topic", origin.encode()), ("partition", b"0"))]
-    topics.send(world, dead, [(b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.PREFIX}offset", b"%d" % n)]})
-                              for n in range(count)])
+    headers = [
+        (dlq.PREFIX + name, value)
+        for name, value in (("topic", origin.encode()), ("partition", b"0"))
+    ]
+    topics.send(
+        world,
+        dead,
+        [
+            (b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.PREFIX}offset", b"%d" % n)]})
+            for n in range(count)
+        ],
+    )
     command = ["dlq", "replay", dead]
-    replay = subprocess.Popen([sys.executable, "-c", HALTED, *command], text=True, stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    replay = subprocess.Popen(
+        [sys.executable, "-c", HALTED, *command],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     halfway = 2 * dlq.BATCH + dlq.BATCH // 2
     topics.wait_count(world, origin, halfway, timeout=120)
     try:
@@ -265,15 +367,22 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
             replay.wait(timeout=60)
         else:
             kill("kafka")
-        output = replay.communicate("go on\n" if interruption == "Kafka is killed" else None, timeout=60)
+        output = replay.communicate(
+            "go on\n" if interruption == "Kafka is killed" else None, timeout=60
+        )
     finally:
         stack.need(world, "kafka")
     assert replay.returncode == (130 if interruption == "Ctrl-C" else 1), output
     assert "Traceback" not in "".join(output)
     sent = topics.count(world, origin)
     assert sent == halfway, "it was interrupted in the middle of a batch"
-    again = subprocess.run([sys.executable, "-m", "workbench.cli", *command], capture_output=True, text=True,
-                           timeout=120, check=True)
+    again = subprocess.run(
+        [sys.executable, "-m", "workbench.cli", *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     marks = Counter(dict(m.headers())[dlq.REPLAYED] for m in topics.whole(world, origin))
     assert len(marks) == count and max(marks.values()) <= 2, again.stdout
     twice = sum(marks.values()) - count

@@ -1,5 +1,7 @@
-"""What a source may not send: a schema that the registry refuses, a row that is too large. There is no dead-letter
-topic for it, Connect has that for sinks only: the task fails, says why, and goes on where it was when it is mended."""
+"""What a source may not send: a schema that the registry refuses, a row that is too large. There is
+no dead-letter topic for it, Connect has that for sinks only: the task fails, says why, and goes on
+where it was when it is mended."""
+
 import avro_help
 import pytest
 from workbench import connect
@@ -35,12 +37,18 @@ def versions(lab):
 
 def test_a_schema_that_the_registry_refuses(lab):
     rules = f"{lab.registry.url}/apis/registry/v2/groups/default/artifacts/{TOPIC}-value/rules"
-    http.call("the registry", "POST", rules, {"type": "COMPATIBILITY", "config": "FORWARD"}).raise_for_status()
+    http.call(
+        "the registry", "POST", rules, {"type": "COMPATIBILITY", "config": "FORWARD"}
+    ).raise_for_status()
     postgres.execute(lab, "ALTER TABLE artists DROP COLUMN name")
     postgres.execute(lab, "INSERT INTO artists VALUES (2)")
     said = failed(lab)
     print(said)
-    assert "Incompatible artifact" in said and "likely: the registry refuses" in said and "connect.restart" in said
+    assert (
+        "Incompatible artifact" in said
+        and "likely: the registry refuses" in said
+        and "connect.restart" in said
+    )
     assert versions(lab) == ["1"] and topics.count(lab, TOPIC) == 1
     none = {"type": "COMPATIBILITY", "config": "NONE"}
     http.call("the registry", "PUT", f"{rules}/COMPATIBILITY", none).raise_for_status()
@@ -50,7 +58,10 @@ def test_a_schema_that_the_registry_refuses(lab):
 
 
 def test_a_row_that_is_too_large(lab):
-    postgres.execute(lab, "INSERT INTO artists SELECT 2, string_agg(md5(n::text), '') FROM generate_series(1, 40000) n")
+    postgres.execute(
+        lab,
+        "INSERT INTO artists SELECT 2, string_agg(md5(n::text), '') FROM generate_series(1, 40000) n",
+    )
     postgres.execute(lab, "INSERT INTO artists VALUES (3, 'after it')")
     said = failed(lab)
     print(said)
@@ -59,7 +70,10 @@ def test_a_row_that_is_too_large(lab):
     larger = {**avro_help.source(lab, NAME), "producer.override.max.request.size": "2000000"}
     connect.apply(lab, NAME, larger)
     topics.wait_count(lab, TOPIC, 3, connector=NAME)
-    assert [registry.peek(lab, value)["record"]["artist_id"] for value in topics.read(lab, TOPIC)["value"]] == [1, 2, 3]
+    assert [
+        registry.peek(lab, value)["record"]["artist_id"]
+        for value in topics.read(lab, TOPIC)["value"]
+    ] == [1, 2, 3]
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_is_sent(world):
@@ -68,7 +82,9 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_sent(world):
     topics.create(world, f"{NAME}_large")
     try:
         with pytest.raises(LakeError, match="too large"):
-            topics.send(world, f"{NAME}_large", [("k", "x" * 2_100_000)], **{"message.max.bytes": 3_000_000})
+            topics.send(
+                world, f"{NAME}_large", [("k", "x" * 2_100_000)], **{"message.max.bytes": 3_000_000}
+            )
         assert topics.count(world, f"{NAME}_large") == 0
     finally:
         topics.delete(world, f"{NAME}_large")

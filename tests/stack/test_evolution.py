@@ -1,5 +1,6 @@
-"""A source whose schema changes, on the real registry, Spark and Hudi: what the registry lets through under which mode,
-and what a table of either kind makes of it."""
+"""A source whose schema changes, on the real registry, Spark and Hudi: what the registry lets
+through under which mode, and what a table of either kind makes of it."""
+
 import io
 import json
 import uuid
@@ -21,7 +22,8 @@ from workbench.base.errors import LakeError
 from workbench.results import query
 from workbench.topic import avro, registry, topics
 
-# --- the registry ----------------------------------------------------------------------------------------------------
+# --- the registry
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +40,14 @@ def artifact(world):
 @pytest.mark.parametrize("mode", avro.MODES)
 def test_the_registry_and_avros_rules_agree(world, artifact, mode, kind):
     before = registry.names(world)
-    said = {change: registry.check(world, artifact, avsc, mode, kind) for change, avsc in CHANGES.items()}
+    said = {
+        change: registry.check(world, artifact, avsc, mode, kind)
+        for change, avsc in CHANGES.items()
+    }
     predicted = {change: avro.predicted([FIRST], avsc, mode) for change, avsc in CHANGES.items()}
-    assert {c: not why for c, why in said.items()} == {c: not why for c, why in predicted.items()}, said
+    assert {c: not why for c, why in said.items()} == {
+        c: not why for c, why in predicted.items()
+    }, said
     assert {c for c, why in said.items() if not why} == {c for c in CHANGES if allowed(c, mode)}
     assert registry.names(world) == before and registry.versions(world, artifact) == [FIRST]
 
@@ -48,12 +55,16 @@ def test_the_registry_and_avros_rules_agree(world, artifact, mode, kind):
 def test_a_schema_that_breaks_the_mode_is_refused_and_adds_no_version(world, artifact):
     registry.set_compatibility(world, artifact, "FORWARD")
     assert registry.compatibility(world, artifact) == "FORWARD"
-    with pytest.raises(LakeError, match=f"(?s)refuses the schema as next version of '{artifact}': title at /fields/1"
-                                        ".*one that FORWARD compat.*set_compatibility"):
+    with pytest.raises(
+        LakeError,
+        match=f"(?s)refuses the schema as next version of '{artifact}': title at /fields/1"
+        ".*one that FORWARD compat.*set_compatibility",
+    ):
         registry.register(world, artifact, CHANGES["drop"])
     assert registry.versions(world, artifact) == [FIRST]
-    assert registry.check(world, artifact, CHANGES["drop"]) == "title at /fields/1" and not registry.check(
-        world, artifact, CHANGES["drop"], "NONE")
+    assert registry.check(
+        world, artifact, CHANGES["drop"]
+    ) == "title at /fields/1" and not registry.check(world, artifact, CHANGES["drop"], "NONE")
     registry.set_compatibility(world, artifact, "NONE")
 
 
@@ -67,20 +78,28 @@ def versions(world, artifact):
     registry.delete(world, name)
 
 
-# the field that was dropped comes back as another type: fine for the last version, not for the first
-AGAIN = {**CHANGES["drop"], "fields": [*CHANGES["drop"]["fields"], {"name": "title", "type": "int", "default": 0}]}
+# the field that was dropped comes back as another type: fine for the last version, not for the
+# first
+AGAIN = {
+    **CHANGES["drop"],
+    "fields": [*CHANGES["drop"]["fields"], {"name": "title", "type": "int", "default": 0}],
+}
 
 
 @pytest.mark.parametrize("mode", avro.MODES)
 def test_a_transitive_mode_looks_at_all_versions(world, versions, mode):
     predicted = avro.predicted(registry.versions(world, versions), AGAIN, mode)
     asked = [registry.check(world, versions, AGAIN, mode, kind) for kind in ("globalId", "ccompat")]
-    assert [not why for why in (predicted, *asked)] == [not mode.endswith("_TRANSITIVE")] * 3, (predicted, asked)
+    assert [not why for why in (predicted, *asked)] == [not mode.endswith("_TRANSITIVE")] * 3, (
+        predicted,
+        asked,
+    )
 
 
 def test_where_apicurio_and_avros_rules_differ(world, versions):
-    """Two cells of those that were tried: a default that is no value of its field's type, which Avro's library for
-    Python overlooks; and what Confluent's API answers at Apicurio's v6, which counts all versions in every mode."""
+    """Two cells of those that were tried: a default that is no value of its field's type, which
+    Avro's library for Python overlooks; and what Confluent's API answers at Apicurio's v6, which
+    counts all versions in every mode."""
     wrong = {**FIRST, "fields": [*FIRST["fields"], {"name": "n", "type": "int", "default": "x"}]}
     assert avro.predicted([FIRST], wrong, "FULL") == ""
     for kind in ("globalId", "ccompat"):
@@ -88,17 +107,23 @@ def test_where_apicurio_and_avros_rules_differ(world, versions):
     with pytest.raises(LakeError, match="invalid Avro schema"):
         registry.set_compatibility(world, versions, "BACKWARD")
         registry.register(world, versions, wrong)
-    answer = http.call("the registry", "POST",
-                       f"{world.registry.url}/apis/ccompat/v6/compatibility/subjects/{versions}/versions/latest",
-                       {"schema": json.dumps(AGAIN), "schemaType": "AVRO"})
+    answer = http.call(
+        "the registry",
+        "POST",
+        f"{world.registry.url}/apis/ccompat/v6/compatibility/subjects/{versions}/versions/latest",
+        {"schema": json.dumps(AGAIN), "schemaType": "AVRO"},
+    )
     assert answer.json()["is_compatible"] is False and registry.check(world, versions, AGAIN) == ""
     registry.register(world, versions, AGAIN)
 
 
 def test_a_rule_for_all_artifacts_keeps_no_version_from_the_copy(world, versions):
-    """It would refuse the second version for the copy, and the answer be against the first alone."""
+    """It would refuse the second version for the copy, and the answer be against the first
+    alone."""
     rules = f"{world.registry.url}/apis/registry/v2/admin/rules"
-    http.call("the registry", "POST", rules, {"type": "COMPATIBILITY", "config": "FORWARD"}).raise_for_status()
+    http.call(
+        "the registry", "POST", rules, {"type": "COMPATIBILITY", "config": "FORWARD"}
+    ).raise_for_status()
     try:
         assert registry.check(world, versions, AGAIN, "BACKWARD") == ""
         assert registry.check(world, versions, AGAIN, "BACKWARD_TRANSITIVE") != ""
@@ -107,25 +132,32 @@ def test_a_rule_for_all_artifacts_keeps_no_version_from_the_copy(world, versions
 
 
 def test_an_artifact_or_a_mode_that_is_not_there(world, artifact):
-    for ask in (lambda: registry.check(world, artifact[1:], FIRST), lambda: registry.versions(world, artifact[1:]),
-                lambda: registry.set_compatibility(world, artifact[1:], "FULL")):
+    for ask in (
+        lambda: registry.check(world, artifact[1:], FIRST),
+        lambda: registry.versions(world, artifact[1:]),
+        lambda: registry.set_compatibility(world, artifact[1:], "FULL"),
+    ):
         with pytest.raises(LakeError, match=f"(?s)no artifact .*did you mean '{artifact}'"):
             ask()
     with pytest.raises(LakeError, match="did you mean 'FORWARD_TRANSITIVE'"):
         registry.set_compatibility(world, artifact, "FORWARD_TRANSITVE")
 
 
-# --- the table -------------------------------------------------------------------------------------------------------
+# --- the table
+# -------------------------------------------------------------------------------------------------------
 
 ROW = {"title": "x", "year": 2000, "views": 5, "genre": "drama", "__op": "c"}
 
 
 @pytest.fixture(params=["cow", "mor"])
 def bench(request, world, spark):
-    """A topic, a table of each kind, `send(schema, rows …)`, which registers it, `go()`, `rows()`."""
+    """A topic, a table of each kind, `send(schema, rows …)`, which registers it, `go()`,
+    `rows()`."""
     stack.need(world, "apicurio")
     topic = new_topic(world)
-    table = hudi.table(world, f"t_{uuid.uuid4().hex[:8]}", key=("id",), ordering="__lsn", type=request.param)
+    table = hudi.table(
+        world, f"t_{uuid.uuid4().hex[:8]}", key=("id",), ordering="__lsn", type=request.param
+    )
 
     def send(avsc, *rows, artifact=f"{topic}-value"):
         id = registry.register(world, artifact, avsc)
@@ -133,16 +165,23 @@ def bench(request, world, spark):
         for row in rows:
             out = io.BytesIO()
             given = {**ROW, **row}
-            fastavro.schemaless_writer(out, fastavro.parse_schema(avsc), {
-                f["name"]: given.get(f["name"]) for f in avsc["fields"]})
+            fastavro.schemaless_writer(
+                out,
+                fastavro.parse_schema(avsc),
+                {f["name"]: given.get(f["name"]) for f in avsc["fields"]},
+            )
             producer.produce(topic, key=str(row["id"]), value=framed(id, out.getvalue()))
         assert producer.flush(20) == 0
         return id
 
     def rows(of=None):
         found = (of or hudi.read(spark, table)).collect()
-        return {r["id"]: {k: v for k, v in r.asDict(True).items() if not k.startswith(("_hoodie", "__", "id"))}
-                for r in found}
+        return {
+            r["id"]: {
+                k: v for k, v in r.asDict(True).items() if not k.startswith(("_hoodie", "__", "id"))
+            }
+            for r in found
+        }
 
     def go(**knobs):
         return hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table, **knobs)
@@ -150,8 +189,16 @@ def bench(request, world, spark):
     def letters():
         return hudi.dead_letters(spark, world, table).collect()
 
-    yield SimpleNamespace(topic=topic, table=table, send=send, go=go, rows=rows, letters=letters, spark=spark,
-                          world=world)
+    yield SimpleNamespace(
+        topic=topic,
+        table=table,
+        send=send,
+        go=go,
+        rows=rows,
+        letters=letters,
+        spark=spark,
+        world=world,
+    )
     hudi.drop(spark, world, table)
     topics.delete(world, topic)
     registry.delete(world, f"{topic}-value")
@@ -159,16 +206,20 @@ def bench(request, world, spark):
 
 NEW = {"id": 2, "__lsn": 10, "title": "new", "COUNTRY": "NZ", "order": "renamed", "year": 2001}
 SAID = {  # by the commit
-    "add required": "added COUNTRY string", "add nullable": "added COUNTRY string",
+    "add required": "added COUNTRY string",
+    "add nullable": "added COUNTRY string",
     "drop": "dropped title string, which stays and is null in new rows",
     "rename": "added order string; dropped title string, which stays and is null in new rows",
     "widen int to long": "widened year int to bigint",
     "narrow long to int": "changed views bigint to int, in a column of bigint",
 }
 WROTE = {  # what the new row holds beside what all do; and the old ones
-    "add required": ({"COUNTRY": "NZ"}, {"COUNTRY": None}), "add nullable": ({"COUNTRY": "NZ"}, {"COUNTRY": None}),
-    "drop": ({"title": None}, {}), "rename": ({"title": None, "order": "renamed"}, {"order": None}),
-    "widen int to long": ({"year": 2**40}, {}), "enum grown": ({"genre": "horror"}, {}),
+    "add required": ({"COUNTRY": "NZ"}, {"COUNTRY": None}),
+    "add nullable": ({"COUNTRY": "NZ"}, {"COUNTRY": None}),
+    "drop": ({"title": None}, {}),
+    "rename": ({"title": None, "order": "renamed"}, {"order": None}),
+    "widen int to long": ({"year": 2**40}, {}),
+    "enum grown": ({"genre": "horror"}, {}),
 }
 
 
@@ -184,12 +235,20 @@ def test_what_the_table_makes_of_each_change(bench, change):
     first = bench.rows()
     hudi.label(bench.world, bench.table, "before")
     new, old = WROTE.get(change, ({}, {}))
-    bench.send(CHANGES[change], *[{**NEW, **new, "year": new.get("year", "MMI" if "string" in change else 2001), **key}
-                                  for key in ({"id": 2}, {"id": 4})])
+    bench.send(
+        CHANGES[change],
+        *[
+            {**NEW, **new, "year": new.get("year", "MMI" if "string" in change else 2001), **key}
+            for key in ({"id": 2}, {"id": 4})
+        ],
+    )
     if change == "change int to string":
         for _ in "ab":  # the same again
-            with pytest.raises(LakeError, match=f"(?s){bench.table.name}.year was int and becomes string: its column "
-                                                r"cannot follow.*schema=….*recapture\.run\("):
+            with pytest.raises(
+                LakeError,
+                match=f"(?s){bench.table.name}.year was int and becomes string: its column "
+                r"cannot follow.*schema=….*recapture\.run\(",
+            ):
                 bench.go()
         assert bench.rows() == independent(bench) == first and len(hudi.commits(bench.table)) == 1
         assert not bench.letters()
@@ -199,10 +258,16 @@ def test_what_the_table_makes_of_each_change(bench, change):
     now = {n: {**first[1], **old} if n in (1, 3) else written for n in (1, 2, 3, 4)}
     assert bench.rows() == independent(bench) == now
     assert bench.rows(hudi.as_of(bench.spark, bench.world, bench.table, "before")) == first
-    assert {n: {k: v for k, v in row.items() if k in first[1]} for n, row in independent(
-        bench, as_of=(bench.world, "before")).items()} == first  # it shows the new column too, as null
-    assert bench.rows(hudi.between(bench.spark, bench.world, bench.table, "before")) == {n: now[n] for n in (2, 4)}
-    assert hudi.schema_changes(bench.table)["change"].tolist() == [SAID[c] for c in SAID if c == change]
+    assert {
+        n: {k: v for k, v in row.items() if k in first[1]}
+        for n, row in independent(bench, as_of=(bench.world, "before")).items()
+    } == first  # it shows the new column too, as null
+    assert bench.rows(hudi.between(bench.spark, bench.world, bench.table, "before")) == {
+        n: now[n] for n in (2, 4)
+    }
+    assert hudi.schema_changes(bench.table)["change"].tolist() == [
+        SAID[c] for c in SAID if c == change
+    ]
     if bench.table.type == "mor":
         hudi.compact(bench.spark, bench.table)
         assert bench.rows() == independent(bench) == independent(bench, optimized=True) == now
@@ -213,24 +278,34 @@ def test_what_the_table_makes_of_each_change(bench, change):
 
 
 def test_versions_in_one_batch_lose_nothing_whatever_their_order(bench):
-    """A message that was written before a column was dropped brings its value, also when it is read afterwards."""
+    """A message that was written before a column was dropped brings its value, also when it is read
+    afterwards."""
     bench.send(CHANGES["add required"], {"id": 1, "__lsn": 1, "COUNTRY": "NZ"})
     bench.send(CHANGES["drop"], {"id": 2, "__lsn": 2})
     bench.send(CHANGES["widen int to long"], {"id": 3, "__lsn": 3, "year": 2**40})
     bench.send(FIRST, {"id": 4, "__lsn": 4})
     assert bench.go().upserts == 4
     assert {n: (r["title"], r["year"], r["COUNTRY"]) for n, r in bench.rows().items()} == {
-        1: ("x", 2000, "NZ"), 2: (None, 2000, None), 3: ("x", 2**40, None), 4: ("x", 2000, None)}
+        1: ("x", 2000, "NZ"),
+        2: (None, 2000, None),
+        3: ("x", 2**40, None),
+        4: ("x", 2000, None),
+    }
 
 
 def test_versions_that_no_column_holds_stop_before_anything_is_written(bench):
     bench.send(FIRST, {"id": 1, "__lsn": 1})
     bench.send(CHANGES["change int to string"], {"id": 2, "__lsn": 2, "year": "MMI"})
-    with pytest.raises(LakeError, match="m.movies.Value.year was int and becomes string: its column cannot follow"):
+    with pytest.raises(
+        LakeError, match="m.movies.Value.year was int and becomes string: its column cannot follow"
+    ):
         bench.go()
     assert not hudi.exists(bench.table)
     done = bench.go(schema=avro.to_spark(FIRST))  # a person has said which it is to be
-    assert (done.upserts, done.dead_letters) == (1, 1) and "cannot be read as int" in bench.letters()[0].reason
+    assert (done.upserts, done.dead_letters) == (
+        1,
+        1,
+    ) and "cannot be read as int" in bench.letters()[0].reason
 
 
 def test_a_whole_number_becomes_a_text_where_a_person_says_so(bench):
@@ -249,7 +324,8 @@ def test_a_whole_number_becomes_a_text_where_a_person_says_so(bench):
 
 
 def test_numbers_that_were_not_read_before_become_texts_too(bench):
-    """Both versions in one batch, and in a replay: what a person says holds for the messages of before."""
+    """Both versions in one batch, and in a replay: what a person says holds for the messages of
+    before."""
     texts = avro.to_spark(CHANGES["change int to string"])
     bench.send(FIRST, {"id": 1, "__lsn": 1})
     bench.go()
@@ -274,40 +350,69 @@ def test_a_key_column_that_would_become_a_text_is_refused_before_anything_is_wri
     assert bench.go().upserts == 3
     first = bench.rows()
     bench.send(FIRST, {"id": 2, "__lsn": 4, "title": "new"})
-    fields = [T.StructField("id", T.StringType()), T.StructField("__lsn", T.LongType()),
-              T.StructField("__op", T.StringType()), T.StructField("title", T.StringType())]
+    fields = [
+        T.StructField("id", T.StringType()),
+        T.StructField("__lsn", T.LongType()),
+        T.StructField("__op", T.StringType()),
+        T.StructField("title", T.StringType()),
+    ]
     for knobs in ({}, {"replay": True}):
-        with pytest.raises(LakeError, match=f"(?s){bench.table.name}.id is (int|bigint) and would become string: a key "
-                                            "column keeps its type.*bigint.unsigned.handling.mode"):
+        with pytest.raises(
+            LakeError,
+            match=f"(?s){bench.table.name}.id is (int|bigint) and would become string: a key "
+            "column keeps its type.*bigint.unsigned.handling.mode",
+        ):
             bench.go(schema=T.StructType(fields), **knobs)
     assert bench.rows() == first and len(hudi.commits(bench.table)) == 1 and not bench.letters()
     assert bench.go().upserts == 1 and bench.rows()[2]["title"] == "new"
 
 
-@pytest.mark.parametrize("price, counts, changed", [
-    (12, "int", "widened price decimal(10,2) to decimal(12,2)"),
-    (10, "long", "widened counts array<int> to array<bigint>")])
+@pytest.mark.parametrize(
+    "price, counts, changed",
+    [
+        (12, "int", "widened price decimal(10,2) to decimal(12,2)"),
+        (10, "long", "widened counts array<int> to array<bigint>"),
+    ],
+)
 def test_what_no_reader_of_hudi_sees_as_wider_rewrites_a_table(bench, price, counts, changed):
     def record(price, counts):
         kind = {"type": "bytes", "logicalType": "decimal", "precision": price, "scale": 2}
-        return {"type": "record", "name": "Value", "fields": [
-            {"name": "id", "type": "int"}, {"name": "__lsn", "type": "int"}, {"name": "price", "type": kind},
-            {"name": "counts", "type": {"type": "array", "items": counts}}]}
+        return {
+            "type": "record",
+            "name": "Value",
+            "fields": [
+                {"name": "id", "type": "int"},
+                {"name": "__lsn", "type": "int"},
+                {"name": "price", "type": kind},
+                {"name": "counts", "type": {"type": "array", "items": counts}},
+            ],
+        }
 
     bench.send(record(10, "int"), {"id": 1, "__lsn": 1, "price": Decimal("1.25"), "counts": [1]})
     bench.go()
-    bench.send(record(price, counts), {"id": 2, "__lsn": 2, "price": Decimal("2.50"), "counts": [2]})
+    bench.send(
+        record(price, counts), {"id": 2, "__lsn": 2, "price": Decimal("2.50"), "counts": [2]}
+    )
     assert bench.go().upserts == 1
-    assert hudi.commits(bench.table)["operation"].tolist()[1:] == ["INSERT_OVERWRITE_TABLE", "UPSERT"]
+    assert hudi.commits(bench.table)["operation"].tolist()[1:] == [
+        "INSERT_OVERWRITE_TABLE",
+        "UPSERT",
+    ]
     assert hudi.schema_changes(bench.table)["change"].tolist() == [changed]
     assert {n: (r["price"], r["counts"]) for n, r in bench.rows().items()} == {
-        1: (Decimal("1.25"), [1]), 2: (Decimal("2.50"), [2])}
+        1: (Decimal("1.25"), [1]),
+        2: (Decimal("2.50"), [2]),
+    }
 
 
 def test_key_ordering_and_partition_become_wider(bench):
     def record(kind):
-        return {"type": "record", "name": "Value", "fields": [
-            {"name": n, "type": kind} for n in ("id", "n", "p")] + [{"name": "title", "type": "string"}]}
+        return {
+            "type": "record",
+            "name": "Value",
+            "fields": [{"name": n, "type": kind} for n in ("id", "n", "p")]
+            + [{"name": "title", "type": "string"}],
+        }
 
     it = replace(bench.table, ordering="n", partition=("p",))
 
@@ -318,8 +423,15 @@ def test_key_ordering_and_partition_become_wider(bench):
 
     assert go(record("int"), (1, 5, "a"), (2, 5, "b")) == {1: "a", 2: "b"}
     assert go(record("long"), (1, 6, "newer"), (2, 4, "late"), (2**40, 2**40, "new")) == {
-        1: "newer", 2: "b", 2**40: "new"}
-    assert go(record("long"), (1, 5, "late"), (2, 6, "newer")) == {1: "newer", 2: "newer", 2**40: "new"}
+        1: "newer",
+        2: "b",
+        2**40: "new",
+    }
+    assert go(record("long"), (1, 5, "late"), (2, 6, "newer")) == {
+        1: "newer",
+        2: "newer",
+        2**40: "new",
+    }
     if it.type == "mor":
         hudi.compact(bench.spark, it)
         assert go(record("int"), (2, 5, "late")) == {1: "newer", 2: "newer", 2**40: "new"}
@@ -330,7 +442,10 @@ def test_names_that_are_one_to_spark_stop_the_ingest(bench):
     bench.go()
     lower = {**FIRST, "fields": [*FIRST["fields"], {"name": "country", "type": "string"}]}
     bench.send(lower, {"id": 2, "__lsn": 2, "country": "NZ"})
-    with pytest.raises(LakeError, match="(?s)has COUNTRY and country, which Spark and Athena take for one.*rename one"):
+    with pytest.raises(
+        LakeError,
+        match="(?s)has COUNTRY and country, which Spark and Athena take for one.*rename one",
+    ):
         bench.go()
 
 
@@ -349,6 +464,7 @@ def test_the_catalogs_entries_follow(bench):
 
 def test_rows_of_json_follow_the_schema_that_is_given(bench):
     """Whatever the format: the ingest compares the rows with the table."""
+
     def go(*rows, **kinds):
         topic = f"{bench.topic}_json"
         lake_help.send(bench.world, topic, *rows)
@@ -363,6 +479,8 @@ def test_rows_of_json_follow_the_schema_that_is_given(bench):
         with pytest.raises(LakeError, match="n was bigint and becomes double"):
             go({"id": 3, "__lsn": 3, "n": 1.5}, n=T.DoubleType())
         assert bench.rows() == {1: {"n": 1, "more": None}, 2: {"n": 2**40, "more": "m"}}
-        assert hudi.schema_changes(bench.table)["change"].tolist() == ["added more string; widened n int to bigint"]
+        assert hudi.schema_changes(bench.table)["change"].tolist() == [
+            "added more string; widened n int to bigint"
+        ]
     finally:
         topics.delete(bench.world, f"{bench.topic}_json")

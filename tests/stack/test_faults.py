@@ -1,4 +1,6 @@
-"""Services killed with -9 in the middle of the flow, at ten times the data: afterwards the lake equals the source."""
+"""Services killed with -9 in the middle of the flow, at ten times the data: afterwards the lake
+equals the source."""
+
 import os
 
 import pytest
@@ -27,18 +29,28 @@ def flow(world):
 
 def change_many(world, round_):
     """Updates and an insert that every round makes anew."""
-    postgres.execute(world, "UPDATE orders SET freight = freight + 1 WHERE order_id %% 7 = %s", [round_])
-    postgres.execute(world, "INSERT INTO orders (order_id, customer_id, ship_country) VALUES (%s, 'QUICK', 'Germany')",
-                    [90_000 + round_])
+    postgres.execute(
+        world, "UPDATE orders SET freight = freight + 1 WHERE order_id %% 7 = %s", [round_]
+    )
+    postgres.execute(
+        world,
+        "INSERT INTO orders (order_id, customer_id, ship_country) VALUES (%s, 'QUICK', 'Germany')",
+        [90_000 + round_],
+    )
 
 
 def delete_one(world, round_):
-    for table in ("order_details", "orders", "cdc_events"):  # from all: an update of the order would bring it back
+    for table in (
+        "order_details",
+        "orders",
+        "cdc_events",
+    ):  # from all: an update of the order would bring it back
         postgres.execute(world, f"DELETE FROM {table} WHERE order_id = %s", [10_300 + round_])
 
 
 def agrees(world, after):
-    """Everything runs again, is landed and ingested: then source, landed files and lake say the same."""
+    """Everything runs again, is landed and ingested: then source, landed files and lake say the
+    same."""
     from workbench.spark import session
 
     stack.need(world, "postgres", "kafka", "connect", "spark")
@@ -51,9 +63,12 @@ def agrees(world, after):
     assert len(source) == 829 * SCALE
     rows = hudi.read(spark, table).toPandas()
     assert rows["order_id"].is_unique
-    check.same_rows(source, rows[source.columns], key="order_id", what=f"lake = source after {after}")
+    check.same_rows(
+        source, rows[source.columns], key="order_id", what=f"lake = source after {after}"
+    )
 
-    # landed: a line for each message that has a value, none twice; and the last of each order is what the source has
+    # landed: a line for each message that has a value, none twice; and the last of each order is
+    # what the source has
     messages = topics.read(world, outbox.flow.topic(world))
     sent = frames.events(messages)[["order_id", "__lsn", "__op"]]
     landed = frames.landed_rows(outbox.flow.landing_folder(world))
@@ -62,7 +77,9 @@ def agrees(world, after):
     assert sorted(map(tuple, landed[key].values)) == sorted(map(tuple, sent.values))
     last = landed.groupby("order_id").tail(1)
     last = last[last["__deleted"] != "true"]
-    check.same_rows(source, last[source.columns], key="order_id", what=f"last landed = source after {after}")
+    check.same_rows(
+        source, last[source.columns], key="order_id", what=f"last landed = source after {after}"
+    )
 
 
 @pytest.mark.parametrize("round_, names", [(1, ["kafka"]), (2, ["connect", "postgres"])])
@@ -76,8 +93,8 @@ def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
     for name in names:
         kill(name)
     if in_snapshot:
-        # Debezium begins an interrupted snapshot again, and says nothing of rows it had read that are gone by then
-        # (docs/limits.md). So here the delete comes after it.
+        # Debezium begins an interrupted snapshot again, and says nothing of rows it had read that
+        # are gone by then (docs/limits.md). So here the delete comes after it.
         stack.need(flow, "kafka", "connect")
         connect.wait_running(flow, outbox.CONNECTOR)
         outbox.flow.settle(flow)
@@ -87,7 +104,8 @@ def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
 
 @pytest.mark.drill
 def test_spark_killed_while_it_lands(flow):
-    """Objects of a batch that was not finished are there already: the next run writes the same names over."""
+    """Objects of a batch that was not finished are there already: the next run writes the same
+    names over."""
     from workbench.spark import session
 
     postgres.execute(flow, "UPDATE orders SET freight = freight + 1")
@@ -95,8 +113,11 @@ def test_spark_killed_while_it_lands(flow):
     spark, sink = session(flow), connect.config(flow, outbox.SINK)
     before = len(landed_names(flow))
     # many batches: some are finished when Spark dies, one is under way, others have not begun
-    raised = killed_while(lambda: landing.run(spark, flow, sink, batch=1_000),
-                          lambda: len(landed_names(flow)) > before, "a new object has been landed")
+    raised = killed_while(
+        lambda: landing.run(spark, flow, sink, batch=1_000),
+        lambda: len(landed_names(flow)) > before,
+        "a new object has been landed",
+    )
     assert raised, "the landing had ended before Spark was killed"
     sent = frames.events(topics.read(flow, outbox.flow.topic(flow)))
     assert len(frames.landed_rows(outbox.flow.landing_folder(flow))) < len(sent)
@@ -123,8 +144,11 @@ def test_spark_killed_while_it_writes(flow):
         begun = {n.split(".")[0] for n in names if n.endswith(".inflight")}
         return begun - {n.split(".")[0] for n in names if n.endswith(".commit")}
 
-    raised = killed_while(lambda: hudi.ingest(spark, flow, hudi.Topic(outbox.flow.topic(flow)), table), under_way,
-                          "a commit is under way")
+    raised = killed_while(
+        lambda: hudi.ingest(spark, flow, hudi.Topic(outbox.flow.topic(flow)), table),
+        under_way,
+        "a commit is under way",
+    )
     assert raised, "the ingest had ended before Spark was killed"
     agrees(flow, "Spark was killed writing")
     assert len(hudi.commits(table)) > before

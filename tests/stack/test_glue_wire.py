@@ -1,5 +1,7 @@
-"""Messages as Amazon's serializer frames them, through the real Spark: decoded, ingested, landed. The Glue registry
-itself is a dict here, asked by this process only (test_glue_registry.py asks moto)."""
+"""Messages as Amazon's serializer frames them, through the real Spark: decoded, ingested, landed.
+The Glue registry itself is a dict here, asked by this process only (test_glue_registry.py asks
+moto)."""
+
 import zlib
 from uuid import UUID
 
@@ -32,13 +34,27 @@ def framed(id, body, magic=b"\3\0"):
     return magic + UUID(id).bytes + (zlib.compress(body) if magic == wire.ZLIB else body)
 
 
-MESSAGES = [framed(OLD, v1(1)), framed(NEW, v2(2, "more")), framed(NEW, v2(3, "packed"), wire.ZLIB),
-            framed(NOBODYS, v1(4)), framed(OLD, v1(5)) + b"x", b"\0" + bytes(8) + v1(6), framed(OLD, v1(7))[:17], b"",
-            framed(OLD, b""), framed(NEW, v2(2**40, "last"))]
-BAD = {2: wire.not_avro, 5: wire.not_avro, 6: wire.not_avro, 7: wire.not_avro,
-       3: lambda world: wire.unknown(world).format(f"globalId {NOBODYS}"),
-       4: lambda _: f"the bytes are not Avro of schema globalId {OLD}",
-       8: lambda _: f"the bytes are not Avro of schema globalId {OLD}"}
+MESSAGES = [
+    framed(OLD, v1(1)),
+    framed(NEW, v2(2, "more")),
+    framed(NEW, v2(3, "packed"), wire.ZLIB),
+    framed(NOBODYS, v1(4)),
+    framed(OLD, v1(5)) + b"x",
+    b"\0" + bytes(8) + v1(6),
+    framed(OLD, v1(7))[:17],
+    b"",
+    framed(OLD, b""),
+    framed(NEW, v2(2**40, "last")),
+]
+BAD = {
+    2: wire.not_avro,
+    5: wire.not_avro,
+    6: wire.not_avro,
+    7: wire.not_avro,
+    3: lambda world: wire.unknown(world).format(f"globalId {NOBODYS}"),
+    4: lambda _: f"the bytes are not Avro of schema globalId {OLD}",
+    8: lambda _: f"the bytes are not Avro of schema globalId {OLD}",
+}
 
 
 @pytest.fixture
@@ -56,18 +72,33 @@ def topic(world):
 def glue(world, topic, monkeypatch):
     """The world with such a registry; `asked` notes the ids that it was asked for."""
     schemas, asked = {OLD: V1, NEW: V2}, []
-    monkeypatch.setattr(glue_registry, "find", lambda _, id, kind=wire.GLOBAL: asked.append(id) or schemas.get(id))
+    monkeypatch.setattr(
+        glue_registry, "find", lambda _, id, kind=wire.GLOBAL: asked.append(id) or schemas.get(id)
+    )
     monkeypatch.setattr(glue_registry, "newest", lambda *_: V2)
-    monkeypatch.setattr(glue_registry, "artifacts", lambda _, of=None: pandas.DataFrame({
-        "artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}))
+    monkeypatch.setattr(
+        glue_registry,
+        "artifacts",
+        lambda _, of=None: pandas.DataFrame(
+            {"artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}
+        ),
+    )
     monkeypatch.setattr(job, "_met", {})
-    other = varied(world, registry={"kind": "glue", "wire": "glue", "url": ""}, stack={"deployment": "workbench"})
+    other = varied(
+        world,
+        registry={"kind": "glue", "wire": "glue", "url": ""},
+        stack={"deployment": "workbench"},
+    )
     return other, asked
 
 
 def test_spark_finds_what_python_finds(spark, glue):
     rows = [(b"k", value, "t", 0, n, None) for n, value in enumerate(MESSAGES)]
-    seen = wire.framed_in_spark(spark.createDataFrame(rows, wire.MESSAGES), glue[0]).orderBy("offset").collect()
+    seen = (
+        wire.framed_in_spark(spark.createDataFrame(rows, wire.MESSAGES), glue[0])
+        .orderBy("offset")
+        .collect()
+    )
     for value, row in zip(MESSAGES, seen):
         found = wire.framed(glue[0], value)
         assert (row.schema, row.body) == (found and found.schema, found and bytearray(found.body))
@@ -81,7 +112,11 @@ def test_a_topic_is_ingested(world, spark, glue, topic, monkeypatch, few):
     try:
         done = hudi.ingest(spark, other, hudi.Topic(topic, format="avro"), table)
         assert (done.messages, done.upserts, done.dead_letters) == (10, 3, 7)
-        assert {r.id: r.extra for r in hudi.read(spark, table).collect()} == {1: None, 2: "more", 2**40: "last"}
+        assert {r.id: r.extra for r in hudi.read(spark, table).collect()} == {
+            1: None,
+            2: "more",
+            2**40: "last",
+        }
         letters = {r.offset: r.reason for r in hudi.dead_letters(spark, other, table).collect()}
         assert letters == {n: reason(other) for n, reason in BAD.items()}
         assert "value.converter.compression" in letters[2]
@@ -92,20 +127,38 @@ def test_a_topic_is_ingested(world, spark, glue, topic, monkeypatch, few):
 
 def test_a_topic_is_landed_and_the_files_are_ingested(world, spark, glue, topic):
     other, asked = glue
-    config = {k: v for k, v in connect.config(world, "moma_sink").items()
-              if not k.startswith(("key.converter", "value.converter", "topics"))}
-    config.update({"topics": topic, "value.converter": AWS, "value.converter.registry.name": "workbench-values"})
+    config = {
+        k: v
+        for k, v in connect.config(world, "moma_sink").items()
+        if not k.startswith(("key.converter", "value.converter", "topics"))
+    }
+    config.update(
+        {
+            "topics": topic,
+            "value.converter": AWS,
+            "value.converter.registry.name": "workbench-values",
+        }
+    )
     table = new_table(world, key=("id",))
     try:
         done = landing.run(spark, other, config)
         assert (done.messages, done.records, done.dead_letters) == (10, 3, 7)
-        assert asked == [OLD, *sorted([NEW, NOBODYS])], "the topic's own at once, the others when they are met"
-        letters = {r.offset: r.reason.split(": ")[0] for r in landing.dead_letters(spark, other, config).collect()}
+        assert asked == [OLD, *sorted([NEW, NOBODYS])], (
+            "the topic's own at once, the others when they are met"
+        )
+        letters = {
+            r.offset: r.reason.split(": ")[0]
+            for r in landing.dead_letters(spark, other, config).collect()
+        }
         assert letters == {n: reason(other).split(": ")[0] for n, reason in BAD.items()}
         assert landing.run(spark, other, config).messages == 0
         source = hudi.Landed(f"topics/{topic}", format="avro")
         assert hudi.ingest(spark, other, source, table).upserts == 3
-        assert {r.id: r.extra for r in hudi.read(spark, table).collect()} == {1: None, 2: "more", 2**40: "last"}
+        assert {r.id: r.extra for r in hudi.read(spark, table).collect()} == {
+            1: None,
+            2: "more",
+            2**40: "last",
+        }
     finally:
         landing.drop(world, config)
         hudi.drop(spark, world, table)

@@ -1,4 +1,5 @@
 """The landing on real Kafka and Spark: exactly once, flush count, dead letters, then into Hudi."""
+
 import json
 from dataclasses import asdict
 
@@ -16,8 +17,11 @@ from workbench.topic import topics
 @pytest.fixture
 def sink(world):
     topic = new_topic(world)
-    config = {"connector.class": LENSES, "topics": topic, "connect.s3.kcql":
-              f"INSERT INTO lake:{topic} SELECT * FROM {topic} PARTITIONBY part STOREAS `json` WITH_FLUSH_COUNT = 3"}
+    config = {
+        "connector.class": LENSES,
+        "topics": topic,
+        "connect.s3.kcql": f"INSERT INTO lake:{topic} SELECT * FROM {topic} PARTITIONBY part STOREAS `json` WITH_FLUSH_COUNT = 3",
+    }
     yield config
     landing.drop(world, config)
     topics.delete(world, topic)
@@ -25,28 +29,54 @@ def sink(world):
 
 def objects(world, config):
     root = paths.local_path(world.lake.landing) / config["topics"]
-    return {str(p.relative_to(root)): p.read_text().splitlines() for p in sorted(root.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(root)): p.read_text().splitlines()
+        for p in sorted(root.rglob("*"))
+        if p.is_file()
+    }
 
 
 def test_objects_hold_each_message_once_and_no_more_than_the_flush_count(world, spark, sink):
     topic = sink["topics"]
     odd = change(20, 1, part="a/b c=é")
     wrapped = {"schema": {"type": "struct"}, "payload": change(21, 1, part=None)}
-    send(world, topic, *[change(i, 1) for i in range(7)], odd, ("21", json.dumps(wrapped)), ("1", None),
-         ("x", "{broken"), (None, None))
+    send(
+        world,
+        topic,
+        *[change(i, 1) for i in range(7)],
+        odd,
+        ("21", json.dumps(wrapped)),
+        ("1", None),
+        ("x", "{broken"),
+        (None, None),
+    )
     done = landing.run(spark, world, sink)
-    assert asdict(done) | {"bytes": 0} == {"messages": 12, "records": 9, "tombstones": 1, "dead_letters": 2,
-                                           "objects": 5, "bytes": 0, "batches": 1}
+    assert asdict(done) | {"bytes": 0} == {
+        "messages": 12,
+        "records": 9,
+        "tombstones": 1,
+        "dead_letters": 2,
+        "objects": 5,
+        "bytes": 0,
+        "batches": 1,
+    }
     there = objects(world, sink)
     assert {name: len(lines) for name, lines in there.items()} == {
-        f"part=p/{topic}-0-{0:020d}.json": 3, f"part=p/{topic}-0-{3:020d}.json": 3,
+        f"part=p/{topic}-0-{0:020d}.json": 3,
+        f"part=p/{topic}-0-{3:020d}.json": 3,
         f"part=p/{topic}-0-{6:020d}.json": 1,
         f"part=a%2Fb c%3Dé/{topic}-0-{7:020d}.json": 1,
-        f"part=__HIVE_DEFAULT_PARTITION__/{topic}-0-{8:020d}.json": 1}
-    assert json.loads(there[f"part=__HIVE_DEFAULT_PARTITION__/{topic}-0-{8:020d}.json"][0]) == wrapped["payload"]
+        f"part=__HIVE_DEFAULT_PARTITION__/{topic}-0-{8:020d}.json": 1,
+    }
+    assert (
+        json.loads(there[f"part=__HIVE_DEFAULT_PARTITION__/{topic}-0-{8:020d}.json"][0])
+        == wrapped["payload"]
+    )
     letters = {r.offset: r.reason for r in landing.dead_letters(spark, world, sink).collect()}
     assert letters == {10: "malformed JSON", 11: "no value and no key"}
-    assert landing.run(spark, world, sink) == landing.LandingCounts() and objects(world, sink) == there
+    assert (
+        landing.run(spark, world, sink) == landing.LandingCounts() and objects(world, sink) == there
+    )
 
     table = new_table(world)
     try:
@@ -67,11 +97,20 @@ def test_stopped_between_writing_and_the_end_of_the_batch(world, spark, sink):
     commits = paths.local_path(job.checkpoint(world, landing.parse(sink))) / "commits"
     for f in commits.glob("*0*"):
         f.unlink()
-    send(world, sink["topics"], change(9, 1))  # came after the crash: must not change the batch that is done again
+    send(
+        world, sink["topics"], change(9, 1)
+    )  # came after the crash: must not change the batch that is done again
     done = landing.run(spark, world, sink)
     after = objects(world, sink)
     assert {name: after[name] for name in before} == before
-    assert sorted(json.loads(line)["id"] for lines in after.values() for line in lines) == [0, 1, 2, 3, 4, 9]
+    assert sorted(json.loads(line)["id"] for lines in after.values() for line in lines) == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        9,
+    ]
     assert landing.dead_letters(spark, world, sink).count() == 1 and done.batches == 2
 
 
@@ -88,9 +127,12 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(world, spark, sink):
 
 
 def test_poison_does_not_stop_what_comes_after_it(world, spark, sink):
-    poison = [json.dumps({"part": "x" * 300}),
-              '{"part": ' + "[" * 100_000 + "]" * 100_000 + "}",
-              '{"part": "\\ud800"}', b'{"part": "\xff"}']
+    poison = [
+        json.dumps({"part": "x" * 300}),
+        '{"part": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"part": "\\ud800"}',
+        b'{"part": "\xff"}',
+    ]
     send(world, sink["topics"], *[("k", p) for p in poison], change(1, 1))
     done = landing.run(spark, world, sink)
     assert (done.records, done.dead_letters) == (1, 4)
@@ -116,10 +158,14 @@ def test_what_a_producer_takes_back_is_not_landed(world, spark, sink):
     for number, end in ((1, producer.abort_transaction), (2, producer.commit_transaction)):
         producer.begin_transaction()
         producer.produce(topic, key=str(number), value=json.dumps(change(number, 1)))
-        assert producer.flush(20) == 0, "in the log, or an abort would only take it out of the producer's own queue"
+        assert producer.flush(20) == 0, (
+            "in the log, or an abort would only take it out of the producer's own queue"
+        )
         end(20)
     assert landing.run(spark, world, sink).messages == 1
-    assert [json.loads(line)["id"] for lines in objects(world, sink).values() for line in lines] == [2]
+    assert [
+        json.loads(line)["id"] for lines in objects(world, sink).values() for line in lines
+    ] == [2]
     assert landing.run(spark, world, sink) == landing.LandingCounts()
 
 

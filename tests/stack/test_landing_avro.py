@@ -1,4 +1,6 @@
-"""Confluent's sink, done by the landing: Avro files on real parts, exactly once, and from the files into Hudi."""
+"""Confluent's sink, done by the landing: Avro files on real parts, exactly once, and from the files
+into Hudi."""
+
 import io
 import json
 from dataclasses import asdict
@@ -70,22 +72,36 @@ def artists(**fields):
 
 def landed(world, topic, folder="topics"):
     root = paths.local_path(world.lake.landing) / folder / topic
-    return {str(p.relative_to(root)): opened(p.read_bytes()) for p in sorted(root.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(root)): opened(p.read_bytes())
+        for p in sorted(root.rglob("*"))
+        if p.is_file()
+    }
 
 
 def contents(found):
     return {name: file.records for name, file in found.items()}
 
 
-# --- written by Debezium ---------------------------------------------------------------------------------------------
+# --- written by Debezium
+# ---------------------------------------------------------------------------------------------
+
 
 def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
     done = landing.run(spark, lab, sink)
-    assert asdict(done) | {"bytes": 0} == {"messages": 35, "records": 35, "tombstones": 0, "dead_letters": 0,
-                                           "objects": 4, "bytes": 0, "batches": 1}
+    assert asdict(done) | {"bytes": 0} == {
+        "messages": 35,
+        "records": 35,
+        "tombstones": 0,
+        "dead_letters": 0,
+        "objects": 4,
+        "bytes": 0,
+        "batches": 1,
+    }
     found = contents(landed(lab, ARTISTS))
     assert {name: len(rows) for name, rows in found.items()} == {
-        f"partition=0/{ARTISTS}+0+{first:010d}.avro": n for first, n in ((0, 10), (10, 10), (20, 5))}
+        f"partition=0/{ARTISTS}+0+{first:010d}.avro": n for first, n in ((0, 10), (10, 10), (20, 5))
+    }
     assert [r["artist_id"] for rows in found.values() for r in rows] == list(range(1, 26))
     assert list(landed(lab, ARTWORKS)) == [f"partition=0/{ARTWORKS}+0+{0:010d}.avro"]
     text = next(iter(landed(lab, ARTISTS).values())).schema
@@ -105,12 +121,18 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
 
     postgres.execute(lab, "UPDATE artists SET nationality = 'German' WHERE artist_id = 1")
     postgres.execute(lab, "ALTER TABLE artists ADD COLUMN gender text")
-    postgres.execute(lab, "INSERT INTO artists VALUES (26, 'Geneviève', 'Français', 1999, 'Female')")
+    postgres.execute(
+        lab, "INSERT INTO artists VALUES (26, 'Geneviève', 'Français', 1999, 'Female')"
+    )
     postgres.execute(lab, "DELETE FROM artists WHERE artist_id = 2")
     topics.wait_count(lab, ARTISTS, 29, connector=NAME)
     second = landing.run(spark, lab, sink)
-    assert (second.records, second.tombstones, second.objects) == (3, 1, 2), "a file holds one schema"
-    assert list(landed(lab, ARTISTS))[-2:] == [f"partition=0/{ARTISTS}+0+{n:010d}.avro" for n in (25, 26)]
+    assert (second.records, second.tombstones, second.objects) == (3, 1, 2), (
+        "a file holds one schema"
+    )
+    assert list(landed(lab, ARTISTS))[-2:] == [
+        f"partition=0/{ARTISTS}+0+{n:010d}.avro" for n in (25, 26)
+    ]
     source = hudi.Landed(f"topics/{ARTISTS}", format="avro")
     again = hudi.ingest(spark, lab, source, it)
     assert (again.messages, again.upserts, again.deletes, again.batches) == (3, 2, 1, 1)
@@ -123,7 +145,11 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
     direct = table(**artists())
     hudi.ingest(spark, lab, hudi.Topic(ARTISTS, format="avro"), direct)
     own = [c for c in hudi.read(spark, direct).columns if not c.startswith("_hoodie_")]
-    check.same_rows(hudi.read(spark, direct).toPandas()[own], hudi.read(spark, it).toPandas()[own], key="artist_id")
+    check.same_rows(
+        hudi.read(spark, direct).toPandas()[own],
+        hudi.read(spark, it).toPandas()[own],
+        key="artist_id",
+    )
 
 
 def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
@@ -139,7 +165,11 @@ def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
     after = contents(landed(lab, ARTISTS))
     assert {name: after[name] for name in before} == before and len(after) == len(before) + 1
     seen = [(r["artist_id"], r["__lsn"]) for rows in after.values() for r in rows]
-    assert len(seen) == len(set(seen)) == sum(v is not None for v in topics.read(lab, ARTISTS)["value"])
+    assert (
+        len(seen)
+        == len(set(seen))
+        == sum(v is not None for v in topics.read(lab, ARTISTS)["value"])
+    )
 
 
 def test_a_registry_that_is_stopped_stops_the_landing_and_nothing_is_lost(lab, spark, sink):
@@ -151,10 +181,13 @@ def test_a_registry_that_is_stopped_stops_the_landing_and_nothing_is_lost(lab, s
     finally:
         stack.need(lab, "apicurio")
     done = landing.run(spark, lab, sink)
-    assert done.dead_letters == 0 and done.messages == topics.count(lab, ARTISTS) + topics.count(lab, ARTWORKS)
+    assert done.dead_letters == 0 and done.messages == topics.count(lab, ARTISTS) + topics.count(
+        lab, ARTWORKS
+    )
 
 
-# --- written here, byte by byte --------------------------------------------------------------------------------------
+# --- written here, byte by byte
+# --------------------------------------------------------------------------------------
 
 V1 = record("Value", id="int", part="string", __lsn="int")
 V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
@@ -183,13 +216,19 @@ def bench(world, spark, table):
         assert producer.flush(20) == 0
 
     yield SimpleNamespace(
-        topic=topic, config=config, table=it, send=send,
+        topic=topic,
+        config=config,
+        table=it,
+        send=send,
         register=lambda avsc: avro_help.register(world, avsc, f"{topic}-value"),
         land=lambda other=world: landing.run(spark, other, config),
-        ingest=lambda **knobs: hudi.ingest(spark, world, hudi.Landed(f"topics/{topic}", format="avro"), it, **knobs),
+        ingest=lambda **knobs: hudi.ingest(
+            spark, world, hudi.Landed(f"topics/{topic}", format="avro"), it, **knobs
+        ),
         rows=lambda: {r.id: r for r in hudi.read(spark, it).collect()},
         letters=lambda: {r.offset: r for r in landing.dead_letters(spark, world, config).collect()},
-        dead=lambda: hudi.dead_letters(spark, world, it).collect())
+        dead=lambda: hudi.dead_letters(spark, world, it).collect(),
+    )
     landing.drop(world, config)
     topics.delete(world, topic)
 
@@ -197,12 +236,26 @@ def bench(world, spark, table):
 def test_what_is_not_avro_of_a_known_schema_stays_out_of_the_files(bench, world):
     ids = bench.register(V1)
     good = framed(ids.glob, v1(1, 1))
-    bench.send(good, framed(4711, v1(2, 1)), good + b"x", good[:-1], b'{"id": 1}', None, framed(ids.glob, v1(3, 1)))
+    bench.send(
+        good,
+        framed(4711, v1(2, 1)),
+        good + b"x",
+        good[:-1],
+        b'{"id": 1}',
+        None,
+        framed(ids.glob, v1(3, 1)),
+    )
     done = bench.land()
     assert (done.records, done.tombstones, done.dead_letters) == (2, 1, 4)
     reasons = {o: r.reason for o, r in bench.letters().items()}
-    assert reasons[1] == "schema globalId 4711 is not in the registry (registry.wire is apicurio_legacy8)"
-    assert all(reasons[n].startswith(f"the bytes are not Avro of schema globalId {ids.glob}: ") for n in (2, 3))
+    assert (
+        reasons[1]
+        == "schema globalId 4711 is not in the registry (registry.wire is apicurio_legacy8)"
+    )
+    assert all(
+        reasons[n].startswith(f"the bytes are not Avro of schema globalId {ids.glob}: ")
+        for n in (2, 3)
+    )
     assert reasons[4] == "not Avro as apicurio_legacy8 has it: 00, 8 bytes of schema id"
     (rows,) = contents(landed(world, bench.topic)).values()
     assert [r["id"] for r in rows] == [1, 3]
@@ -211,19 +264,32 @@ def test_what_is_not_avro_of_a_known_schema_stays_out_of_the_files(bench, world)
 
 def test_schemas_that_alternate_come_out_as_the_newest(bench, world):
     old, new = bench.register(V1), bench.register(V2)
-    bench.send(framed(old.glob, v1(1, 1)), framed(new.glob, v2(2**40, 2, "more")), framed(old.glob, v1(3, 1, "q")))
+    bench.send(
+        framed(old.glob, v1(1, 1)),
+        framed(new.glob, v2(2**40, 2, "more")),
+        framed(old.glob, v1(3, 1, "q")),
+    )
     assert bench.land().objects == 3
     done = bench.ingest()
     assert (done.upserts, done.batches, done.dead_letters) == (3, 1, 0)
     assert {i: (r.extra, r.part, r["__lsn"]) for i, r in bench.rows().items()} == {
-        1: (None, "p", 1), 2**40: ("more", "p", 2), 3: (None, "q", 1)}
+        1: (None, "p", 1),
+        2**40: ("more", "p", 2),
+        3: (None, "q", 1),
+    }
 
 
 def test_files_that_cannot_be_read_are_dead_letters(bench, world):
-    other = bench.register(record("Other", id="string", part="string", __lsn="int"))  # a Value would be another version
+    other = bench.register(
+        record("Other", id="string", part="string", __lsn="int")
+    )  # a Value would be another version
     plain, ids = bench.register("string"), bench.register(V1)
-    bench.send(framed(ids.glob, v1(1, 1)), framed(other.glob, avro_bytes.text("a") + avro_bytes.text("p") + b"\2"),
-               framed(plain.glob, avro_bytes.text("x")), framed(ids.glob, v1(5, 1)))
+    bench.send(
+        framed(ids.glob, v1(1, 1)),
+        framed(other.glob, avro_bytes.text("a") + avro_bytes.text("p") + b"\2"),
+        framed(plain.glob, avro_bytes.text("x")),
+        framed(ids.glob, v1(5, 1)),
+    )
     assert bench.land().objects == 4
     bench.register({**V1, "doc": "the newest"})
     folder = paths.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
@@ -231,40 +297,60 @@ def test_files_that_cannot_be_read_are_dead_letters(bench, world):
     last.write_bytes(last.read_bytes()[:-5])
     (folder / "notes.txt").write_text("not Avro")
     done = bench.ingest()
-    assert (done.messages, done.upserts, done.dead_letters) == (5, 1, 4) and set(bench.rows()) == {1}
+    assert (done.messages, done.upserts, done.dead_letters) == (5, 1, 4) and set(bench.rows()) == {
+        1
+    }
     letters = {r.file.rpartition("/")[2]: (r.reason, r.text) for r in bench.dead()}
     assert letters == {
         f"{bench.topic}+0+{1:010d}.avro": (
             "schema t.Other cannot be read: its record is t.Other, and the topic's is t.Value",
-            '{"id":"a","part":"p","__lsn":1}'),
+            '{"id":"a","part":"p","__lsn":1}',
+        ),
         f"{bench.topic}+0+{2:010d}.avro": (
-            "schema string cannot be read: the Avro schema is not a record (string)", None),
+            "schema string cannot be read: the Avro schema is not a record (string)",
+            None,
+        ),
         last.name: ("not a whole Avro file: ValueError: expected sync marker not found", None),
-        "notes.txt": ("not a whole Avro file: ValueError: cannot read header - is it an avro file?", None)}
+        "notes.txt": (
+            "not a whole Avro file: ValueError: cannot read header - is it an avro file?",
+            None,
+        ),
+    }
     assert bench.ingest() == hudi.Ingested()
 
 
-@pytest.mark.parametrize("registered", [None, record("Misleading", id="string", part="string", __lsn="int")])
+@pytest.mark.parametrize(
+    "registered", [None, record("Misleading", id="string", part="string", __lsn="int")]
+)
 def test_files_of_another_tool_are_read_by_the_schema_in_them(bench, world, registered):
-    """As Confluent's sink lays them out; the registry knows nothing of them, or another schema by the folder's name."""
+    """As Confluent's sink lays them out; the registry knows nothing of them, or another schema by
+    the folder's name."""
     if registered:
         bench.register(registered)
-    kinds = [record("ConnectDefault", id="int", part="string", __lsn="int"),
-             record("ConnectDefault", id="int", part="string", title=["null", "string"], __lsn="long")]
+    kinds = [
+        record("ConnectDefault", id="int", part="string", __lsn="int"),
+        record("ConnectDefault", id="int", part="string", title=["null", "string"], __lsn="long"),
+    ]
     folder = paths.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
     folder.mkdir(parents=True)
     for first, kind in ((0, kinds[0]), (3, kinds[1]), (6, kinds[1])):
-        rows = [{"id": n, "part": "p", "__lsn": n, "title": f"Work {n}"} for n in range(first, first + 3)]
+        rows = [
+            {"id": n, "part": "p", "__lsn": n, "title": f"Work {n}"}
+            for n in range(first, first + 3)
+        ]
         out = io.BytesIO()
         fastavro.writer(out, kind, rows, codec="deflate")
         (folder / f"{bench.topic}+0+{first:010d}.avro").write_bytes(out.getvalue())
     done = bench.ingest()
     assert (done.upserts, done.dead_letters) == (9, 0)
     assert {i: r.title for i, r in bench.rows().items()} == {
-        n: f"Work {n}" if n >= 3 else None for n in range(9)}
+        n: f"Work {n}" if n >= 3 else None for n in range(9)
+    }
 
 
-@pytest.mark.parametrize("format, ending", [("json", "snappy.parquet"), ("avro", "parquet"), ("json", "avro")])
+@pytest.mark.parametrize(
+    "format, ending", [("json", "snappy.parquet"), ("avro", "parquet"), ("json", "avro")]
+)
 def test_files_of_another_format_are_refused(bench, world, spark, format, ending):
     folder = paths.local_path(world.lake.landing) / "topics" / bench.topic / "partition=0"
     folder.mkdir(parents=True)
@@ -273,7 +359,10 @@ def test_files_of_another_format_are_refused(bench, world, spark, format, ending
     says = f"1 landed files end with [.]{ending.rpartition('.')[2]}, and are read as {format}"
     with pytest.raises(LakeError, match=says):
         hudi.ingest(spark, world, source, bench.table, schema=SCHEMA)
-    assert not hudi.exists(bench.table) and changes.landed_list(world, bench.table, source.id, 0) is None
+    assert (
+        not hudi.exists(bench.table)
+        and changes.landed_list(world, bench.table, source.id, 0) is None
+    )
 
 
 def test_a_record_without_a_key_in_a_file(bench):
@@ -283,7 +372,10 @@ def test_a_record_without_a_key_in_a_file(bench):
     done = bench.ingest()
     assert (done.upserts, done.dead_letters) == (1, 1)
     (letter,) = bench.dead()
-    assert (letter.reason, letter.text) == ("record key id is null", '{"id":null,"part":null,"__lsn":1}')
+    assert (letter.reason, letter.text) == (
+        "record key id is null",
+        '{"id":null,"part":null,"__lsn":1}',
+    )
     assert {i: r.part for i, r in bench.rows().items()} == {1: None}
 
 

@@ -1,5 +1,6 @@
-"""Confluent's sink, done by the landing on real parts: Parquet of Debezium's Avro, JSON lines and Parquet of JSON with
-its schema; killed in the middle, it lands each record once."""
+"""Confluent's sink, done by the landing on real parts: Parquet of Debezium's Avro, JSON lines and
+Parquet of JSON with its schema; killed in the middle, it lands each record once."""
+
 import datetime as dt
 import json
 import random
@@ -38,7 +39,9 @@ SCRIPT = r"""
 @pytest.fixture(scope="module")
 def lab(world):
     """A database whose connector has no transform, as the published one begins: whole envelopes."""
-    flat = dict.fromkeys(k for k in connect.config(world, "moma_source") if k.startswith("transforms"))
+    flat = dict.fromkeys(
+        k for k in connect.config(world, "moma_source") if k.startswith("transforms")
+    )
     tables = {"table.include.list": "public.film,public.actor"}
     with avro_help.museum(world, NAME, SCRIPT, ("film", "actor"), **flat, **tables) as lab:
         yield lab
@@ -46,8 +49,12 @@ def lab(world):
 
 @pytest.fixture
 def sink(lab):
-    config = {**PARQUET, **{k: v for k, v in avro_help.sink(lab, NAME).items() if "converter" in k}, "flush.size": "10",
-              "topics.regex": rf"{NAME}\.public\.(.*)"}
+    config = {
+        **PARQUET,
+        **{k: v for k, v in avro_help.sink(lab, NAME).items() if "converter" in k},
+        "flush.size": "10",
+        "topics.regex": rf"{NAME}\.public\.(.*)",
+    }
     del config["topics"]
     yield config
     landing.drop(lab, config)
@@ -78,20 +85,43 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     film = read(spark, lab, FILM)
     kinds = {f.name: f.dataType.simpleString() for f in film.schema["after"].dataType}
     assert kinds == {
-        "film_id": "int", "title": "string", "release_year": "int", "rental_duration": "int",
-        "rental_rate": "decimal(4,2)", "free": "struct<scale:int,value:binary>", "rating": "string",
-        "special_features": "array<string>", "shown": "string", "ratio": "double", "raw": "binary", "doc": "string",
-        "day": "int", "seen": "bigint", "at": "string", "clock": "bigint", "id": "string"}
+        "film_id": "int",
+        "title": "string",
+        "release_year": "int",
+        "rental_duration": "int",
+        "rental_rate": "decimal(4,2)",
+        "free": "struct<scale:int,value:binary>",
+        "rating": "string",
+        "special_features": "array<string>",
+        "shown": "string",
+        "ratio": "double",
+        "raw": "binary",
+        "doc": "string",
+        "day": "int",
+        "seen": "bigint",
+        "at": "string",
+        "clock": "bigint",
+        "id": "string",
+    }
     rows = {r["after"]["film_id"]: r for r in film.collect()}
     assert len(rows) == 25 and all(r["op"] == "r" and r["before"] is None for r in rows.values())
     one = rows[1]["after"]
     assert (one["rental_rate"], one["special_features"], one["seen"], one["at"]) == (
-        Decimal("0.99"), ["Trailers", None], 1629343197073053, "2017-09-10T17:46:03.905795Z")
+        Decimal("0.99"),
+        ["Trailers", None],
+        1629343197073053,
+        "2017-09-10T17:46:03.905795Z",
+    )
     assert str(one["ratio"]) == "nan" and rows[2]["after"]["ratio"] == float("-inf")
     assert rows[3]["after"]["day"] == -141427, "days since 1970, of the calendar without a gap"
-    assert rows[1]["source"]["snapshot"].startswith(("first", "true")) and rows[1]["source"]["table"] == "film"
+    assert (
+        rows[1]["source"]["snapshot"].startswith(("first", "true"))
+        and rows[1]["source"]["table"] == "film"
+    )
 
-    postgres.execute(lab, "UPDATE film SET release_year = 2021, rental_rate = 2.99 WHERE film_id = 1")
+    postgres.execute(
+        lab, "UPDATE film SET release_year = 2021, rental_rate = 2.99 WHERE film_id = 1"
+    )
     postgres.execute(lab, "ALTER TABLE film ADD COLUMN length smallint")
     postgres.execute(lab, "UPDATE film SET length = 86 WHERE film_id = 1")
     postgres.execute(lab, "DELETE FROM film WHERE film_id = 5")
@@ -102,10 +132,14 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     film = spark.read.option("mergeSchema", "true").parquet(f"{lab.lake.landing}/topics/{FILM}")
     changed = film.where("op = 'u'").orderBy("source.lsn").select("after.*").collect()
     assert [(r.release_year, r.rental_rate, r.length) for r in changed] == [
-        (2021, Decimal("2.99"), None), (2021, Decimal("2.99"), 86)]
+        (2021, Decimal("2.99"), None),
+        (2021, Decimal("2.99"), 86),
+    ]
     gone = film.where("op = 'd'").collect()[0]
     assert gone["after"] is None and gone["before"]["film_id"] == 5
-    assert gone["before"]["at"] == "1970-01-01T00:00:00.000000Z", "what is no key is its type's default"
+    assert gone["before"]["at"] == "1970-01-01T00:00:00.000000Z", (
+        "what is no key is its type's default"
+    )
     assert landing.run(spark, lab, sink) == landing.LandingCounts()
 
 
@@ -116,40 +150,63 @@ def test_json_lines_and_parquet_by_country_of_json_with_its_schema(world, spark,
     parquet = {**PARQUET, **BY_COUNTRY, **FOUR, "topics": topic, "topics.dir": "other"}
     try:
         assert landing.run(spark, world, lines).objects == 3
-        assert names(world, topic) == [f"partition=0/{topic}+0+{n:010d}.json" for n in (0, 100, 200)]
+        assert names(world, topic) == [
+            f"partition=0/{topic}+0+{n:010d}.json" for n in (0, 100, 200)
+        ]
         root = paths.local_path(world.lake.landing)
         text = "".join((root / "topics" / topic / name).read_text() for name in names(world, topic))
         assert [json.loads(line) for line in text.splitlines()] == values
-        assert landing.run(spark, world, parquet).objects == 9, "each hundred ends the three countries' objects"
+        assert landing.run(spark, world, parquet).objects == 9, (
+            "each hundred ends the three countries' objects"
+        )
         found = spark.read.parquet(f"{world.lake.landing}/other/{topic}")
         assert dict(found.dtypes)["last_update"] == "timestamp"
-        (at,) = found.select(F.date_format("last_update", "yyyy-MM-dd HH:mm:ss").alias("t")).distinct().collect()
+        (at,) = (
+            found.select(F.date_format("last_update", "yyyy-MM-dd HH:mm:ss").alias("t"))
+            .distinct()
+            .collect()
+        )
         assert at.t == "2017-02-15 09:45:30"
         one = found.where("address_id = 100").collect()[0].asDict()
-        assert one == {"address_id": 100, "address": "100 Way", "state_province": "Tete", "country": "Country 1",
-                       "last_update": dt.datetime(2017, 2, 15, 9, 45, 30), "message_source": "pagila",
-                       "message_source_engine": "postgresql", "environment": "development"}
+        assert one == {
+            "address_id": 100,
+            "address": "100 Way",
+            "state_province": "Tete",
+            "country": "Country 1",
+            "last_update": dt.datetime(2017, 2, 15, 9, 45, 30),
+            "message_source": "pagila",
+            "message_source_engine": "postgresql",
+            "environment": "development",
+        }
     finally:
         for config in (lines, parquet):
             landing.drop(world, config)
 
 
-def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_allowed(world, spark, topic):
+def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_allowed(
+    world, spark, topic
+):
     send(world, topic, ("1", wrapped(address(1))), ("2", None), ("3", wrapped(address(3))))
     fail = {k: v for k, v in {**PARQUET, "topics": topic}.items() if k != "behavior.on.null.values"}
     try:
-        with pytest.raises(LakeError, match=f"(?s)offset 1 of {topic}, partition 0, has no value.*null.values is fail"):
+        with pytest.raises(
+            LakeError,
+            match=f"(?s)offset 1 of {topic}, partition 0, has no value.*null.values is fail",
+        ):
             landing.run(spark, world, fail)
         done = landing.run(spark, world, {**fail, "behavior.on.null.values": "ignore"})
         assert (done.records, done.tombstones) == (2, 1)
-        assert [r.address_id for r in read(spark, world, topic).orderBy("address_id").collect()] == [1, 3]
+        assert [
+            r.address_id for r in read(spark, world, topic).orderBy("address_id").collect()
+        ] == [1, 3]
     finally:
         landing.drop(world, fail)
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.drill)])
 def test_killed_while_landing_each_record_is_there_once(world, topic, kills):
-    """Spark is killed at random moments of a landing in small batches; nothing is half-written, lost or doubled."""
+    """Spark is killed at random moments of a landing in small batches; nothing is half-written,
+    lost or doubled."""
     from workbench.spark import session
 
     count, rng = 600 * kills, random.Random(kills)
@@ -159,15 +216,26 @@ def test_killed_while_landing_each_record_is_there_once(world, topic, kills):
         for _ in range(kills):
             spark, seen = session(world), len(names(world, topic))
             wanted = seen + rng.randrange(20)
-            raised = killed_while(lambda s=spark: landing.run(s, world, sink, batch=300),
-                                  lambda n=wanted: len(names(world, topic)) > n, "more files")
+            raised = killed_while(
+                lambda s=spark: landing.run(s, world, sink, batch=300),
+                lambda n=wanted: len(names(world, topic)) > n,
+                "more files",
+            )
             assert raised
             stack.need(world, "spark")
         spark = session(world)
         landing.run(spark, world, sink, batch=300)
         rows = read(spark, world, topic)
-        assert sorted(r.address_id for r in rows.select("address_id").collect()) == list(range(count))
-        firsts = rows.groupBy(F.input_file_name().alias("file")).agg(F.min("address_id").alias("n")).collect()
-        assert all(r.n == int(r.file[-len("0000000000.gz.parquet"):][:10]) for r in firsts), "names say first offsets"
+        assert sorted(r.address_id for r in rows.select("address_id").collect()) == list(
+            range(count)
+        )
+        firsts = (
+            rows.groupBy(F.input_file_name().alias("file"))
+            .agg(F.min("address_id").alias("n"))
+            .collect()
+        )
+        assert all(r.n == int(r.file[-len("0000000000.gz.parquet") :][:10]) for r in firsts), (
+            "names say first offsets"
+        )
     finally:
         landing.drop(world, sink)

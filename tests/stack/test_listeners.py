@@ -1,4 +1,6 @@
-"""A web page whose name resolves to 127.0.0.1 gets nothing from any listener of any world, nor from the lab."""
+"""A web page whose name resolves to 127.0.0.1 gets nothing from any listener of any world, nor from
+the lab."""
+
 import contextlib
 import os
 import re
@@ -39,14 +41,31 @@ def busy(request):
             stack.load_plugins(world, "filestream")
             storefront.begin(world)
             storefront.up(world, instances=2)
-            storefront.ask(world, "accounts", "POST", "customers", {**storefront_load.named()["customer"], "id": "1"})
+            storefront.ask(
+                world,
+                "accounts",
+                "POST",
+                "customers",
+                {**storefront_load.named()["customer"], "id": "1"},
+            )
             postgres.execute(world, "CREATE TABLE canary (n int PRIMARY KEY)", database="postgres")
-            connect.apply(world, "canary", {
-                "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1",
-                "plugin.name": "pgoutput", "topic.prefix": "canary", "database.hostname": world.postgres.host,
-                "database.port": str(world.postgres.port), "database.dbname": "postgres", "slot.name": "canary",
-                "database.user": world.postgres.admin_user, "table.include.list": "public.canary",
-                "database.password": f"${{directory:{secrets.folder()}:postgres.admin}}"})
+            connect.apply(
+                world,
+                "canary",
+                {
+                    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+                    "tasks.max": "1",
+                    "plugin.name": "pgoutput",
+                    "topic.prefix": "canary",
+                    "database.hostname": world.postgres.host,
+                    "database.port": str(world.postgres.port),
+                    "database.dbname": "postgres",
+                    "slot.name": "canary",
+                    "database.user": world.postgres.admin_user,
+                    "table.include.list": "public.canary",
+                    "database.password": f"${{directory:{secrets.folder()}:postgres.admin}}",
+                },
+            )
             connect.wait_running(world, "canary")
             registry.register(world, "canary-value", "string")
             files.write_text(f"{world.lake.root}/canary.txt", "of the lake")
@@ -60,14 +79,23 @@ def busy(request):
 
 
 def content(world):
-    """What a page could change: connectors and their states, topics, schemas, customers, files of the lake."""
+    """What a page could change: connectors and their states, topics, schemas, customers, files of
+    the lake."""
     names = connect.names(world)
     found = [connect.status(world, name) for name in names]
-    return {"connectors": [[one["name"], one["state"], [task["state"] for task in one["tasks"]]] for one in found],
-            "configurations": {name: connect.rest._call(world, "GET", f"/connectors/{name}/config") for name in names},
-            "topics": sorted(topics.names(world)), "schemas": sorted(registry.artifacts(world)["artifact"]),
-            "customers": sorted(storefront.owned(world, "customers")["id"]),
-            "lake": sorted(one.path for one in files.entries(world.lake.root)), "running": stack.running()}
+    return {
+        "connectors": [
+            [one["name"], one["state"], [task["state"] for task in one["tasks"]]] for one in found
+        ],
+        "configurations": {
+            name: connect.rest._call(world, "GET", f"/connectors/{name}/config") for name in names
+        },
+        "topics": sorted(topics.names(world)),
+        "schemas": sorted(registry.artifacts(world)["artifact"]),
+        "customers": sorted(storefront.owned(world, "customers")["id"]),
+        "lake": sorted(one.path for one in files.entries(world.lake.root)),
+        "running": stack.running(),
+    }
 
 
 def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy):
@@ -76,7 +104,9 @@ def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy):
     for name in before["running"]:  # PostgreSQL's backends lose their mark
         leader = stack.process.own(name)
         processes.update({p.pid: p for p in [leader, *leader.children(recursive=True)]})
-    spoken, faults = web_page.judged(processes.values(), [*secrets.read().values(), str(paths.state_dir())])
+    spoken, faults = web_page.judged(
+        processes.values(), [*secrets.read().values(), str(paths.state_dir())]
+    )
     print(spoken)
     ports = {port for name in before["running"] for port in services.SERVICES[name].ports(busy)}
     assert ports - spoken.keys() == set(), "the look missed a service"
@@ -86,23 +116,38 @@ def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy):
 
 
 def test_the_lab_and_its_kernels(tmp_path):
-    """JupyterLab checks the host, and wants its token; a kernel takes only what is signed with its key."""
+    """JupyterLab checks the host, and wants its token; a kernel takes only what is signed with its
+    key."""
     log = tmp_path / "log"
     port = int(os.environ["WORKBENCH_PORT_BASE"]) + 199
     with log.open("wb") as out:
-        lab = psutil.Popen([Path(sys.executable).with_name("workbench"), "lab", "--no-browser"], stdout=out, stderr=out,
-                           env={**os.environ, "JUPYTER_PORT": str(port), "JUPYTER_RUNTIME_DIR": str(tmp_path)})
+        lab = psutil.Popen(
+            [Path(sys.executable).with_name("workbench"), "lab", "--no-browser"],
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "JUPYTER_PORT": str(port), "JUPYTER_RUNTIME_DIR": str(tmp_path)},
+        )
     try:
-        token = wait_until(lambda: re.search(rf"http://127.0.0.1:{port}/\S*token=(\w+)", log.read_text()), "the lab",
-                           timeout=120, failed=lambda: None if lab.is_running() else log.read_text())[1]
+        token = wait_until(
+            lambda: re.search(rf"http://127.0.0.1:{port}/\S*token=(\w+)", log.read_text()),
+            "the lab",
+            timeout=120,
+            failed=lambda: None if lab.is_running() else log.read_text(),
+        )[1]
         kernels = f"http://127.0.0.1:{port}/api/kernels"
         login = {"Authorization": f"token {token}"}
         kernel = requests.post(kernels, headers=login, timeout=60).json()
-        wait_until(lambda: len(web_page.listeners(lab.children(recursive=True))) >= 5, "the kernel", timeout=60)
+        wait_until(
+            lambda: len(web_page.listeners(lab.children(recursive=True))) >= 5,
+            "the kernel",
+            timeout=60,
+        )
         spoken, faults = web_page.judged([lab, *lab.children(recursive=True)], [token])
         assert spoken.pop(port) == "HTTP" and set(spoken.values()) == {"ZeroMQ"}
         assert faults == {}
-        assert [k["id"] for k in requests.get(kernels, headers=login, timeout=60).json()] == [kernel["id"]]
+        assert [k["id"] for k in requests.get(kernels, headers=login, timeout=60).json()] == [
+            kernel["id"]
+        ]
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             for p in [*lab.children(recursive=True), lab]:

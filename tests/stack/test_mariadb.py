@@ -1,4 +1,6 @@
-"""MariaDB as a source: the service, what is read of it and how, who may do what, and its changes as Avro messages."""
+"""MariaDB as a source: the service, what is read of it and how, who may do what, and its changes as
+Avro messages."""
+
 import datetime as dt
 import threading
 from decimal import Decimal
@@ -49,7 +51,8 @@ def database(lab):
 
 @pytest.fixture
 def movies(lab, database):
-    """The connector of the walkthrough, RUNNING before its table is there; nothing is left of it."""
+    """The connector of the walkthrough, RUNNING before its table is there; nothing is left of
+    it."""
     database("sampledatabase")
     mariadb.grant_replication(lab, [MOVIES])
     config = connect.config(lab, "movies_source")
@@ -62,42 +65,70 @@ def movies(lab, database):
 
 
 def records(world):
-    return [registry.peek(world, value)["record"] for value in topics.read(world, TOPIC)["value"].dropna()]
+    return [
+        registry.peek(world, value)["record"]
+        for value in topics.read(world, TOPIC)["value"].dropna()
+    ]
 
 
 def fields(schema):
     return [(f["name"], f["type"]) for f in schema["fields"]]
 
 
-# --- the service -----------------------------------------------------------------------------------------------------
+# --- the service
+# -----------------------------------------------------------------------------------------------------
+
 
 def test_it_starts_when_asked_with_secrets_of_its_own(lab):
     process.stop(SERVICES["mariadb"])
     assert "mariadb" not in stack.running()
-    with pytest.raises(SourceError, match=r"(?s)cannot connect to MariaDB.*stack.need\(world, \"mariadb\"\)") as error:
+    with pytest.raises(
+        SourceError, match=r"(?s)cannot connect to MariaDB.*stack.need\(world, \"mariadb\"\)"
+    ) as error:
         mariadb.frame(lab, "SELECT 1")
     assert not [v for v in secrets.read().values() if v in str(error.value)]
-    (secrets.folder() / "mysql.replication").unlink()  # as in an instance that was made before there was MariaDB
+    (
+        secrets.folder() / "mysql.replication"
+    ).unlink()  # as in an instance that was made before there was MariaDB
     stack.need(lab, "mariadb")
     assert len(secrets.read()["mysql.replication"]) >= 24
     assert {s.name: s.state for s in stack.status(lab)}["mariadb"] == "up"
     users = mariadb.frame(lab, "SELECT user, host FROM mysql.user ORDER BY user")
-    assert {"mariadb.sys", lab.mysql.admin_user} <= set(users["User"]) <= {
-        "mariadb.sys", lab.mysql.admin_user, lab.mysql.replication_user}, "no root, nobody without a name"
-    for user, password in (("root", ""), ("", ""), (lab.mysql.admin_user, ""), (lab.mysql.admin_user, "guess")):
+    assert (
+        {"mariadb.sys", lab.mysql.admin_user}
+        <= set(users["User"])
+        <= {"mariadb.sys", lab.mysql.admin_user, lab.mysql.replication_user}
+    ), "no root, nobody without a name"
+    for user, password in (
+        ("root", ""),
+        ("", ""),
+        (lab.mysql.admin_user, ""),
+        (lab.mysql.admin_user, "guess"),
+    ):
         with pytest.raises(pymysql.Error):
             pymysql.connect(host="127.0.0.1", port=lab.mysql.port, user=user, password=password)
 
 
 def test_its_log_says_of_each_row_what_it_was_and_is(lab):
-    wanted = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL", "log_bin": "ON",
-              "time_zone": "+00:00", "character_set_server": "utf8mb4", "socket": "", "bind_address": "127.0.0.1",
-              "binlog_expire_logs_seconds": "604800", "slave_connections_needed_for_purge": "0"}
+    wanted = {
+        "binlog_format": "ROW",
+        "binlog_row_image": "FULL",
+        "binlog_row_metadata": "FULL",
+        "log_bin": "ON",
+        "time_zone": "+00:00",
+        "character_set_server": "utf8mb4",
+        "socket": "",
+        "bind_address": "127.0.0.1",
+        "binlog_expire_logs_seconds": "604800",
+        "slave_connections_needed_for_purge": "0",
+    }
     found = dict(mariadb.frame(lab, "SHOW VARIABLES").itertuples(index=False, name=None))
     assert {name: found[name] for name in wanted} == wanted
 
 
-def test_killed_in_the_midst_of_writing_it_comes_back_with_its_rows_and_the_connector_goes_on(lab, movies):
+def test_killed_in_the_midst_of_writing_it_comes_back_with_its_rows_and_the_connector_goes_on(
+    lab, movies
+):
     mariadb.execute(lab, CREATE.format(TABLE))
     written = []
 
@@ -105,7 +136,9 @@ def test_killed_in_the_midst_of_writing_it_comes_back_with_its_rows_and_the_conn
         try:
             with mariadb.session(lab) as c:
                 for n in range(1, 100_000):
-                    c.execute(f"INSERT INTO {TABLE} VALUES (%s, %s, %s)", [n, f"film {n}", 1900 + n % 100])
+                    c.execute(
+                        f"INSERT INTO {TABLE} VALUES (%s, %s, %s)", [n, f"film {n}", 1900 + n % 100]
+                    )
                     written.append(n)
         except SourceError:
             pass
@@ -118,24 +151,45 @@ def test_killed_in_the_midst_of_writing_it_comes_back_with_its_rows_and_the_conn
     assert len(written) >= 20
     stack.need(lab, "mariadb")
     there = set(mariadb.frame(lab, f"SELECT movie_id FROM {TABLE}")["movie_id"])
-    assert set(written) <= there <= {*written, len(written) + 1}, "the last may be there without an answer"
+    assert set(written) <= there <= {*written, len(written) + 1}, (
+        "the last may be there without an answer"
+    )
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (100000, 'after', 2000)")
     topics.wait_count(lab, TOPIC, len(there) + 1, timeout=60, connector="movies_source")
     seen = records(lab)
     assert {r["movie_id"] for r in seen} == there | {100000} and {r["__op"] for r in seen} == {"c"}
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading
+# ---------------------------------------------------------------------------------------------------------
 
 TYPES = """
     id int PRIMARY KEY, tiny tinyint, small smallint unsigned, medium mediumint, large bigint unsigned, flag bit(1),
     bits bit(10), price decimal(38,10), ratio float, exact double, day date, at datetime(6), zoned timestamp(3) NULL,
     span time, born year, mood enum('happy', 'sad'), several set('a', 'b', 'c'), doc json, text_ varchar(40),
     raw varbinary(10)"""
-ROW = [1, -128, 65535, -8388608, 2**64 - 1, b"\1", b"\2\1", Decimal("1234567890123456789012345678.0123456789"), 1.1,
-       1e300, dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 23, 59, 59, 999999),
-       dt.datetime(2024, 2, 29, 12, 0, tzinfo=dt.timezone(dt.timedelta(hours=2))), dt.timedelta(hours=-30), 2155,
-       "happy", "a,c", '{"a": [1, null], "ü": "\\\\"}', "🎬 'quoted' \\ \"%s\" %", b"\0\xff'\\"]
+ROW = [
+    1,
+    -128,
+    65535,
+    -8388608,
+    2**64 - 1,
+    b"\1",
+    b"\2\1",
+    Decimal("1234567890123456789012345678.0123456789"),
+    1.1,
+    1e300,
+    dt.date(2024, 2, 29),
+    dt.datetime(2024, 2, 29, 23, 59, 59, 999999),
+    dt.datetime(2024, 2, 29, 12, 0, tzinfo=dt.timezone(dt.timedelta(hours=2))),
+    dt.timedelta(hours=-30),
+    2155,
+    "happy",
+    "a,c",
+    '{"a": [1, null], "ü": "\\\\"}',
+    "🎬 'quoted' \\ \"%s\" %",
+    b"\0\xff'\\",
+]
 LENIENT = "SET STATEMENT sql_mode = 'ANSI_QUOTES' FOR"  # as older data came in
 ZERO = [2, *[None] * 9, "0000-00-00", "0000-00-00 00:00:00", *[None] * 8]
 
@@ -143,31 +197,66 @@ ZERO = [2, *[None] * 9, "0000-00-00", "0000-00-00 00:00:00", *[None] * 8]
 def test_a_frame_has_the_types_that_the_lake_gives(lab, database):
     name = database("types_lab")
     mariadb.execute(lab, f"CREATE TABLE t ({TYPES})", database=name)
-    assert mariadb.execute(lab, f"INSERT INTO t VALUES ({', '.join(['%s'] * len(ROW))})", ROW, name) == 1
+    assert (
+        mariadb.execute(lab, f"INSERT INTO t VALUES ({', '.join(['%s'] * len(ROW))})", ROW, name)
+        == 1
+    )
     one = mariadb.frame(lab, "SELECT * FROM t", database=name)
     assert {c: str(t) for c, t in one.dtypes.items() if str(t) != "object"} == {
-        **dict.fromkeys(("id", "tiny", "small", "medium", "born"), "int64"), "flag": "bool", "ratio": "float64",
-        "exact": "float64", "at": "datetime64[ns]", "zoned": "datetime64[ns, UTC]"}
+        **dict.fromkeys(("id", "tiny", "small", "medium", "born"), "int64"),
+        "flag": "bool",
+        "ratio": "float64",
+        "exact": "float64",
+        "at": "datetime64[ns]",
+        "zoned": "datetime64[ns, UTC]",
+    }
     seen = one.iloc[0].tolist()
     wanted = [*ROW]
     wanted[5], wanted[6] = True, b"\1\2"  # the lowest bits first
-    wanted[11], wanted[12] = pandas.Timestamp(ROW[11]), pandas.Timestamp("2024-02-29 10:00", tz="UTC")
+    wanted[11], wanted[12] = (
+        pandas.Timestamp(ROW[11]),
+        pandas.Timestamp("2024-02-29 10:00", tz="UTC"),
+    )
     assert seen == wanted and type(seen[4]) is int and isinstance(seen[7], Decimal)
     insert = f"INSERT INTO t VALUES ({', '.join(['%s'] * len(ZERO))})"
     with pytest.raises(SourceError, match="(?s)refused: Incorrect date value: '0000-00-00'.*day"):
         mariadb.execute(lab, insert, ZERO, name)
     mariadb.execute(lab, f"{LENIENT} {insert}", ZERO, name)
     two = mariadb.frame(lab, "SELECT * FROM t ORDER BY id", database=name)
-    assert [str(two[c].dtype) for c in ("id", "tiny", "flag", "at")] == ["int64", "Int64", "boolean", "object"]
+    assert [str(two[c].dtype) for c in ("id", "tiny", "flag", "at")] == [
+        "int64",
+        "Int64",
+        "boolean",
+        "object",
+    ]
     assert two.loc[1, "day"] == "0000-00-00" and two.loc[1, "at"] == "0000-00-00 00:00:00.000000"
     assert two.loc[0, "day"] == dt.date(2024, 2, 29) and pandas.isna(two.loc[1, "tiny"])
-    assert str(mariadb.frame(lab, "SELECT count(*) AS n, 1 = 1 AS yes FROM t", database=name)["n"].dtype) == "int64"
+    assert (
+        str(
+            mariadb.frame(lab, "SELECT count(*) AS n, 1 = 1 AS yes FROM t", database=name)[
+                "n"
+            ].dtype
+        )
+        == "int64"
+    )
     assert mariadb.frame(lab, "SELECT * FROM t WHERE false", database=name).empty
 
 
-@pytest.mark.parametrize("column, value", [
-    ("tiny", 128), ("small", -1), ("large", 2**64), ("price", Decimal("1E28")), ("day", "2024-02-30"),
-    ("mood", "so so"), ("several", "d"), ("text_", "x" * 41), ("doc", "{"), ("bits", b"\xff\xff\xff")])
+@pytest.mark.parametrize(
+    "column, value",
+    [
+        ("tiny", 128),
+        ("small", -1),
+        ("large", 2**64),
+        ("price", Decimal("1E28")),
+        ("day", "2024-02-30"),
+        ("mood", "so so"),
+        ("several", "d"),
+        ("text_", "x" * 41),
+        ("doc", "{"),
+        ("bits", b"\xff\xff\xff"),
+    ],
+)
 def test_a_value_that_does_not_fit_is_refused_and_not_cut(lab, database, column, value):
     name = database("types_lab")
     mariadb.execute(lab, f"CREATE TABLE t ({TYPES})", database=name)
@@ -177,14 +266,24 @@ def test_a_value_that_does_not_fit_is_refused_and_not_cut(lab, database, column,
 
 def test_names_are_quoted_and_values_are_bound(lab, database):
     name = database('odd"; DROP DATABASE mysql; --')
-    table, column = mariadb.quoted("{}", (name, "or\"der")), "sel`ect"
-    mariadb.execute(lab, mariadb.quoted("CREATE TABLE {} ({} varchar(50))", (name, 'or"der'), column))
+    table, column = mariadb.quoted("{}", (name, 'or"der')), "sel`ect"
+    mariadb.execute(
+        lab, mariadb.quoted("CREATE TABLE {} ({} varchar(50))", (name, 'or"der'), column)
+    )
     evil = "x'); DROP TABLE t; -- \\' \\"
     mariadb.execute(lab, mariadb.quoted("INSERT INTO {} VALUES (%s)", (name, 'or"der')), [evil])
-    found = mariadb.frame(lab, mariadb.quoted("SELECT {} FROM {} WHERE {} = %s", column, (name, 'or"der'), column),
-                          [evil])
+    found = mariadb.frame(
+        lab,
+        mariadb.quoted("SELECT {} FROM {} WHERE {} = %s", column, (name, 'or"der'), column),
+        [evil],
+    )
     assert found.loc[0, column] == evil and table.as_string(None).count('""') == 2
-    assert mariadb.execute(lab, mariadb.quoted("UPDATE {} SET {} = %s", (name, 'or"der'), column), [evil]) == 0
+    assert (
+        mariadb.execute(
+            lab, mariadb.quoted("UPDATE {} SET {} = %s", (name, 'or"der'), column), [evil]
+        )
+        == 0
+    )
     assert mariadb.frame(lab, r"SELECT 'a\n' AS x").loc[0, "x"] == r"a\n", "as PostgreSQL reads it"
 
 
@@ -212,7 +311,9 @@ def test_positions_are_in_the_order_of_the_log(lab, database):
     assert mariadb.place("mariadb-bin.1000000:4") > mariadb.place("mariadb-bin.999999:4294967295")
 
 
-# --- who may do what -------------------------------------------------------------------------------------------------
+# --- who may do what
+# -------------------------------------------------------------------------------------------------
+
 
 def test_the_user_of_connectors_reads_the_databases_it_is_given_and_changes_nothing(lab, database):
     mine, like, other = database("own_data"), database("ownXdata"), database("other")
@@ -223,7 +324,9 @@ def test_the_user_of_connectors_reads_the_databases_it_is_given_and_changes_noth
     mariadb.execute(lab, f"GRANT ALL ON own_data.* TO {user}@'%'")  # too much, by somebody's hand
     mariadb.grant_replication(lab, ["t"], mine)
     grants = set(mariadb.frame(lab, f"SHOW GRANTS FOR {user}@'%'").iloc[:, 0])
-    assert any(g.startswith("GRANT RELOAD, REPLICATION SLAVE, BINLOG MONITOR ON *.*") for g in grants), grants
+    assert any(
+        g.startswith("GRANT RELOAD, REPLICATION SLAVE, BINLOG MONITOR ON *.*") for g in grants
+    ), grants
     assert 'GRANT SELECT, LOCK TABLES ON "own\\_data".* TO "cdc_reader"@"%"' in grants
 
     def may(statement, name=None):
@@ -231,10 +334,19 @@ def test_the_user_of_connectors_reads_the_databases_it_is_given_and_changes_noth
             return c.execute(statement).fetchall()
 
     assert may("SELECT * FROM t", mine) == () and may("SHOW MASTER STATUS")
-    for statement in ("INSERT INTO own_data.t VALUES (1)", "DELETE FROM own_data.t", "DROP TABLE own_data.t",
-                      "CREATE TABLE own_data.u (n int)", "SELECT * FROM other.t", 'SELECT * FROM "ownXdata".t',
-                      "SELECT * FROM mysql.global_priv", "CREATE USER x", "SET GLOBAL binlog_format = 'MIXED'",
-                      "PURGE BINARY LOGS TO 'mariadb-bin.000001'", "SHUTDOWN"):
+    for statement in (
+        "INSERT INTO own_data.t VALUES (1)",
+        "DELETE FROM own_data.t",
+        "DROP TABLE own_data.t",
+        "CREATE TABLE own_data.u (n int)",
+        "SELECT * FROM other.t",
+        'SELECT * FROM "ownXdata".t',
+        "SELECT * FROM mysql.global_priv",
+        "CREATE USER x",
+        "SET GLOBAL binlog_format = 'MIXED'",
+        "PURGE BINARY LOGS TO 'mariadb-bin.000001'",
+        "SHUTDOWN",
+    ):
         with pytest.raises(SourceError, match="denied"):
             may(statement)
     assert set(mariadb.databases(lab)) >= {mine, like, other}
@@ -248,32 +360,52 @@ def test_rights_are_given_for_databases_that_are_named(lab, tables):
 
 def test_a_script_runs_statement_by_statement_and_what_is_wrong_is_named(lab, database, tmp_path):
     name, script = database("scripts"), tmp_path / "movies.sql"
-    script.write_text("-- a; comment\nCREATE TABLE t (a varchar(20));\nINSERT INTO t VALUES ('x;y'), ('it''s');\n")
+    script.write_text(
+        "-- a; comment\nCREATE TABLE t (a varchar(20));\nINSERT INTO t VALUES ('x;y'), ('it''s');\n"
+    )
     with mariadb.session(lab, name) as c:
         loading.run_script(c, loading.Script(script))
         assert c.execute("SELECT a FROM t").fetchall() == (("x;y",), ("it's",))
         script.write_text("INSERT INTO t VALUES ('z');\n\nINSERT INTO u VALUES (1);\n")
-        with pytest.raises(SourceError, match="(?s)scripts.u.*doesn't exist.*movies.sql, line 3: INSERT INTO u"):
+        with pytest.raises(
+            SourceError, match="(?s)scripts.u.*doesn't exist.*movies.sql, line 3: INSERT INTO u"
+        ):
             loading.run_script(c, loading.Script(script))
         assert len(c.execute("SELECT a FROM t").fetchall()) == 3, "each commits by itself"
 
 
-# --- its changes -----------------------------------------------------------------------------------------------------
+# --- its changes
+# -----------------------------------------------------------------------------------------------------
+
 
 def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
-    assert movies["connector.class"].endswith(".MariaDbConnector") and TOPIC not in topics.names(lab)
+    assert movies["connector.class"].endswith(".MariaDbConnector") and TOPIC not in topics.names(
+        lab
+    )
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931), (2, 'Zwei 🎬', 1984)")
     topics.wait_count(lab, TOPIC, 2, connector="movies_source")
-    said, text = ["null", "string"], [("movie_id", "int"), ("title", "string"), ("release_year", "int")]
+    said, text = (
+        ["null", "string"],
+        [("movie_id", "int"), ("title", "string"), ("release_year", "int")],
+    )
     added = [("__deleted", said), ("__op", said), ("__source_ts_ms", ["null", "long"])]
     first = registry.latest(lab, f"{TOPIC}-value")
-    assert (first["name"], first["namespace"], first["connect.name"]) == ("Value", TOPIC, f"{TOPIC}.Value")
-    assert fields(first) == text + added and [f.get("default", "-") for f in first["fields"]] == ["-"] * 3 + [None] * 3
+    assert (first["name"], first["namespace"], first["connect.name"]) == (
+        "Value",
+        TOPIC,
+        f"{TOPIC}.Value",
+    )
+    assert (
+        fields(first) == text + added
+        and [f.get("default", "-") for f in first["fields"]] == ["-"] * 3 + [None] * 3
+    )
     assert fields(registry.latest(lab, f"{TOPIC}-key")) == [("movie_id", "int")]
     seen = records(lab)
     assert [(r["movie_id"], r["title"], r["__op"], r["__deleted"]) for r in seen] == [
-        (1, "Eins", "c", "false"), (2, "Zwei 🎬", "c", "false")] and all(r["__source_ts_ms"] > 0 for r in seen)
+        (1, "Eins", "c", "false"),
+        (2, "Zwei 🎬", "c", "false"),
+    ] and all(r["__source_ts_ms"] > 0 for r in seen)
 
     mariadb.execute(lab, f"ALTER TABLE {TABLE} ADD COLUMN COUNTRY varchar(50) NOT NULL")
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (3, 'Drei', 2001, 'CH')")
@@ -287,8 +419,12 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
     mariadb.execute(lab, f"DELETE FROM {TABLE} WHERE movie_id = 1")
     topics.wait_count(lab, TOPIC, 6, connector="movies_source")
     assert [(r["movie_id"], r["__op"], r["__deleted"]) for r in records(lab)[3:]] == [
-        (2, "u", "false"), (1, "d", "true")], "and a tombstone"
-    assert len(topics.names(lab)) == len({*topics.names(lab), TOPIC, HISTORY, "__debezium-heartbeat.db1"})
+        (2, "u", "false"),
+        (1, "d", "true"),
+    ], "and a tombstone"
+    assert len(topics.names(lab)) == len(
+        {*topics.names(lab), TOPIC, HISTORY, "__debezium-heartbeat.db1"}
+    )
 
 
 def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
@@ -301,14 +437,23 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
     mariadb.execute(lab, "FLUSH BINARY LOGS")
 
     def purged():  # while somebody reads it, it stays
-        mariadb.execute(lab, f"PURGE BINARY LOGS TO '{mariadb.log_position(lab).partition(':')[0]}'")
+        mariadb.execute(
+            lab, f"PURGE BINARY LOGS TO '{mariadb.log_position(lab).partition(':')[0]}'"
+        )
         return len(mariadb.frame(lab, "SHOW BINARY LOGS")) == 1
 
     wait_until(purged, "the log to be purged")
     connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
-    with pytest.raises(ConnectorError, match=r"(?s)connect.delete\(world, name\) forgets the offset"):
-        wait_until(lambda: False, "it to fail", timeout=60, error=ConnectorError,
-                   failed=lambda: connect.failure(lab, "movies_source"))
+    with pytest.raises(
+        ConnectorError, match=r"(?s)connect.delete\(world, name\) forgets the offset"
+    ):
+        wait_until(
+            lambda: False,
+            "it to fail",
+            timeout=60,
+            error=ConnectorError,
+            failed=lambda: connect.failure(lab, "movies_source"),
+        )
     connect.delete(lab, "movies_source")
     connect.apply(lab, "movies_source", movies)
     topics.wait_count(lab, TOPIC, 3, connector="movies_source")
@@ -319,8 +464,11 @@ def offsets(world):
     return connect.rest._call(world, "GET", "/connectors/movies_source/offsets")["offsets"]
 
 
-def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(lab, movies, database):
-    """So that a restart begins in a part of the log that is still there. The server retains nothing for a reader."""
+def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(
+    lab, movies, database
+):
+    """So that a restart begins in a part of the log that is still there. The server retains nothing
+    for a reader."""
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
     connect.apply(lab, "movies_source", {**movies, "heartbeat.interval.ms": "500"})
@@ -333,7 +481,10 @@ def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(la
 
     def followed():
         at = offsets(lab)[0]["offset"]
-        return (at["file"], at["pos"]) >= (end["File"], end["Position"] - 1_000)  # the last transaction's own beginning
+        return (at["file"], at["pos"]) >= (
+            end["File"],
+            end["Position"] - 1_000,
+        )  # the last transaction's own beginning
 
     wait_until(followed, "the committed offset to follow the log", timeout=30)
     assert topics.count(lab, TOPIC) == 1
@@ -348,30 +499,54 @@ def test_a_history_that_is_gone_and_a_password_that_is_wrong_are_told(lab, movie
     connect.rest._stop(lab, "movies_source")
     topics.delete(lab, HISTORY)
     connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
-    with pytest.raises(ConnectorError, match=r"(?s)history topic is missing.*connect.delete\(world, name\)"):
-        wait_until(lambda: False, "it to fail", timeout=60, error=ConnectorError,
-                   failed=lambda: connect.failure(lab, "movies_source"))
-    wrong = {**movies, "database.password": lab.mysql.password_reference.replace("replication", "admin")}
-    with pytest.raises(ConnectorError, match="(?s)movies_other.*likely: .*mariadb.grant_replication"):
+    with pytest.raises(
+        ConnectorError, match=r"(?s)history topic is missing.*connect.delete\(world, name\)"
+    ):
+        wait_until(
+            lambda: False,
+            "it to fail",
+            timeout=60,
+            error=ConnectorError,
+            failed=lambda: connect.failure(lab, "movies_source"),
+        )
+    wrong = {
+        **movies,
+        "database.password": lab.mysql.password_reference.replace("replication", "admin"),
+    }
+    with pytest.raises(
+        ConnectorError, match="(?s)movies_other.*likely: .*mariadb.grant_replication"
+    ):
         connect.apply(lab, "movies_other", wrong)
 
 
 def test_the_form_for_aurora_is_judged_by_mysqls_own_plugin(lab, movies):
     """As far as that goes without a MySQL: all keys are known, and it gets as far as the server."""
     form = {**movies, "connector.class": "io.debezium.connector.mysql.MySqlConnector"}
-    answer = connect.rest._call(lab, "PUT", f"/connector-plugins/{form['connector.class']}/config/validate",
-                                {"name": "aurora", **form})
+    answer = connect.rest._call(
+        lab,
+        "PUT",
+        f"/connector-plugins/{form['connector.class']}/config/validate",
+        {"name": "aurora", **form},
+    )
     known = {c["definition"]["name"] for c in answer["configs"] if c.get("definition")}
     assert connect.configs.unknown_keys(form, known) == {}
-    refused = {c["value"]["name"]: c["value"]["errors"] for c in answer["configs"] if c["value"]["errors"]}
+    refused = {
+        c["value"]["name"]: c["value"]["errors"] for c in answer["configs"] if c["value"]["errors"]
+    }
     assert set(refused) <= {"database.hostname"}, refused
 
 
 def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
     for step in ("71_source_database", "72_connectors"):
         (tmp_path / f"{step}.ipynb").touch()
-    flow = Walkthrough((Capture(MOVIES, "movie_id", "movies_source", format="avro"),), database="sampledatabase",
-                       watermark=False, engine="mariadb", folder=tmp_path, services=("mariadb", "kafka", "apicurio"))
+    flow = Walkthrough(
+        (Capture(MOVIES, "movie_id", "movies_source", format="avro"),),
+        database="sampledatabase",
+        watermark=False,
+        engine="mariadb",
+        folder=tmp_path,
+        services=("mariadb", "kafka", "apicurio"),
+    )
     assert not flow.is_done(lab, "source_database")
     flow.reset(lab)
     assert flow.is_done(lab, "source_database") and not any(flow.left_over(lab).values())
@@ -386,17 +561,30 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
         flow.change(lab, "movies", 2, title="Zwo 🎬")  # as it is already
     assert flow.rows(lab).values.tolist() == [[2, "Zwo 🎬", 1985]] and flow.count(lab) == 1
     assert flow.rows(lab, where="title = %s", values=["Zwo"]).empty
-    assert [(r["movie_id"], r["__op"]) for r in records(lab)] == [(1, "r"), (2, "r"), (2, "u"), (1, "d")]
+    assert [(r["movie_id"], r["__op"]) for r in records(lab)] == [
+        (1, "r"),
+        (2, "r"),
+        (2, "u"),
+        (1, "d"),
+    ]
     connect.rest._stop(lab, "movies_source")
     connect.rest._call(lab, "PUT", "/connectors/movies_source/resume")
-    connect.wait_running(lab, "movies_source")  # it has read its schema history, as a consumer group
+    connect.wait_running(
+        lab, "movies_source"
+    )  # it has read its schema history, as a consumer group
     replayed = f"{lab.lake.checkpoints}/replayed/{TOPIC}"
     files.write_text(f"{replayed}/an id/0-0.json", "[[0, 0]]")
     left = {what: names for what, names in flow.left_over(lab).items() if names}
-    assert left == {"connectors": ["movies_source"], "tables in the source": [MOVIES], "files": [replayed],
-                    "consumer groups": ["db1-schemahistory"],
-                    "topics": ["__debezium-heartbeat.db1", TOPIC, HISTORY], "schemas in the registry": [
-                        f"{t}-{side}" for t in ("__debezium-heartbeat.db1", TOPIC) for side in ("key", "value")]}
+    assert left == {
+        "connectors": ["movies_source"],
+        "tables in the source": [MOVIES],
+        "files": [replayed],
+        "consumer groups": ["db1-schemahistory"],
+        "topics": ["__debezium-heartbeat.db1", TOPIC, HISTORY],
+        "schemas in the registry": [
+            f"{t}-{side}" for t in ("__debezium-heartbeat.db1", TOPIC) for side in ("key", "value")
+        ],
+    }
     flow.reset(lab, "connectors")
     assert flow.is_done(lab, "source_database") and not any(flow.left_over(lab).values())
     mariadb.execute(lab, "DROP DATABASE sampledatabase")

@@ -1,5 +1,6 @@
-"""Types of MariaDB on their way through the log, Avro and the ingest into a Hudi table: exact, or refused with a reason
-(docs/types.md)."""
+"""Types of MariaDB on their way through the log, Avro and the ingest into a Hudi table: exact, or
+refused with a reason (docs/types.md)."""
+
 import datetime as dt
 from decimal import Decimal
 
@@ -21,9 +22,17 @@ def lab(world):
     mariadb.create_database(world, "types_lab")
     mariadb.execute(world, f"CREATE TABLE t ({TYPES})", database="types_lab")
     mariadb.grant_replication(world, ["types_lab.t"])
-    connect.apply(world, NAME, {
-        **connect.config(world, "movies_positions"), "database.server.id": "77", "topic.prefix": "types_lab",
-        "schema.history.internal.kafka.topic": "dbhistory.types_lab", "table.include.list": "types_lab.t"})
+    connect.apply(
+        world,
+        NAME,
+        {
+            **connect.config(world, "movies_positions"),
+            "database.server.id": "77",
+            "topic.prefix": "types_lab",
+            "schema.history.internal.kafka.topic": "dbhistory.types_lab",
+            "table.include.list": "types_lab.t",
+        },
+    )
     connect.wait_running(world, NAME)
     yield world
     connect.delete(world, NAME)
@@ -39,17 +48,28 @@ def test_what_each_type_is_in_the_lake(lab, spark):
         insert = f"{how} INSERT INTO t VALUES ({', '.join(['%s'] * len(row))})"
         mariadb.execute(lab, insert, row, "types_lab")
     topics.wait_count(lab, TOPIC, 2, connector=NAME)
-    table = hudi.table(lab, "types_lab", key=("id",), ordering="__source_file,__source_pos,__source_row")
+    table = hudi.table(
+        lab, "types_lab", key=("id",), ordering="__source_file,__source_pos,__source_row"
+    )
     try:
         assert hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), table).upserts == 2
         one, zero = (r.asDict(True) for r in hudi.read(spark, table).orderBy("id").collect())
     finally:
         hudi.drop(spark, lab, table)
-    source = mariadb.frame(lab, "SELECT * FROM t WHERE id = 1", database="types_lab").iloc[0].to_dict()
+    source = (
+        mariadb.frame(lab, "SELECT * FROM t WHERE id = 1", database="types_lab").iloc[0].to_dict()
+    )
     otherwise = {  # what docs/types.md says of them
         "ratio": 1.100000023841858,  # the float that 1.1 is
-        "zoned": "2024-02-29T10:00:00.000Z", "span": -108_000_000_000,
-        "bits": bytearray(source["bits"]), "raw": bytearray(source["raw"])}
+        "zoned": "2024-02-29T10:00:00.000Z",
+        "span": -108_000_000_000,
+        "bits": bytearray(source["bits"]),
+        "raw": bytearray(source["raw"]),
+    }
     assert {name: one[name] for name in source} == {**source, **otherwise}
-    assert type(one["large"]) is Decimal and type(one["price"]) is Decimal and type(one["at"]) is dt.datetime
+    assert (
+        type(one["large"]) is Decimal
+        and type(one["price"]) is Decimal
+        and type(one["at"]) is dt.datetime
+    )
     assert {name for name in source if zero[name] is not None} == {"id"}, "a day of zeros is null"

@@ -1,8 +1,10 @@
-"""Kinds of migration as applications make them (tests/help/migrations.py): each ends with a lake that is the source.
+"""Kinds of migration as applications make them (tests/help/migrations.py): each ends with a lake
+that is the source.
 
-At once, after its rows were written again, or after a recapture, which the message that refuses it names; or
-docs/limits.md says what is to be done.
+At once, after its rows were written again, or after a recapture, which the message that refuses it
+names; or docs/limits.md says what is to be done.
 """
+
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 
@@ -56,13 +58,22 @@ class Lab:
     """One of both databases, its connector, and the lake tables of all kinds."""
 
     def __init__(self, world, spark, kinds, db, database, schema, connector, config):
-        self.world, self.spark, self.kinds, self.db, self.database = world, spark, kinds, db, database
+        self.world, self.spark, self.kinds, self.db, self.database = (
+            world,
+            spark,
+            kinds,
+            db,
+            database,
+        )
         self.schema, self.connector, self.config = schema, connector, config
         ordering = "__lsn" if db is postgres else mariadb_help.PLACE
-        self.lake = {kind: hudi.table(world, f"{connector}_{t}", key=("id",), ordering=ordering, type=type)
-                     for (kind, t), type in zip(tables_of(kinds).items(), cycle(["cow", "mor"]))}
+        self.lake = {
+            kind: hudi.table(world, f"{connector}_{t}", key=("id",), ordering=ordering, type=type)
+            for (kind, t), type in zip(tables_of(kinds).items(), cycle(["cow", "mor"]))
+        }
         self.migrated = False
-        self.seen = {}  # {kind: [what the ingest said after each step, "" where it went well, else its difference]}
+        # {kind: [what the ingest said after each step, "" where it went well, else its difference]}
+        self.seen = {}
 
     def execute(self, statements):
         for statement in statements:
@@ -70,14 +81,19 @@ class Lab:
 
     def fence(self, n, prefix):
         """Wait until the connector has come to a row that was written after all others."""
-        topics.wait_count(self.world, f"{prefix}.{self.schema}.{FENCE}", n, timeout=300, connector=self.connector)
+        topics.wait_count(
+            self.world, f"{prefix}.{self.schema}.{FENCE}", n, timeout=300, connector=self.connector
+        )
 
     def look(self, only, prefix):
         """Ingest the tables of these kinds, and note of each what it is then."""
+
         def one(kind):
             topic = f"{prefix}.{self.schema}.{tables_of(self.kinds)[kind]}"
             try:
-                hudi.ingest(self.spark, self.world, hudi.Topic(topic, format="avro"), self.lake[kind])
+                hudi.ingest(
+                    self.spark, self.world, hudi.Topic(topic, format="avro"), self.lake[kind]
+                )
             except LakeError as e:
                 return f"refused: {e}"
             letters = hudi.dead_letters(self.spark, self.world, self.lake[kind]).collect()
@@ -104,10 +120,18 @@ class Lab:
         return [kind for kind in self.kinds if self.seen[kind][-1]]
 
     def walk(self):
-        """The first rows, the migration, an UPDATE of all rows, a recapture: of each kind as far as it needs it."""
-        for t in (*tables_of(self.kinds).values(), FENCE):  # a snapshot takes them in an order of its own
-            topics.wait_count(self.world, f"{self.config['topic.prefix']}.{self.schema}.{t}", 1 if t == FENCE else 2,
-                              connector=self.connector)
+        """The first rows, the migration, an UPDATE of all rows, a recapture: of each kind as far as
+        it needs it."""
+        for t in (
+            *tables_of(self.kinds).values(),
+            FENCE,
+        ):  # a snapshot takes them in an order of its own
+            topics.wait_count(
+                self.world,
+                f"{self.config['topic.prefix']}.{self.schema}.{t}",
+                1 if t == FENCE else 2,
+                connector=self.connector,
+            )
         self.look([*self.kinds], self.config["topic.prefix"])
         assert not self.left(), self.seen
         self.execute(migrate(self.kinds))
@@ -115,21 +139,37 @@ class Lab:
         self.fence(2, self.config["topic.prefix"])
         self.look([*self.kinds], self.config["topic.prefix"])
         again = [kind for kind in self.left() if not self.seen[kind][-1].startswith("refused")]
-        self.execute(f"UPDATE {source_of(self.kinds[kind], tables_of(self.kinds)[kind])} SET touched = touched + 1"
-                     for kind in again)
+        self.execute(
+            f"UPDATE {source_of(self.kinds[kind], tables_of(self.kinds)[kind])} SET touched = touched + 1"
+            for kind in again
+        )
         self.execute([f"INSERT INTO {FENCE} VALUES (3)"])
         self.fence(3, self.config["topic.prefix"])
         self.look(again, self.config["topic.prefix"])
-        anew = {kind: source_of(self.kinds[kind], tables_of(self.kinds)[kind])
-                for kind in self.left() if self.kinds[kind].end != LIMIT}
+        anew = {
+            kind: source_of(self.kinds[kind], tables_of(self.kinds)[kind])
+            for kind in self.left()
+            if self.kinds[kind].end != LIMIT
+        }
         sources = [f"{self.schema}.{source}" for source in anew.values()]
         # a table that was renamed: its new name stands in the configuration
-        config = {**self.config, "table.include.list": ",".join(dict.fromkeys([
-            *self.config["table.include.list"].split(","), *sources]))}
+        config = {
+            **self.config,
+            "table.include.list": ",".join(
+                dict.fromkeys([*self.config["table.include.list"].split(","), *sources])
+            ),
+        }
         self.print()  # a recapture that fails leaves nothing to judge
-        recapture.run(self.spark, self.world, self.connector, config, *(
-            recapture.Captured(source, self.lake[kind], former=self.former(kind))
-            for kind, source in zip(anew, sources)))
+        recapture.run(
+            self.spark,
+            self.world,
+            self.connector,
+            config,
+            *(
+                recapture.Captured(source, self.lake[kind], former=self.former(kind))
+                for kind, source in zip(anew, sources)
+            ),
+        )
         for kind in anew:
             self.seen[kind].append(self.difference(kind))
         self.print()
@@ -143,8 +183,13 @@ class Lab:
 def postgres_lab(world, spark):
     included = ",".join(f"public.{t}" for t in (FENCE, *tables_of(POSTGRES).values()))
     script = "; ".join(begin(POSTGRES))
-    with avro_help.museum(world, NAME, script, [FENCE, *tables_of(POSTGRES).values()],
-                          **{"table.include.list": included}) as there:
+    with avro_help.museum(
+        world,
+        NAME,
+        script,
+        [FENCE, *tables_of(POSTGRES).values()],
+        **{"table.include.list": included},
+    ) as there:
         config = {**avro_help.source(there, NAME), "table.include.list": included}
         lab = Lab(there, spark, POSTGRES, postgres, None, "public", NAME, config)
         try:
@@ -185,7 +230,10 @@ def judge(lab, kind):
     print(kind, seen)
     refused = any(said.startswith("refused") for said in seen)
     assert refused == it.refused, seen
-    assert len(seen) == {EQUAL: 2, TOUCHED: 3, ANEW: 3 if refused else 4, LIMIT: 2 if refused else 3}[it.end], seen
+    assert (
+        len(seen)
+        == {EQUAL: 2, TOUCHED: 3, ANEW: 3 if refused else 4, LIMIT: 2 if refused else 3}[it.end]
+    ), seen
     assert (seen[-1] == "") == (it.end != LIMIT), seen
     if refused:
         assert "recapture.run(" in seen[1] or it.end == LIMIT, seen

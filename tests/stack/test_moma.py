@@ -1,4 +1,6 @@
-"""The museum on a real PostgreSQL: loader, published files, the walkthrough's updates and deletes, reset."""
+"""The museum on a real PostgreSQL: loader, published files, the walkthrough's updates and deletes,
+reset."""
+
 import csv
 import dataclasses
 import datetime
@@ -14,11 +16,27 @@ from worlds import varied
 
 DATABASE = "test_moma"
 TABLES = ["public.artists", "public.artworks"]
-NAMES = {"artists": ["ConstituentID", "DisplayName", "Nationality", "Gender", "BeginDate", "EndDate"],
-         "artworks": ["ObjectID", "ConstituentID", "Title", "Artist", "Date", "Dimensions", "DateAcquired",
-                      "Classification", "Department", "Height (cm)"]}
-CHANGES = (("date", "1959"), ("acquisition_date", "2009-04-15"), ("dimensions", "composition: 20 13/16 x 25 3/16 in"),
-           ("acquisition_date", "2009-04-19"))  # S5, 6.1
+NAMES = {
+    "artists": ["ConstituentID", "DisplayName", "Nationality", "Gender", "BeginDate", "EndDate"],
+    "artworks": [
+        "ObjectID",
+        "ConstituentID",
+        "Title",
+        "Artist",
+        "Date",
+        "Dimensions",
+        "DateAcquired",
+        "Classification",
+        "Department",
+        "Height (cm)",
+    ],
+}
+CHANGES = (
+    ("date", "1959"),
+    ("acquisition_date", "2009-04-15"),
+    ("dimensions", "composition: 20 13/16 x 25 3/16 in"),
+    ("acquisition_date", "2009-04-19"),
+)  # S5, 6.1
 
 
 def yes(_question):
@@ -38,12 +56,15 @@ def execute(world, statement, params=None):
 
 
 def tables(world):
-    return set(frame(world, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")["tablename"])
+    return set(
+        frame(world, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")["tablename"]
+    )
 
 
 @pytest.fixture(scope="module")
 def museum(world):
-    """A world like `world`, whose museum is a database of its own, so that other tests' data stay."""
+    """A world like `world`, whose museum is a database of its own, so that other tests' data
+    stay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(moma, "loader", dataclasses.replace(moma.loader, database=DATABASE))
         own = varied(world, connect={"topic_prefix": "test_moma"})
@@ -66,15 +87,20 @@ def loaded(empty):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Generated rows, written as the published files are: more columns, a year 0, \\r\\n, a byte order mark."""
+    """Generated rows, written as the published files are: more columns, a year 0, \\r\\n, a byte
+    order mark."""
     for table in moma.generated(0.01):
         names = NAMES[table.name]
-        with (tmp_path / f"{table.name.capitalize()}.csv").open("w", encoding="utf-8-sig", newline="") as f:
+        with (tmp_path / f"{table.name.capitalize()}.csv").open(
+            "w", encoding="utf-8-sig", newline=""
+        ) as f:
             out = csv.writer(f)
             out.writerow(["URL", *names, "Cataloged"])
             for row in table.rows():
-                values = [0 if v is None and name.endswith("Date") and name != "Date" else v
-                          for name, v in zip(names, row)]
+                values = [
+                    0 if v is None and name.endswith("Date") and name != "Date" else v
+                    for name, v in zip(names, row)
+                ]
                 out.writerow(["", *values, "Y"])
     return tmp_path
 
@@ -86,8 +112,14 @@ def test_declined_changes_nothing(empty):
 
 def test_loads_and_says_so(empty):
     said = []
-    assert moma.loader.load(empty, confirm=yes, say=said.append) == {"artists": 300, "artworks": 2760}
-    assert [m.split(":")[0] for m in said] == ["connection created", "tables loaded"] and "2,760 artworks" in said[1]
+    assert moma.loader.load(empty, confirm=yes, say=said.append) == {
+        "artists": 300,
+        "artworks": 2760,
+    }
+    assert [m.split(":")[0] for m in said] == [
+        "connection created",
+        "tables loaded",
+    ] and "2,760 artworks" in said[1]
     assert DATABASE in said[0]
 
 
@@ -95,19 +127,29 @@ def test_every_value_arrives(loaded):
     """What the generator made is what PostgreSQL has, in a session that knows no schema."""
     for table in moma.generated(0.02):
         with postgres.connect(loaded, DATABASE) as c:
-            rows = c.execute(f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1").fetchall()
+            rows = c.execute(
+                f"SELECT {', '.join(table.columns)} FROM {table.name} ORDER BY 1"
+            ).fetchall()
         assert rows == list(table.rows())
 
 
 def test_logical_types(loaded):
-    types = frame(loaded, """SELECT column_name, data_type, numeric_precision, numeric_scale, datetime_precision
-                             FROM information_schema.columns WHERE table_name = 'artworks'""").set_index("column_name")
+    types = frame(
+        loaded,
+        """SELECT column_name, data_type, numeric_precision, numeric_scale, datetime_precision
+                             FROM information_schema.columns WHERE table_name = 'artworks'""",
+    ).set_index("column_name")
     assert types.loc["acquisition_date", "data_type"] == "date"
     assert list(types.loc["height_cm"][:3]) == ["numeric", 10, 4]
     assert list(types.loc["cataloged_at"])[::3] == ["timestamp without time zone", 6]
-    row = frame(loaded, "SELECT acquisition_date, height_cm, cataloged_at FROM artworks WHERE num_nulls("
-                        "acquisition_date, height_cm, cataloged_at) = 0 LIMIT 1").iloc[0]
-    assert [type(v) for v in row[:2]] == [datetime.date, decimal.Decimal] and row.iloc[2].year >= 1995
+    row = frame(
+        loaded,
+        "SELECT acquisition_date, height_cm, cataloged_at FROM artworks WHERE num_nulls("
+        "acquisition_date, height_cm, cataloged_at) = 0 LIMIT 1",
+    ).iloc[0]
+    assert [type(v) for v in row[:2]] == [datetime.date, decimal.Decimal] and row.iloc[
+        2
+    ].year >= 1995
 
 
 def test_default_identity_and_no_foreign_key(loaded):
@@ -121,18 +163,35 @@ def test_default_identity_and_no_foreign_key(loaded):
 
 
 def test_updates_of_the_walkthrough_and_q9(loaded):
-    before = frame(loaded, f"SELECT date, acquisition_date, dimensions FROM artworks WHERE artwork_id = {PICADOR}")
+    before = frame(
+        loaded,
+        f"SELECT date, acquisition_date, dimensions FROM artworks WHERE artwork_id = {PICADOR}",
+    )
     assert before.isna().all(axis=None)
     for column, value in CHANGES:
-        assert execute(loaded, f"UPDATE artworks SET {column} = %s WHERE artwork_id = %s", [value, PICADOR]) == 1
-    q9 = frame(loaded, f"""
+        assert (
+            execute(
+                loaded, f"UPDATE artworks SET {column} = %s WHERE artwork_id = %s", [value, PICADOR]
+            )
+            == 1
+        )
+    q9 = frame(
+        loaded,
+        f"""
         SELECT title, date AS created, w.name AS artist, nationality, classification
         FROM artworks w JOIN artists a USING (artist_id)
         WHERE artist_id = {PICASSO} AND nationality = 'Spanish' AND classification = 'Print' AND date IS NOT NULL
-        ORDER BY created, title""")
+        ORDER BY created, title""",
+    )
     assert len(q9) == 84 and "Picador (La Pique)" in set(q9["title"])
     # 299, as S5 changes it
-    assert execute(loaded, "UPDATE artists SET birth_year = 1907, nationality = 'German' WHERE artist_id = 299") == 1
+    assert (
+        execute(
+            loaded,
+            "UPDATE artists SET birth_year = 1907, nationality = 'German' WHERE artist_id = 299",
+        )
+        == 1
+    )
 
 
 def test_second_load_is_refused(loaded):
@@ -145,20 +204,29 @@ def test_one_table_of_somebody_is_enough_to_refuse(empty):
     execute(empty, "CREATE TABLE artworks (mine int)")
     with pytest.raises(SourceError, match="artworks exists already"):
         moma.loader.load(empty, confirm=yes, say=silent)
-    assert tables(empty) == {"artworks"} and list(frame(empty, "SELECT * FROM artworks")) == ["mine"]
+    assert tables(empty) == {"artworks"} and list(frame(empty, "SELECT * FROM artworks")) == [
+        "mine"
+    ]
 
 
 def test_published_files_give_what_generated_rows_give(empty, folder):
     moma.loader.load(empty, scale=0.01, confirm=yes, say=silent)
-    queries = {"artists": "SELECT * FROM artists",
-               "artworks": "SELECT *, NULL AS cataloged_at FROM (SELECT artwork_id, artist_id, title, name, date, "
-                           "dimensions, acquisition_date, classification, department, height_cm FROM artworks) w"}
+    queries = {
+        "artists": "SELECT * FROM artists",
+        "artworks": "SELECT *, NULL AS cataloged_at FROM (SELECT artwork_id, artist_id, title, name, date, "
+        "dimensions, acquisition_date, classification, department, height_cm FROM artworks) w",
+    }
     generated = {name: frame(empty, query) for name, query in queries.items()}
     moma.loader.unload(empty)
     counts = moma.loader.load(empty, from_dir=str(folder), confirm=yes, say=silent)
     assert counts == {"artists": 150, "artworks": 1380}
     for name, key in (("artists", "artist_id"), ("artworks", "artwork_id")):
-        check.same_rows(generated[name], frame(empty, f"SELECT * FROM {name}"), key=key, what=f"{name} of the files")
+        check.same_rows(
+            generated[name],
+            frame(empty, f"SELECT * FROM {name}"),
+            key=key,
+            what=f"{name} of the files",
+        )
 
 
 def test_the_database_knows_where_its_rows_come_from(empty, folder, monkeypatch):
@@ -174,11 +242,14 @@ def test_the_database_knows_where_its_rows_come_from(empty, folder, monkeypatch)
     assert moma.loader.loaded_from(empty) == ""
 
 
-@pytest.mark.parametrize("change, says", [
-    (lambda text: text + "\r\nx,1", "line"),
-    (lambda text: text.replace(",128447,", ",63001,"), "ObjectID is 63001"),
-    (lambda text: text.replace("128447", "128 447"), "ObjectID is '128 447'"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (lambda text: text + "\r\nx,1", "line"),
+        (lambda text: text.replace(",128447,", ",63001,"), "ObjectID is 63001"),
+        (lambda text: text.replace("128447", "128 447"), "ObjectID is '128 447'"),
+    ],
+)
 def test_broken_file_rolls_back(empty, folder, change, says):
     """The artists, and a thousand artworks, were on their way already."""
     path = folder / "Artworks.csv"
@@ -202,7 +273,9 @@ def test_broken_script_rolls_back(empty, tmp_path, monkeypatch):
 def test_the_other_database_stays_untouched(loaded):
     """Nothing of the museum is in the world's own database."""
     postgres.create_database(loaded)
-    found = postgres.frame(loaded, "SELECT 1 FROM pg_tables WHERE tablename IN ('artists', 'artworks')")
+    found = postgres.frame(
+        loaded, "SELECT 1 FROM pg_tables WHERE tablename IN ('artists', 'artworks')"
+    )
     assert found.empty
 
 
@@ -238,7 +311,10 @@ def test_reset_leaves_all_when_a_view_needs_a_table(loaded):
     try:
         with pytest.raises(SourceError, match="artists"):
             moma.loader.unload(loaded)
-        assert tables(loaded) == {"artists", "artworks"} and len(postgres.publications(loaded, DATABASE)) == 2
+        assert (
+            tables(loaded) == {"artists", "artworks"}
+            and len(postgres.publications(loaded, DATABASE)) == 2
+        )
     finally:
         execute(loaded, "DROP VIEW mine")
 

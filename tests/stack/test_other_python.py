@@ -1,4 +1,6 @@
-"""Spark's workers run another Python than this process, as those of EMR do: a landing is refused, and lands nothing."""
+"""Spark's workers run another Python than this process, as those of EMR do: a landing is refused,
+and lands nothing."""
+
 import dataclasses
 import os
 import shutil
@@ -18,7 +20,8 @@ from workbench.topic import topics
 
 @pytest.fixture
 def other(monkeypatch):
-    """World `local` in an instance of its own, whose Spark's workers run another Python: (world, its version)."""
+    """World `local` in an instance of its own, whose Spark's workers run another Python: (world,
+    its version)."""
     found = pythons([*OF_EMR[:1], *FITTING])
     if not found:
         pytest.skip("there is no other Python here")
@@ -27,8 +30,13 @@ def other(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", "test-other-python")
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(int(os.environ["WORKBENCH_PORT_BASE"]) + 120))
     spark = services.SERVICES["spark"]
-    monkeypatch.setitem(services.SERVICES, "spark", dataclasses.replace(
-        spark, env=lambda world: {**spark.env(world), "PYSPARK_PYTHON": program}))
+    monkeypatch.setitem(
+        services.SERVICES,
+        "spark",
+        dataclasses.replace(
+            spark, env=lambda world: {**spark.env(world), "PYSPARK_PYTHON": program}
+        ),
+    )
     stack.down()
     shutil.rmtree(paths.state_dir(), ignore_errors=True)
     instance.down_with(os.getpid(), remove=True)
@@ -43,9 +51,14 @@ def test_a_landing_meets_workers_of_another_python(other):
     stack.up(world, ["kafka", "spark"])
     topic = new_topic(world)
     send(world, topic, change(1, 1))
-    sink = {"connector.class": LENSES, "topics": topic, "connect.s3.kcql":
-            f"INSERT INTO lake:{topic} SELECT * FROM {topic} STOREAS `json` WITH_FLUSH_COUNT = 3"}
-    with pytest.raises(StackError, match=f"(?s)Spark's workers run Python {version}.*expected: +Python {version}"):
+    sink = {
+        "connector.class": LENSES,
+        "topics": topic,
+        "connect.s3.kcql": f"INSERT INTO lake:{topic} SELECT * FROM {topic} STOREAS `json` WITH_FLUSH_COUNT = 3",
+    }
+    with pytest.raises(
+        StackError, match=f"(?s)Spark's workers run Python {version}.*expected: +Python {version}"
+    ):
         landing.run(session(world), world, sink)
     assert session(world).range(3).count() == 3, "what needs no Python there goes on"
     assert not [*paths.local_path(world.lake.landing).rglob("*.json")]

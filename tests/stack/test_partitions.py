@@ -1,4 +1,5 @@
 """A partitioned source table: its changes arrive under its own name, and the lake equals it."""
+
 import pytest
 from workbench import connect, hudi, stack
 from workbench.base.errors import ConnectorError, SourceError
@@ -18,15 +19,38 @@ SCHEMA = """
 
 
 def config(world, name=""):
-    own = {"topic.prefix": "partitions", "slot.name": postgres.slot_prefix(world) + "partitions",
-           "publication.name": "partitions", "database.dbname": DATABASE, "table.include.list": TABLE}
+    own = {
+        "topic.prefix": "partitions",
+        "slot.name": postgres.slot_prefix(world) + "partitions",
+        "publication.name": "partitions",
+        "database.dbname": DATABASE,
+        "table.include.list": TABLE,
+    }
     return {**connect.config(world, "moma_source"), **own}
 
 
-# ids are unique over all partitions: so a row that moves to another partition is the same row of the lake
-FLOW = Flow((Capture(TABLE, "id", "partitions_source", format="avro", lake=(
-    {"name": "partitioned_sales", "ordering": "__lsn", "partition": ("region",), "index": "GLOBAL_SIMPLE"},)),),
-    database=DATABASE, config=config)
+# ids are unique over all partitions: so a row that moves to another partition is the same row of
+# the lake
+FLOW = Flow(
+    (
+        Capture(
+            TABLE,
+            "id",
+            "partitions_source",
+            format="avro",
+            lake=(
+                {
+                    "name": "partitioned_sales",
+                    "ordering": "__lsn",
+                    "partition": ("region",),
+                    "index": "GLOBAL_SIMPLE",
+                },
+            ),
+        ),
+    ),
+    database=DATABASE,
+    config=config,
+)
 
 
 def source(world, statements):
@@ -73,20 +97,34 @@ def test_changes_of_a_partitioned_table_arrive_under_its_name(spark, captured):
     done = equal(spark, captured)
     assert (done.upserts, done.deletes) == (50 + 7 + 1, 5), "and the watermark"
     assert {t for t in topics.names(captured) if "partitions" in t} == {
-        "partitions.public.sales", "__debezium-heartbeat.partitions"}
+        "partitions.public.sales",
+        "__debezium-heartbeat.partitions",
+    }
 
     # moves between partitions: the key of the message changes with it, the row of the lake does not
-    source(captured, "UPDATE sales SET region = CASE region WHEN 'north' THEN 'south' ELSE 'north' END WHERE id < 20")
-    source(captured, "UPDATE sales SET id = id + 100 WHERE region = 'south' AND id BETWEEN 90 AND 99 AND id % 2 = 0")
-    source(captured, """
+    source(
+        captured,
+        "UPDATE sales SET region = CASE region WHEN 'north' THEN 'south' ELSE 'north' END WHERE id < 20",
+    )
+    source(
+        captured,
+        "UPDATE sales SET id = id + 100 WHERE region = 'south' AND id BETWEEN 90 AND 99 AND id % 2 = 0",
+    )
+    source(
+        captured,
+        """
         BEGIN; UPDATE sales SET region = 'south' WHERE id = 60;
         UPDATE sales SET region = 'north', amount = 6 WHERE id = 60; DELETE FROM sales WHERE id = 62;
-        INSERT INTO sales VALUES (62, 'south', 7); COMMIT""")
+        INSERT INTO sales VALUES (62, 'south', 7); COMMIT""",
+    )
     equal(spark, captured)
 
     # a partition that comes empty is captured from then on; nothing has to be done for it
     source(captured, "CREATE TABLE sales_west PARTITION OF sales FOR VALUES IN ('west')")
-    source(captured, "INSERT INTO sales VALUES (301, 'west', 1); UPDATE sales SET region = 'west' WHERE id = 61")
+    source(
+        captured,
+        "INSERT INTO sales VALUES (301, 'west', 1); UPDATE sales SET region = 'west' WHERE id = 61",
+    )
     equal(spark, captured)
 
 
@@ -94,9 +132,12 @@ def test_changes_of_a_partitioned_table_arrive_under_its_name(spark, captured):
 def test_rows_of_attached_and_detached_partitions_come_and_go_without_events(spark, captured):
     """As docs/limits.md says; and what helps."""
     equal(spark, captured)
-    source(captured, """
+    source(
+        captured,
+        """
         CREATE TABLE sales_east (LIKE sales INCLUDING ALL); INSERT INTO sales_east VALUES (401, 'east', 1);
-        ALTER TABLE sales ATTACH PARTITION sales_east FOR VALUES IN ('east')""")
+        ALTER TABLE sales ATTACH PARTITION sales_east FOR VALUES IN ('east')""",
+    )
     with pytest.raises(AssertionError, match="id=401"):
         equal(spark, captured)
     source(captured, "UPDATE sales SET id = id WHERE region = 'east'")  # each row once more
@@ -104,11 +145,16 @@ def test_rows_of_attached_and_detached_partitions_come_and_go_without_events(spa
     source(captured, "UPDATE sales SET amount = 2 WHERE id = 401")
     equal(spark, captured)
 
-    source(captured, "ALTER TABLE sales DETACH PARTITION sales_east; UPDATE sales_east SET amount = 3")
+    source(
+        captured, "ALTER TABLE sales DETACH PARTITION sales_east; UPDATE sales_east SET amount = 3"
+    )
     with pytest.raises(AssertionError, match="id=401"):
         equal(spark, captured)
-    source(captured, "ALTER TABLE sales ATTACH PARTITION sales_east FOR VALUES IN ('east'); "
-                     "DELETE FROM sales WHERE region = 'east'; ALTER TABLE sales DETACH PARTITION sales_east")
+    source(
+        captured,
+        "ALTER TABLE sales ATTACH PARTITION sales_east FOR VALUES IN ('east'); "
+        "DELETE FROM sales WHERE region = 'east'; ALTER TABLE sales DETACH PARTITION sales_east",
+    )
     equal(spark, captured)  # deleted first, then detached
 
     source(captured, "TRUNCATE sales_north")
@@ -119,22 +165,36 @@ def test_rows_of_attached_and_detached_partitions_come_and_go_without_events(spa
 
 def test_a_publication_that_publishes_partitions_is_named(lab):
     source(lab, "ALTER PUBLICATION partitions SET (publish_via_partition_root = false)")
-    with pytest.raises(ConnectorError, match=r"(?s)publication partitions publishes the changes of public.sales under "
-                                             r".*ALTER PUBLICATION partitions SET \(publish_via_partition_root = true"):
+    with pytest.raises(
+        ConnectorError,
+        match=r"(?s)publication partitions publishes the changes of public.sales under "
+        r".*ALTER PUBLICATION partitions SET \(publish_via_partition_root = true",
+    ):
         connect.apply(lab, "partitions_source", config(lab))
     assert "partitions_source" not in connect.names(lab)
-    seen = [f for f in capture_health.examine(lab) if f.subject == f"publication partitions (database {DATABASE})"]
+    seen = [
+        f
+        for f in capture_health.examine(lab)
+        if f.subject == f"publication partitions (database {DATABASE})"
+    ]
     assert len(seen) == 1 and seen[0].level == "warning" and "public.sales" in seen[0].seen, seen
-    postgres.create_publication(lab, "partitions", [TABLE], DATABASE)  # an existing one is corrected
+    postgres.create_publication(
+        lab, "partitions", [TABLE], DATABASE
+    )  # an existing one is corrected
     assert not [f for f in capture_health.examine(lab) if "publication" in f.subject]
     assert postgres.publications(lab, DATABASE)["table"].tolist() == [TABLE]
 
 
 def test_a_partition_without_replica_identity_is_refused(lab):
-    source(lab, """
+    source(
+        lab,
+        """
         CREATE TABLE keyless (id int, part int) PARTITION BY LIST (part);
-        CREATE TABLE keyless_1 PARTITION OF keyless FOR VALUES IN (1); ALTER TABLE keyless REPLICA IDENTITY FULL""")
-    with pytest.raises(SourceError, match="public.keyless_1 has neither primary key nor replica identity"):
+        CREATE TABLE keyless_1 PARTITION OF keyless FOR VALUES IN (1); ALTER TABLE keyless REPLICA IDENTITY FULL""",
+    )
+    with pytest.raises(
+        SourceError, match="public.keyless_1 has neither primary key nor replica identity"
+    ):
         postgres.create_publication(lab, "keyless", ["public.keyless"], DATABASE)
     source(lab, "ALTER TABLE keyless_1 REPLICA IDENTITY FULL")
     postgres.create_publication(lab, "keyless", ["public.keyless"], DATABASE)

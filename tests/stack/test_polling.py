@@ -1,4 +1,6 @@
-"""Polling on real PostgreSQL and Kafka: modes, types, what it sees and what it does not, and faults."""
+"""Polling on real PostgreSQL and Kafka: modes, types, what it sees and what it does not, and
+faults."""
+
 import base64
 import contextlib
 import datetime
@@ -42,14 +44,21 @@ class Lab:
     def config(self, mode="timestamp", **settings):
         pg, filled = self.world.postgres, connect.placeholders(self.world)
         config = {
-            "name": f"{self.prefix}{len(self.configs)}", "connector.class": JDBC,
+            "name": f"{self.prefix}{len(self.configs)}",
+            "connector.class": JDBC,
             "connection.url": f"jdbc:postgresql://{pg.host}:{pg.port}/{DATABASE}",
-            "connection.user": filled["database_user"], "connection.password": filled["password_reference"],
+            "connection.user": filled["database_user"],
+            "connection.password": filled["password_reference"],
             "topic.prefix": f"{self.prefix}{len(self.configs)}.",
-            "mode": mode, "table.whitelist": f"{self.prefix}t",
+            "mode": mode,
+            "table.whitelist": f"{self.prefix}t",
             **({"timestamp.column.name": "at"} if "timestamp" in mode else {}),
             **({"incrementing.column.name": "id"} if "incrementing" in mode else {}),
-            **{key.replace("_", "."): value.replace("$", self.prefix) for key, value in settings.items()}}
+            **{
+                key.replace("_", "."): value.replace("$", self.prefix)
+                for key, value in settings.items()
+            },
+        }
         if "query" in config:
             del config["table.whitelist"]
         self.configs.append(config)
@@ -60,7 +69,10 @@ class Lab:
         topic = self.topic(config)
         before = topics.ends(self.world, topic) if topic in topics.names(self.world) else {}
         done = landing.poll(self.world, config)
-        came = [json.loads(value)["payload"] for value in topics.read(self.world, topic, after=before)["value"]]
+        came = [
+            json.loads(value)["payload"]
+            for value in topics.read(self.world, topic, after=before)["value"]
+        ]
         assert done.messages == {topic: len(came)} and topics.ends(self.world, topic).keys() == {0}
         return came
 
@@ -69,7 +81,9 @@ class Lab:
 
     def offsets(self, config):
         """Behind which the next poll begins."""
-        return json.loads(files.read_text(f"{self.world.lake.checkpoints}/polling/{config['name']}.json") or "{}")
+        return json.loads(
+            files.read_text(f"{self.world.lake.checkpoints}/polling/{config['name']}.json") or "{}"
+        )
 
     def ids(self, config):
         return [row["id"] for row in self.poll(config)]
@@ -91,8 +105,12 @@ def lab(database):
     for config in made.configs:
         landing.forget(database, config)
     topics.delete(database, *[made.topic(config) for config in made.configs])
-    for name in postgres.frame(database, "SELECT tablename FROM pg_tables WHERE tablename LIKE %s",
-                               [f"{made.prefix}%"], DATABASE)["tablename"]:
+    for name in postgres.frame(
+        database,
+        "SELECT tablename FROM pg_tables WHERE tablename LIKE %s",
+        [f"{made.prefix}%"],
+        DATABASE,
+    )["tablename"]:
         made.sql(f"DROP TABLE {name}")
 
 
@@ -100,16 +118,22 @@ ROWS = "id int NOT NULL, text text, at timestamp NOT NULL DEFAULT now()"
 LATER = "UPDATE $t SET text = '{}', at = now() WHERE id = {}"
 
 
-# --- modes -----------------------------------------------------------------------------------------------------------
+# --- modes
+# -----------------------------------------------------------------------------------------------------------
+
 
 def test_by_timestamp_an_update_comes_again_and_what_happens_between_two_polls_does_not(lab):
     lab.table(ROWS)
-    lab.sql("INSERT INTO $t SELECT n, 'first' FROM generate_series(1, 250) n")  # of one time, more than a batch
+    lab.sql(
+        "INSERT INTO $t SELECT n, 'first' FROM generate_series(1, 250) n"
+    )  # of one time, more than a batch
     config = lab.config()
     assert sorted(lab.ids(config)) == list(range(1, 251)), "no cut among rows of one time"
     assert lab.ids(config) == []
     lab.sql(LATER.format("between", 7), LATER.format("last", 7), "DELETE FROM $t WHERE id = 8")
-    assert [(row["id"], row["text"]) for row in lab.poll(config)] == [(7, "last")], "two updates are one, a delete none"
+    assert [(row["id"], row["text"]) for row in lab.poll(config)] == [(7, "last")], (
+        "two updates are one, a delete none"
+    )
     lab.sql("INSERT INTO $t (id) VALUES (300)", LATER.format("x", 9))
     assert lab.ids(config) == [300, 9], "in the order of their times"
     landing.forget(lab.world, config)
@@ -135,7 +159,9 @@ def test_of_one_time_those_that_came_later_are_told_by_their_numbers(lab):
     assert lab.ids(both) == [3]
     assert lab.ids(by_time) == [], "the published condition, later than the last: lost"
     lab.sql(f"UPDATE $t SET at = '{moment + datetime.timedelta(microseconds=1)}' WHERE id = 1")
-    assert lab.ids(both) == lab.ids(by_time) == [1], "kept to the microsecond, which a message does not have"
+    assert lab.ids(both) == lab.ids(by_time) == [1], (
+        "kept to the microsecond, which a message does not have"
+    )
 
 
 def test_in_bulk_all_comes_each_time_also_without_a_key(lab):
@@ -147,7 +173,9 @@ def test_in_bulk_all_comes_each_time_also_without_a_key(lab):
 
 def test_of_two_times_a_query_takes_the_first(lab):
     lab.table(f"{ROWS}, changed timestamptz")
-    lab.sql("INSERT INTO $t VALUES (1, '', '2020-01-01', '2021-06-01 00:00+00'), (2, '', '2021-01-01', NULL)")
+    lab.sql(
+        "INSERT INTO $t VALUES (1, '', '2020-01-01', '2021-06-01 00:00+00'), (2, '', '2021-01-01', NULL)"
+    )
     config = lab.config(query="SELECT id, COALESCE(changed, at) AS at FROM $t")
     assert lab.ids(config) == [2, 1]
     lab.sql("UPDATE $t SET changed = '2021-06-01 00:00:00.000001+00' WHERE id = 2")
@@ -158,17 +186,33 @@ def test_a_query_and_the_published_transforms(lab):
     lab.table(ROWS)
     lab.table("id int PRIMARY KEY, city text NOT NULL", "city")
     lab.sql("INSERT INTO $city VALUES (5, 'Tete')", "INSERT INTO $t VALUES (100, '50%')")
-    named = {"transforms.key.type": f"{PACKAGE}ValueToKey", "transforms.key.fields": "id",
-             "transforms.topic.type": f"{PACKAGE}InsertField$Value", "transforms.topic.topic.field": "in"}
-    config = lab.config(query="SELECT t.id, text, city, at FROM $t t JOIN $city ON true WHERE text LIKE '%\\%' -- all",
-                        transforms="key,topic", numeric_mapping="best_fit")
+    named = {
+        "transforms.key.type": f"{PACKAGE}ValueToKey",
+        "transforms.key.fields": "id",
+        "transforms.topic.type": f"{PACKAGE}InsertField$Value",
+        "transforms.topic.topic.field": "in",
+    }
+    config = lab.config(
+        query="SELECT t.id, text, city, at FROM $t t JOIN $city ON true WHERE text LIKE '%\\%' -- all",
+        transforms="key,topic",
+        numeric_mapping="best_fit",
+    )
     config.update(named)
     [row] = lab.poll(config)
-    assert row.items() >= {"id": 100, "text": "50%", "city": "Tete", "in": config["topic.prefix"]}.items()
+    assert (
+        row.items()
+        >= {"id": 100, "text": "50%", "city": "Tete", "in": config["topic.prefix"]}.items()
+    )
     [(key, value)] = topics.read(lab.world, lab.topic(config))[["key", "value"]].to_numpy()
     assert json.loads(key)["payload"] == {"id": 100}
     schema = json.loads(value)["schema"]
-    assert "name" not in schema and [f["field"] for f in schema["fields"]] == ["id", "text", "city", "at", "in"]
+    assert "name" not in schema and [f["field"] for f in schema["fields"]] == [
+        "id",
+        "text",
+        "city",
+        "at",
+        "in",
+    ]
     assert {f["optional"] for f in schema["fields"]} == {True}
 
 
@@ -180,20 +224,35 @@ def test_a_query_with_an_outer_join_may_have_nulls_anywhere(lab):
     assert (row["id"], row["city"]) == (1, None)
 
 
-# --- types -----------------------------------------------------------------------------------------------------------
+# --- types
+# -----------------------------------------------------------------------------------------------------------
+
 
 def test_types_are_the_connectors_and_the_bytes_those_of_its_converter(lab):
     lab.sql("CREATE TYPE $mood AS ENUM ('sad', 'glad')", "CREATE DOMAIN $year AS int")
     columns = {
-        "a int2": (5, 5), "b int4": (-7, -7), "c int8": (2**62, 2**62), "d real": (0.1, 0.1), "e float8": (1.5, 1.5),
-        "f bool": (True, True), "g char(4)": ("ab", "ab  "), "h varchar(9)": ("é\"\n", "é\"\n"),
+        "a int2": (5, 5),
+        "b int4": (-7, -7),
+        "c int8": (2**62, 2**62),
+        "d real": (0.1, 0.1),
+        "e float8": (1.5, 1.5),
+        "f bool": (True, True),
+        "g char(4)": ("ab", "ab  "),
+        "h varchar(9)": ('é"\n', 'é"\n'),
         "i date": ("0044-03-15 BC", -735160),
-        "j time": ("12:34:56.789987", 45296789), "k timestamp": ("2021-08-13 00:43:38.508999", 1628815418508),
-        "l timestamptz": ("2021-08-13 02:43:38.508+02", 1628815418508), "m bytea": (b"\x01" * 90, None),
-        "n json": ('{"a":  1.0}', '{"a":  1.0}'), "o uuid": ("00000000-0000-0000-0000-00000000000a",) * 2,
-        "p $mood": ("glad", "glad"), "q $year": (2006, 2006), "r numeric(6,2)": ("-12.5", "+x4="),
-        "s numeric(4)": (1234, "BNI="), "t timestamp": ("infinity", 9223372036825200000),
-        "u oid": (4294967295, 4294967295)}
+        "j time": ("12:34:56.789987", 45296789),
+        "k timestamp": ("2021-08-13 00:43:38.508999", 1628815418508),
+        "l timestamptz": ("2021-08-13 02:43:38.508+02", 1628815418508),
+        "m bytea": (b"\x01" * 90, None),
+        "n json": ('{"a":  1.0}', '{"a":  1.0}'),
+        "o uuid": ("00000000-0000-0000-0000-00000000000a",) * 2,
+        "p $mood": ("glad", "glad"),
+        "q $year": (2006, 2006),
+        "r numeric(6,2)": ("-12.5", "+x4="),
+        "s numeric(4)": (1234, "BNI="),
+        "t timestamp": ("infinity", 9223372036825200000),
+        "u oid": (4294967295, 4294967295),
+    }
     lab.table(", ".join(["id int PRIMARY KEY", *columns]))
     marks = ", ".join("%s" for _ in columns)
     given = [value for value, _ in columns.values()]
@@ -208,21 +267,33 @@ def test_types_are_the_connectors_and_the_bytes_those_of_its_converter(lab):
         converter = kafkas_own.converter(jvm, False)
         for value in topics.read(lab.world, lab.topic(config))["value"]:
             read = converter.toConnectData("topic", value.encode())
-            assert bytes(converter.fromConnectData("topic", read.schema(), read.value())).decode() == value
+            assert (
+                bytes(converter.fromConnectData("topic", read.schema(), read.value())).decode()
+                == value
+            )
     named = {f["field"]: f for f in json.loads(value)["schema"]["fields"]}
     types = [named[n]["type"] for n in "abcdefg"]
     assert types == ["int16", "int32", "int64", "float", "double", "boolean", "string"]
     logical = [named[n]["name"].rsplit(".", 1)[1] for n in "ijklr"]
     assert logical == ["Date", "Time", "Timestamp", "Timestamp", "Decimal"]
-    assert [row["r"] for row in lab.poll(lab.config("bulk", numeric_mapping="best_fit"))] == [-12.5, None]
+    assert [row["r"] for row in lab.poll(lab.config("bulk", numeric_mapping="best_fit"))] == [
+        -12.5,
+        None,
+    ]
     lab.sql("DROP TABLE $t", "DROP TYPE $mood", "DROP DOMAIN $year")
 
 
-@pytest.mark.parametrize("columns, says", [
-    ("special_features text[], span int4range, during interval, price numeric",
-     r"special_features \(_text\), span \(int4range\), during \(interval\), price \(numeric\).*a query"),
-    ("when_ timestamp", r"there is no column at.*valid: id, when_"),
-    ("at timestamp", r"at may be null.*never be polled.*validate.non.null=false")])
+@pytest.mark.parametrize(
+    "columns, says",
+    [
+        (
+            "special_features text[], span int4range, during interval, price numeric",
+            r"special_features \(_text\), span \(int4range\), during \(interval\), price \(numeric\).*a query",
+        ),
+        ("when_ timestamp", r"there is no column at.*valid: id, when_"),
+        ("at timestamp", r"at may be null.*never be polled.*validate.non.null=false"),
+    ],
+)
 def test_a_table_that_cannot_be_polled_is_refused_by_name(lab, columns, says):
     lab.table(f"id int, {columns}")
     with pytest.raises(SourceError, match="(?s)" + says):
@@ -233,27 +304,38 @@ def test_a_number_that_no_message_can_hold_is_named_and_nothing_is_skipped(lab):
     lab.table(f"{ROWS}, price numeric(6,2)")
     lab.sql("INSERT INTO $t (id, price) VALUES (1, 1), (2, 'NaN')")
     config = lab.config()
-    with pytest.raises(LakeError, match="(?s)was not polled.*price is NaN, which a Decimal cannot hold"):
+    with pytest.raises(
+        LakeError, match="(?s)was not polled.*price is NaN, which a Decimal cannot hold"
+    ):
         lab.poll(config)
     assert lab.offsets(config) == {}
     lab.sql("UPDATE $t SET price = 2 WHERE id = 2")
     assert {1, 2} <= set(lab.ids(config))
 
 
-# --- what no poll sees -----------------------------------------------------------------------------------------------
+# --- what no poll sees
+# -----------------------------------------------------------------------------------------------
+
 
 def test_a_row_committed_late_is_lost_and_a_delay_that_is_long_enough_saves_it(lab):
     lab.table(ROWS)
     naive, patient = lab.config(), lab.config(timestamp_delay_interval_ms="3000")
     with postgres.connect(lab.world, DATABASE) as slow:
         with slow.transaction():
-            slow.execute(f"INSERT INTO {lab.prefix}t VALUES (1)")  # its time is that of the transaction's start
+            slow.execute(
+                f"INSERT INTO {lab.prefix}t VALUES (1)"
+            )  # its time is that of the transaction's start
             lab.sql("INSERT INTO $t VALUES (2)")
             assert lab.ids(patient) == [] and lab.ids(naive) == [2]
     assert lab.ids(naive) == [], "lost for ever: its time is before the last that was seen"
     lab.sql("SELECT pg_sleep(3.1)")
     assert sorted(lab.ids(patient)) == [1, 2]
-    assert postgres.frame(lab.world, f"SELECT count(*) FROM {lab.prefix}t", database=DATABASE)["count"][0] == 2
+    assert (
+        postgres.frame(lab.world, f"SELECT count(*) FROM {lab.prefix}t", database=DATABASE)[
+            "count"
+        ][0]
+        == 2
+    )
 
 
 def test_a_clock_behind_loses_rows_and_one_ahead_holds_them_back(lab):
@@ -262,8 +344,11 @@ def test_a_clock_behind_loses_rows_and_one_ahead_holds_them_back(lab):
     lab.sql("INSERT INTO $t VALUES (1)")
     config = lab.config()
     assert lab.ids(config) == [1]
-    lab.sql("INSERT INTO $t VALUES (2, 'behind', now() - interval '5 minutes')",
-            "INSERT INTO $t VALUES (3, 'ahead', now() + interval '2 seconds')", "INSERT INTO $t VALUES (4)")
+    lab.sql(
+        "INSERT INTO $t VALUES (2, 'behind', now() - interval '5 minutes')",
+        "INSERT INTO $t VALUES (3, 'ahead', now() + interval '2 seconds')",
+        "INSERT INTO $t VALUES (4)",
+    )
     assert lab.ids(config) == [4]
     lab.sql("SELECT pg_sleep(2.1)")
     assert lab.ids(config) == [3]
@@ -278,17 +363,28 @@ def test_rows_without_a_time_are_counted_and_never_come(lab):
     assert done.unseen == {lab.topic(config): 1} and "1 more are never polled" in repr(done)
 
 
-# --- faults ----------------------------------------------------------------------------------------------------------
+# --- faults
+# ----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("query, says", [
-    ("SELECT 1 AS id) AS q; DROP TABLE $t; SELECT * FROM (SELECT 1 AS id", "multiple commands"),
-    ("SELECT id, at FROM $t WHERE setval('$s', 5) > 0", "(?i)read-only|permission denied")])
+
+@pytest.mark.parametrize(
+    "query, says",
+    [
+        ("SELECT 1 AS id) AS q; DROP TABLE $t; SELECT * FROM (SELECT 1 AS id", "multiple commands"),
+        ("SELECT id, at FROM $t WHERE setval('$s', 5) > 0", "(?i)read-only|permission denied"),
+    ],
+)
 def test_a_query_that_would_do_more_than_ask_is_refused(lab, query, says):
     lab.table(ROWS)
     lab.sql("CREATE SEQUENCE $s", "GRANT ALL ON SEQUENCE $s TO PUBLIC", "INSERT INTO $t VALUES (1)")
     with pytest.raises(SourceError, match=says):
         lab.poll(lab.config(query=query))
-    assert postgres.frame(lab.world, f"SELECT last_value FROM {lab.prefix}s", database=DATABASE)["last_value"][0] == 1
+    assert (
+        postgres.frame(lab.world, f"SELECT last_value FROM {lab.prefix}s", database=DATABASE)[
+            "last_value"
+        ][0]
+        == 1
+    )
     lab.sql("DROP SEQUENCE $s")
 
 
@@ -303,7 +399,9 @@ def test_killed_after_sending_and_before_it_is_noted(lab, monkeypatch):
     lab.sql("INSERT INTO $t VALUES (3)")
     assert sorted(lab.ids(config)) == [1, 2, 3]
     rows = topics.read(lab.world, lab.topic(config))["value"]
-    assert sorted(json.loads(row)["payload"]["id"] for row in rows) == [1, 1, 2, 2, 3], "at least once"
+    assert sorted(json.loads(row)["payload"]["id"] for row in rows) == [1, 1, 2, 2, 3], (
+        "at least once"
+    )
 
 
 POLLER = """
@@ -325,7 +423,9 @@ def test_the_poller_killed_at_twenty_random_moments(lab, tmp_path):
     (tmp_path / "c.json").write_text(json.dumps(config))
     moments = random.Random(seed)
     for kill in range(20):
-        poller = subprocess.Popen([sys.executable, "-c", POLLER, tmp_path / "c.json"], stdout=subprocess.PIPE)
+        poller = subprocess.Popen(
+            [sys.executable, "-c", POLLER, tmp_path / "c.json"], stdout=subprocess.PIPE
+        )
         assert poller.stdout.readline() == b"ready\n"
         for n in range(5):
             lab.sql(f"INSERT INTO $t VALUES ({kill * 5 + n})")
@@ -334,7 +434,10 @@ def test_the_poller_killed_at_twenty_random_moments(lab, tmp_path):
         poller.wait()
     assert lab.offsets(config), "some polls were done"
     landing.poll(lab.world, config)
-    came = [json.loads(value)["payload"]["id"] for value in topics.read(lab.world, lab.topic(config))["value"]]
+    came = [
+        json.loads(value)["payload"]["id"]
+        for value in topics.read(lab.world, lab.topic(config))["value"]
+    ]
     assert set(came) == set(range(100)), f"seed {seed}"
     print(f"{len(came) - 100} of 100 rows came twice")
 
@@ -343,11 +446,16 @@ def test_the_poller_killed_at_twenty_random_moments(lab, tmp_path):
 def test_the_database_killed_while_it_is_polled(lab):
     lab.table(ROWS)
     lab.sql("INSERT INTO $t SELECT n FROM generate_series(1, 1000) n")
-    config = lab.config(query="SELECT id, at, pg_sleep(0.002)::text AS slow FROM $t", batch_max_rows="10")
+    config = lab.config(
+        query="SELECT id, at, pg_sleep(0.002)::text AS slow FROM $t", batch_max_rows="10"
+    )
     reading = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'FETCH FORWARD%'"
-    [raised] = killed_while(lambda: landing.poll(lab.world, config),
-                            lambda: len(postgres.frame(lab.world, reading, database=DATABASE)), "the poll to read",
-                            "postgres")
+    [raised] = killed_while(
+        lambda: landing.poll(lab.world, config),
+        lambda: len(postgres.frame(lab.world, reading, database=DATABASE)),
+        "the poll to read",
+        "postgres",
+    )
     stack.need(lab.world, "postgres")
     assert isinstance(raised, WorkbenchError) and lab.offsets(config) == {}
     lab.poll(config)
@@ -371,9 +479,15 @@ def test_the_password_stands_in_its_files_only(lab):
     assert lab.ids(lab.config()) == [1]
     password = lab.world.postgres.replication_password.reveal().encode()
     holding = set()
-    for folder, _, names in os.walk(paths.state_dir()):  # which passes over what Kafka deletes meanwhile
+    for folder, _, names in os.walk(
+        paths.state_dir()
+    ):  # which passes over what Kafka deletes meanwhile
         for file in (Path(folder, name) for name in names):
             with contextlib.suppress(FileNotFoundError):
-                if file.is_file() and file.stat().st_size < 50 << 20 and password in file.read_bytes():
+                if (
+                    file.is_file()
+                    and file.stat().st_size < 50 << 20
+                    and password in file.read_bytes()
+                ):
                     holding.add(str(file.relative_to(paths.state_dir())))
     assert holding == {"secrets/postgres.replication"}

@@ -1,5 +1,6 @@
-"""The lock on each other Python of this machine that fits: installed, unit tests, rows through everything. And the
-wheel on those of EMR."""
+"""The lock on each other Python of this machine that fits: installed, unit tests, rows through
+everything. And the wheel on those of EMR."""
+
 import io
 import os
 import shutil
@@ -18,7 +19,8 @@ from workbench.stack import artifacts
 FITTING = [(3, minor) for minor in range(10, 14)]
 
 
-# The oldest and the newest of EMR 7 (its release guide, "Application versions in Amazon EMR 7.x releases")
+# The oldest and the newest of EMR 7 (its release guide, "Application versions in Amazon EMR 7.x
+# releases")
 OF_EMR = [(3, 9), (3, 11)]
 
 
@@ -28,10 +30,15 @@ def pythons(wanted=FITTING):
     found = {}
     for version in wanted:
         name = ".".join(map(str, version))
-        for program in [shutil.which(f"python{name}"), *sorted(pyenv.glob(f"{name}.*/bin/python3"))]:
+        for program in [
+            shutil.which(f"python{name}"),
+            *sorted(pyenv.glob(f"{name}.*/bin/python3")),
+        ]:
             if program and (version != sys.version_info[:2] or wanted is OF_EMR):
                 code = "import sys, venv, ensurepip; print(*sys.version_info[:2], sep='.')"
-                said = subprocess.run([program, "-c", code], capture_output=True, text=True)  # pyenv's `shim` may fail
+                said = subprocess.run(
+                    [program, "-c", code], capture_output=True, text=True
+                )  # pyenv's `shim` may fail
                 if said.stdout.strip() == name:
                     found.setdefault(name, str(program))
     return found
@@ -45,12 +52,18 @@ def test_the_lock_on_another_python(version, tmp_path):
     if not program:
         pytest.skip(f"Python {version} is this one, or is not here")
     clone = tmp_path / "clone"
-    given = {k: v for k, v in os.environ.items() if not k.startswith(("WORKBENCH_", "PYTEST_", "PYTHON", "MAKE"))}
+    given = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("WORKBENCH_", "PYTEST_", "PYTHON", "MAKE"))
+    }
     given["WORKBENCH_PORT_BASE"] = str(int(os.environ["WORKBENCH_PORT_BASE"]) + 120)
 
     def do(*command):
         done = subprocess.run(command, cwd=clone, env=given, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command} on Python {version}:\n{(done.stdout + done.stderr)[-3000:]}"
+        assert done.returncode == 0, (
+            f"{command} on Python {version}:\n{(done.stdout + done.stderr)[-3000:]}"
+        )
         return done.stdout
 
     subprocess.run(["git", "clone", "-q", paths.ROOT, clone], check=True)
@@ -78,14 +91,23 @@ def wheel(tmp_path):
 
 @pytest.fixture
 def done(tmp_path):
-    """Runs a command and returns what it printed. As on EMR, pyspark lies beside Spark; params and data are there."""
+    """Runs a command and returns what it printed. As on EMR, pyspark lies beside Spark; params and
+    data are there."""
     for package in ("pyspark", "py4j"):
         (tmp_path / "spark").mkdir(exist_ok=True)
         (tmp_path / "spark" / package).symlink_to(Path(pyspark.__file__).parents[1] / package)
-    given = {k: v for k, v in os.environ.items() if k.upper().startswith(("PIP_", "SSL_", "HTTP", "NO_PROXY", "PATH"))}
+    given = {
+        k: v
+        for k, v in os.environ.items()
+        if k.upper().startswith(("PIP_", "SSL_", "HTTP", "NO_PROXY", "PATH"))
+    }
 
     def do(*command, path=""):
-        there = {**given, "WORKBENCH_ROOT": str(paths.ROOT), "PYTHONPATH": f"{tmp_path / 'spark'}:{path}"}
+        there = {
+            **given,
+            "WORKBENCH_ROOT": str(paths.ROOT),
+            "PYTHONPATH": f"{tmp_path / 'spark'}:{path}",
+        }
         run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=there)
         assert run.returncode == 0, f"{command}:\n{(run.stdout + run.stderr)[-3000:]}"
         return run.stdout.strip()
@@ -96,7 +118,8 @@ def done(tmp_path):
 @pytest.mark.drill
 @pytest.mark.parametrize("version", [".".join(map(str, v)) for v in OF_EMR])
 def test_the_wheel_on_a_python_of_emr(version, wheel, done, tmp_path):
-    """In an empty environment: what it names is installed with it, and then each module is imported."""
+    """In an empty environment: what it names is installed with it, and then each module is
+    imported."""
     program = pythons(OF_EMR).get(version)
     if not program:
         pytest.skip(f"Python {version} is not here")
@@ -104,7 +127,10 @@ def test_the_wheel_on_a_python_of_emr(version, wheel, done, tmp_path):
     done("empty/bin/python", "-m", "pip", "install", "-q", "--only-binary=:all:", wheel)
     assert not done("empty/bin/python", "-c", bare.IMPORTS.format(refused=set()))
     assert "ingest" in done("empty/bin/workbench", "--help")
-    there = {p.name.split("-")[0] for p in (tmp_path / "empty" / "lib").glob("python*/site-packages/*.dist-info")}
+    there = {
+        p.name.split("-")[0]
+        for p in (tmp_path / "empty" / "lib").glob("python*/site-packages/*.dist-info")
+    }
     assert "psycopg" in there and not there & {*bare.EMBEDDED, "pyspark"}
 
 
@@ -125,4 +151,6 @@ def test_the_archive_for_jobs_on_the_python_of_emr(wheel, done, tmp_path, monkey
     assert publish._environment("r", "b", wheel.name, wheel.read_bytes(), print) == 1
     with tarfile.open(fileobj=io.BytesIO(kept[publish.ARCHIVE])) as archive:
         archive.extractall(tmp_path / "environment", filter="data")
-    assert not done(program, "-c", bare.IMPORTS.format(refused=set()), path=tmp_path / "environment")
+    assert not done(
+        program, "-c", bare.IMPORTS.format(refused=set()), path=tmp_path / "environment"
+    )

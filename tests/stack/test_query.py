@@ -1,4 +1,5 @@
 """The published walkthrough's query in Athena's dialect on a Hudi table, by its catalog name."""
+
 import json
 import os
 import signal
@@ -37,10 +38,16 @@ def test_the_order_items_of_the_walkthrough(world, spark):
         ask = Q2.format(table=hudi.register(spark, table))
         rows = query.sql(spark, ask, id=11075)
         assert [tuple(map(str, r)) for r in rows.itertuples(index=False)] == [
-            ("11075", "0.15", "2.00", "18.00", "30.60"), ("11075", "0.15", "10.00", "19.00", "161.50"),
-            ("11075", "0.15", "30.00", "12.00", "306.00")]
-        assert query.sql(spark, ask, id=11077).empty  # items are null: the cross join leaves the order out
-        send(world, topic, change(11077, 2, text))  # a commit by another way than the catalog is seen at once
+            ("11075", "0.15", "2.00", "18.00", "30.60"),
+            ("11075", "0.15", "10.00", "19.00", "161.50"),
+            ("11075", "0.15", "30.00", "12.00", "306.00"),
+        ]
+        assert query.sql(
+            spark, ask, id=11077
+        ).empty  # items are null: the cross join leaves the order out
+        send(
+            world, topic, change(11077, 2, text)
+        )  # a commit by another way than the catalog is seen at once
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
         assert len(query.sql(spark, ask, id=11077)) == 3
         with pytest.raises(LakeError, match="(?s)the query failed.*nosuch"):
@@ -64,12 +71,18 @@ def test_spark_killed_between_two_queries(world, spark):
     view = hudi.register(spark, kept)
     assert query.sql(spark, "SELECT 1 AS a")["a"].tolist() == [1]
     os.killpg(process.own("spark").pid, signal.SIGKILL)
-    for error in side_by_side(lambda: query.sql(spark, "SELECT 1 AS a"),
-                              lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)):
-        with pytest.raises(StackError, match="(?s)the service spark died.*spark.log.*workbench up.*set-up cell"):
+    for error in side_by_side(
+        lambda: query.sql(spark, "SELECT 1 AS a"),
+        lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
+    ):
+        with pytest.raises(
+            StackError, match="(?s)the service spark died.*spark.log.*workbench up.*set-up cell"
+        ):
             raise error
     assert query.sql(world, "SELECT 2 AS a")["a"].tolist() == [2]  # by the world it mends itself
-    again = session(world)  # the set-up cell: starts Spark where it is not up, and gives a session that works
+    again = session(
+        world
+    )  # the set-up cell: starts Spark where it is not up, and gives a session that works
     assert query.sql(again, "SELECT 1 AS a")["a"].tolist() == [1]
     assert hudi.ingest(again, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 2
     hudi.drop(again, world, table)
@@ -87,9 +100,12 @@ def test_kafka_that_is_gone_is_named_whoever_asks(world, spark):
     send(world, topic, change(1, 1))
     assert hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 1
     kill("kafka")
-    for error in side_by_side(lambda: topics.count(world, topic), lambda: topics.delete(world, topic),
-                              lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
-                              lambda: landing.run(spark, world, connect.config(world, outbox.SINK))):
+    for error in side_by_side(
+        lambda: topics.count(world, topic),
+        lambda: topics.delete(world, topic),
+        lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
+        lambda: landing.run(spark, world, connect.config(world, outbox.SINK)),
+    ):
         with pytest.raises(StackError, match="(?s)the service kafka died.*kafka.log.*workbench up"):
             raise error
     stack.need(world, "kafka", "connect")

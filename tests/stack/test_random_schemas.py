@@ -1,9 +1,10 @@
-"""Random DDL and DML on both source databases, a table for each seed: the lake has the columns and the rows that the
-source has at the end, or its ingest stopped with a message that names the change.
+"""Random DDL and DML on both source databases, a table for each seed: the lake has the columns and
+the rows that the source has at the end, or its ingest stopped with a message that names the change.
 
-What a lake cannot know is told here, too: a column that is added, or gets another name, comes with no event of the rows
-that are there, so it is null in them until they are written again.
+What a lake cannot know is told here, too: a column that is added, or gets another name, comes with
+no event of the rows that are there, so it is null in them until they are written again.
 """
+
 import contextlib
 import copy
 import datetime as dt
@@ -24,12 +25,19 @@ NAME = "random_schemas"
 START = {"a": "varchar(20)", "b": "int", "c": "decimal(10,2)"}
 NAMES = [*START, *"defghi", "order", "group", "key", "select", "user", "COUNTRY"]
 WORDS = ["", "x", "O'Neill", "Gen\u00e8ve \u2603", "null"]
-VALUES = {"int": lambda r: r.choice([0, -2**31, r.randrange(10**6)]),
-          "bigint": lambda r: r.randrange(-10**6, 2**31),  # so that it may become an int
-          "decimal(10,2)": lambda r: Decimal(r.randrange(-10**9, 10**9)) / 100, "double precision": Random.random,
-          "date": lambda r: dt.date(1900, 1, 1) + dt.timedelta(r.randrange(50_000))}
+VALUES = {
+    "int": lambda r: r.choice([0, -(2**31), r.randrange(10**6)]),
+    "bigint": lambda r: r.randrange(-(10**6), 2**31),  # so that it may become an int
+    "decimal(10,2)": lambda r: Decimal(r.randrange(-(10**9), 10**9)) / 100,
+    "double precision": Random.random,
+    "date": lambda r: dt.date(1900, 1, 1) + dt.timedelta(r.randrange(50_000)),
+}
 VALUES["decimal(12,2)"] = VALUES["decimal(10,2)"]
-LAKE = {"double precision": "double", "decimal(10,2)": "decimal(10,2)", "decimal(12,2)": "decimal(12,2)"}
+LAKE = {
+    "double precision": "double",
+    "decimal(10,2)": "decimal(10,2)",
+    "decimal(12,2)": "decimal(12,2)",
+}
 FOLLOWS = [{"int", "bigint"}, {"int", "double"}]  # of one column of the lake, whichever comes first
 
 
@@ -37,13 +45,23 @@ class Source:
     """A table of one seed: its statements, and what is known of its columns and rows then."""
 
     def __init__(self, engine, seed):
-        self.engine, self.seed, self.random, self.table = engine, seed, Random(f"{engine} {seed}"), f"t{seed}"
+        self.engine, self.seed, self.random, self.table = (
+            engine,
+            seed,
+            Random(f"{engine} {seed}"),
+            f"t{seed}",
+        )
         self.step, self.next, self.messages, self.said = 0, 1, 0, []
         self.columns = dict(START)  # of the source now
         self.required = set()
         self.since = dict.fromkeys(START, 0)  # the step at which a column got its name
-        self.gone, self.again = {}, set()  # the step at which the source lost a column; names that came again
-        self.types = {name: {lake_type(kind)} for name, kind in START.items()}  # all that it was since the beginning
+        self.gone, self.again = (
+            {},
+            set(),
+        )  # the step at which the source lost a column; names that came again
+        self.types = {
+            name: {lake_type(kind)} for name, kind in START.items()
+        }  # all that it was since the beginning
         self.rows = {}  # the step at which each was written last
 
     def q(self, name):
@@ -94,16 +112,23 @@ class Source:
     def insert(self):
         some = [name for name in self.columns if self.random.random() < 0.8]
         values = {"id": self.next, "n": self.step, **{name: self.value(name) for name in some}}
-        self.say(f"INSERT INTO {self.table} ({', '.join(map(self.q, values))}) "
-                 f"VALUES ({', '.join(map(literal, values.values()))})")
+        self.say(
+            f"INSERT INTO {self.table} ({', '.join(map(self.q, values))}) "
+            f"VALUES ({', '.join(map(literal, values.values()))})"
+        )
         self.rows[self.next], self.next, self.messages = self.step, self.next + 1, self.messages + 1
 
     def update(self):
         if self.rows:
             key = self.random.choice(list(self.rows))
-            values = {"n": self.step, **{name: self.value(name) for name in self.columns if self.random.random() < 0.5}}
-            self.say(f"UPDATE {self.table} SET {', '.join(f'{self.q(k)} = {literal(v)}' for k, v in values.items())} "
-                     f"WHERE id = {key}")
+            values = {
+                "n": self.step,
+                **{name: self.value(name) for name in self.columns if self.random.random() < 0.5},
+            }
+            self.say(
+                f"UPDATE {self.table} SET {', '.join(f'{self.q(k)} = {literal(v)}' for k, v in values.items())} "
+                f"WHERE id = {key}"
+            )
             self.rows[key], self.messages = self.step, self.messages + 1
 
     def delete(self):
@@ -151,16 +176,24 @@ class Source:
         free = [name for name in NAMES if name not in self.columns]
         # one that was there is another column then: seldom, for it stops where it has another type
         fresh = [name for name in free if name not in self.types]
-        return self.random.choice(free if not fresh or self.random.random() < 0.08 else fresh) if free else None
+        return (
+            self.random.choice(free if not fresh or self.random.random() < 0.08 else fresh)
+            if free
+            else None
+        )
 
     def add(self):
         name = self.new_name()
         if name:
-            kind = self.random.choice([*VALUES, "varchar(20)", *(["ENUM('s','m')"] * (self.engine == "mariadb"))])
+            kind = self.random.choice(
+                [*VALUES, "varchar(20)", *(["ENUM('s','m')"] * (self.engine == "mariadb"))]
+            )
             required = not kind.startswith(("ENUM", "date")) and self.random.random() < 0.5
             default = "'new'" if kind.startswith("varchar") else "7"
-            self.say(f"ALTER TABLE {self.table} ADD COLUMN {self.q(name)} {kind}"
-                     f"{f' NOT NULL DEFAULT {default}' if required else ''}{self.place()}")
+            self.say(
+                f"ALTER TABLE {self.table} ADD COLUMN {self.q(name)} {kind}"
+                f"{f' NOT NULL DEFAULT {default}' if required else ''}{self.place()}"
+            )
             self.named(name, kind)
             self.required |= {name} if required else set()
 
@@ -184,14 +217,24 @@ class Source:
         found, new = [n for n in self.of_kind("int") if n not in self.required], self.new_name()
         if found and new:
             place = self.place(found[0] if new.islower() else new)
-            self.say(f"ALTER TABLE {self.table} CHANGE {self.q(found[0])} {self.q(new)} bigint{place}")
+            self.say(
+                f"ALTER TABLE {self.table} CHANGE {self.q(found[0])} {self.q(new)} bigint{place}"
+            )
             self.lost(found[0])
             self.named(new, "bigint")
 
     def retype(self):
-        was, kind = self.random.choices([("int", "bigint"), ("bigint", "int"), ("varchar", "varchar(40)"),
-                                         ("varchar", "text"), ("int", "varchar(20)"), ("decimal(10", "decimal(12,2)")],
-                                        (20, 4, 10, 4, 1, 1))[0]
+        was, kind = self.random.choices(
+            [
+                ("int", "bigint"),
+                ("bigint", "int"),
+                ("varchar", "varchar(40)"),
+                ("varchar", "text"),
+                ("int", "varchar(20)"),
+                ("decimal(10", "decimal(12,2)"),
+            ],
+            (20, 4, 10, 4, 1, 1),
+        )[0]
         found = [name for name in self.of_kind(was) if name not in self.required]
         if found:
             name = self.random.choice(found)
@@ -204,7 +247,9 @@ class Source:
         found = [name for name in self.columns if name not in self.required]
         if found:
             name = self.random.choice(found)
-            self.say(f"ALTER TABLE {self.table} MODIFY {self.q(name)} {self.columns[name]}{self.place(name)}")
+            self.say(
+                f"ALTER TABLE {self.table} MODIFY {self.q(name)} {self.columns[name]}{self.place(name)}"
+            )
 
     def grow(self):
         for name in self.of_kind("ENUM"):
@@ -213,8 +258,11 @@ class Source:
 
     def cannot_follow(self):
         """Columns that had types of which no column of the lake holds both."""
-        return {name for name, kinds in self.types.items()
-                if any(a != b and {a, b} not in FOLLOWS for a in kinds for b in kinds)}
+        return {
+            name
+            for name, kinds in self.types.items()
+            if any(a != b and {a, b} not in FOLLOWS for a in kinds for b in kinds)
+        }
 
 
 def lake_type(kind):
@@ -230,35 +278,55 @@ def literal(value):
 @contextlib.contextmanager
 def postgres_lab(world, tables):
     script = "; ".join(each for table in tables for each in table.said)
-    with avro_help.museum(world, NAME, script, [t.table for t in tables], **{"table.include.list": r"public\.t\d+"}
-                          ) as lab:
-        yield SimpleNamespace(topic=lambda of: f"{NAME}.public.{of}", session=lambda: postgres.session(lab, NAME),
-                              ordering="__lsn")
+    with avro_help.museum(
+        world, NAME, script, [t.table for t in tables], **{"table.include.list": r"public\.t\d+"}
+    ) as lab:
+        yield SimpleNamespace(
+            topic=lambda of: f"{NAME}.public.{of}",
+            session=lambda: postgres.session(lab, NAME),
+            ordering="__lsn",
+        )
     registry.delete(world, *(a for a in registry.names(world) if a.startswith(NAME)))
 
 
 @contextlib.contextmanager
 def mariadb_lab(world, tables):
-    with mariadb_help.captured(world, NAME, *(each for table in tables for each in table.said)) as lab:
-        yield SimpleNamespace(topic=lab.topic, session=lambda: mariadb.session(world, NAME),
-                              ordering=mariadb_help.PLACE)
+    with mariadb_help.captured(
+        world, NAME, *(each for table in tables for each in table.said)
+    ) as lab:
+        yield SimpleNamespace(
+            topic=lab.topic,
+            session=lambda: mariadb.session(world, NAME),
+            ordering=mariadb_help.PLACE,
+        )
 
 
 LABS = {"postgres": postgres_lab, "mariadb": mariadb_lab}
 
 
 @pytest.mark.parametrize("engine", LABS)
-@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 208), marks=pytest.mark.drill)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "seeds", [range(8), pytest.param(range(8, 208), marks=pytest.mark.drill)], ids=["few", "many"]
+)
 def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine, seeds):
     sources = [Source(engine, seed) for seed in seeds]
     for source in sources:
         source.create()
-    lakes = {s: hudi.table(world, f"{NAME}_{engine}_{s.seed}", key=("id",), type=("cow", "mor")[s.seed % 2],
-                           ordering={"postgres": "__lsn", "mariadb": mariadb_help.PLACE}[engine]) for s in sources}
+    lakes = {
+        s: hudi.table(
+            world,
+            f"{NAME}_{engine}_{s.seed}",
+            key=("id",),
+            type=("cow", "mor")[s.seed % 2],
+            ordering={"postgres": "__lsn", "mariadb": mariadb_help.PLACE}[engine],
+        )
+        for s in sources
+    }
     stopped, wrong = {}, {}
 
     def of_each(do):
         """Do it for all that go on, two at a time; what is wrong is told of all."""
+
         def one(source):
             try:
                 do(source)
@@ -274,7 +342,9 @@ def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine,
             done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), lakes[source])
             assert done.dead_letters == 0, "it has dead letters"
         except LakeError as e:
-            if not any(f".{name} was " in str(e) for name in source.cannot_follow()) or "cannot follow" not in str(e):
+            if not any(
+                f".{name} was " in str(e) for name in source.cannot_follow()
+            ) or "cannot follow" not in str(e):
                 raise
             stopped[source] = str(e)
 
@@ -289,14 +359,23 @@ def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine,
                     for statement in source.said[begin:]:
                         c.execute(statement)
                 of_each(ingest)
-            truth = {source: rows_of(c.execute(f"SELECT * FROM {source.table}")) for source in sources}
-            of_each(lambda s: same(s, truth[s], [row.asDict() for row in hudi.read(spark, lakes[s]).collect()]))
+            truth = {
+                source: rows_of(c.execute(f"SELECT * FROM {source.table}")) for source in sources
+            }
+            of_each(
+                lambda s: same(
+                    s, truth[s], [row.asDict() for row in hudi.read(spark, lakes[s]).collect()]
+                )
+            )
     finally:
         for lake in lakes.values():
             hudi.drop(spark, world, lake)
     changes = sum("ALTER" in statement for source in sources for statement in source.said)
-    print(f"{engine}: {len(sources)} sequences, {changes} changes of columns; stopped {len(stopped)}:",
-          *sorted(text.splitlines()[0] for text in stopped.values()), sep="\n  ")
+    print(
+        f"{engine}: {len(sources)} sequences, {changes} changes of columns; stopped {len(stopped)}:",
+        *sorted(text.splitlines()[0] for text in stopped.values()),
+        sep="\n  ",
+    )
     assert not wrong, f"{len(wrong)} of {len(sources)} are wrong\n" + "\n".join(wrong.values())
     assert len(stopped) < len(sources) / 3
 
@@ -307,7 +386,8 @@ def rows_of(cursor):
 
 
 def same(source, truth, lake):
-    """Whether the lake has what the source has, as far as an event has said it; and nulls where columns are gone."""
+    """Whether the lake has what the source has, as far as an event has said it; and nulls where
+    columns are gone."""
     assert {row["id"] for row in truth} == set(source.rows), "the test does not know its rows"
     lake = {row["id"]: row for row in lake}
     assert set(lake) == set(source.rows), f"rows: lake {sorted(lake)}, source {sorted(source.rows)}"
@@ -316,13 +396,19 @@ def same(source, truth, lake):
         for name, value in row.items():
             stale = written < source.since.get(name, 0)
             if stale and name in source.again:
-                continue  # the value of the column that was there before stays until the row is written again
+                # the value of the column that was there before stays until the row is written again
+                continue
             expected = None if stale else value
             assert name in seen and seen[name] == expected, (
-                f"id {row['id']}, {name}: lake {seen.get(name, 'no such column')!r}, source {expected!r}")
+                f"id {row['id']}, {name}: lake {seen.get(name, 'no such column')!r}, source {expected!r}"
+            )
         for name, step in source.gone.items():
-            assert written < step or seen.get(name) is None, f"{name} is gone; id {row['id']}: {seen}"
+            assert written < step or seen.get(name) is None, (
+                f"{name} is gone; id {row['id']}: {seen}"
+            )
 
 
 def told(source, what):
-    return f"{source.engine}, seed {source.seed}: {what}\n" + "".join(f"  {s};\n" for s in source.said)
+    return f"{source.engine}, seed {source.seed}: {what}\n" + "".join(
+        f"  {s};\n" for s in source.said
+    )

@@ -1,5 +1,7 @@
-"""A column that gets a type as which no reader of Hudi sees older files: its table is rewritten, in one commit. Every
-reader has the same values before and after, and instants before can still be read."""
+"""A column that gets a type as which no reader of Hudi sees older files: its table is rewritten, in
+one commit. Every reader has the same values before and after, and instants before can still be
+read."""
+
 import json
 from decimal import Decimal
 
@@ -13,22 +15,41 @@ from workbench.hudi import ingesting, rewriting
 from workbench.results import query
 from workbench.topic import topics
 
-BIG = {"10,2": Decimal("99999999.99"), "12,4": Decimal("99999999.9999"), "14,2": Decimal("999999999999.99"),
-       "26,8": Decimal("999999999999999999.12345678")}
+BIG = {
+    "10,2": Decimal("99999999.99"),
+    "12,4": Decimal("99999999.9999"),
+    "14,2": Decimal("999999999999.99"),
+    "26,8": Decimal("999999999999999999.12345678"),
+}
 LAYOUTS = {  # the fields of the table, and which types the decimal gets one after the other
     "plain": ({"partition": ()}, ["12,4", "26,8"]),
-    "partition and ordering": ({"partition": ("price",), "ordering": "price", "index": "GLOBAL_SIMPLE"},
-                               ["14,2", "26,8"]),
+    "partition and ordering": (
+        {"partition": ("price",), "ordering": "price", "index": "GLOBAL_SIMPLE"},
+        ["14,2", "26,8"],
+    ),
     "bucket": ({"partition": ("part",), "index": "BUCKET"}, ["26,8"]),
 }
 
 
 def schema(price, counts="array<int>"):
     kinds = {"array<int>": T.ArrayType(T.IntegerType()), "array<bigint>": T.ArrayType(T.LongType())}
-    return T.StructType([T.StructField(name, kind) for name, kind in {
-        "id": T.IntegerType(), "part": T.StringType(), "price": T.DecimalType(*map(int, price.split(","))),
-        "inside": T.StructType([T.StructField("d", T.DecimalType(*map(int, price.split(","))))]),
-        "counts": kinds[counts], "__op": T.StringType(), "__deleted": T.StringType(), "__lsn": T.LongType()}.items()])
+    return T.StructType(
+        [
+            T.StructField(name, kind)
+            for name, kind in {
+                "id": T.IntegerType(),
+                "part": T.StringType(),
+                "price": T.DecimalType(*map(int, price.split(","))),
+                "inside": T.StructType(
+                    [T.StructField("d", T.DecimalType(*map(int, price.split(","))))]
+                ),
+                "counts": kinds[counts],
+                "__op": T.StringType(),
+                "__deleted": T.StringType(),
+                "__lsn": T.LongType(),
+            }.items()
+        ]
+    )
 
 
 @pytest.fixture
@@ -43,25 +64,46 @@ def lab(world, spark):
 
         def send(self, *keys, lsn, price, op="c"):
             def text(key):
-                row = {"id": key, "part": "ab"[key % 2], "price": "@", "inside": {"d": "@"}, "counts": [key, None],
-                       "__op": op, "__deleted": str(op == "d").lower(), "__lsn": lsn}
-                return json.dumps(row).replace('"@"', f"{price:f}")  # a number, with each of its digits
+                row = {
+                    "id": key,
+                    "part": "ab"[key % 2],
+                    "price": "@",
+                    "inside": {"d": "@"},
+                    "counts": [key, None],
+                    "__op": op,
+                    "__deleted": str(op == "d").lower(),
+                    "__lsn": lsn,
+                }
+                return json.dumps(row).replace(
+                    '"@"', f"{price:f}"
+                )  # a number, with each of its digits
 
             lake_help.send(world, self.topic, *((str(key), text(key)) for key in keys))
 
         def go(self, *types, **more):
-            done = hudi.ingest(spark, world, hudi.Topic(self.topic), self.table, schema=schema(*types), **more)
+            done = hudi.ingest(
+                spark, world, hudi.Topic(self.topic), self.table, schema=schema(*types), **more
+            )
             assert done.dead_letters == 0, hudi.dead_letters(spark, world, self.table).collect()
             return done
 
         def rows(self, frame=None):
             found = (hudi.read(spark, self.table) if frame is None else frame).collect()
-            return {r["id"]: (r["price"], r["inside"] and r["inside"]["d"], tuple(r["counts"])) for r in found}
+            return {
+                r["id"]: (r["price"], r["inside"] and r["inside"]["d"], tuple(r["counts"]))
+                for r in found
+            }
 
         def independent(self):
             found = hudi.read_independent(self.table).to_dict("records")
-            return {r["id"]: (r["price"], r["inside"] and r["inside"]["d"], tuple(
-                None if n is None or n != n else int(n) for n in r["counts"])) for r in found}
+            return {
+                r["id"]: (
+                    r["price"],
+                    r["inside"] and r["inside"]["d"],
+                    tuple(None if n is None or n != n else int(n) for n in r["counts"]),
+                )
+                for r in found
+            }
 
     yield Lab
     for each in made:
@@ -76,9 +118,14 @@ def row(key, price):
 LONG = [("cow", "plain"), ("mor", "plain"), ("cow", "bucket"), ("mor", "bucket")]
 
 
-@pytest.mark.parametrize(("kind", "layout"), [
-    ("cow", "partition and ordering"), ("mor", "partition and ordering"),
-    *(pytest.param(*case, marks=pytest.mark.drill) for case in LONG)])
+@pytest.mark.parametrize(
+    ("kind", "layout"),
+    [
+        ("cow", "partition and ordering"),
+        ("mor", "partition and ordering"),
+        *(pytest.param(*case, marks=pytest.mark.drill) for case in LONG),
+    ],
+)
 def test_a_decimal_gains_digits(world, spark, lab, kind, layout):
     fields, types = LAYOUTS[layout]
     if kind == "mor" and fields.get("ordering") == "price":
@@ -89,7 +136,9 @@ def test_a_decimal_gains_digits(world, spark, lab, kind, layout):
     it.go("10,2")
     it.send(2, 3, lsn=2, price=small)
     it.go("10,2")
-    it.send(4, lsn=2, price=small, op="d")  # apart from the moves: hudi-rs reads no log that holds both (limits.md)
+    it.send(
+        4, lsn=2, price=small, op="d"
+    )  # apart from the moves: hudi-rs reads no log that holds both (limits.md)
     it.go("10,2")
     first = {1: row(1, less), 2: row(2, small), 3: row(3, small)}
     assert it.rows() == it.independent() == first
@@ -126,7 +175,9 @@ def test_numbers_inside_a_list_become_wider(lab, spark):
     assert dict(hudi.read(spark, it.table).dtypes)["counts"] == "array<bigint>"
 
 
-@pytest.mark.parametrize("step", ["the rewriting", pytest.param("the batch after it", marks=pytest.mark.drill)])
+@pytest.mark.parametrize(
+    "step", ["the rewriting", pytest.param("the batch after it", marks=pytest.mark.drill)]
+)
 def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkeypatch, step):
     it = lab(type="mor")
     it.send(1, 2, lsn=1, price=Decimal(1))
@@ -157,18 +208,30 @@ def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkey
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_column_gets_the_type_that_it_is_given(world, spark, kind):
-    """Also one whose values the old type could hold: a table that keeps it would refuse the next messages."""
+    """Also one whose values the old type could hold: a table that keeps it would refuse the next
+    messages."""
     table = new_table(world, type=kind, partition=(), ordering="n")
-    rows = spark.createDataFrame([(1, 1, "1", "a", 2**40)], "id int, n bigint, c string, b string, small bigint")
+    rows = spark.createDataFrame(
+        [(1, 1, "1", "a", 2**40)], "id int, n bigint, c string, b string, small bigint"
+    )
     rows.write.format("hudi").options(**table.options()).mode("append").save(table.base)
-    columns = T.StructType([T.StructField("id", T.IntegerType()), T.StructField("n", T.LongType()),
-                            T.StructField("c", T.IntegerType()), T.StructField("b", T.BinaryType()),
-                            T.StructField("small", T.IntegerType())])
+    columns = T.StructType(
+        [
+            T.StructField("id", T.IntegerType()),
+            T.StructField("n", T.LongType()),
+            T.StructField("c", T.IntegerType()),
+            T.StructField("b", T.BinaryType()),
+            T.StructField("small", T.IntegerType()),
+        ]
+    )
     new = spark.createDataFrame([(1, 1, 1, b"\x00\xff", 5), (2, 1, 3, None, None)], columns)
     rewriting.rewrite(spark, table, new, columns, {})
     found = hudi.read(spark, table)
     assert {name: kind for name, kind in found.dtypes if name in columns.names} == {
-        field.name: field.dataType.simpleString() for field in columns}
+        field.name: field.dataType.simpleString() for field in columns
+    }
     assert sorted(tuple(row[name] for name in columns.names) for row in found.collect()) == [
-        (1, 1, 1, b"\x00\xff", 5), (2, 1, 3, None, None)]
+        (1, 1, 1, b"\x00\xff", 5),
+        (2, 1, 3, None, None),
+    ]
     hudi.drop(spark, world, table)

@@ -1,5 +1,6 @@
-"""World `s3`: the lake on an S3 endpoint that the stack starts. Locks by conditional writes, notebooks, and an endpoint
-that stands still or refuses in the middle of a commit."""
+"""World `s3`: the lake on an S3 endpoint that the stack starts. Locks by conditional writes,
+notebooks, and an endpoint that stands still or refuses in the middle of a commit."""
+
 import contextlib
 import json
 import multiprocessing
@@ -58,14 +59,28 @@ def lake():
 
 
 def test_it_listens_on_loopback_and_wants_the_key(lake, tmp_path):
-    seen = {c.laddr.ip for c in process.own("s3").net_connections("inet") if c.status == psutil.CONN_LISTEN}
+    seen = {
+        c.laddr.ip
+        for c in process.own("s3").net_connections("inet")
+        if c.status == psutil.CONN_LISTEN
+    }
     assert seen == {"127.0.0.1"}
-    for name, key, code in ((services.S3_KEY_ID, "another", "SignatureDoesNotMatch"), ("X", "y", "InvalidAccessKeyId")):
+    for name, key, code in (
+        (services.S3_KEY_ID, "another", "SignatureDoesNotMatch"),
+        ("X", "y", "InvalidAccessKeyId"),
+    ):
         with pytest.raises(ClientError, match=code):
-            boto3.client("s3", region_name="us-east-1", aws_access_key_id=name, aws_secret_access_key=key,
-                         endpoint_url=lake.lake.endpoint).list_objects_v2(Bucket="lake")
+            boto3.client(
+                "s3",
+                region_name="us-east-1",
+                aws_access_key_id=name,
+                aws_secret_access_key=key,
+                endpoint_url=lake.lake.endpoint,
+            ).list_objects_v2(Bucket="lake")
     files.write_text("s3a://lake/a b/c=ä+*~.txt", "text")
-    assert files.read_text("s3a://lake/a b/c=ä+*~.txt") == "text" and list(files.below("s3a://lake/a b"))
+    assert files.read_text("s3a://lake/a b/c=ä+*~.txt") == "text" and list(
+        files.below("s3a://lake/a b")
+    )
     key = secrets.read()[services.S3_KEY]
     for kept in (secrets.folder() / services.S3_KEY, secrets.s3_login()):
         assert key in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600
@@ -92,8 +107,15 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
     holder = spawn.Process(target=s3_help.hold_for_ever)
     holder.start()
     address = "s3a://lake/killed"
-    wait_until(lambda: "pid" in (files.read_text(f"{address}.lock") or ""), "the other to hold it", timeout=60)
-    with pytest.raises(LakeError, match="another test is going on") as error, files.alone(address, "test"):
+    wait_until(
+        lambda: "pid" in (files.read_text(f"{address}.lock") or ""),
+        "the other to hold it",
+        timeout=60,
+    )
+    with (
+        pytest.raises(LakeError, match="another test is going on") as error,
+        files.alone(address, "test"),
+    ):
         pass
     assert f"process {holder.pid} holds" in error.value.where
     holder.kill()
@@ -104,28 +126,43 @@ def test_the_lock_of_a_killed_process_holds_nobody_up(lake):
 
 
 def test_labels_that_are_given_at_once_are_all_kept(lake, monkeypatch):
-    monkeypatch.setattr(keeping, "completed", lambda table: [SimpleNamespace(instant="20260101120000001")])
+    monkeypatch.setattr(
+        keeping, "completed", lambda table: [SimpleNamespace(instant="20260101120000001")]
+    )
     table = hudi.table(lake, "labelled", key=("id",), ordering="v")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: hudi.label(lake, table, f"n{n}"), range(16)))
     assert set(hudi.labels(lake, table)["label"]) == {f"n{n}" for n in range(16)}
 
 
-@pytest.mark.parametrize("track", [
-    ["11_source_database", "12_connectors", "13_hudi_ingest", "15_dashboard"],  # 14 makes 829 partitions: minutes
-    pytest.param(["10_outbox"], marks=pytest.mark.drill), pytest.param(["50_time_travel"], marks=pytest.mark.drill)])
+@pytest.mark.parametrize(
+    "track",
+    [
+        [
+            "11_source_database",
+            "12_connectors",
+            "13_hudi_ingest",
+            "15_dashboard",
+        ],  # 14 makes 829 partitions: minutes
+        pytest.param(["10_outbox"], marks=pytest.mark.drill),
+        pytest.param(["50_time_travel"], marks=pytest.mark.drill),
+    ],
+)
 def test_notebooks_pass_unchanged(lake, tmp_path, monkeypatch, track):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
     result = runner.run(track, "s3", timeout=1800, progress=False)
-    assert result.status == "passed", "\n".join(f"{n['path']}: {n['error']}" for n in result.notebooks)
+    assert result.status == "passed", "\n".join(
+        f"{n['path']}: {n['error']}" for n in result.notebooks
+    )
     assert not list(paths.state_dir().glob("lake/**/*.parquet")) and files.entries(lake.lake.tables)
 
 
 # ---- faults
 
+
 class Relay:
-    """Passes connections on to a port of this machine, but while it is `away`: then it refuses, and cuts what is there.
-    """
+    """Passes connections on to a port of this machine, but while it is `away`: then it refuses, and
+    cuts what is there."""
 
     def __init__(self, port):
         self.port, self.open, self.address = port, [], ("127.0.0.2", 0)
@@ -192,7 +229,8 @@ def relay(lake):
 
 @pytest.fixture(scope="module")
 def far(lake, relay):
-    """The same lake, reached by way of the relay: an endpoint that is not the stack's, with the key as a file."""
+    """The same lake, reached by way of the relay: an endpoint that is not the stack's, with the key
+    as a file."""
     endpoint = "http://{}:{}".format(*relay.address)
     world = varied(lake, lake={"endpoint": endpoint})
     with pytest.MonkeyPatch.context() as patch:
@@ -207,9 +245,17 @@ def far(lake, relay):
     aws.client.cache_clear()
 
 
-@pytest.mark.parametrize("fault, kind", [
-    ("stands still", "mor"), ("refuses", "cow"),
-    *[pytest.param(*each, marks=pytest.mark.drill) for each in (("stands still", "cow"), ("refuses", "mor"))]])
+@pytest.mark.parametrize(
+    "fault, kind",
+    [
+        ("stands still", "mor"),
+        ("refuses", "cow"),
+        *[
+            pytest.param(*each, marks=pytest.mark.drill)
+            for each in (("stands still", "cow"), ("refuses", "mor"))
+        ],
+    ],
+)
 def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay, fault, kind):
     topic, table = new_topic(far), new_table(far, type=kind)
     spark = session(far)
@@ -226,9 +272,16 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
 
     worker = threading.Thread(target=work)
     worker.start()
-    check.eventually("a commit is under way", lambda: any(
-        action.endswith("inflight") for _, action, _ in timeline.written(table)
-        if len(timeline.completed(table)) == before), timeout=60, every=0.01)
+    check.eventually(
+        "a commit is under way",
+        lambda: any(
+            action.endswith("inflight")
+            for _, action, _ in timeline.written(table)
+            if len(timeline.completed(table)) == before
+        ),
+        timeout=60,
+        every=0.01,
+    )
     with standing_still(far) if fault == "stands still" else relay.away():
         threading.Event().wait(AWAY)
         done_meanwhile = not worker.is_alive()
@@ -237,7 +290,9 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
     print(fault, kind, "raised" if raised else "went on", raised[:1])
     assert not done_meanwhile or raised, "it was over before the endpoint was away"
     hudi.ingest(spark, far, hudi.Topic(topic), table, schema=SCHEMA)  # a retry, or nothing new
-    expected = sorted((n, f"p{n % 3}", "old" if n % 2 else "new", 1 + (n % 2 == 0)) for n in range(ROWS))
+    expected = sorted(
+        (n, f"p{n % 3}", "old" if n % 2 else "new", 1 + (n % 2 == 0)) for n in range(ROWS)
+    )
     assert content(spark, table) == expected
     assert len(timeline.completed(table)) == before + 1, "one commit more, and no half one"
     assert len(hudi.read_independent(table)) == ROWS
@@ -248,8 +303,8 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
 
 @pytest.fixture(scope="module")
 def elsewhere(far, tmp_path_factory):
-    """A checkout with one more world, `far`, whose lake is reached by way of the relay; all else is this one's. It is
-    one for all tests: services know their folders by its name."""
+    """A checkout with one more world, `far`, whose lake is reached by way of the relay; all else is
+    this one's. It is one for all tests: services know their folders by its name."""
     root = tmp_path_factory.mktemp("root")
     for name in ("notebooks", "data", "docs", "deploy", "var"):
         (root / name).symlink_to(paths.ROOT / name)
@@ -263,21 +318,39 @@ def elsewhere(far, tmp_path_factory):
 
 @pytest.mark.drill
 @pytest.mark.parametrize("fault", ["stands still", "refuses"])
-@pytest.mark.parametrize("notebooks, watched", [
-    (["11_source_database", "12_connectors", "13_hudi_ingest", "15_dashboard"], lambda world: outbox.flow.table(world)),
-    (["51_source_database", "52_connectors", "53_hudi_ingest", "54_updates_and_compaction"],
-     lambda world: museum.flow.table(world, "artists", "mor"))])
-def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(far, relay, elsewhere, tmp_path, fault, notebooks,
-                                                                 watched):
+@pytest.mark.parametrize(
+    "notebooks, watched",
+    [
+        (
+            ["11_source_database", "12_connectors", "13_hudi_ingest", "15_dashboard"],
+            lambda world: outbox.flow.table(world),
+        ),
+        (
+            ["51_source_database", "52_connectors", "53_hudi_ingest", "54_updates_and_compaction"],
+            lambda world: museum.flow.table(world, "artists", "mor"),
+        ),
+    ],
+)
+def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(
+    far, relay, elsewhere, tmp_path, fault, notebooks, watched
+):
     """The fault comes with the first commit of a table."""
-    given = {**os.environ, "WORKBENCH_ROOT": str(elsewhere), "WORKBENCH_RUNS": str(tmp_path / "runs")}
+    given = {
+        **os.environ,
+        "WORKBENCH_ROOT": str(elsewhere),
+        "WORKBENCH_RUNS": str(tmp_path / "runs"),
+    }
     table, over, away = watched(far), threading.Event(), []
 
     bucket, folder = paths.bucket_and_key(f"{table.base}/.hoodie/")
 
     def begun():
-        with aws.answered("the timeline"):  # by one client: pyarrow makes a connection for each question
-            listed = aws.client(far.region, "s3").list_objects_v2(Bucket=bucket, Prefix=folder, Delimiter="/")
+        with aws.answered(
+            "the timeline"
+        ):  # by one client: pyarrow makes a connection for each question
+            listed = aws.client(far.region, "s3").list_objects_v2(
+                Bucket=bucket, Prefix=folder, Delimiter="/"
+            )
         return {one["Key"] for one in listed.get("Contents", []) if one["Key"].endswith("inflight")}
 
     def watch():
@@ -290,8 +363,13 @@ def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(far, relay, els
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    done = subprocess.run([sys.executable, "-m", "workbench.cli", "run", *notebooks, "--world", "far"], env=given,
-                          capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench.cli", "run", *notebooks, "--world", "far"],
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
     over.set()
     watcher.join(60)
     said = f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
@@ -307,6 +385,9 @@ def test_its_restart_is_an_empty_lake_and_says_so(lake, capsys):
     key = secrets.read()[services.S3_KEY]
     process.own("s3").kill()
     stack.need(lake, "s3")  # as a notebook does
-    assert "s3 was started: it holds the lake in memory: the lake is empty now" in capsys.readouterr().out
+    assert (
+        "s3 was started: it holds the lake in memory: the lake is empty now"
+        in capsys.readouterr().out
+    )
     assert files.read_text("s3a://lake/kept") is None and files.entries(lake.lake.root) == []
     assert secrets.read()[services.S3_KEY] == key

@@ -1,4 +1,5 @@
 """Nothing listens outside this machine, and no secret stands anywhere but in its own file."""
+
 import contextlib
 import socket
 import ssl
@@ -35,25 +36,41 @@ def family():
 
 @pytest.fixture(scope="module")
 def busy(world):
-    """The stack with everything of it at work: the registry, connectors with passwords, a Python worker in Spark."""
+    """The stack with everything of it at work: the registry, connectors with passwords, a Python
+    worker in Spark."""
     stack.need(world, *services.WHEN_ASKED)
     mariadb.create_database(world, "sampledatabase")
     mariadb.grant_replication(world, ["sampledatabase.movies"])
     connect.apply(world, "movies_source", connect.config(world, "movies_source"))
     connect.wait_running(world, "movies_source")
-    postgres.execute(world, "CREATE TABLE IF NOT EXISTS canary (n int PRIMARY KEY)", database="postgres")
+    postgres.execute(
+        world, "CREATE TABLE IF NOT EXISTS canary (n int PRIMARY KEY)", database="postgres"
+    )
     config = {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1",
-        "plugin.name": "pgoutput", "topic.prefix": "canary", "database.hostname": world.postgres.host,
-        "database.port": str(world.postgres.port), "database.dbname": "postgres", "slot.name": "canary",
-        "database.user": world.postgres.admin_user, "table.include.list": "public.canary",
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": "1",
+        "plugin.name": "pgoutput",
+        "topic.prefix": "canary",
+        "database.hostname": world.postgres.host,
+        "database.port": str(world.postgres.port),
+        "database.dbname": "postgres",
+        "slot.name": "canary",
+        "database.user": world.postgres.admin_user,
+        "table.include.list": "public.canary",
         "database.password": f"${{directory:{secrets.folder()}:postgres.admin}}",
     }
     url = f"{world.connect.url}/connectors/canary"
-    requests.put(url + "/config", json=config, timeout=60, auth=world.connect.auth).raise_for_status()
+    requests.put(
+        url + "/config", json=config, timeout=60, auth=world.connect.auth
+    ).raise_for_status()
     running = '"state":"RUNNING"'
-    wait_until(lambda: requests.get(url + "/status", timeout=5, auth=world.connect.auth).text.count(running) == 2,
-               "the connector to run")
+    wait_until(
+        lambda: (
+            requests.get(url + "/status", timeout=5, auth=world.connect.auth).text.count(running)
+            == 2
+        ),
+        "the connector to run",
+    )
     spark = session(world)
     same = spark.range(4).mapInPandas(lambda frames: frames, "id long")
     assert same.count() == 4
@@ -78,7 +95,11 @@ def passwords(busy):
 
 def listeners(p):
     """The listening sockets of one process as (address, port)."""
-    return [(c.laddr.ip, c.laddr.port) for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    return [
+        (c.laddr.ip, c.laddr.port)
+        for c in p.net_connections("inet")
+        if c.status == psutil.CONN_LISTEN
+    ]
 
 
 def test_every_listener_is_on_loopback(busy):
@@ -88,7 +109,11 @@ def test_every_listener_is_on_loopback(busy):
             found.update({pair: p for pair in listeners(p)})
     ports = {port for _, port in found}
     assert {s.port for s in stack.status(busy)} <= ports, "the look missed a service"
-    outside = {f"{ip}:{port}": " ".join(p.cmdline())[:100] for (ip, port), p in found.items() if ip not in LOOPBACK}
+    outside = {
+        f"{ip}:{port}": " ".join(p.cmdline())[:100]
+        for (ip, port), p in found.items()
+        if ip not in LOOPBACK
+    }
     assert outside == {}
 
 
@@ -105,7 +130,9 @@ def test_no_secret_in_argv_or_environment(passwords):
     seen = 0
     for p in family():
         with contextlib.suppress(psutil.NoSuchProcess):
-            text = "\0".join(p.cmdline()) + Path(f"/proc/{p.pid}/environ").read_bytes().decode(errors="replace")
+            text = "\0".join(p.cmdline()) + Path(f"/proc/{p.pid}/environ").read_bytes().decode(
+                errors="replace"
+            )
             seen += bool(text)
             assert not [n for n, v in passwords.items() if v in text], p
     assert seen >= 5
@@ -127,12 +154,16 @@ def holding(folder, values):
 
 
 def test_only_the_files_of_secrets_hold_them(passwords):
-    """Logs, configurations, pid files and the services' data: Connect's own topic, the database, the checkpoints."""
+    """Logs, configurations, pid files and the services' data: Connect's own topic, the database,
+    the checkpoints."""
     found = set(holding(paths.state_dir(), passwords.values()))
     assert found == {f"secrets/{n}" for n in (*services.SECRETS, ".users")}
     modes = {stat.S_IMODE(file.stat().st_mode) for file in secrets.folder().iterdir()}
     assert modes == {0o600}, [oct(mode) for mode in modes]
-    assert len(files_below(paths.state_dir() / "log")) >= 5 and len(files_below(paths.state_dir() / "conf")) >= 3
+    assert (
+        len(files_below(paths.state_dir() / "log")) >= 5
+        and len(files_below(paths.state_dir() / "conf")) >= 3
+    )
 
 
 def test_a_planted_secret_would_be_found(tmp_path):
@@ -143,7 +174,12 @@ def test_a_planted_secret_would_be_found(tmp_path):
 
 def test_connect_shows_references_only(busy, passwords):
     base = f"{busy.connect.url}/connectors"
-    for url in (base, f"{base}?expand=info&expand=status", f"{base}/canary/config", f"{base}/canary/tasks"):
+    for url in (
+        base,
+        f"{base}?expand=info&expand=status",
+        f"{base}/canary/config",
+        f"{base}/canary/tasks",
+    ):
         text = requests.get(url, timeout=10, auth=busy.connect.auth).text
         assert "canary" in text and not [n for n, v in passwords.items() if v in text], url
     config = requests.get(f"{base}/canary/config", timeout=10, auth=busy.connect.auth).json()
@@ -151,12 +187,19 @@ def test_connect_shows_references_only(busy, passwords):
 
 
 def test_a_connector_cannot_read_other_files(busy):
-    """The worker resolves references to the folder of secrets only, so a config cannot copy out a person's files."""
-    config = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "name": "thief",
-              "topic.prefix": "${directory:/etc:os-release}", "database.hostname": "127.0.0.1"}
+    """The worker resolves references to the folder of secrets only, so a config cannot copy out a
+    person's files."""
+    config = {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "name": "thief",
+        "topic.prefix": "${directory:/etc:os-release}",
+        "database.hostname": "127.0.0.1",
+    }
     url = f"{busy.connect.url}/connector-plugins/PostgresConnector/config/validate"
     answer = requests.put(url, json=config, timeout=60, auth=busy.connect.auth).text
-    id = next(line for line in Path("/etc/os-release").read_text().splitlines() if line[:3] == "ID=")
+    id = next(
+        line for line in Path("/etc/os-release").read_text().splitlines() if line[:3] == "ID="
+    )
     assert id.partition("=")[2].strip('"').lower() not in answer.lower()
     assert "/etc:os-release" in answer  # left as it was, or named as refused
 
@@ -166,13 +209,17 @@ def test_postgres_lets_nobody_in_without_the_password(busy):
 
     p = busy.postgres
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(host=p.host, port=p.port, user=p.admin_user, password="guess", dbname="postgres")
+        psycopg.connect(
+            host=p.host, port=p.port, user=p.admin_user, password="guess", dbname="postgres"
+        )
 
 
 def test_a_web_page_of_another_name_gets_nothing_from_any_listener(busy, passwords):
-    """DNS rebinding: its name resolves to 127.0.0.1, so the browser lets it send and read what it likes. Other worlds
-    and services: test_listeners.py."""
-    spoken, faults = web_page.judged(family(), [*passwords.values(), "movies_source"], web_page.PAGES[:1])
+    """DNS rebinding: its name resolves to 127.0.0.1, so the browser lets it send and read what it
+    likes. Other worlds and services: test_listeners.py."""
+    spoken, faults = web_page.judged(
+        family(), [*passwords.values(), "movies_source"], web_page.PAGES[:1]
+    )
     assert spoken[services.host_port(busy.connect.url)[1]] == "HTTP"
     assert spoken[services.host_port(busy.registry.url)[1]] == "HTTPS"
     assert faults == {}
@@ -196,7 +243,12 @@ def test_a_browser_would_not_trust_the_registry(busy):
     with pytest.raises(requests.exceptions.SSLError):
         requests.get(busy.registry.url, timeout=10)
     context = ssl.create_default_context(cafile=tls.verify(busy.registry.url))
-    for name, refused in (("127.0.0.1", False), ("page.example", True)):  # the certificate is for no other name
+    for name, refused in (
+        ("127.0.0.1", False),
+        ("page.example", True),
+    ):  # the certificate is for no other name
         with socket.create_connection(services.host_port(busy.registry.url), timeout=10) as s:
-            with pytest.raises(ssl.SSLCertVerificationError) if refused else contextlib.nullcontext():
+            with (
+                pytest.raises(ssl.SSLCertVerificationError) if refused else contextlib.nullcontext()
+            ):
                 context.wrap_socket(s, server_hostname=name).close()

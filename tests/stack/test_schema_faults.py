@@ -1,5 +1,7 @@
-"""What goes wrong where schemas change, on the real parts: the connector is down meanwhile, or its log, its history of
-schemas, the registry or MariaDB itself is gone. It is said aloud, the way back works, and the lake is the source."""
+"""What goes wrong where schemas change, on the real parts: the connector is down meanwhile, or its
+log, its history of schemas, the registry or MariaDB itself is gone. It is said aloud, the way back
+works, and the lake is the source."""
+
 import threading
 
 import avro_help
@@ -22,18 +24,24 @@ NAME = "schema_faults"
 
 @pytest.fixture(scope="module")
 def lab(world):
-    with captured(world, NAME, "CREATE TABLE begin (id int PRIMARY KEY)", "INSERT INTO begin VALUES (1)") as lab:
+    with captured(
+        world, NAME, "CREATE TABLE begin (id int PRIMARY KEY)", "INSERT INTO begin VALUES (1)"
+    ) as lab:
         topics.wait_count(world, lab.topic("begin"), 1, connector=NAME)
         yield lab
 
 
 @pytest.fixture
 def follow(lab, spark, request):
-    """A table of the test's own: `follow(n)` waits for n messages of it, and its rows in the lake are the source's."""
+    """A table of the test's own: `follow(n)` waits for n messages of it, and its rows in the lake
+    are the source's."""
     if connect.failure(lab.world, NAME):  # another test has left it so
         again(lab)
     of = request.node.name.partition("[")[0].removeprefix("test_")[:40]
-    lab.execute(f"CREATE TABLE {of} (id int PRIMARY KEY, n int NOT NULL)", f"INSERT INTO {of} VALUES (1, 1), (2, 1)")
+    lab.execute(
+        f"CREATE TABLE {of} (id int PRIMARY KEY, n int NOT NULL)",
+        f"INSERT INTO {of} VALUES (1, 1), (2, 1)",
+    )
     table = lab.table(of[:20], type="mor")
 
     def go(messages, what, stale=False):
@@ -53,7 +61,9 @@ def state(world, verb, name=NAME):
     url = f"{world.connect.url}/connectors/{name}/{verb}"
     requests.put(url, timeout=10, auth=world.connect.auth).raise_for_status()
     if verb == "stop":
-        check.eventually("stopped", lambda: connect.status(world, name)["state"] == "STOPPED", timeout=30)
+        check.eventually(
+            "stopped", lambda: connect.status(world, name)["state"] == "STOPPED", timeout=30
+        )
 
 
 def failed(world):
@@ -68,22 +78,29 @@ def column(spark, table, name):
 
 def test_columns_change_while_the_connector_is_down(lab, world, spark, follow):
     state(world, "stop")
-    lab.execute(f"INSERT INTO {follow.of} VALUES (3, 3)", f"ALTER TABLE {follow.of} ADD COLUMN a varchar(9)",
-                f"INSERT INTO {follow.of} VALUES (4, 4, 'four')",
-                f"ALTER TABLE {follow.of} DROP COLUMN n, ADD COLUMN b int",
-                f"INSERT INTO {follow.of} VALUES (5, 'five', 5)")
+    lab.execute(
+        f"INSERT INTO {follow.of} VALUES (3, 3)",
+        f"ALTER TABLE {follow.of} ADD COLUMN a varchar(9)",
+        f"INSERT INTO {follow.of} VALUES (4, 4, 'four')",
+        f"ALTER TABLE {follow.of} DROP COLUMN n, ADD COLUMN b int",
+        f"INSERT INTO {follow.of} VALUES (5, 'five', 5)",
+    )
     state(world, "resume")
     follow(5, "after two changes that nobody watched")
     assert column(spark, follow.lake, "n") == {1: 1, 2: 1, 3: 3, 4: 4, 5: None}
     assert list(hudi.schema_changes(follow.lake)["change"]) == [
-        "added a string; added b int; dropped n int, which stays and is null in new rows"]
+        "added a string; added b int; dropped n int, which stays and is null in new rows"
+    ]
 
 
 def test_columns_change_while_the_connector_of_postgres_is_down(world, spark):
     name = f"{NAME}_pg"
     table = hudi.table(world, name, key=("id",), ordering="__lsn")
     script = "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL); INSERT INTO t VALUES (1, 1)"
-    with avro_help.museum(world, name, script, ["t"], **{"table.include.list": "public.t"}) as there:
+    with avro_help.museum(
+        world, name, script, ["t"], **{"table.include.list": "public.t"}
+    ) as there:
+
         def follow(messages):
             topics.wait_count(there, f"{name}.public.t", messages, connector=name)
             hudi.ingest(spark, there, hudi.Topic(f"{name}.public.t", format="avro"), table)
@@ -92,32 +109,55 @@ def test_columns_change_while_the_connector_of_postgres_is_down(world, spark):
             follow(1)
             state(there, "stop", name)
             postgres.execute(there, "INSERT INTO t VALUES (2, 2); ALTER TABLE t ADD COLUMN a text")
-            postgres.execute(there, "INSERT INTO t VALUES (3, 3, 'three'); ALTER TABLE t RENAME n TO \"order\"")
-            postgres.execute(there, "ALTER TABLE t ADD COLUMN b int; INSERT INTO t VALUES (4, 4, 'four', 4)")
+            postgres.execute(
+                there, "INSERT INTO t VALUES (3, 3, 'three'); ALTER TABLE t RENAME n TO \"order\""
+            )
+            postgres.execute(
+                there, "ALTER TABLE t ADD COLUMN b int; INSERT INTO t VALUES (4, 4, 'four', 4)"
+            )
             state(there, "resume", name)
             follow(4)
-            rows = {r["id"]: (r["n"], r["a"], r["order"], r["b"]) for r in hudi.read(spark, table).collect()}
-            assert rows == {1: (1, None, None, None), 2: (2, None, None, None), 3: (3, "three", None, None),
-                            4: (None, "four", 4, 4)}
+            rows = {
+                r["id"]: (r["n"], r["a"], r["order"], r["b"])
+                for r in hudi.read(spark, table).collect()
+            }
+            assert rows == {
+                1: (1, None, None, None),
+                2: (2, None, None, None),
+                3: (3, "three", None, None),
+                4: (None, "four", 4, 4),
+            }
         finally:
             hudi.drop(spark, world, table)
 
 
 def test_a_required_column_and_a_reserved_word(lab, spark, follow):
-    lab.execute(f"ALTER TABLE {follow.of} ADD COLUMN country varchar(9) NOT NULL",
-                f"INSERT INTO {follow.of} VALUES (3, 3, 'DE')")
+    lab.execute(
+        f"ALTER TABLE {follow.of} ADD COLUMN country varchar(9) NOT NULL",
+        f"INSERT INTO {follow.of} VALUES (3, 3, 'DE')",
+    )
     follow(3, "", stale=True)
-    assert column(spark, follow.lake, "country") == {1: None, 2: None, 3: "DE"}, "no event tells of the older rows"
-    lab.execute(f"ALTER TABLE {follow.of} RENAME COLUMN n TO `order`", f"UPDATE {follow.of} SET `order` = id * 10")
+    assert column(spark, follow.lake, "country") == {1: None, 2: None, 3: "DE"}, (
+        "no event tells of the older rows"
+    )
+    lab.execute(
+        f"ALTER TABLE {follow.of} RENAME COLUMN n TO `order`",
+        f"UPDATE {follow.of} SET `order` = id * 10",
+    )
     follow(6, "all rows were written again")
     assert [said.partition(";")[0] for said in hudi.schema_changes(follow.lake)["change"]] == [
-        "added country string", "added order int"]
+        "added country string",
+        "added order int",
+    ]
 
 
 def test_the_log_is_purged(lab, world, spark, follow):
     state(world, "stop")
-    lab.execute(f"ALTER TABLE {follow.of} ADD COLUMN a int", f"INSERT INTO {follow.of} VALUES (3, 3, 3)",
-                "FLUSH BINARY LOGS")
+    lab.execute(
+        f"ALTER TABLE {follow.of} ADD COLUMN a int",
+        f"INSERT INTO {follow.of} VALUES (3, 3, 3)",
+        "FLUSH BINARY LOGS",
+    )
     newest = mariadb.log_position(world).partition(":")[0]
 
     def purged():  # a file stays as long as a connection that has read it is there
@@ -128,16 +168,23 @@ def test_the_log_is_purged(lab, world, spark, follow):
     lab.execute(f"INSERT INTO {follow.of} VALUES (4, 4, 4)")
     state(world, "resume")
     said = failed(world)
-    assert "purged" in said and "takes a new snapshot" in said and topics.count(world, lab.topic(follow.of)) == 2
+    assert (
+        "purged" in said
+        and "takes a new snapshot" in said
+        and topics.count(world, lab.topic(follow.of)) == 2
+    )
     again(lab)
     follow(2 + 4, "after a new snapshot")
 
 
 def test_a_column_in_capitals_is_moved_behind_another(lab, world, spark, follow):
-    """What Debezium's connector does not follow (docs/limits.md); where it does, this limit may go."""
-    lab.execute(f"ALTER TABLE {follow.of} ADD COLUMN COUNTRY varchar(9) FIRST",
-                f"ALTER TABLE {follow.of} MODIFY COUNTRY varchar(9) AFTER n",
-                f"INSERT INTO {follow.of} VALUES (3, 3, 'DE')")
+    """What Debezium's connector does not follow (docs/limits.md); where it does, this limit may
+    go."""
+    lab.execute(
+        f"ALTER TABLE {follow.of} ADD COLUMN COUNTRY varchar(9) FIRST",
+        f"ALTER TABLE {follow.of} MODIFY COUNTRY varchar(9) AFTER n",
+        f"INSERT INTO {follow.of} VALUES (3, 3, 'DE')",
+    )
     said = failed(world)
     assert "field name duplication COUNTRY" in said and "takes a new snapshot" in said
     again(lab)
@@ -157,10 +204,16 @@ def again(lab):
 def test_the_history_of_schemas_is_lost(lab, world, spark, follow):
     state(world, "stop")
     topics.delete(world, lab.config["schema.history.internal.kafka.topic"])
-    lab.execute(f"ALTER TABLE {follow.of} ADD COLUMN a int", f"INSERT INTO {follow.of} VALUES (3, 3, 3)")
+    lab.execute(
+        f"ALTER TABLE {follow.of} ADD COLUMN a int", f"INSERT INTO {follow.of} VALUES (3, 3, 3)"
+    )
     state(world, "resume")
     said = failed(world)
-    assert "history" in said and "takes a new snapshot" in said and topics.count(world, lab.topic(follow.of)) == 2
+    assert (
+        "history" in said
+        and "takes a new snapshot" in said
+        and topics.count(world, lab.topic(follow.of)) == 2
+    )
     again(lab)
     follow(2 + 3, "after a new snapshot")
 
@@ -168,7 +221,9 @@ def test_the_history_of_schemas_is_lost(lab, world, spark, follow):
 def test_the_registry_is_gone_when_a_column_comes(lab, world, spark, follow):
     process.stop(SERVICES["apicurio"])
     try:
-        lab.execute(f"ALTER TABLE {follow.of} ADD COLUMN a int", f"INSERT INTO {follow.of} VALUES (3, 3, 3)")
+        lab.execute(
+            f"ALTER TABLE {follow.of} ADD COLUMN a int", f"INSERT INTO {follow.of} VALUES (3, 3, 3)"
+        )
         assert "likely: the registry cannot be reached" in failed(world)
     finally:
         stack.need(world, "apicurio")

@@ -1,4 +1,6 @@
-"""Replication slots do not retain the log that others write while the captured tables stand still."""
+"""Replication slots do not retain the log that others write while the captured tables stand
+still."""
+
 import time
 
 import pytest
@@ -17,7 +19,9 @@ WALKTHROUGHS = (outbox.flow, log_based.flow, museum.flow)
 def foreign(world):
     """A database of its own with a table that nothing captures."""
     postgres.create_database(world, FOREIGN)
-    postgres.execute(world, "CREATE TABLE foreign_rows (id bigserial PRIMARY KEY, text text)", database=FOREIGN)
+    postgres.execute(
+        world, "CREATE TABLE foreign_rows (id bigserial PRIMARY KEY, text text)", database=FOREIGN
+    )
     yield FOREIGN
     postgres.execute(world, f"DROP DATABASE {FOREIGN} WITH (FORCE)", database="postgres")
 
@@ -26,7 +30,11 @@ def foreign(world):
 def quiet(world):
     """A captured table that does not change."""
     postgres.create_database(world, QUIET)
-    postgres.execute(world, "CREATE TABLE quiet (id int PRIMARY KEY); INSERT INTO quiet VALUES (1)", database=QUIET)
+    postgres.execute(
+        world,
+        "CREATE TABLE quiet (id int PRIMARY KEY); INSERT INTO quiet VALUES (1)",
+        database=QUIET,
+    )
     postgres.create_publication(world, QUIET, ["public.quiet"], QUIET)
     postgres.grant_replication(world, ["public.quiet"], QUIET)
     yield QUIET
@@ -38,26 +46,50 @@ def quiet(world):
 
 
 def write(world, database, rows=60_000):
-    postgres.execute(world, "INSERT INTO foreign_rows (text) SELECT repeat('x', 300) FROM generate_series(1, %s)",
-                     [rows], database)
+    postgres.execute(
+        world,
+        "INSERT INTO foreign_rows (text) SELECT repeat('x', 300) FROM generate_series(1, %s)",
+        [rows],
+        database,
+    )
 
 
 @pytest.mark.parametrize("name", ["outbox_source", "moma_source"])
 def test_a_slot_moves_on_while_its_table_does_not_change(world, quiet, foreign, name):
-    config = {**connect.config(world, name), "database.dbname": quiet, "publication.name": quiet, "topic.prefix": quiet,
-              "slot.name": quiet, "table.include.list": "public.quiet", "heartbeat.interval.ms": "500",
-              **{f"{side}.converter": "org.apache.kafka.connect.json.JsonConverter" for side in ("key", "value")}}
-    config = {key: value for key, value in config.items() if "apicurio" not in key and key != "schema.include.list"}
+    config = {
+        **connect.config(world, name),
+        "database.dbname": quiet,
+        "publication.name": quiet,
+        "topic.prefix": quiet,
+        "slot.name": quiet,
+        "table.include.list": "public.quiet",
+        "heartbeat.interval.ms": "500",
+        **{
+            f"{side}.converter": "org.apache.kafka.connect.json.JsonConverter"
+            for side in ("key", "value")
+        },
+    }
+    config = {
+        key: value
+        for key, value in config.items()
+        if "apicurio" not in key and key != "schema.include.list"
+    }
     connect.apply(world, quiet, config)
     topics.wait_count(world, f"{quiet}.public.quiet", 1, connector=quiet)
     write(world, foreign, 1_000)
     position = postgres.place(postgres.log_position(world, foreign))
-    wait_until(lambda: postgres.place(postgres.slots(world, quiet)["confirmed"][0] or "0/0") >= position,
-               "the slot to be confirmed up to what others have written", timeout=20,
-               failed=lambda: connect.failure(world, quiet))
+    wait_until(
+        lambda: postgres.place(postgres.slots(world, quiet)["confirmed"][0] or "0/0") >= position,
+        "the slot to be confirmed up to what others have written",
+        timeout=20,
+        failed=lambda: connect.failure(world, quiet),
+    )
     assert topics.count(world, f"{quiet}.public.quiet") == 1
     # the message goes to no topic: neither Debezium's own for messages nor that of the table
-    assert {t for t in topics.names(world) if quiet in t} == {f"{quiet}.public.quiet", f"__debezium-heartbeat.{quiet}"}
+    assert {t for t in topics.names(world) if quiet in t} == {
+        f"{quiet}.public.quiet",
+        f"__debezium-heartbeat.{quiet}",
+    }
 
 
 def test_status_and_doctor_report_what_a_slot_retains(world, foreign, monkeypatch, capsys):
@@ -66,27 +98,47 @@ def test_status_and_doctor_report_what_a_slot_retains(world, foreign, monkeypatc
     try:
         write(world, foreign)
         cli.status("local")
-        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("slots_test_idle")]
-        assert line.split()[1:3] == [foreign, "inactive"] and 15 < float(line.split()[3]) < 2_000, line
-        assert not [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject], "not much yet"
+        (line,) = [
+            line
+            for line in capsys.readouterr().out.splitlines()
+            if line.startswith("slots_test_idle")
+        ]
+        assert line.split()[1:3] == [foreign, "inactive"] and 15 < float(line.split()[3]) < 2_000, (
+            line
+        )
+        assert not [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject], (
+            "not much yet"
+        )
         monkeypatch.setattr(capture_health, "RETAINED_MIB", 10)
         (found,) = [f for f in capture_health.examine(world) if "slots_test_idle" in f.subject]
-        assert found.level == "warning" and "no connector reads it" in found.fix and "retains" in found.seen
+        assert (
+            found.level == "warning"
+            and "no connector reads it" in found.fix
+            and "retains" in found.seen
+        )
     finally:
         postgres.drop_slot(world, "slots_test_idle", foreign)
-    assert not [f for f in capture_health.examine(world) if f.level != "ok" and "slots_test_idle" in f.subject]
+    assert not [
+        f
+        for f in capture_health.examine(world)
+        if f.level != "ok" and "slots_test_idle" in f.subject
+    ]
 
 
 @pytest.mark.drill
 def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
-    """The connectors of notebooks 12, 32, 52 and 74, and six large inserts into a table that nothing captures."""
+    """The connectors of notebooks 12, 32, 52 and 74, and six large inserts into a table that
+    nothing captures."""
     for flow in WALKTHROUGHS:
         flow.ensure(world, "connectors")
     storefront.begin(world)
     storefront.hand_over(world)
     storefront.settle(world)
-    captured = {topic: topics.count(world, topic) for topic in topics.names(world)
-                if not topic.startswith(("__debezium-heartbeat.", "connect-"))}
+    captured = {
+        topic: topics.count(world, topic)
+        for topic in topics.names(world)
+        if not topic.startswith(("__debezium-heartbeat.", "connect-"))
+    }
 
     def retained():
         return postgres.all_slots(world).set_index("slot_name")["bytes_behind"].to_dict()
@@ -97,8 +149,15 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
         write(world, foreign)
     assert postgres.place(postgres.log_position(world, foreign)) - begun > 4 * LIMIT
     written, most = time.monotonic(), max(retained().values())
-    wait_until(lambda: max(retained().values()) < LIMIT, "all slots to be less than 32 MiB behind", timeout=60, every=1)
-    print(f"at most {most >> 20} MiB behind; less than {LIMIT >> 20} after {time.monotonic() - written:.0f} s")
+    wait_until(
+        lambda: max(retained().values()) < LIMIT,
+        "all slots to be less than 32 MiB behind",
+        timeout=60,
+        every=1,
+    )
+    print(
+        f"at most {most >> 20} MiB behind; less than {LIMIT >> 20} after {time.monotonic() - written:.0f} s"
+    )
     assert {topic: topics.count(world, topic) for topic in captured} == captured
     for flow in (storefront.flow, *WALKTHROUGHS):
         flow.reset(world)

@@ -1,4 +1,6 @@
-"""The source database on a real PostgreSQL: loader, outbox triggers, publication, privileges, slots."""
+"""The source database on a real PostgreSQL: loader, outbox triggers, publication, privileges,
+slots."""
+
 import dataclasses
 import datetime
 import decimal
@@ -43,7 +45,9 @@ def schemas(world):
 @pytest.fixture(scope="module")
 def database(world):
     """A world like `world`, with a database of its own, so that other tests' data stay."""
-    own = varied(world, postgres={"database": "test_sources"}, connect={"topic_prefix": "test_sources"})
+    own = varied(
+        world, postgres={"database": "test_sources"}, connect={"topic_prefix": "test_sources"}
+    )
     postgres.create_database(own)
     yield own
     northwind.loader.unload(own)
@@ -75,7 +79,9 @@ def test_loads_and_says_so(empty):
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert [m.split(":")[0] for m in said] == ["connection created", "tables loaded"]
     # a new session finds the tables without naming the schema
-    shipped = postgres.frame(empty, "SELECT shipped_date FROM cdc_events WHERE order_id = 11077")["shipped_date"]
+    shipped = postgres.frame(empty, "SELECT shipped_date FROM cdc_events WHERE order_id = 11077")[
+        "shipped_date"
+    ]
     assert shipped[0] is None
     assert count(empty, "orders") == 829
     assert postgres.frame(empty, "SELECT 1 FROM orders WHERE order_id = 11075").empty
@@ -83,17 +89,23 @@ def test_loads_and_says_so(empty):
 
 def test_outbox_holds_what_the_tables_hold(loaded):
     """Each item of the outbox against its detail row, both ways."""
-    different = postgres.frame(loaded, """
+    different = postgres.frame(
+        loaded,
+        """
         WITH items AS (SELECT order_id, (i->>'product_id')::int AS product_id, (i->>'unit_price')::real AS unit_price,
                               (i->>'quantity')::int AS quantity, (i->>'discount')::real AS discount
                        FROM cdc_events, jsonb_array_elements(order_items) i),
              details AS (SELECT order_id, product_id::int, unit_price, quantity::int, discount FROM order_details)
         (SELECT * FROM items EXCEPT SELECT * FROM details) UNION ALL (SELECT * FROM details EXCEPT SELECT * FROM items)
-        """)
+        """,
+    )
     assert different.empty
-    assert postgres.frame(loaded, """SELECT order_id FROM cdc_events JOIN orders USING (order_id)
+    assert postgres.frame(
+        loaded,
+        """SELECT order_id FROM cdc_events JOIN orders USING (order_id)
         WHERE cdc_events.freight::real <> orders.freight
-        OR jsonb_array_length(products) <> jsonb_array_length(order_items)""").empty
+        OR jsonb_array_length(products) <> jsonb_array_length(order_items)""",
+    ).empty
 
 
 def test_second_load_is_refused(loaded):
@@ -110,10 +122,13 @@ def test_reset_removes_everything_and_can_be_repeated(loaded):
         assert "datalake" not in schemas(loaded) and postgres.publications(loaded).empty
 
 
-@pytest.mark.parametrize("script, line", [
-    ("03_cdc_events.sql", "\n\nSELECT 1;\nSELECT no_such_column\nFROM orders;"),
-    ("01_northwind_ddl.sql", "CREATE TABLE x (\n    y no_such_type\n);"),
-])
+@pytest.mark.parametrize(
+    "script, line",
+    [
+        ("03_cdc_events.sql", "\n\nSELECT 1;\nSELECT no_such_column\nFROM orders;"),
+        ("01_northwind_ddl.sql", "CREATE TABLE x (\n    y no_such_type\n);"),
+    ],
+)
 def test_broken_script_rolls_back(empty, tmp_path, monkeypatch, script, line):
     shutil.copytree(northwind.DATA, tmp_path / "northwind")
     broken = tmp_path / "northwind" / script
@@ -139,111 +154,162 @@ def test_missing_script_rolls_back(empty, tmp_path, monkeypatch):
 
 def test_scale(empty):
     assert northwind.loader.load(empty, scale=3, confirm=yes, say=silent) == {
-        "orders": 2487, "order_details": 6456, "cdc_events": 2487}
+        "orders": 2487,
+        "order_details": 6456,
+        "cdc_events": 2487,
+    }
 
 
-# --- the public dump -------------------------------------------------------------------------------------------------
+# --- the public dump
+# -------------------------------------------------------------------------------------------------
 
-# the public dump is no part of this repository: NORTHWIND_DIR names a folder that holds its northwind.sql
-@pytest.mark.skipif("NORTHWIND_DIR" not in os.environ, reason="NORTHWIND_DIR does not name a folder with northwind.sql")
+
+# the public dump is no part of this repository: NORTHWIND_DIR names a folder that holds its
+# northwind.sql
+@pytest.mark.skipif(
+    "NORTHWIND_DIR" not in os.environ,
+    reason="NORTHWIND_DIR does not name a folder with northwind.sql",
+)
 def test_public_dump(empty):
-    counts = northwind.loader.load(empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent)
+    counts = northwind.loader.load(
+        empty, from_dir=os.environ["NORTHWIND_DIR"], confirm=yes, say=silent
+    )
     assert counts == {"orders": 829, "order_details": 2152, "cdc_events": 829}
     assert northwind.loader.loaded_from(empty) == os.path.abspath(os.environ["NORTHWIND_DIR"])
     assert postgres.frame(empty, "SELECT * FROM orders WHERE order_id = 11075").empty
-    types = postgres.frame(empty, """SELECT DISTINCT data_type FROM information_schema.columns
-        WHERE column_name = 'order_id' AND table_schema = 'datalake' AND table_name IN ('orders', 'order_details')""")
+    types = postgres.frame(
+        empty,
+        """SELECT DISTINCT data_type FROM information_schema.columns
+        WHERE column_name = 'order_id' AND table_schema = 'datalake' AND table_name IN ('orders', 'order_details')""",
+    )
     assert list(types["data_type"]) == ["integer"], "like the generated tables"
     for change in sorted(CHANGES.glob("*.sql")):
         postgres.execute(empty, change.read_text(encoding="utf-8"))
     assert count(empty, "cdc_events") == 830 and count(empty, "order_details") == 2155
 
 
-# tables as the public dump makes them: its columns in its order, smallint keys, constraints added after the rows
+# tables as the public dump makes them: its columns in its order, smallint keys, constraints added
+# after the rows
 DUMP_TABLES = {
     "categories": "category_id smallint NOT NULL, category_name character varying(15) NOT NULL, description text, "
-                  "picture bytea",
+    "picture bytea",
     "customers": "customer_id character varying(5) NOT NULL, company_name character varying(40) NOT NULL, "
-                 "contact_name character varying(30), contact_title character varying(30), "
-                 "address character varying(60), city character varying(15), region character varying(15), "
-                 "postal_code character varying(10), country character varying(15), phone character varying(24), "
-                 "fax character varying(24)",
+    "contact_name character varying(30), contact_title character varying(30), "
+    "address character varying(60), city character varying(15), region character varying(15), "
+    "postal_code character varying(10), country character varying(15), phone character varying(24), "
+    "fax character varying(24)",
     "employees": "employee_id smallint NOT NULL, last_name character varying(20) NOT NULL, "
-                 "first_name character varying(10) NOT NULL, title character varying(30), "
-                 "title_of_courtesy character varying(25), birth_date date, hire_date date, "
-                 "address character varying(60), city character varying(15), region character varying(15), "
-                 "postal_code character varying(10), country character varying(15), home_phone character varying(24), "
-                 "extension character varying(4), photo bytea, notes text, reports_to smallint, "
-                 "photo_path character varying(255)",
+    "first_name character varying(10) NOT NULL, title character varying(30), "
+    "title_of_courtesy character varying(25), birth_date date, hire_date date, "
+    "address character varying(60), city character varying(15), region character varying(15), "
+    "postal_code character varying(10), country character varying(15), home_phone character varying(24), "
+    "extension character varying(4), photo bytea, notes text, reports_to smallint, "
+    "photo_path character varying(255)",
     "employee_territories": "employee_id smallint NOT NULL, territory_id character varying(20) NOT NULL",
     "order_details": "order_id smallint NOT NULL, product_id smallint NOT NULL, unit_price real NOT NULL, "
-                     "quantity smallint NOT NULL, discount real NOT NULL",
+    "quantity smallint NOT NULL, discount real NOT NULL",
     "orders": "order_id smallint NOT NULL, customer_id character varying(5), employee_id smallint, order_date date, "
-              "required_date date, shipped_date date, ship_via smallint, freight real, "
-              "ship_name character varying(40), ship_address character varying(60), ship_city character varying(15), "
-              "ship_region character varying(15), ship_postal_code character varying(10), "
-              "ship_country character varying(15)",
+    "required_date date, shipped_date date, ship_via smallint, freight real, "
+    "ship_name character varying(40), ship_address character varying(60), ship_city character varying(15), "
+    "ship_region character varying(15), ship_postal_code character varying(10), "
+    "ship_country character varying(15)",
     "products": "product_id smallint NOT NULL, product_name character varying(40) NOT NULL, supplier_id smallint, "
-                "category_id smallint, quantity_per_unit character varying(20), unit_price real, "
-                "units_in_stock smallint, units_on_order smallint, reorder_level smallint, "
-                "discontinued integer NOT NULL",
+    "category_id smallint, quantity_per_unit character varying(20), unit_price real, "
+    "units_in_stock smallint, units_on_order smallint, reorder_level smallint, "
+    "discontinued integer NOT NULL",
     "region": "region_id smallint NOT NULL, region_description character varying(60) NOT NULL",
     "shippers": "shipper_id smallint NOT NULL, company_name character varying(40) NOT NULL, "
-                "phone character varying(24)",
+    "phone character varying(24)",
     "suppliers": "supplier_id smallint NOT NULL, company_name character varying(40) NOT NULL, "
-                 "contact_name character varying(30), contact_title character varying(30), "
-                 "address character varying(60), city character varying(15), region character varying(15), "
-                 "postal_code character varying(10), country character varying(15), phone character varying(24), "
-                 "fax character varying(24), homepage text",
+    "contact_name character varying(30), contact_title character varying(30), "
+    "address character varying(60), city character varying(15), region character varying(15), "
+    "postal_code character varying(10), country character varying(15), phone character varying(24), "
+    "fax character varying(24), homepage text",
     "territories": "territory_id character varying(20) NOT NULL, territory_description character varying(60) "
-                   "NOT NULL, region_id smallint NOT NULL",
+    "NOT NULL, region_id smallint NOT NULL",
 }
 DUMP_KEYS = {
-    "employee_territories": ("employee_id", "territory_id"), "order_details": ("order_id", "product_id"),
-    **{table: (columns.split()[0],) for table, columns in DUMP_TABLES.items()
-       if table not in ("employee_territories", "order_details")}}
+    "employee_territories": ("employee_id", "territory_id"),
+    "order_details": ("order_id", "product_id"),
+    **{
+        table: (columns.split()[0],)
+        for table, columns in DUMP_TABLES.items()
+        if table not in ("employee_territories", "order_details")
+    },
+}
 
 
 def literal(value):
     if value is None:
         return "NULL"
-    return str(value) if isinstance(value, (int, float)) else "'" + str(value).replace("'", "''") + "'"
+    return (
+        str(value) if isinstance(value, (int, float)) else "'" + str(value).replace("'", "''") + "'"
+    )
 
 
 def write_dump(folder):
-    """Write generated data as a northwind.sql in the public dump's style: 830 orders, 11075 among them."""
+    """Write generated data as a northwind.sql in the public dump's style: 830 orders, 11075 among
+    them."""
     generated = {t.name: t for t in northwind.generated(1)}
-    text = ["--\n-- PostgreSQL database dump\n--", "SET statement_timeout = 0;", "SET client_encoding = 'UTF8';",
-            "SET standard_conforming_strings = on;", "SET default_tablespace = '';"]
+    text = [
+        "--\n-- PostgreSQL database dump\n--",
+        "SET statement_timeout = 0;",
+        "SET client_encoding = 'UTF8';",
+        "SET standard_conforming_strings = on;",
+        "SET default_tablespace = '';",
+    ]
     text += [f"DROP TABLE IF EXISTS {name};" for name in DUMP_TABLES]
     for name, columns in DUMP_TABLES.items():
         lines = re.split(r", (?=\w+ )", columns)
-        text.append(f"--\n-- Name: {name}; Type: TABLE; Schema: public; Owner: -; Tablespace: \n--\n\n"
-                    f"CREATE TABLE {name} (\n    " + ",\n    ".join(lines) + "\n);")
+        text.append(
+            f"--\n-- Name: {name}; Type: TABLE; Schema: public; Owner: -; Tablespace: \n--\n\n"
+            f"CREATE TABLE {name} (\n    " + ",\n    ".join(lines) + "\n);"
+        )
     for name, columns in DUMP_TABLES.items():
         order = [column.split()[0] for column in re.split(r", (?=\w+ )", columns)]
         for row in generated[name].rows():
             values = dict(zip(generated[name].columns, row))
-            text.append(f"INSERT INTO {name} VALUES ({', '.join(literal(values.get(c)) for c in order)});")
-    text.append((CHANGES / "02_insert_11075.sql").read_text(encoding="utf-8").replace("BEGIN;", "").replace(
-        "COMMIT;", ""))
-    text += [f"ALTER TABLE ONLY {name}\n    ADD CONSTRAINT pk_{name} PRIMARY KEY ({', '.join(columns)});"
-             for name, columns in DUMP_KEYS.items()]
-    for table, column, other in (("orders", "customer_id", "customers"), ("order_details", "order_id", "orders"),
-                                 ("order_details", "product_id", "products")):
-        text.append(f"ALTER TABLE ONLY {table}\n    ADD CONSTRAINT fk_{table}_{other} FOREIGN KEY ({column}) "
-                    f"REFERENCES {other};")
+            text.append(
+                f"INSERT INTO {name} VALUES ({', '.join(literal(values.get(c)) for c in order)});"
+            )
+    text.append(
+        (CHANGES / "02_insert_11075.sql")
+        .read_text(encoding="utf-8")
+        .replace("BEGIN;", "")
+        .replace("COMMIT;", "")
+    )
+    text += [
+        f"ALTER TABLE ONLY {name}\n    ADD CONSTRAINT pk_{name} PRIMARY KEY ({', '.join(columns)});"
+        for name, columns in DUMP_KEYS.items()
+    ]
+    for table, column, other in (
+        ("orders", "customer_id", "customers"),
+        ("order_details", "order_id", "orders"),
+        ("order_details", "product_id", "products"),
+    ):
+        text.append(
+            f"ALTER TABLE ONLY {table}\n    ADD CONSTRAINT fk_{table}_{other} FOREIGN KEY ({column}) "
+            f"REFERENCES {other};"
+        )
     (folder / "northwind.sql").write_text("\n\n".join(text) + "\n", encoding="utf-8")
 
 
 def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
-    """from_dir, without the public file: the same rows through CREATE TABLE, INSERT and ALTER TABLE statements."""
-    queries = {"orders": "SELECT * FROM orders", "order_details": "SELECT * FROM order_details",
-               "cdc_events": "SELECT * FROM cdc_events",
-               "columns": """SELECT table_name, column_name, data_type FROM information_schema.columns
-                   WHERE table_schema = 'datalake' AND table_name IN ('orders', 'order_details', 'cdc_events')"""}
-    keys = {"orders": "order_id", "order_details": ["order_id", "product_id"], "cdc_events": "order_id",
-            "columns": ["table_name", "column_name"]}
+    """from_dir, without the public file: the same rows through CREATE TABLE, INSERT and ALTER TABLE
+    statements."""
+    queries = {
+        "orders": "SELECT * FROM orders",
+        "order_details": "SELECT * FROM order_details",
+        "cdc_events": "SELECT * FROM cdc_events",
+        "columns": """SELECT table_name, column_name, data_type FROM information_schema.columns
+                   WHERE table_schema = 'datalake' AND table_name IN ('orders', 'order_details', 'cdc_events')""",
+    }
+    keys = {
+        "orders": "order_id",
+        "order_details": ["order_id", "product_id"],
+        "cdc_events": "order_id",
+        "columns": ["table_name", "column_name"],
+    }
     said = northwind.loader.load(empty, confirm=yes, say=silent)
     generated = {name: postgres.frame(empty, query) for name, query in queries.items()}
     northwind.loader.unload(empty)
@@ -254,7 +320,12 @@ def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
     assert dump.count("INSERT INTO orders VALUES") == 830 and "(11075," in dump
     assert northwind.loader.load(empty, from_dir=str(tmp_path), confirm=yes, say=silent) == said
     for name, query in queries.items():
-        check.same_rows(generated[name], postgres.frame(empty, query), key=keys[name], what=f"{name} of the dump")
+        check.same_rows(
+            generated[name],
+            postgres.frame(empty, query),
+            key=keys[name],
+            what=f"{name} of the dump",
+        )
     for change in sorted(CHANGES.glob("*.sql")):
         postgres.execute(empty, change.read_text(encoding="utf-8"))
     assert count(empty, "cdc_events") == 830 and count(empty, "order_details") == 2155
@@ -263,13 +334,16 @@ def test_a_dump_gives_what_generated_data_give(empty, tmp_path):
 MINIMAL = "CREATE TABLE orders (\n  order_id smallint PRIMARY KEY);\n"
 
 
-@pytest.mark.parametrize("text, says", [
-    (MINIMAL + "INSERT INTO orders VALUES (1);\nINSERT INTO orders VALUES ('x');\n", "line 4"),
-    (MINIMAL + "COMMIT;\n", "line 3"),
-    (MINIMAL + "\\connect other\n", "line 3"),
-    (MINIMAL + "COPY orders FROM PROGRAM 'id';\n", "line 3"),
-    (MINIMAL, "02_public_dump.sql, line"),  # a dump of something else
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        (MINIMAL + "INSERT INTO orders VALUES (1);\nINSERT INTO orders VALUES ('x');\n", "line 4"),
+        (MINIMAL + "COMMIT;\n", "line 3"),
+        (MINIMAL + "\\connect other\n", "line 3"),
+        (MINIMAL + "COPY orders FROM PROGRAM 'id';\n", "line 3"),
+        (MINIMAL, "02_public_dump.sql, line"),  # a dump of something else
+    ],
+)
 def test_broken_dump_rolls_back(empty, tmp_path, text, says):
     (tmp_path / "northwind.sql").write_text(text, encoding="utf-8")
     for judge in (northwind.loader.load, northwind.loader.look):
@@ -282,7 +356,9 @@ def test_broken_dump_rolls_back(empty, tmp_path, text, says):
 def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):
     postgres.execute(empty, "CREATE TABLE public.customers (id int)")
     try:
-        (tmp_path / "northwind.sql").write_text("DROP TABLE IF EXISTS customers;\n" + MINIMAL, encoding="utf-8")
+        (tmp_path / "northwind.sql").write_text(
+            "DROP TABLE IF EXISTS customers;\n" + MINIMAL, encoding="utf-8"
+        )
         with pytest.raises(SourceError):
             northwind.loader.load(empty, from_dir=str(tmp_path), confirm=yes, say=silent)
         assert count(empty, "public.customers") == 0
@@ -290,33 +366,45 @@ def test_dump_drops_nothing_outside_its_schema(empty, tmp_path):
         postgres.execute(empty, "DROP TABLE public.customers")
 
 
-# --- what the triggers write -----------------------------------------------------------------------------------------
+# --- what the triggers write
+# -----------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def changes(loaded):
-    """Return a function that reads, through pgoutput as Debezium does, the outbox's changes since its last call."""
+    """Return a function that reads, through pgoutput as Debezium does, the outbox's changes since
+    its last call."""
     name = "test_sources_decoding"
     postgres.create_publication(loaded, name, ["datalake.cdc_events"])
     with postgres.connect(loaded) as c:
         c.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
         query = """SELECT data FROM pg_logical_slot_get_binary_changes(
                        %s, NULL, NULL, 'proto_version', '1', 'publication_names', %s)"""
-        yield lambda: [event(d) for (d,) in c.execute(query, [name, name]).fetchall() if d[:1] in (b"I", b"U", b"D")]
+        yield lambda: [
+            event(d)
+            for (d,) in c.execute(query, [name, name]).fetchall()
+            if d[:1] in (b"I", b"U", b"D")
+        ]
     postgres.drop_slot(loaded, name)
 
 
 def event(message):
-    """Decode one insert, update or delete of pgoutput: (kind, values of the new row). UNCHANGED stands for a value that
-    PostgreSQL does not send (PostgreSQL manual, "Logical Replication Message Formats")."""
+    """Decode one insert, update or delete of pgoutput: (kind, values of the new row). UNCHANGED
+    stands for a value that PostgreSQL does not send (PostgreSQL manual, "Logical Replication
+    Message Formats")."""
     kind, tuples, at = chr(message[0]), {}, 5
     while at < len(message):
-        which, columns, at = chr(message[at]), int.from_bytes(message[at + 1:at + 3], "big"), at + 3
+        which, columns, at = (
+            chr(message[at]),
+            int.from_bytes(message[at + 1 : at + 3], "big"),
+            at + 3,
+        )
         values = []
         for _ in range(columns):
             tag, at = chr(message[at]), at + 1
             if tag == "t":
-                size = int.from_bytes(message[at:at + 4], "big")
-                values.append(message[at + 4:at + 4 + size].decode())
+                size = int.from_bytes(message[at : at + 4], "big")
+                values.append(message[at + 4 : at + 4 + size].decode())
                 at += 4 + size
             else:
                 values.append({"n": None, "u": "UNCHANGED"}[tag])
@@ -351,24 +439,31 @@ def test_insert_gives_four_events_that_grow(loaded, changes):
     assert kinds(events) == "IUUU"
     assert [items(e) for e in events] == [None, 1, 2, 3]
     row = postgres.frame(loaded, "SELECT * FROM cdc_events WHERE order_id = 11075").iloc[0]
-    assert [(i["product_id"], i["unit_price"], i["quantity"], i["discount"]) for i in row["order_items"]] == [
-        (2, 19, 10, 0.15), (46, 12, 30, 0.15), (76, 18, 2, 0.15)]
+    assert [
+        (i["product_id"], i["unit_price"], i["quantity"], i["discount"]) for i in row["order_items"]
+    ] == [(2, 19, 10, 0.15), (46, 12, 30, 0.15), (76, 18, 2, 0.15)]
     assert row["freight"] == 6.19 and len(row["products"]) == 3
     assert all(p["product_name"] and p["category_name"] for p in row["products"])
 
 
 def test_one_statement_with_many_rows_gives_an_event_per_row(loaded, changes):
-    postgres.execute(loaded, """BEGIN; INSERT INTO orders (order_id, customer_id) VALUES (20000, 'RICSU');
-        INSERT INTO order_details VALUES (20000, 1, 1, 1, 0), (20000, 2, 1, 1, 0), (20000, 3, 1, 1, 0); COMMIT""")
+    postgres.execute(
+        loaded,
+        """BEGIN; INSERT INTO orders (order_id, customer_id) VALUES (20000, 'RICSU');
+        INSERT INTO order_details VALUES (20000, 1, 1, 1, 0), (20000, 2, 1, 1, 0), (20000, 3, 1, 1, 0); COMMIT""",
+    )
     events = changes()
     assert kinds(events) == "IUUU" and [items(e) for e in events] == [None, 3, 3, 3]
 
 
 def test_detail_moved_to_another_order_rebuilds_both(loaded, changes):
     postgres.execute(loaded, "INSERT INTO orders (order_id, customer_id) VALUES (20001, 'RICSU')")
-    postgres.execute(loaded, """UPDATE order_details SET order_id = 20001
+    postgres.execute(
+        loaded,
+        """UPDATE order_details SET order_id = 20001
         WHERE (order_id, product_id) = (SELECT order_id, min(product_id) FROM order_details
-                                        WHERE order_id = 11077 GROUP BY 1)""")
+                                        WHERE order_id = 11077 GROUP BY 1)""",
+    )
     assert [items(e) for e in changes()] == [None, 24, 1]
 
 
@@ -376,17 +471,24 @@ def test_works_with_any_search_path(loaded):
     with postgres.connect(loaded) as c:
         c.execute("SET search_path TO public")
         c.execute("UPDATE datalake.orders SET freight = 1.005 WHERE order_id = 10248")
-    assert postgres.frame(loaded, "SELECT freight FROM cdc_events WHERE order_id = 10248")["freight"][0] in (1.0, 1.01)
+    assert postgres.frame(loaded, "SELECT freight FROM cdc_events WHERE order_id = 10248")[
+        "freight"
+    ][0] in (1.0, 1.01)
 
 
 def add_in_two_transactions(world, level=psycopg.IsolationLevel.READ_COMMITTED):
-    """Add products 1 and 2 to the new order 20002, in transactions of which the second begins before the first ends.
+    """Add products 1 and 2 to the new order 20002, in transactions of which the second begins
+    before the first ends.
 
     Returns what the second one ended with: None, or psycopg's error.
     """
     detail = "INSERT INTO order_details VALUES (20002, %s, 1, 1, 0)"
     postgres.execute(world, "INSERT INTO orders (order_id, customer_id) VALUES (20002, 'RICSU')")
-    with ThreadPoolExecutor(1) as pool, postgres.connect(world) as first, postgres.connect(world) as second:
+    with (
+        ThreadPoolExecutor(1) as pool,
+        postgres.connect(world) as first,
+        postgres.connect(world) as second,
+    ):
         second.isolation_level = level
         pid = second.info.backend_pid
         with first.transaction():
@@ -397,13 +499,20 @@ def add_in_two_transactions(world, level=psycopg.IsolationLevel.READ_COMMITTED):
                     second.execute(detail, [2])
 
             waiting = pool.submit(add)
-            wait_until(lambda: postgres.frame(world, "SELECT cardinality(pg_blocking_pids(%s)) AS n", [pid])["n"][0],
-                       "the second transaction to wait for the first", timeout=20)
+            wait_until(
+                lambda: postgres.frame(
+                    world, "SELECT cardinality(pg_blocking_pids(%s)) AS n", [pid]
+                )["n"][0],
+                "the second transaction to wait for the first",
+                timeout=20,
+            )
         return waiting.exception(20)
 
 
 def products_of(world, order_id):
-    rows = postgres.frame(world, "SELECT order_items FROM cdc_events WHERE order_id = %s", [order_id])
+    rows = postgres.frame(
+        world, "SELECT order_items FROM cdc_events WHERE order_id = %s", [order_id]
+    )
     return [item["product_id"] for item in rows["order_items"][0]]
 
 
@@ -419,19 +528,28 @@ def test_a_transaction_that_may_not_see_the_other_ones_detail_is_refused(loaded)
 
 
 def test_one_statement_may_change_more_orders_than_the_lock_table_holds(loaded):
-    postgres.execute(loaded, """INSERT INTO orders (order_id, customer_id)
-        SELECT n, 'RICSU' FROM generate_series(100001, 116500) AS n""")
+    postgres.execute(
+        loaded,
+        """INSERT INTO orders (order_id, customer_id)
+        SELECT n, 'RICSU' FROM generate_series(100001, 116500) AS n""",
+    )
     assert count(loaded, "cdc_events") == 829 + 16_500
 
 
-# --- publication, privileges, slots ----------------------------------------------------------------------------------
+# --- publication, privileges, slots
+# ----------------------------------------------------------------------------------
+
 
 def test_publication_of_listed_tables(loaded):
     tables = ["datalake.cdc_events", "datalake.orders", "order_details"]
     postgres.create_publication(loaded, "cdc_publication", tables)
     postgres.create_publication(loaded, "cdc_publication", tables)
     shown = postgres.publications(loaded)
-    assert list(shown["table"]) == ["datalake.cdc_events", "datalake.order_details", "datalake.orders"]
+    assert list(shown["table"]) == [
+        "datalake.cdc_events",
+        "datalake.order_details",
+        "datalake.orders",
+    ]
     assert not shown["all_tables"].any()
     assert list(shown["identity"]) == ["full row", "primary key", "primary key"]
     postgres.create_publication(loaded, "cdc_publication", ["datalake.cdc_events"])
@@ -448,31 +566,52 @@ def test_publication_refuses_a_table_without_identity(loaded):
 
 
 def test_publication_refuses_columns_that_debezium_does_not_carry(loaded):
-    postgres.execute(loaded, """
+    postgres.execute(
+        loaded,
+        """
         CREATE TYPE datalake.mood AS ENUM ('a');
         CREATE DOMAIN datalake.pos AS int; CREATE DOMAIN datalake.list AS int[];
         CREATE DOMAIN datalake.moody AS datalake.mood;
         CREATE TABLE datalake.odd (id int PRIMARY KEY, area circle, twice int GENERATED ALWAYS AS (id * 2) STORED,
             grid int[][], spans interval[], flags bit(3)[], poss datalake.pos[], pair datalake.orders, who name,
             d datalake.moody, ok datalake.mood, oks datalake.mood[], pos datalake.pos, list datalake.list, texts text[],
-            b bit(3), m money, n numeric(5,2)[], t timestamptz(3), v varchar(3)[])""")
-    with pytest.raises(SourceError, match=r"does not carry datalake.odd.area \(circle\), datalake.odd.twice \(") as e:
+            b bit(3), m money, n numeric(5,2)[], t timestamptz(3), v varchar(3)[])""",
+    )
+    with pytest.raises(
+        SourceError, match=r"does not carry datalake.odd.area \(circle\), datalake.odd.twice \("
+    ) as e:
         postgres.create_publication(loaded, "p", ["datalake.cdc_events", "datalake.odd"])
     said = str(e.value).splitlines()[0].split("carry ")[1].split(", ")
     assert [each.split(" ")[0].split(".")[-1] for each in said] == [
-        "area", "twice", "grid", "spans", "flags", "poss", "pair", "who", "d"]
+        "area",
+        "twice",
+        "grid",
+        "spans",
+        "flags",
+        "poss",
+        "pair",
+        "who",
+        "d",
+    ]
     left_out = [each.split(" ")[0] for each in said]
     assert str(e.value).endswith("left_out=" + json.dumps(left_out)), "the argument to copy"
     with pytest.raises(SourceError, match="area") as e:
         postgres.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out[1:])
-    assert str(e.value).endswith("left_out=" + json.dumps(left_out[1:] + left_out[:1])), "what was named stays so"
+    assert str(e.value).endswith("left_out=" + json.dumps(left_out[1:] + left_out[:1])), (
+        "what was named stays so"
+    )
     postgres.create_publication(loaded, "p", ["datalake.odd"], left_out=left_out)
     postgres.drop_publication(loaded, "p")
-    postgres.execute(loaded, "DROP TABLE datalake.odd; DROP DOMAIN datalake.moody, datalake.pos, datalake.list; "
-                            "DROP TYPE datalake.mood")
+    postgres.execute(
+        loaded,
+        "DROP TABLE datalake.odd; DROP DOMAIN datalake.moody, datalake.pos, datalake.list; "
+        "DROP TYPE datalake.mood",
+    )
 
 
-@pytest.mark.parametrize("tables", [[], "datalake.cdc_events", ["datalake.nothing"], ["datalake.order_documents"]])
+@pytest.mark.parametrize(
+    "tables", [[], "datalake.cdc_events", ["datalake.nothing"], ["datalake.order_documents"]]
+)
 def test_publication_refuses_other_lists(loaded, tables):
     with pytest.raises(SourceError):
         postgres.create_publication(loaded, "p", tables)
@@ -491,8 +630,12 @@ def test_publication_for_all_tables_is_not_adopted(loaded):
 def test_hostile_names(loaded):
     """A name is one identifier, whatever it holds."""
     name = 'x" FOR ALL TABLES; DROP TABLE datalake.orders; --'
-    postgres.execute(loaded, sql.SQL("CREATE TABLE {} (x int PRIMARY KEY)").format(
-        sql.Identifier("datalake", name.replace(".", ""))))
+    postgres.execute(
+        loaded,
+        sql.SQL("CREATE TABLE {} (x int PRIMARY KEY)").format(
+            sql.Identifier("datalake", name.replace(".", ""))
+        ),
+    )
     postgres.create_publication(loaded, name, ["datalake." + name.replace(".", "")])
     assert list(postgres.publications(loaded)["publication"]) == [name]
     assert not postgres.publications(loaded)["all_tables"].any() and count(loaded, "orders") == 829
@@ -515,17 +658,28 @@ def test_replication_role_may_send_heartbeats_where_others_may_not(loaded):
 
 def test_replication_role_reads_just_its_tables(loaded):
     postgres.grant_replication(loaded, ["datalake.orders"])
-    postgres.grant_replication(loaded, ["datalake.cdc_events"])  # the list is exact: orders is no longer in it
+    postgres.grant_replication(
+        loaded, ["datalake.cdc_events"]
+    )  # the list is exact: orders is no longer in it
     with postgres.connect(loaded, role="replication") as c:
         assert c.execute("SELECT count(*) FROM cdc_events").fetchone() == (829,)
-        for refused in ("SELECT * FROM orders", "INSERT INTO cdc_events VALUES (1)", "DELETE FROM cdc_events",
-                        "CREATE TABLE datalake.mine (x int)", "SELECT rebuild_cdc_event(1)"):
+        for refused in (
+            "SELECT * FROM orders",
+            "INSERT INTO cdc_events VALUES (1)",
+            "DELETE FROM cdc_events",
+            "CREATE TABLE datalake.mine (x int)",
+            "SELECT rebuild_cdc_event(1)",
+        ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 c.execute(refused)
-        attributes = c.execute("SELECT rolcanlogin, rolreplication, rolsuper, rolcreaterole, rolcreatedb, rolbypassrls "
-                               "FROM pg_roles WHERE rolname = current_user").fetchone()
+        attributes = c.execute(
+            "SELECT rolcanlogin, rolreplication, rolsuper, rolcreaterole, rolcreatedb, rolbypassrls "
+            "FROM pg_roles WHERE rolname = current_user"
+        ).fetchone()
         assert attributes == (True, True, False, False, False, False)
-        owned = c.execute("SELECT count(*) FROM pg_class WHERE relowner = current_user::regrole").fetchone()
+        owned = c.execute(
+            "SELECT count(*) FROM pg_class WHERE relowner = current_user::regrole"
+        ).fetchone()
         assert owned == (0,)
 
 
@@ -535,12 +689,17 @@ def test_a_managed_database_gives_a_role_in_place_of_the_attribute(loaded):
     try:
         for _ in range(2):
             postgres.grant_replication(managed, ["datalake.cdc_events"])
-            facts = postgres.frame(loaded, "SELECT rolreplication, pg_has_role(oid, 'rds_replication', 'member') AS is "
-                                           "FROM pg_roles WHERE rolname = 'cdc_managed'").iloc[0]
+            facts = postgres.frame(
+                loaded,
+                "SELECT rolreplication, pg_has_role(oid, 'rds_replication', 'member') AS is "
+                "FROM pg_roles WHERE rolname = 'cdc_managed'",
+            ).iloc[0]
             assert not facts["rolreplication"] and facts["is"]
         assert reads(managed, "SELECT * FROM datalake.cdc_events")
     finally:
-        postgres.execute(loaded, "DROP OWNED BY cdc_managed; DROP ROLE cdc_managed; DROP ROLE rds_replication")
+        postgres.execute(
+            loaded, "DROP OWNED BY cdc_managed; DROP ROLE cdc_managed; DROP ROLE rds_replication"
+        )
 
 
 def reads(world, query, database=None):
@@ -553,7 +712,10 @@ def reads(world, query, database=None):
 
 
 def test_two_publications_of_a_schema_do_not_disarm_each_other(loaded):
-    for name, table in (("test_sources_a", "datalake.cdc_events"), ("test_sources_b", "datalake.orders")):
+    for name, table in (
+        ("test_sources_a", "datalake.cdc_events"),
+        ("test_sources_b", "datalake.orders"),
+    ):
         postgres.create_publication(loaded, name, [table])
         postgres.grant_replication(loaded, [table])
     tables = ("cdc_events", "orders", "customers")
@@ -580,7 +742,9 @@ def test_reset_leaves_another_walkthrough_of_the_database_alone(loaded):
     postgres.create_publication(loaded, "other", ["public.other"])
     postgres.create_publication(loaded, "shared", ["public.other", "datalake.orders"])
     postgres.grant_replication(loaded, ["public.other"])
-    postgres.execute(loaded, "SELECT pg_create_logical_replication_slot('test_sources_other', 'pgoutput')")
+    postgres.execute(
+        loaded, "SELECT pg_create_logical_replication_slot('test_sources_other', 'pgoutput')"
+    )
     northwind.loader.unload(loaded)
     try:
         assert list(postgres.slots(loaded)["slot_name"]) == ["test_sources_other"]
@@ -588,21 +752,30 @@ def test_reset_leaves_another_walkthrough_of_the_database_alone(loaded):
         assert reads(loaded, "SELECT * FROM public.other")
     finally:
         postgres.drop_slot(loaded, "test_sources_other")
-        postgres.execute(loaded, "DROP TABLE public.other; DROP PUBLICATION IF EXISTS other, shared")
+        postgres.execute(
+            loaded, "DROP TABLE public.other; DROP PUBLICATION IF EXISTS other, shared"
+        )
 
 
 def test_password_is_in_no_server_log(loaded):
     postgres.grant_replication(loaded, ["datalake.cdc_events"])
-    logs = "".join(p.read_text(errors="replace") for p in (paths.state_dir() / "log").glob("postgres*"))
+    logs = "".join(
+        p.read_text(errors="replace") for p in (paths.state_dir() / "log").glob("postgres*")
+    )
     assert loaded.postgres.replication_password.reveal() not in logs
-    stored = postgres.frame(loaded, "SELECT rolpassword FROM pg_authid WHERE rolname = %s",
-                           [loaded.postgres.replication_user])["rolpassword"][0]
+    stored = postgres.frame(
+        loaded,
+        "SELECT rolpassword FROM pg_authid WHERE rolname = %s",
+        [loaded.postgres.replication_user],
+    )["rolpassword"][0]
     assert stored.startswith("SCRAM-SHA-256$")
 
 
 def test_drop_slot(loaded):
     assert postgres.drop_slot(loaded, "test_sources_none") is False
-    postgres.execute(loaded, "SELECT pg_create_logical_replication_slot('test_sources_idle', 'pgoutput')")
+    postgres.execute(
+        loaded, "SELECT pg_create_logical_replication_slot('test_sources_idle', 'pgoutput')"
+    )
     assert list(postgres.slots(loaded)["slot_name"]) == ["test_sources_idle"]
     assert postgres.drop_slot(loaded, "test_sources_idle") is True
     assert postgres.slots(loaded).empty
@@ -614,8 +787,10 @@ def test_drop_slot_ends_its_reader(loaded):
     postgres.create_publication(loaded, name, ["datalake.cdc_events"])
     postgres.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
     p = loaded.postgres
-    reader = pq.PGconn.connect(f"host={p.host} port={p.port} dbname={p.database} user={p.admin_user} "
-                               f"password={p.admin_password.reveal()} replication=database".encode())
+    reader = pq.PGconn.connect(
+        f"host={p.host} port={p.port} dbname={p.database} user={p.admin_user} "
+        f"password={p.admin_password.reveal()} replication=database".encode()
+    )
     options = f"(proto_version '1', publication_names '{name}')"
     started = reader.exec_(f"START_REPLICATION SLOT {name} LOGICAL 0/0 {options}".encode())
     assert started.status == pq.ExecStatus.COPY_BOTH and postgres.slots(loaded)["active"].all()
@@ -627,7 +802,9 @@ def test_drop_slot_ends_its_reader(loaded):
 def test_unloading_drops_no_slot(loaded):
     """Those of a walkthrough go with its connectors."""
     for name in ("test_sources_ours", "somebody_elses"):
-        postgres.execute(loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+        postgres.execute(
+            loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name]
+        )
     northwind.loader.unload(loaded)
     assert postgres.drop_slot(loaded, "test_sources_ours")
     assert list(postgres.slots(loaded)["slot_name"]) == ["somebody_elses"]
@@ -635,33 +812,60 @@ def test_unloading_drops_no_slot(loaded):
 
 
 def test_frame_types(loaded):
-    row = postgres.frame(loaded, """
+    row = postgres.frame(
+        loaded,
+        """
         SELECT 1 AS a, NULL::int AS b, 1.50::numeric AS c, 0.5::real AS d, date '1998-05-06' AS e,
                timestamp '1998-05-06 01:02' AS f, '[1]'::jsonb AS g, 'x' AS h, true AS i,
-               1 AS a""")
-    assert [str(t) for t in row.dtypes] == ["int64", "Int64", "object", "float64", "object", "datetime64[ns]", "object",
-                                            "object", "bool", "int64"]
+               1 AS a""",
+    )
+    assert [str(t) for t in row.dtypes] == [
+        "int64",
+        "Int64",
+        "object",
+        "float64",
+        "object",
+        "datetime64[ns]",
+        "object",
+        "object",
+        "bool",
+        "int64",
+    ]
     assert row.iloc[0, 2] == decimal.Decimal("1.50") and row.iloc[0, 4] == datetime.date(1998, 5, 6)
     assert row.iloc[0, 6] == [1] and list(row.columns)[-1] == "a"
-    assert list(postgres.frame(loaded, "SELECT order_id, ship_city FROM orders WHERE false").columns) == [
-        "order_id", "ship_city"]
+    assert list(
+        postgres.frame(loaded, "SELECT order_id, ship_city FROM orders WHERE false").columns
+    ) == ["order_id", "ship_city"]
 
 
 def test_frame_takes_what_python_has_no_value_for(world):
-    """Year 1 and 9999 in timestamps of microseconds; what Python's calendar or clock does not have, as text."""
-    df = postgres.frame(world, """
+    """Year 1 and 9999 in timestamps of microseconds; what Python's calendar or clock does not have,
+    as text."""
+    df = postgres.frame(
+        world,
+        """
         SELECT * FROM (VALUES
           (timestamp '0001-01-01', timestamptz '9999-12-31 23:59:59.999999+00', date 'infinity', timestamp 'infinity',
            ARRAY[1, NULL], ARRAY[date '0044-03-15 BC', date '0001-01-01'], time '24:00', timestamp '2001-02-03'),
           (timestamp '9999-12-31 23:59:59.999999', NULL, date '9999-12-31', timestamp '0044-03-15 BC',
-           NULL, NULL, time '10:00', NULL)) t (a, b, c, d, e, f, g, h)""", database="postgres")
-    assert [str(t) for t in df.dtypes] == ["datetime64[us]", "datetime64[us, UTC]", *["object"] * 5, "datetime64[ns]"]
+           NULL, NULL, time '10:00', NULL)) t (a, b, c, d, e, f, g, h)""",
+        database="postgres",
+    )
+    assert [str(t) for t in df.dtypes] == [
+        "datetime64[us]",
+        "datetime64[us, UTC]",
+        *["object"] * 5,
+        "datetime64[ns]",
+    ]
     last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)
     assert [t.to_pydatetime() for t in df["a"]] == [datetime.datetime(1, 1, 1), last]
     assert df["b"][0].to_pydatetime() == last.replace(tzinfo=datetime.timezone.utc)
     assert list(df["c"]) == ["infinity", datetime.date(9999, 12, 31)]
     assert list(df["d"]) == ["infinity", "0044-03-15 00:00:00 BC"]
-    assert list(df["e"]) == [[1, None], None] and df["f"][0] == ["0044-03-15 BC", datetime.date(1, 1, 1)]
+    assert list(df["e"]) == [[1, None], None] and df["f"][0] == [
+        "0044-03-15 BC",
+        datetime.date(1, 1, 1),
+    ]
     assert list(df["g"]) == ["24:00:00", datetime.time(10)]
     check.same_rows(df, df.copy(), key="g")
     with pytest.raises(CheckFailed, match="lake 0001-01-02"):
@@ -673,14 +877,21 @@ def test_errors_are_readable(loaded):
         postgres.frame(loaded, "SELECT * FROM no_such")
     with pytest.raises(SourceError, match="returns no rows"):
         postgres.frame(loaded, "SET work_mem = '4MB'")
-    assert postgres.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
+    assert (
+        postgres.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
+    )
     assert "/" in postgres.log_position(loaded)
 
 
-def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthroughs(world, monkeypatch, capsys):
-    """`workbench aws down`, while the database is still there: a slot that nobody reads holds its log for ever."""
+def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthroughs(
+    world, monkeypatch, capsys
+):
+    """`workbench aws down`, while the database is still there: a slot that nobody reads holds its
+    log for ever."""
     theirs = varied(world, connect={"topic_prefix": "released"})  # with slots of its own
-    flow = dataclasses.replace(outbox.flow, database="test_release", publication="released_publication")
+    flow = dataclasses.replace(
+        outbox.flow, database="test_release", publication="released_publication"
+    )
     away = dataclasses.replace(flow, database="test_release_never_made")
     monkeypatch.setattr(walkthroughs, "ALL", (away, flow))
     monkeypatch.setattr(params, "load", lambda name: theirs)
@@ -690,8 +901,12 @@ def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthrough
         postgres.create_publication(theirs, flow.publication, ["public.one"], flow.database)
         postgres.create_publication(theirs, "anothers", ["public.one"], flow.database)
         for slot in ("released_outbox", "anothers_outbox"):
-            postgres.frame(theirs, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')::text", [slot],
-                           flow.database)
+            postgres.frame(
+                theirs,
+                "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')::text",
+                [slot],
+                flow.database,
+            )
         assert postgres.own_slots(theirs, flow.database) == ["released_outbox"]
         for _ in range(2):  # the second time there is nothing, and that is fine
             cli_aws._release("aws")

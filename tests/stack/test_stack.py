@@ -1,4 +1,5 @@
 """The embedded stack: started twice, killed, started side by side, taken down with nothing left."""
+
 import contextlib
 import os
 import shutil
@@ -27,10 +28,14 @@ from workbench.topic import topics
 
 GIB = 2**30
 FIRST = []  # the name of the instance that `world` runs in
-WATCHED = (f"import os, sys; sys.path.append({os.path.dirname(instance.__file__)!r}); import instance; "
-           "instance.down_with(os.getpid(), remove=True); ")
-UP = ("import sys; from workbench import stack; from workbench.base import params; "
-      "stack.up(params.load('local'), sys.argv[1:] or None)")
+WATCHED = (
+    f"import os, sys; sys.path.append({os.path.dirname(instance.__file__)!r}); import instance; "
+    "instance.down_with(os.getpid(), remove=True); "
+)
+UP = (
+    "import sys; from workbench import stack; from workbench.base import params; "
+    "stack.up(params.load('local'), sys.argv[1:] or None)"
+)
 
 
 @contextlib.contextmanager
@@ -53,14 +58,16 @@ def other_instance(name, base):
 
 @pytest.fixture
 def beside(world):
-    """World `local` of a second instance, nothing of it running; the jars are there, as `world` fetched them."""
+    """World `local` of a second instance, nothing of it running; the jars are there, as `world`
+    fetched them."""
     FIRST.append(paths.instance())
     with other_instance("test-beside", world.stack.port_base + 40) as other:
         yield other
 
 
 def marked():
-    """Processes that belong to this instance, by the mark they carry or by the files they work in."""
+    """Processes that belong to this instance, by the mark they carry or by the files they work
+    in."""
     found = {p.pid: p for p, _ in instance.marked(f"{paths.state_dir()}:")}
     for p in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -83,21 +90,28 @@ def rows_of_one(world):
 ANSWERS = {
     "postgres": rows_of_one,
     "kafka": lambda world: process.answers(SERVICES["kafka"], world),
-    "connect": lambda world: requests.get(world.connect.url + "/connectors", timeout=5,
-                                          auth=world.connect.auth).json() is not None,
+    "connect": lambda world: (
+        requests.get(world.connect.url + "/connectors", timeout=5, auth=world.connect.auth).json()
+        is not None
+    ),
     "spark": lambda world: session(world).range(3).count() == 3,
 }
 
 
 ASKS = {  # what the next cell of a notebook may do first
-    "postgres": lambda world: postgres.frame(world, "SELECT 1"), "kafka": topics.names, "connect": connect.names}
+    "postgres": lambda world: postgres.frame(world, "SELECT 1"),
+    "kafka": topics.names,
+    "connect": connect.names,
+}
 
 
 def test_up_again_reuses_and_is_quick(world):
     before, lines, began = {n: process.own(n).pid for n in ANSWERS}, [], time.monotonic()
     found = stack.up(world, say=lines.append)
     assert time.monotonic() - began < 10
-    assert [s.state for s in found] == ["up"] * 4 and all(" reused " in line for line in lines), lines
+    assert [s.state for s in found] == ["up"] * 4 and all(" reused " in line for line in lines), (
+        lines
+    )
     assert {n: process.own(n).pid for n in ANSWERS} == before
 
 
@@ -106,20 +120,28 @@ def test_the_status_table_and_the_memory_of_everything(world):
     assert set(found) == {*ANSWERS, *services.WHEN_ASKED}
     for name in ANSWERS:
         s = found[name]
-        assert (s.state, s.pid) == ("up", process.own(name).pid) and s.seconds > 0 and s.memory_mb > 10
+        assert (
+            (s.state, s.pid) == ("up", process.own(name).pid) and s.seconds > 0 and s.memory_mb > 10
+        )
         assert os.path.exists(s.log) and 0 < s.port - world.stack.port_base + 1 < 40
     total = sum(p.memory_info().rss for p in marked())
     assert total < 6 * GIB, f"{total / GIB:.1f} GiB"
-    assert sum(s.memory_mb or 0 for s in found.values()) << 20 > total / 2, "the table misses most of it"
+    assert sum(s.memory_mb or 0 for s in found.values()) << 20 > total / 2, (
+        "the table misses most of it"
+    )
 
 
 def test_temporary_files_lie_in_the_folder_of_their_service(world):
-    """Not in the system's, where what a killed one leaves would stay: native libraries, and what Spark works in."""
+    """Not in the system's, where what a killed one leaves would stay: native libraries, and what
+    Spark works in."""
     assert ANSWERS["spark"](world)
     used = {f.path for p in marked() for f in (*p.memory_maps(), *p.open_files())}
     assert any(path.startswith(os.path.realpath(paths.state_dir())) for path in used)
-    elsewhere = [path for path in used if path.startswith(f"{tempfile.gettempdir()}/")
-                 and not path.startswith(f"{paths.ROOT}/")]
+    elsewhere = [
+        path
+        for path in used
+        if path.startswith(f"{tempfile.gettempdir()}/") and not path.startswith(f"{paths.ROOT}/")
+    ]
     assert elsewhere == [], "of the system's folder"
     assert {"blockmgr", "spark"} <= {p.name.partition("-")[0] for p in scratch("spark")}
 
@@ -129,8 +151,13 @@ def scratch(name):
 
 
 # those that take longest are killed in other tests, too (test_faults, test_query)
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.drill] if name in ("kafka", "spark") else [])
-                                  for name in ANSWERS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.drill] if name in ("kafka", "spark") else [])
+        for name in ANSWERS
+    ],
+)
 def test_one_killed_is_started_again_by_need(world, name):
     killed, left = process.own(name), scratch(name)
     killed.kill()
@@ -158,8 +185,10 @@ def test_what_was_committed_survives_a_kill(world):
 def test_a_killed_postgres_answers_on_no_open_connection(world):
     """The tests' own `kill` waits for the backends: some answered after the postmaster was dead."""
     with contextlib.ExitStack() as closing:
-        opened = [closing.enter_context(contextlib.closing(postgres.connect(world, database="postgres")))
-                  for _ in range(40)]
+        opened = [
+            closing.enter_context(contextlib.closing(postgres.connect(world, database="postgres")))
+            for _ in range(40)
+        ]
         kill("postgres")
         for c in opened:
             with pytest.raises(psycopg.OperationalError):
@@ -169,20 +198,30 @@ def test_a_killed_postgres_answers_on_no_open_connection(world):
 
 def test_a_busy_backend_of_a_killed_postgres_is_ended(world):
     """It notices nothing while it computes, and PostgreSQL does not start beside it."""
+
     def compute():
-        with contextlib.suppress(psycopg.OperationalError), postgres.connect(world, database="postgres") as c:
-            c.execute("SET application_name = 'busy'; SELECT count(*) FROM generate_series(1, 100000000000)")
+        with (
+            contextlib.suppress(psycopg.OperationalError),
+            postgres.connect(world, database="postgres") as c,
+        ):
+            c.execute(
+                "SET application_name = 'busy'; SELECT count(*) FROM generate_series(1, 100000000000)"
+            )
 
     worker = threading.Thread(target=compute, daemon=True)
     worker.start()
     with postgres.connect(world, database="postgres") as c:
-        find = "SELECT pid FROM pg_stat_activity WHERE application_name = 'busy' AND state = 'active'"
+        find = (
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'busy' AND state = 'active'"
+        )
         backend = wait_until(lambda: c.execute(find).fetchone(), "the query to run")[0]
     process.own("postgres").kill()
     wait_until(lambda: process.own("postgres") is None, "it to die", timeout=10)
     assert psutil.pid_exists(backend)
     stack.need(world, "postgres")
-    with contextlib.suppress(psutil.NoSuchProcess):  # ended, though nobody may have collected its status yet
+    with contextlib.suppress(
+        psutil.NoSuchProcess
+    ):  # ended, though nobody may have collected its status yet
         assert psutil.Process(backend).status() == psutil.STATUS_ZOMBIE
     assert rows_of_one(world) == 1
     worker.join(10)
@@ -204,7 +243,9 @@ def test_a_log_does_not_grow_beyond_its_size(world):
 
     def fails():
         with pytest.raises(Exception):  # noqa: B017,PT011 - too long a message is told as another error
-            spark.sql("SELECT raise_error(concat(repeat('x', 1000000), id)) FROM range(1)").collect()
+            spark.sql(
+                "SELECT raise_error(concat(repeat('x', 1000000), id)) FROM range(1)"
+            ).collect()
         return older.exists() and older.stat().st_mtime > before
 
     for _ in range(2):  # beyond it twice
@@ -214,13 +255,17 @@ def test_a_log_does_not_grow_beyond_its_size(world):
     assert process.tail("spark") and ANSWERS["spark"](world)
     assert sorted(p.name for p in log.parent.glob("spark.log*")) == ["spark.log", "spark.log.1"]
     into = {os.readlink(f"/proc/{process.own('spark').pid}/fd/{n}") for n in (1, 2)}
-    assert into == {str(process.printed("spark").resolve())}, "Java's last words go into no file that was rolled away"
+    assert into == {str(process.printed("spark").resolve())}, (
+        "Java's last words go into no file that was rolled away"
+    )
 
 
 def test_apicurio_starts_when_asked(world):
     try:
         stack.need(world, "apicurio")
-        info = http.call("the registry", "GET", world.registry.url + "/apis/registry/v2/system/info").json()
+        info = http.call(
+            "the registry", "GET", world.registry.url + "/apis/registry/v2/system/info"
+        ).json()
         assert info["version"].startswith("2.6")
         started = "Installed features"  # Quarkus' line
         assert started in process.log_file("apicurio").read_text()
@@ -240,28 +285,52 @@ def test_a_name_that_is_no_service(world):
 def test_two_instances_side_by_side_and_down_leaves_the_other_alone(world, beside):
     stack.need(beside, "postgres", "mariadb")
     with postgres.connect(beside, database="postgres") as c:
-        assert c.execute("SHOW port").fetchone()[0] == str(beside.postgres.port) != str(world.postgres.port)
-    assert mariadb.frame(beside, "SELECT @@port").iloc[0, 0] == beside.mysql.port != world.mysql.port
+        assert (
+            c.execute("SHOW port").fetchone()[0]
+            == str(beside.postgres.port)
+            != str(world.postgres.port)
+        )
+    assert (
+        mariadb.frame(beside, "SELECT @@port").iloc[0, 0] == beside.mysql.port != world.mysql.port
+    )
     assert stack.running() == ["postgres", "mariadb"] and len(marked()) > 2
     assert sorted(stack.down()) == ["mariadb", "postgres"] and marked() == []
-    with pytest.MonkeyPatch.context() as patch:  # back to the first, whose passwords lie in its own folder
+    with (
+        pytest.MonkeyPatch.context() as patch
+    ):  # back to the first, whose passwords lie in its own folder
         patch.setenv("WORKBENCH_INSTANCE", FIRST[-1])
         assert rows_of_one(world) == 1
 
 
-def test_neither_a_space_in_the_path_nor_what_a_terminal_brings_along_is_a_hindrance(beside, tmp_path):
-    """A checkout with a space in its path; a proxy (here a dead one) in every spelling; libpq's variables."""
+def test_neither_a_space_in_the_path_nor_what_a_terminal_brings_along_is_a_hindrance(
+    beside, tmp_path
+):
+    """A checkout with a space in its path; a proxy (here a dead one) in every spelling; libpq's
+    variables."""
     if paths.LINK != paths.ROOT:
-        pytest.skip("this checkout has such a path itself, where all tests go by; its interpreter is not below another")
+        pytest.skip(
+            "this checkout has such a path itself, where all tests go by; its interpreter is not below another"
+        )
     root = tmp_path / "x y"
     (root / "var").mkdir(parents=True)
     for name in ("params", "var/lib"):
         (root / name).symlink_to(paths.ROOT / name)
-    proxies = {name: "http://127.0.0.1:9" for p in ("http", "https", "all", "grpc")
-               for name in (f"{p}_proxy", f"{p}_proxy".upper())}
-    others = {"PGSSLMODE": "require", "PGSERVICE": "cloud", "PGOPTIONS": "-c no_such=1", "PGHOSTADDR": "192.0.2.1"}
+    proxies = {
+        name: "http://127.0.0.1:9"
+        for p in ("http", "https", "all", "grpc")
+        for name in (f"{p}_proxy", f"{p}_proxy".upper())
+    }
+    others = {
+        "PGSSLMODE": "require",
+        "PGSERVICE": "cloud",
+        "PGOPTIONS": "-c no_such=1",
+        "PGHOSTADDR": "192.0.2.1",
+    }
     plain = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
-    work = WATCHED + UP + """
+    work = (
+        WATCHED
+        + UP
+        + """
 from workbench import connect
 from workbench.base import paths
 from workbench.source import postgres
@@ -275,8 +344,13 @@ spark.sql("INSERT INTO kept VALUES (1, 'one')")
 assert spark.table("kept").count() == 1 and (paths.ROOT / "var" / paths.instance() / "lake/hudi/kept").is_dir()
 stack.down()
 """
-    subprocess.run([sys.executable, "-c", work, *ANSWERS, *services.WHEN_ASKED], check=True, timeout=120,
-                   env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)})
+    )
+    subprocess.run(
+        [sys.executable, "-c", work, *ANSWERS, *services.WHEN_ASKED],
+        check=True,
+        timeout=120,
+        env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)},
+    )
 
 
 def test_connectors_follow_an_instance_to_other_ports(beside, monkeypatch):
@@ -286,9 +360,17 @@ def test_connectors_follow_an_instance_to_other_ports(beside, monkeypatch):
     postgres.execute(beside, "CREATE TABLE moved (id int PRIMARY KEY)")
     postgres.grant_replication(beside, ["public.moved"])
     postgres.create_publication(beside, "moved", ["public.moved"])
-    config = {**connect.config(beside, "outbox_source"), "table.include.list": "public.moved",
-              "schema.include.list": "public", "publication.name": "moved"}
-    config = {key: value for key, value in config.items() if not key.startswith(("transforms", "predicates"))}
+    config = {
+        **connect.config(beside, "outbox_source"),
+        "table.include.list": "public.moved",
+        "schema.include.list": "public",
+        "publication.name": "moved",
+    }
+    config = {
+        key: value
+        for key, value in config.items()
+        if not key.startswith(("transforms", "predicates"))
+    }
     topic = f"{config['topic.prefix']}.public.moved"
     postgres.execute(beside, "INSERT INTO moved VALUES (1)")
     connect.apply(beside, "moved", config)
@@ -304,7 +386,8 @@ def test_connectors_follow_an_instance_to_other_ports(beside, monkeypatch):
 
 
 def test_a_killed_up_can_be_run_again(beside):
-    # at moments spread over the first start: before, during and after initdb, with and without pid files
+    # at moments spread over the first start: before, during and after initdb, with and without pid
+    # files
     names = ["postgres", "kafka", "mariadb"]
     for moment in (0.5, 0.9, 1.3, 2.5):
         first = subprocess.Popen([sys.executable, "-c", UP, *names], start_new_session=True)
@@ -329,18 +412,23 @@ def test_a_killed_owner_takes_its_instance_along(beside):
     code = WATCHED + UP + "; os.kill(os.getpid(), 9)"
     owner = subprocess.run([sys.executable, "-c", code, "postgres"], timeout=120)
     assert owner.returncode == -signal.SIGKILL
-    wait_until(lambda: not marked() and not paths.state_dir().exists(), "the instance to go", timeout=60)
+    wait_until(
+        lambda: not marked() and not paths.state_dir().exists(), "the instance to go", timeout=60
+    )
 
 
 def test_a_port_held_by_a_stranger_stops_that_service_only(beside):
     import socket
 
     with socket.socket() as taken:
-        # as every server does: connections of the Kafka that stood here a moment ago may still be in TIME_WAIT
+        # as every server does: connections of the Kafka that stood here a moment ago may still be
+        # in TIME_WAIT
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", params.host_port(beside.kafka.bootstrap)[1]))
         taken.listen()
-        with pytest.raises(StackError, match=f"kafka cannot start: port {beside.stack.port_base + 1} is taken"):
+        with pytest.raises(
+            StackError, match=f"kafka cannot start: port {beside.stack.port_base + 1} is taken"
+        ):
             stack.up(beside, ["postgres", "kafka"])
     assert stack.running() == ["postgres"]
     stack.need(beside, "kafka")

@@ -1,5 +1,7 @@
-"""The storefront on real parts: services that are killed, events that come twice, late or never, two instances of each,
-a store that takes nothing for a while. In the end all stores agree, with each other and with a sequential model."""
+"""The storefront on real parts: services that are killed, events that come twice, late or never,
+two instances of each, a store that takes nothing for a while. In the end all stores agree, with
+each other and with a sequential model."""
+
 import contextlib
 import json
 import os
@@ -57,7 +59,9 @@ def agree(world, asked):
     storefront.compare(world)
     for collection, rows_ in storefront_load.model(asked).items():
         there = storefront.owned(world, collection)
-        check.same_rows(rows_, there[there["id"].isin(rows_["id"])], key="id", what=f"{collection} = model")
+        check.same_rows(
+            rows_, there[there["id"].isin(rows_["id"])], key="id", what=f"{collection} = model"
+        )
 
 
 def customer(world, **more):
@@ -74,16 +78,24 @@ def copies(world, key):
 
 def send(world, key, value, topic=CUSTOMERS, **headers):
     own = {"id": str(uuid.uuid4()), "version": "1", **headers}
-    topics.send(world, topic, [(key, value, {"headers": [(name, text.encode()) for name, text in own.items()]})])
+    topics.send(
+        world,
+        topic,
+        [(key, value, {"headers": [(name, text.encode()) for name, text in own.items()]})],
+    )
 
 
-# --- what a service is -----------------------------------------------------------------------------------------------
+# --- what a service is
+# -----------------------------------------------------------------------------------------------
+
 
 def test_a_service_without_its_store_says_so(world):
     storefront.flow.reset(world)
     for context in contexts.ALL.values():
         topics.create(world, context.topic, storefront.PARTITIONS)
-    with pytest.raises(StackError, match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. makes"):
+    with pytest.raises(
+        StackError, match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. makes"
+    ):
         storefront.start(world, "accounts")
 
 
@@ -95,14 +107,21 @@ def test_no_service_enters_anothers_store_and_each_owns_its_own(shop):
             else:
                 with pytest.raises(SourceError, match="permission denied for database"):
                     postgres.connect(shop, store, role=role)
-        with pytest.raises(SourceError, match="permission denied"), postgres.session(shop, "postgres", role) as c:
+        with (
+            pytest.raises(SourceError, match="permission denied"),
+            postgres.session(shop, "postgres", role) as c,
+        ):
             c.execute("CREATE DATABASE another")
     with pytest.raises(SourceError, match="there is no role 'marketing'"):
         postgres.connect(shop, "orders", role="marketing")
 
 
-KAFKA_KILLED = {"as it begins": "stop", "when the service has stopped": "stop", "when the offsets are gone": "forget",
-                "when the rows are gone": "execute"}
+KAFKA_KILLED = {
+    "as it begins": "stop",
+    "when the service has stopped": "stop",
+    "when the offsets are gone": "forget",
+    "when the rows are gone": "execute",
+}
 
 
 @pytest.mark.drill
@@ -128,7 +147,12 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
         if KAFKA_KILLED[step] == "stop":
             with pytest.raises(ServiceLost, match="the service kafka died"):
                 storefront.empty(shop, "orders")
-            check.same_rows(before, storefront.documents(shop, "orders", "customers"), key="id", what="nothing emptied")
+            check.same_rows(
+                before,
+                storefront.documents(shop, "orders", "customers"),
+                key="id",
+                what="nothing emptied",
+            )
         else:
             storefront.empty(shop, "orders")
             assert storefront.documents(shop, "orders", "customers").empty
@@ -139,32 +163,63 @@ def test_a_store_is_emptied_only_when_its_offsets_are_gone(shop, monkeypatch, st
         storefront.empty(shop, "orders")
     storefront.start(shop)
     storefront.settle(shop, 120)
-    check.same_rows(before, storefront.documents(shop, "orders", "customers"), key="id", what="built anew")
+    check.same_rows(
+        before, storefront.documents(shop, "orders", "customers"), key="id", what="built anew"
+    )
     storefront.compare(shop)
 
 
-@pytest.mark.parametrize("method, path, body, how, status, why", [
-    ("POST", "customers", b"{", {}, 400, "Expecting property name"),
-    ("POST", "customers", b'{"id":' * 20_000, {}, 400, "recursion"),
-    ("POST", "customers", b"{}", {"Host": "shop.example"}, 403, "127.0.0.1 and localhost only"),
-    ("PATCH", "customers/a%2Fb", b"{}", {}, 409, "no such customer, or not yet"),
-    ("POST", "customers", json.dumps({**JOHN, "id": "x" * 201}).encode(), {}, 400, "at most 200 characters"),
-    ("POST", "customers", json.dumps({**JOHN, "id": "x", "name": {"x": "é" * 160_000}}).encode(), {}, 400, "too large"),
-    ("POST", "faults", b'{"at": "heard"}', {}, 400, "at is one of stored, after"),
-    ("POST", "customers", b"[]", {}, 400, "no JSON object"),
-    ("POST", "customers", json.dumps(JOHN).encode(), {"Content-Type": "text/plain"}, 400, "Content-Type"),
-    ("POST", "customers", b" " * (service.LARGEST + 1), {}, 400, "more than 1,048,576 bytes"),
-    ("POST", "orders", b"{}", {}, 400, "accounts knows no POST /orders"),
-    ("DELETE", "customers/1", b"{}", {}, 501, ""),
-    ("POST", "customers", b'{"id": 7}', {}, 400, "says its id, a text"),
-    ("PATCH", "customers/nobody", b"{}", {}, 409, "no such customer, or not yet"),
-    ("POST", "faults", b'{"at": "nowhere"}', {}, 400, "at is one of stored, after"),
-    ("POST", "customers", json.dumps({**JOHN, "id": "\0"}).encode(), {}, 400, ""),
-])
+@pytest.mark.parametrize(
+    "method, path, body, how, status, why",
+    [
+        ("POST", "customers", b"{", {}, 400, "Expecting property name"),
+        ("POST", "customers", b'{"id":' * 20_000, {}, 400, "recursion"),
+        ("POST", "customers", b"{}", {"Host": "shop.example"}, 403, "127.0.0.1 and localhost only"),
+        ("PATCH", "customers/a%2Fb", b"{}", {}, 409, "no such customer, or not yet"),
+        (
+            "POST",
+            "customers",
+            json.dumps({**JOHN, "id": "x" * 201}).encode(),
+            {},
+            400,
+            "at most 200 characters",
+        ),
+        (
+            "POST",
+            "customers",
+            json.dumps({**JOHN, "id": "x", "name": {"x": "é" * 160_000}}).encode(),
+            {},
+            400,
+            "too large",
+        ),
+        ("POST", "faults", b'{"at": "heard"}', {}, 400, "at is one of stored, after"),
+        ("POST", "customers", b"[]", {}, 400, "no JSON object"),
+        (
+            "POST",
+            "customers",
+            json.dumps(JOHN).encode(),
+            {"Content-Type": "text/plain"},
+            400,
+            "Content-Type",
+        ),
+        ("POST", "customers", b" " * (service.LARGEST + 1), {}, 400, "more than 1,048,576 bytes"),
+        ("POST", "orders", b"{}", {}, 400, "accounts knows no POST /orders"),
+        ("DELETE", "customers/1", b"{}", {}, 501, ""),
+        ("POST", "customers", b'{"id": 7}', {}, 400, "says its id, a text"),
+        ("PATCH", "customers/nobody", b"{}", {}, 409, "no such customer, or not yet"),
+        ("POST", "faults", b'{"at": "nowhere"}', {}, 400, "at is one of stored, after"),
+        ("POST", "customers", json.dumps({**JOHN, "id": "\0"}).encode(), {}, 400, ""),
+    ],
+)
 def test_a_command_that_makes_no_sense_changes_nothing(shop, method, path, body, how, status, why):
     before = storefront.documents(shop, "accounts", "customers")
-    answer = requests.request(method, f"{rows.address(shop, 'accounts', 1)}/{path}", data=body, timeout=10,
-                              headers={"Content-Type": "application/json", **how})
+    answer = requests.request(
+        method,
+        f"{rows.address(shop, 'accounts', 1)}/{path}",
+        data=body,
+        timeout=10,
+        headers={"Content-Type": "application/json", **how},
+    )
     assert answer.status_code == status and why in answer.text
     assert storefront.documents(shop, "accounts", "customers").equals(before)
 
@@ -179,8 +234,10 @@ def said_nowhere(world):
     for topic in contexts.TOPICS:
         for message in topics.whole(world, topic):
             text = (message.value() or b"").decode(errors="replace") + str(message.headers())
-            assert not any(word in text for word in (
-                "P-8841-X", JOHN["creditCards"][0]["number"], "creditCards", "_class"))
+            assert not any(
+                word in text
+                for word in ("P-8841-X", JOHN["creditCards"][0]["number"], "creditCards", "_class")
+            )
 
 
 def test_no_event_holds_what_is_nobodys_business(shop):
@@ -190,16 +247,22 @@ def test_no_event_holds_what_is_nobodys_business(shop):
     storefront_load.load(shop, asked)
     storefront.settle(shop)
     kept = storefront.documents(shop, "accounts", "customers")["document"]
-    assert any("passport" in document for document in kept) and all("creditCards" in document for document in kept)
+    assert any("passport" in document for document in kept) and all(
+        "creditCards" in document for document in kept
+    )
     number = JOHN["creditCards"][0]["number"]
     said_nowhere(shop)
     for store in ("orders", "fulfillment"):
         for table in (*contexts.ALL[store].collections, "inbox", "outbox"):
-            text = str(postgres.frame(shop, quoted("SELECT * FROM {}", table), database=store).to_dict())
+            text = str(
+                postgres.frame(shop, quoted("SELECT * FROM {}", table), database=store).to_dict()
+            )
             assert number not in text and "P-8841-X" not in text
 
 
-# --- events that come as they like -----------------------------------------------------------------------------------
+# --- events that come as they like
+# -----------------------------------------------------------------------------------
+
 
 def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
     key = customer(shop)
@@ -212,23 +275,35 @@ def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
     storefront.settle(shop)
     assert copies(shop, later) and copies(shop, key)["name"] == JOHN["name"]
     letters = dlq.letters(shop, contexts.DEAD_LETTERS).tail(4)
-    assert set(letters["topic"]) == {CUSTOMERS} and set(letters["connector"]) == {contexts.ORDERS.group}
+    assert set(letters["topic"]) == {CUSTOMERS} and set(letters["connector"]) == {
+        contexts.ORDERS.group
+    }
     assert sum("not an event" in reason for reason in letters["reason"]) == 3
     assert sum("Unicode" in reason for reason in letters["reason"]) == 1, list(letters["reason"])
 
 
 def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(shop):
     whole = {**storefront_load.named()["orders"][0], "customerId": customer(shop)}
-    whole["orderStatusEvents"] = [{"timestamp": 1, "orderStatusType": status} for status in ("CREATED", "APPROVED")]
+    whole["orderStatusEvents"] = [
+        {"timestamp": 1, "orderStatusType": status} for status in ("CREATED", "APPROVED")
+    ]
     for version, field in (("1", "orderStatusEvents"), ("2", "orderItems")):
         key = uuid.uuid4().hex
         partial = {name: value for name, value in {**whole, "guid": key}.items() if name != field}
-        send(shop, key.encode(), json.dumps(partial).encode(), topic=contexts.ORDERS.topic, version=version)
+        send(
+            shop,
+            key.encode(),
+            json.dumps(partial).encode(),
+            topic=contexts.ORDERS.topic,
+            version=version,
+        )
         storefront.settle(shop)
         assert storefront.differ(shop).empty
         letters = dlq.letters(shop, contexts.DEAD_LETTERS).query("key == @key.encode()")
         assert set(letters["connector"]) == {contexts.ORDERS.group, contexts.FULFILLMENT.group}
-        assert all(f"not an event: {field}: Field required" in reason for reason in letters["reason"])
+        assert all(
+            f"not an event: {field}: Field required" in reason for reason in letters["reason"]
+        )
         for name in ("orders", "fulfillment"):
             status = {"orderStatusType": "APPROVED" if name == "orders" else "PROCESSING"}
             with pytest.raises(StackError, match="no such order, or not yet"):
@@ -239,10 +314,15 @@ def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(
 def test_out_of_order_the_last_version_counts(shop):
     key = customer(shop)
     for n in range(2, 6):
-        storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": f"{n}@x"}})
+        storefront.ask(
+            shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": f"{n}@x"}}
+        )
     storefront.settle(shop)
-    said = {int(dict(m.headers())["version"]): m.value() for m in topics.whole(shop, CUSTOMERS)
-            if m.key() == key.encode()}
+    said = {
+        int(dict(m.headers())["version"]): m.value()
+        for m in topics.whole(shop, CUSTOMERS)
+        if m.key() == key.encode()
+    }
     postgres.execute(shop, "DELETE FROM customers WHERE id = %s", [key], database="orders")
     for version in (2, 5, 1, 4, 5, 3):
         send(shop, key.encode(), said[version], version=str(version))
@@ -257,11 +337,20 @@ def test_a_store_that_takes_nothing_for_a_while(shop):
     order = {**storefront_load.named()["orders"][0], "guid": uuid.uuid4().hex, "customerId": key}
     read_only(shop, "orders", True)
     try:
-        storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "full@x"}})
-        wait_until(lambda: "read-only" in storefront.request(shop, "orders", "POST", "orders", order).text,
-                   "the service to say why", timeout=20)
+        storefront.ask(
+            shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "full@x"}}
+        )
+        wait_until(
+            lambda: "read-only" in storefront.request(shop, "orders", "POST", "orders", order).text,
+            "the service to say why",
+            timeout=20,
+        )
         assert storefront.request(shop, "orders", "POST", "orders", order).status_code == 503
-        wait_until(lambda: "read-only transaction" in process.tail("orders"), "the log to say why", timeout=20)
+        wait_until(
+            lambda: "read-only transaction" in process.tail("orders"),
+            "the log to say why",
+            timeout=20,
+        )
         assert storefront.lag(shop)["orders"] == 1
     finally:
         read_only(shop, "orders", False)
@@ -270,14 +359,23 @@ def test_a_store_that_takes_nothing_for_a_while(shop):
 
 
 def read_only(world, role, on):
-    postgres.execute(world, quoted("ALTER ROLE {} SET default_transaction_read_only = ", role)
-                     + sql.SQL("on" if on else "off"), database="postgres")
-    postgres.execute(world, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s", [role],
-                     database="postgres")
+    postgres.execute(
+        world,
+        quoted("ALTER ROLE {} SET default_transaction_read_only = ", role)
+        + sql.SQL("on" if on else "off"),
+        database="postgres",
+    )
+    postgres.execute(
+        world,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s",
+        [role],
+        database="postgres",
+    )
 
 
 def test_what_a_store_refused_is_heard_again_also_after_a_death(shop):
-    """Many events in all partitions: the offsets of those that were handed out and not stored are not committed."""
+    """Many events in all partitions: the offsets of those that were handed out and not stored are
+    not committed."""
     storefront.settle(shop)
     before = set(storefront.event_ids(shop, CUSTOMERS))
     read_only(shop, "orders", True)
@@ -285,11 +383,17 @@ def test_what_a_store_refused_is_heard_again_also_after_a_death(shop):
         asked = [one for one in storefront_load.operations(31, 4_500) if one.service == "accounts"]
         assert len(asked) > 3 * service.BATCH, "of three partitions, some batches each"
         storefront_load.load(shop, asked)
-        wait_until(lambda: process.tail("orders").count("tried again") >= 8, "batches to be refused", timeout=30)
+        wait_until(
+            lambda: process.tail("orders").count("tried again") >= 8,
+            "batches to be refused",
+            timeout=30,
+        )
         storefront.ask(shop, "orders", "POST", "faults", {"at": "taken", "after": 2})
     finally:
         read_only(shop, "orders", False)
-    wait_until(lambda: process.own("orders") is None, "its death behind the second batch", timeout=30)
+    wait_until(
+        lambda: process.own("orders") is None, "its death behind the second batch", timeout=30
+    )
     storefront.start(shop)
     storefront.settle(shop)
     heard = set(postgres.frame(shop, "SELECT id::text FROM inbox", database="orders")["id"])
@@ -308,7 +412,9 @@ def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
         send(shop, random.Random(1).randbytes(3_000).hex().encode(), b"{}")
         long = "".join(random.Random(2).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=6_000))
         send(shop, long.encode(), json.dumps({**PUBLISHED, "id": long}).encode())
-        wait_until(lambda: process.tail("orders").count("tried again") >= 3, "some tries", timeout=30)
+        wait_until(
+            lambda: process.tail("orders").count("tried again") >= 3, "some tries", timeout=30
+        )
     finally:
         read_only(shop, "orders", False)
     storefront.settle(shop)
@@ -321,9 +427,21 @@ def test_two_instances_make_a_document_once(shop):
     storefront.up(shop, instances=2)
     keys = [uuid.uuid4().hex for _ in range(60)]
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda n: storefront.request(
-            shop, "accounts", "POST", "customers", {**JOHN, "id": keys[n // 2], "name": {"n": n % 2}},
-            instance=n % 2 + 1).status_code, range(120)))
+        answers = list(
+            pool.map(
+                lambda n: (
+                    storefront.request(
+                        shop,
+                        "accounts",
+                        "POST",
+                        "customers",
+                        {**JOHN, "id": keys[n // 2], "name": {"n": n % 2}},
+                        instance=n % 2 + 1,
+                    ).status_code
+                ),
+                range(120),
+            )
+        )
     assert answers.count(200) == 60 and set(answers) <= {200, 400, 409}
     storefront.settle(shop)
     storefront.compare(shop)
@@ -361,7 +479,9 @@ def test_a_database_that_is_killed(shop):
     key = customer(shop)
     kill("postgres")
     with pytest.raises(StackError, match="accounts refuses"):
-        storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "killed@x"}})
+        storefront.ask(
+            shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "killed@x"}}
+        )
     stack.need(shop, "postgres")
     storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "back@x"}})
     storefront.settle(shop)
@@ -371,7 +491,9 @@ def test_a_database_that_is_killed(shop):
 def test_a_broker_that_is_killed_gets_what_it_missed(shop):
     key = customer(shop)
     kill("kafka")
-    storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "broker@x"}})
+    storefront.ask(
+        shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "broker@x"}}
+    )
     stack.need(shop, "kafka")
     wait_until(lambda: copies(shop, key)["contact"]["email"] == "broker@x", "the copy", timeout=60)
     storefront.settle(shop)
@@ -390,9 +512,15 @@ def test_a_killed_broker_is_named_in_time(shop):
     kill("kafka")
     topic = contexts.ACCOUNTS.topic
     try:
-        for call in (lambda: topics.names(shop), lambda: topics.wait_count(shop, topic, 10**6),
-                     lambda: topics.send(shop, topic, [("a", "b")]), lambda: topics.delete(shop, "x"),
-                     lambda: groups.names(shop), lambda: storefront.settle(shop), lambda: dlq.counts(shop)):
+        for call in (
+            lambda: topics.names(shop),
+            lambda: topics.wait_count(shop, topic, 10**6),
+            lambda: topics.send(shop, topic, [("a", "b")]),
+            lambda: topics.delete(shop, "x"),
+            lambda: groups.names(shop),
+            lambda: storefront.settle(shop),
+            lambda: dlq.counts(shop),
+        ):
             named_in_time("kafka", call)
     finally:
         stack.need(shop, "kafka")
@@ -406,8 +534,12 @@ def test_a_killed_service_is_named_in_time(shop, service):
     kill(service)
     try:
         if service == "orders":
-            storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "x@y"}})
-            named_in_time(service, lambda: storefront_load.load(shop, storefront_load.operations(36, 50)))
+            storefront.ask(
+                shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "x@y"}}
+            )
+            named_in_time(
+                service, lambda: storefront_load.load(shop, storefront_load.operations(36, 50))
+            )
         named_in_time(service, lambda: storefront.settle(shop))
     finally:
         stack.need(shop, "postgres")
@@ -415,7 +547,9 @@ def test_a_killed_service_is_named_in_time(shop, service):
         storefront.settle(shop)
 
 
-# --- who sends -------------------------------------------------------------------------------------------------------
+# --- who sends
+# -------------------------------------------------------------------------------------------------------
+
 
 def test_where_the_services_send_nobody_needs_connect(shop):
     stack.stop("connect")
@@ -431,7 +565,9 @@ def test_a_death_between_store_and_topic_loses_the_event_until_a_connector_reads
     storefront.settle(shop)
     storefront.ask(shop, "accounts", "POST", "faults", {"at": "stored"})
     with pytest.raises(StackError, match="accounts died"):
-        storefront.ask(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "lost@x"}})
+        storefront.ask(
+            shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "lost@x"}}
+        )
     storefront.start(shop)
     storefront.settle(shop)
     assert list(storefront.differ(shop)["id"]) == [key]
@@ -469,8 +605,10 @@ def test_killed_at_ten_points_of_handling(outbox):
         for n in range(10):
             name = chance.choice(rows.CONTEXTS)
             at = "stored" if name == "accounts" else chance.choice(service.FAULTS)
-            storefront.ask(outbox, name, "POST", "faults", {"at": at, "after": chance.randint(1, 3)})
-            storefront_load.load(outbox, asked[n * part:(n + 1) * part])
+            storefront.ask(
+                outbox, name, "POST", "faults", {"at": at, "after": chance.randint(1, 3)}
+            )
+            storefront_load.load(outbox, asked[n * part : (n + 1) * part])
             wait_until(lambda n=n: len(restarted) == n + 1, f"{name} to die at {at!r}", timeout=30)
             storefront.start(outbox)
         agree(outbox, asked)
@@ -482,27 +620,45 @@ def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
     storefront_load.load(outbox, asked[:200], instances=2)
     storefront.settle(outbox)
     for name in ("orders", "fulfillment"):
-        shares = [sum(figure for of, figure in storefront.metrics(outbox, name, n).items()
-                      if "events_heard_total" in of) for n in (1, 2)]
+        shares = [
+            sum(
+                figure
+                for of, figure in storefront.metrics(outbox, name, n).items()
+                if "events_heard_total" in of
+            )
+            for n in (1, 2)
+        ]
         assert min(shares) > 0, shares
     kill("orders_2")
     kill("fulfillment_2")
     left = [one for one in asked[200:] if one.service == "accounts"]
-    new = [one for one in storefront_load.operations(12, 200) if one.service == "orders"]  # fulfillment hears of them
+    new = [
+        one for one in storefront_load.operations(12, 200) if one.service == "orders"
+    ]  # fulfillment hears of them
     storefront_load.load(outbox, [*left, *new], instances=1)
     storefront.settle(outbox)
     storefront.compare(outbox)
     said = [("accounts", CUSTOMERS, "orders"), ("orders", contexts.ORDERS.topic, "fulfillment")]
     for _, topic, listener in said:  # of each key in the order of its versions
-        heard = postgres.frame(outbox, "SELECT key, version FROM inbox WHERE topic = %s ORDER BY place", [topic],
-                               database=listener)
+        heard = postgres.frame(
+            outbox,
+            "SELECT key, version FROM inbox WHERE topic = %s ORDER BY place",
+            [topic],
+            database=listener,
+        )
         ours = heard[heard["key"].isin({one.key for one in asked})]
-        assert ours.groupby("key")["version"].apply(lambda versions: versions.is_monotonic_increasing).all()
+        assert (
+            ours.groupby("key")["version"]
+            .apply(lambda versions: versions.is_monotonic_increasing)
+            .all()
+        )
     storefront.stop(*rows.CONTEXTS)
     storefront.start(outbox)
 
 
-# --- everything at once ----------------------------------------------------------------------------------------------
+# --- everything at once
+# ----------------------------------------------------------------------------------------------
+
 
 def say_again(world, chance):
     """Some events of a topic once more, in any order."""
@@ -511,7 +667,11 @@ def say_again(world, chance):
     first = chance.randint(begin, end)
     there = [*topics.messages(world, topic, {partition: first}, {partition: min(end, first + 40)})]
     chance.shuffle(there)
-    topics.send(world, topic, [(m.key(), m.value(), {"headers": m.headers(), "partition": partition}) for m in there])
+    topics.send(
+        world,
+        topic,
+        [(m.key(), m.value(), {"headers": m.headers(), "partition": partition}) for m in there],
+    )
     return len(there)
 
 
@@ -533,17 +693,28 @@ def disturb(world, chance, told, done):
             say_again(world, chance)
 
 
-@pytest.mark.parametrize("count, instances", [
-    (1_000, 1), pytest.param(10_000, 1, marks=pytest.mark.drill), pytest.param(10_000, 2, marks=pytest.mark.drill)])
+@pytest.mark.parametrize(
+    "count, instances",
+    [
+        (1_000, 1),
+        pytest.param(10_000, 1, marks=pytest.mark.drill),
+        pytest.param(10_000, 2, marks=pytest.mark.drill),
+    ],
+)
 def test_whatever_happens_the_stores_agree_in_the_end(outbox, count, instances):
-    chance, asked = random.Random(count + instances), storefront_load.operations(count + instances, count)
+    chance, asked = (
+        random.Random(count + instances),
+        storefront_load.operations(count + instances, count),
+    )
     storefront.up(outbox, instances)
     told, done = threading.Event(), {"kill": 0, "stand": 0, "double": 0}
     trouble = threading.Thread(target=disturb, args=[outbox, chance, told, done])
     trouble.start()
     try:
         with storefront.kept_running(outbox, instances) as restarted:
-            storefront_load.load(outbox, asked, instances=instances, patience=120, rate=0 if count > 1_000 else 100)
+            storefront_load.load(
+                outbox, asked, instances=instances, patience=120, rate=0 if count > 1_000 else 100
+            )
             told.set()
             trouble.join()
             agree(outbox, asked)
@@ -562,5 +733,9 @@ def test_whatever_happens_the_stores_agree_in_the_end(outbox, count, instances):
         storefront.start(outbox, name, instances=instances)
         storefront.settle(outbox, 120)
         for collection, documents in before.items():
-            check.same_rows(documents, storefront.documents(outbox, name, collection), key="id",
-                            what=f"{collection} of {name}, rebuilt")
+            check.same_rows(
+                documents,
+                storefront.documents(outbox, name, collection),
+                key="id",
+                what=f"{collection} of {name}, rebuilt",
+            )

@@ -1,5 +1,6 @@
-"""Streaming queries on real parts: odd sales, poison, a schema that changes, services that go, and a query that is
-killed. The result is always that of a recount of the topic."""
+"""Streaming queries on real parts: odd sales, poison, a schema that changes, services that go, and
+a query that is killed. The result is always that of a recount of the topic."""
+
 import os
 import random
 import re
@@ -64,7 +65,9 @@ def sent(world, *changes, key=True, id=None):
     first, at = sales.sales()[0], int(sales.time_of(0).timestamp() * 1000)
     rows = [({**first, **change}, change.get("ms", at)) for change in changes]
     topics.create(world, SOURCE)
-    topics.send(world, SOURCE, [(b"k" if key else None, encode(row), {"timestamp": ms}) for row, ms in rows])
+    topics.send(
+        world, SOURCE, [(b"k" if key else None, encode(row), {"timestamp": ms}) for row, ms in rows]
+    )
 
 
 def test_odd_sales_are_counted_and_what_is_none_is_set_aside(till):
@@ -89,12 +92,19 @@ def test_late_records_count_once_for_each_group_that_is_dropped(till):
     late = int(sales.time_of(0).timestamp() * 1000) - 3 * 24 * 3_600_000
     sent(till, *[{"ms": late}] * 50)
     told = streams.progress(finished(till, mode="update"))
-    assert told["rows"].sum() == 50 and told["dropped_groups"].sum() == 2, "one region, two windows, one partition"
-    check.same_rows(recount.assign(sales=recount["sales"].astype(np.float32)), result(till),
-                    key=["region", "window_start"])
+    assert told["rows"].sum() == 50 and told["dropped_groups"].sum() == 2, (
+        "one region, two windows, one partition"
+    )
+    check.same_rows(
+        recount.assign(sales=recount["sales"].astype(np.float32)),
+        result(till),
+        key=["region", "window_start"],
+    )
 
 
-def test_the_next_version_of_the_schema_ends_a_query_that_does_not_know_it_and_a_restart_reads_it(till):
+def test_the_next_version_of_the_schema_ends_a_query_that_does_not_know_it_and_a_restart_reads_it(
+    till,
+):
     sales.produce(till, 0, 50, topic=SOURCE)
     query = sales.start(session(till), till, name="restarted", every="0 seconds")
     query.processAllAvailable()
@@ -112,7 +122,9 @@ def test_without_a_registry_a_query_goes_on_and_none_is_started(till):
     sales.produce(till, 0, 50, topic=SOURCE)
     query = sales.start(session(till), till, name="restarted", every="0 seconds")
     query.processAllAvailable()
-    encoded = registry.encoder(till, registry.newest_id(till, f"{sales.SALES}-value"))(sales.sales()[50])
+    encoded = registry.encoder(till, registry.newest_id(till, f"{sales.SALES}-value"))(
+        sales.sales()[50]
+    )
     kill("apicurio")
     at = int(sales.time_of(50).timestamp() * 1000)
     topics.send(till, SOURCE, [(b"k", encoded, {"timestamp": at})])
@@ -131,31 +143,56 @@ def test_a_checkpoint_of_another_query_is_refused(till):
     finished(till)
     before = topics.count(till, f"{SOURCE}.restarted")
     there = streams.messages(session(till), till, SOURCE, schemas_of=sales.SALES)
-    other = there.groupBy("partition").count().selectExpr("string(count) AS value")  # it remembers something else
-    query = (other.writeStream.format("kafka").outputMode("complete").trigger(processingTime="0 seconds").options(
-        **topics.spark_options(till), topic=f"{SOURCE}.restarted",
-        checkpointLocation=sales.checkpoint(till, "restarted")).start())
+    other = (
+        there.groupBy("partition").count().selectExpr("string(count) AS value")
+    )  # it remembers something else
+    query = (
+        other.writeStream.format("kafka")
+        .outputMode("complete")
+        .trigger(processingTime="0 seconds")
+        .options(
+            **topics.spark_options(till),
+            topic=f"{SOURCE}.restarted",
+            checkpointLocation=sales.checkpoint(till, "restarted"),
+        )
+        .start()
+    )
     sales.produce(till, 10, 20, topic=SOURCE)
     failure = wait_until(lambda: str(query.exception() or ""), "the query to end", timeout=60)
     assert "state" in failure.lower(), failure
     assert topics.count(till, f"{SOURCE}.restarted") == before
 
 
-ENDS = {"killed": lambda: kill("spark"), "its process alone": lambda: process.own("spark").kill(),
-        "told to stop": lambda: os.killpg(process.own("spark").pid, signal.SIGTERM)}
+ENDS = {
+    "killed": lambda: kill("spark"),
+    "its process alone": lambda: process.own("spark").kill(),
+    "told to stop": lambda: os.killpg(process.own("spark").pid, signal.SIGTERM),
+}
 
 
-@pytest.mark.parametrize("call", ["processAllAvailable", pytest.param("awaitTermination", marks=pytest.mark.drill),
-                                  pytest.param("lastProgress", marks=pytest.mark.drill)])
-@pytest.mark.parametrize("end", ["killed", *(pytest.param(end, marks=pytest.mark.drill) for end in [*ENDS][1:])])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "processAllAvailable",
+        pytest.param("awaitTermination", marks=pytest.mark.drill),
+        pytest.param("lastProgress", marks=pytest.mark.drill),
+    ],
+)
+@pytest.mark.parametrize(
+    "end", ["killed", *(pytest.param(end, marks=pytest.mark.drill) for end in [*ENDS][1:])]
+)
 def test_spark_that_ends_under_a_query_is_named_in_time(till, end, call):
     spark = session(till)
     sales.produce(till, 0, 600, topic=SOURCE)
     query = sales.start(spark, till, name="restarted", most=10, every="0 seconds")
-    check.eventually("a batch is done", lambda: len(streams.progress(query)) > 0, timeout=60, every=0.05)
+    check.eventually(
+        "a batch is done", lambda: len(streams.progress(query)) > 0, timeout=60, every=0.05
+    )
     began = time.monotonic()
     sales.latest(spark, till, f"{SOURCE}.restarted")
-    baseline = time.monotonic() - began  # of a call that is answered: what else runs on the machine counts in it
+    baseline = (
+        time.monotonic() - began
+    )  # of a call that is answered: what else runs on the machine counts in it
     ended = []
 
     def stop():
@@ -168,12 +205,23 @@ def test_spark_that_ends_under_a_query_is_named_in_time(till, end, call):
             value()
 
     threading.Timer(1, stop).start()
-    for ask in (asked, lambda: query.isActive, lambda: query.lastProgress, lambda: streams.progress(query),
-                query.awaitTermination, query.processAllAvailable, query.stop,
-                lambda: sales.latest(spark, till, f"{SOURCE}.restarted"),
-                lambda: sales.start(spark, till, name="restarted")):
-        with pytest.raises(StackError, match="(?s)the service spark (died|does not listen).*workbench up") as raised:
-            while not ended or time.monotonic() - ended[0] < 60:  # a server that ends answers for a moment
+    for ask in (
+        asked,
+        lambda: query.isActive,
+        lambda: query.lastProgress,
+        lambda: streams.progress(query),
+        query.awaitTermination,
+        query.processAllAvailable,
+        query.stop,
+        lambda: sales.latest(spark, till, f"{SOURCE}.restarted"),
+        lambda: sales.start(spark, till, name="restarted"),
+    ):
+        with pytest.raises(
+            StackError, match="(?s)the service spark (died|does not listen).*workbench up"
+        ) as raised:
+            while (
+                not ended or time.monotonic() - ended[0] < 60
+            ):  # a server that ends answers for a moment
                 called = time.monotonic()
                 ask()
         assert not re.search("java|py4j|grpc|RPC", str(raised.value))
@@ -188,10 +236,14 @@ def test_it_runs_as_a_job(till):
     recount = sales.expected(till)
     check.same_rows(recount, sales.latest(session(till), till), key=["region", "window_start"])
     sales.produce(till, 300, 400)
-    worker = threading.Thread(target=lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM))
+    worker = threading.Thread(
+        target=lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+    )
     soon = threading.Timer(15, worker.run)
     soon.start()
-    assert ingest.ingest(till, "60_streaming_sales", continuous=True, say=said.append) == 0, "told to stop"
+    assert ingest.ingest(till, "60_streaming_sales", continuous=True, say=said.append) == 0, (
+        "told to stop"
+    )
     assert said[1:] == ["streaming_to_kafka: 100 messages"], "it went on where it was"
 
 
@@ -206,7 +258,9 @@ def test_a_run_whose_kernel_is_gone_ends_with_its_checkpoint(till):
     query = sales.start(session(till), till, name="late", every="0 seconds")
     query.processAllAvailable()
     channel = ChannelBuilder(till.spark.url)
-    there = type(session(till)).builder.channelBuilder(channel).create()  # another session, as another kernel has it
+    there = (
+        type(session(till)).builder.channelBuilder(channel).create()
+    )  # another session, as another kernel has it
     streams.forget(there, sales.checkpoint(till, "late"))
     wait_until(lambda: not query.isActive, "the run of the other session to end", timeout=30)
     assert not files.below(sales.checkpoint(till, "late"))
@@ -215,7 +269,9 @@ def test_a_run_whose_kernel_is_gone_ends_with_its_checkpoint(till):
 def test_a_broker_that_is_killed_loses_and_doubles_nothing(till):
     sales.produce(till, 0, 600, topic=SOURCE)
     query = sales.start(session(till), till, name="restarted", most=100, every="0 seconds")
-    check.eventually("a batch is done", lambda: len(streams.progress(query)) > 0, timeout=60, every=0.05)
+    check.eventually(
+        "a batch is done", lambda: len(streams.progress(query)) > 0, timeout=60, every=0.05
+    )
     kill("kafka")
     stack.need(till, "kafka")
     sales.produce(till, 600, 700, topic=SOURCE)
@@ -228,11 +284,19 @@ def test_killed_at_random_it_counts_every_sale_once(till, kills):
     chance = random.Random(kills)
     sales.produce(till, topic=SOURCE)
     for _ in range(kills):
-        done = topics.count(till, f"{SOURCE}.restarted") if f"{SOURCE}.restarted" in topics.names(till) else 0
+        done = (
+            topics.count(till, f"{SOURCE}.restarted")
+            if f"{SOURCE}.restarted" in topics.names(till)
+            else 0
+        )
         sales.start(session(till), till, name="restarted", most=50, every="0 seconds")
         more = chance.randrange(1, 60)
-        check.eventually("the query writes", lambda end=done + more: topics.count(till, f"{SOURCE}.restarted") >= end,
-                         timeout=60, every=0.01)
+        check.eventually(
+            "the query writes",
+            lambda end=done + more: topics.count(till, f"{SOURCE}.restarted") >= end,
+            timeout=60,
+            every=0.01,
+        )
         kill("spark")
         stack.need(till, "spark")
     finished(till)

@@ -1,4 +1,5 @@
 """Topics of a real Kafka."""
+
 import time
 
 import pytest
@@ -22,13 +23,29 @@ def topic(world):
 
 
 def test_what_is_produced_is_read_as_it_is(world, topic):
-    send(world, topic, ("a", "Genève"), (None, "no key"), ("b", None), (b"\xff", b"\xfe\x00"), ("c", "{broken"))
+    send(
+        world,
+        topic,
+        ("a", "Genève"),
+        (None, "no key"),
+        ("b", None),
+        (b"\xff", b"\xfe\x00"),
+        ("c", "{broken"),
+    )
     frame = topics.read(world, topic)
     assert list(frame.columns) == topics.COLUMNS
     assert topics.count(world, topic) == len(frame) == topics.wait_count(world, topic, 5)
     assert {(k, v) for k, v in zip(frame["key"], frame["value"])} == {
-        ("a", "Genève"), (None, "no key"), ("b", None), (b"\xff", b"\xfe\x00"), ("c", "{broken")}
-    assert abs(frame["timestamp"].max().timestamp() - time.time()) < 60 and str(frame["timestamp"].dt.tz) == "UTC"
+        ("a", "Genève"),
+        (None, "no key"),
+        ("b", None),
+        (b"\xff", b"\xfe\x00"),
+        ("c", "{broken"),
+    }
+    assert (
+        abs(frame["timestamp"].max().timestamp() - time.time()) < 60
+        and str(frame["timestamp"].dt.tz) == "UTC"
+    )
 
 
 def test_only_what_came_after(world, topic):
@@ -47,7 +64,9 @@ def test_empty_topic_reads_as_an_empty_frame(world, topic):
 
 
 def test_many_messages_are_all_read(world, topic):
-    producer = Producer({**topics.settings(world), "linger.ms": 50, "queue.buffering.max.messages": 100000})
+    producer = Producer(
+        {**topics.settings(world), "linger.ms": 50, "queue.buffering.max.messages": 100000}
+    )
     for i in range(83_000):
         producer.produce(topic, key=str(i), value="x" * 200)
     assert producer.flush(60) == 0
@@ -59,7 +78,9 @@ def test_asking_for_a_topic_that_is_not_there_does_not_make_it(world, topic):
     for ask in (topics.count, topics.ends, topics.read):
         with pytest.raises(WorkbenchError, match=f"did you mean '{TOPIC}'"):
             ask(world, "topic_test")
-    with pytest.raises(WorkbenchError, match="(?s)waited 0.5 s for 1 messages.*there is no topic 'topic_test'"):
+    with pytest.raises(
+        WorkbenchError, match="(?s)waited 0.5 s for 1 messages.*there is no topic 'topic_test'"
+    ):
         topics.wait_count(world, "topic_test", 1, timeout=0.5)
     assert "topic_test" not in topics.names(world)
 
@@ -73,8 +94,11 @@ def test_deleted_is_gone_and_deleting_again_is_fine(world, topic):
 def test_of_a_transaction_what_was_committed_is_read_and_its_marks_hold_nobody_up(world, topic):
     producer = Producer(topics.settings(world, **{"transactional.id": topic}))
     producer.init_transactions(20)
-    for value, end in (("taken back", producer.abort_transaction), ("committed", producer.commit_transaction),
-                       ("open", lambda timeout: None)):
+    for value, end in (
+        ("taken back", producer.abort_transaction),
+        ("committed", producer.commit_transaction),
+        ("open", lambda timeout: None),
+    ):
         producer.begin_transaction()
         producer.produce(topic, key="k", value=value, partition=0)
         assert producer.flush(20) == 0

@@ -1,4 +1,5 @@
-"""One row followed from the source's log to the views, on real parts: every link against who knows it best."""
+"""One row followed from the source's log to the views, on real parts: every link against who knows
+it best."""
 
 import avro_help
 import pytest
@@ -29,9 +30,19 @@ def lab(world):
 @pytest.fixture(scope="module")
 def traced(lab, spark):
     """Artist 299: loaded, changed, changed and moved in one batch, compacted, changed."""
-    made = [new_table(lab, key=("artist_id",), partition=("nationality",), index="GLOBAL_SIMPLE", type=kind,
-                      deletes=deletes, database=f"trace_{kind}_{deletes}", extra=OFF if kind == "mor" else {})
-            for kind, deletes in (("cow", "hard"), ("mor", "soft"))]
+    made = [
+        new_table(
+            lab,
+            key=("artist_id",),
+            partition=("nationality",),
+            index="GLOBAL_SIMPLE",
+            type=kind,
+            deletes=deletes,
+            database=f"trace_{kind}_{deletes}",
+            extra=OFF if kind == "mor" else {},
+        )
+        for kind, deletes in (("cow", "hard"), ("mor", "soft"))
+    ]
     sink = avro_help.sink(lab, NAME)
     transactions = []
 
@@ -41,7 +52,9 @@ def traced(lab, spark):
             for statement in statements:
                 with c.transaction():
                     c.execute(statement)
-                    transactions.append(c.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()[0])
+                    transactions.append(
+                        c.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()[0]
+                    )
         topics.wait_count(lab, TOPIC, count + messages, connector=NAME)
         landing.run(spark, lab, sink)
         for each in made:
@@ -49,11 +62,16 @@ def traced(lab, spark):
 
     go(messages=300)
     go("UPDATE artists SET birth_year = 1907 WHERE artist_id = 299")
-    go("UPDATE artists SET name = 'Bakker' WHERE artist_id = 299",
-       "UPDATE artists SET nationality = 'German' WHERE artist_id = 299", messages=2)
+    go(
+        "UPDATE artists SET name = 'Bakker' WHERE artist_id = 299",
+        "UPDATE artists SET nationality = 'German' WHERE artist_id = 299",
+        messages=2,
+    )
     hudi.compact(spark, made[1])
     go("UPDATE artists SET birth_year = 1905 WHERE artist_id = 299")
-    table = trace.Traced("artists", "public.artists", "artist_id", TOPIC, parse(sink), tuple(made), "avro")
+    table = trace.Traced(
+        "artists", "public.artists", "artist_id", TOPIC, parse(sink), tuple(made), "avro"
+    )
     yield table, go, transactions
     landing.drop(lab, sink)
     for each in made:
@@ -64,25 +82,43 @@ def test_every_link_of_the_chain(lab, spark, traced):
     table, go, transactions = traced
     life = trace.row(lab, table, 299)
     found = life.changes
-    assert list(found["what"]) == ["row read", "birth_year 2199 → 1907", "name Artist 299 → Bakker",
-                                   "nationality American → German", "birth_year 1907 → 1905"]
-    assert list(found["op"]) == ["snapshot", *["update"] * 4] and list(found["change"]) == [1, 2, 3, 4, 5]
+    assert list(found["what"]) == [
+        "row read",
+        "birth_year 2199 → 1907",
+        "name Artist 299 → Bakker",
+        "nationality American → German",
+        "birth_year 1907 → 1905",
+    ]
+    assert list(found["op"]) == ["snapshot", *["update"] * 4] and list(found["change"]) == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
     messages = topics.read(lab, TOPIC)
     for line in found.itertuples():  # the topic: the decoded message at that very place
-        at = messages[(messages["partition"] == line.partition) & (messages["offset"] == line.offset)].iloc[0]
+        at = messages[
+            (messages["partition"] == line.partition) & (messages["offset"] == line.offset)
+        ].iloc[0]
         peeked = registry.peek(lab, at["value"])
         assert (peeked["record"]["artist_id"], peeked["record"]["__lsn"]) == (299, line.lsn)
-        assert f"globalId {peeked['schema_id']}" == line.schema and line.in_topic_at == at["timestamp"]
+        assert (
+            f"globalId {peeked['schema_id']}" == line.schema and line.in_topic_at == at["timestamp"]
+        )
         # the landed file: Spark finds the record in there
         landed = spark.read.format("avro").load(f"{lab.lake.landing}/{line.landed}")
         assert landed.where(f"artist_id = 299 AND __lsn = {line.lsn}").count() == 1
     newest = registry.artifacts(lab).query(f"artifact == '{TOPIC}-value'")["version"].iloc[-1]
     assert set(found["version"]) == {newest}
-    assert list(found["transaction"].iloc[1:]) == transactions and found["transaction"].iloc[0] < transactions[0]
+    assert (
+        list(found["transaction"].iloc[1:]) == transactions
+        and found["transaction"].iloc[0] < transactions[0]
+    )
     for lake in table.tables:  # the lake: what Spark shows as of the commit
         for line in found.itertuples():
             commit, file = getattr(line, f"{lake.type}_commit"), getattr(line, f"{lake.type}_file")
-            then, = hudi.as_of(spark, lab, lake, commit).where("artist_id = 299").collect()
+            (then,) = hudi.as_of(spark, lab, lake, commit).where("artist_id = 299").collect()
             if getattr(line, lake.type if lake.type == "cow" else "mor_rt") == "never":
                 assert line.what.startswith("name") and file == "" and then["__lsn"] > line.lsn
                 continue
@@ -95,11 +131,17 @@ def test_every_link_of_the_chain(lab, spark, traced):
     assert list(found["cow"]) == ["was", "was", "never", "was", "now"] == list(found["mor_rt"])
     assert list(found["mor_ro"]) == ["was", "never", "never", "now", "not yet"]
     shown = life.views.set_index("view")
-    for view, birth in (("trace_cow_hard.{}", 1905), ("trace_mor_soft.{}_ro", 1907), ("trace_mor_soft.{}_rt", 1905)):
+    for view, birth in (
+        ("trace_cow_hard.{}", 1905),
+        ("trace_mor_soft.{}_ro", 1907),
+        ("trace_mor_soft.{}_rt", 1905),
+    ):
         view = view.format(table.tables["mor" in view].name)
         assert shown.loc[view, "birth_year"] == birth
         if "mor" in view:
-            assert [r.birth_year for r in spark.table(view).where("artist_id = 299").collect()] == [birth]
+            assert [r.birth_year for r in spark.table(view).where("artist_id = 299").collect()] == [
+                birth
+            ]
     assert len(trace.draw(life).legends[0].get_texts()) == 5
 
 
@@ -109,42 +151,81 @@ def test_a_deleted_row(lab, traced):
     life = trace.row(lab, table, "298")
     last = life.changes.iloc[-1]
     assert (last["what"], last["op"], last["cow"], last["mor_rt"], last["mor_ro"]) == (
-        "row deleted", "delete", "now", "now", "now")
+        "row deleted",
+        "delete",
+        "now",
+        "now",
+        "now",
+    )
     before = life.changes.iloc[0]
-    assert (before["cow"], before["mor_rt"], before["mor_ro"]) == ("was", "was", "now"), "not compacted: two rows"
-    assert last["cow_file_group"] == before["cow_file_group"] and last["mor_file_group"] != before["mor_file_group"]
+    assert (before["cow"], before["mor_rt"], before["mor_ro"]) == ("was", "was", "now"), (
+        "not compacted: two rows"
+    )
+    assert (
+        last["cow_file_group"] == before["cow_file_group"]
+        and last["mor_file_group"] != before["mor_file_group"]
+    )
     assert [v[-3:] for v in life.views["view"]] == ["_ro", "_ro", "_rt"]
 
 
 def test_what_is_not_there(lab, traced):
     table, *_ = traced
-    with pytest.raises(LakeError, match="(?s)has no message of artist_id 4711.*30. messages.*RUNNING"):
+    with pytest.raises(
+        LakeError, match="(?s)has no message of artist_id 4711.*30. messages.*RUNNING"
+    ):
         trace.row(lab, table, 4711)
     with pytest.raises(WorkbenchError, match="there is no topic"):
-        trace.row(lab, trace.Traced("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"), 1)
-    with pytest.raises(LakeError, match="(?s)no captured table 'cdc_event'.*did you mean 'cdc_events'"):
+        trace.row(
+            lab, trace.Traced("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"), 1
+        )
+    with pytest.raises(
+        LakeError, match="(?s)no captured table 'cdc_event'.*did you mean 'cdc_events'"
+    ):
         traced_by_name(lab, "cdc_event")
 
 
 def test_json_by_way_of_landed_files(world, spark):
     topic = new_topic(world)
-    config = {"connector.class": LENSES, "topics": topic, "connect.s3.kcql":
-              f"INSERT INTO lake:{topic} SELECT * FROM {topic} PARTITIONBY part STOREAS `json`"}
+    config = {
+        "connector.class": LENSES,
+        "topics": topic,
+        "connect.s3.kcql": f"INSERT INTO lake:{topic} SELECT * FROM {topic} PARTITIONBY part STOREAS `json`",
+    }
     lake = new_table(world, index="GLOBAL_SIMPLE")
     try:
-        for messages in ([change(1, 1, "one"), change(2, 1)], [change(1, 2, "two", op="u"), ("1", None)],
-                         [change(1, 3, "two", part="q", op="u")]):
+        for messages in (
+            [change(1, 1, "one"), change(2, 1)],
+            [change(1, 2, "two", op="u"), ("1", None)],
+            [change(1, 3, "two", part="q", op="u")],
+        ):
             send(world, topic, *messages)
             landing.run(spark, world, config)
             hudi.ingest(spark, world, hudi.Landed(topic), lake, schema=SCHEMA)
         send(world, topic, change(1, 4, "three", part="q", op="u"))
-        found = trace.row(world, trace.Traced("x", "public.x", "id", topic, parse(config), (lake,)), 1).changes
-        assert list(found["what"]) == ["row inserted", "text one → two", "part p → q", "text two → three"]
+        found = trace.row(
+            world, trace.Traced("x", "public.x", "id", topic, parse(config), (lake,)), 1
+        ).changes
+        assert list(found["what"]) == [
+            "row inserted",
+            "text one → two",
+            "part p → q",
+            "text two → three",
+        ]
         assert list(found["offset"]) == [0, 2, 4, 5] and set(found["schema"]) == {"inline"}
-        assert list(found["landed"]) == [*(f"{topic}/part={p}/{topic}-0-{n:020d}.json" for p, n in
-                                           (("p", 0), ("p", 2), ("q", 4))), ""]
+        assert list(found["landed"]) == [
+            *(
+                f"{topic}/part={p}/{topic}-0-{n:020d}.json"
+                for p, n in (("p", 0), ("p", 2), ("q", 4))
+            ),
+            "",
+        ]
         commits = list(hudi.commits(lake)["instant"])
-        assert list(found["cow_commit"]) == [*commits, ""] and list(found["cow"]) == ["was", "was", "now", ""]
+        assert list(found["cow_commit"]) == [*commits, ""] and list(found["cow"]) == [
+            "was",
+            "was",
+            "now",
+            "",
+        ]
     finally:
         hudi.drop(spark, world, lake)
         landing.drop(world, config)
@@ -152,7 +233,8 @@ def test_json_by_way_of_landed_files(world, spark):
 
 
 def test_a_row_is_found_among_many_others(lab, traced):
-    """More messages than one fetch brings; how long it takes in the whole museum, `make bench` says."""
+    """More messages than one fetch brings; how long it takes in the whole museum, `make bench`
+    says."""
     table, *_ = traced
     from confluent_kafka import Producer
 

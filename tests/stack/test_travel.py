@@ -1,4 +1,6 @@
-"""A table's past on real Kafka and Spark: as of labels, increments, both views of a Merge-on-Read table."""
+"""A table's past on real Kafka and Spark: as of labels, increments, both views of a Merge-on-Read
+table."""
+
 import os
 from types import SimpleNamespace
 
@@ -11,16 +13,20 @@ from workbench.topic import topics
 
 KINDS = ["cow", "mor"]
 # written once, looked at by several tests: four commits, each under a label
-HISTORY = [("loaded", [change(1, 1, "one"), change(2, 1, "two"), change(3, 1, "three")]),
-           ("updated", [change(1, 2, "one, changed")]),
-           ("moved", [change(1, 3, "one, moved", part="q"), change(4, 1, "four")]),
-           ("deleted", [change(2, 2, op="d")])]
+HISTORY = [
+    ("loaded", [change(1, 1, "one"), change(2, 1, "two"), change(3, 1, "three")]),
+    ("updated", [change(1, 2, "one, changed")]),
+    ("moved", [change(1, 3, "one, moved", part="q"), change(4, 1, "four")]),
+    ("deleted", [change(2, 2, op="d")]),
+]
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def past(world, spark, request):
     topic = new_topic(world)
-    table = new_table(world, type=request.param, index="GLOBAL_SIMPLE", extra={"hoodie.compact.inline": "false"})
+    table = new_table(
+        world, type=request.param, index="GLOBAL_SIMPLE", extra={"hoodie.compact.inline": "false"}
+    )
     for label, messages in HISTORY:
         send(world, topic, *messages)
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
@@ -43,7 +49,12 @@ def test_the_table_as_of_each_label(past, world, spark):
 
     assert at("loaded") == [(1, "p", "one"), (2, "p", "two"), (3, "p", "three")]
     assert at("updated") == [(1, "p", "one, changed"), (2, "p", "two"), (3, "p", "three")]
-    assert at("moved") == [(1, "q", "one, moved"), (2, "p", "two"), (3, "p", "three"), (4, "p", "four")]
+    assert at("moved") == [
+        (1, "q", "one, moved"),
+        (2, "p", "two"),
+        (3, "p", "three"),
+        (4, "p", "four"),
+    ]
     assert at("deleted") == rows(hudi.read(spark, past.table)) == NOW
 
 
@@ -56,25 +67,40 @@ def test_before_the_first_commit_and_after_the_last(past, world, spark):
 
 
 def test_the_time_of_the_request_orders_commits_not_that_of_completion(past, world, spark):
-    """Hudi 1.0.2 takes a file's modification time for the completion time of a commit in table version 6."""
+    """Hudi 1.0.2 takes a file's modification time for the completion time of a commit in table
+    version 6."""
     first = hudi.commits(past.table)["instant"].iloc[0]
     files_of_it = list((paths.local_path(past.table.base) / ".hoodie").glob(f"{first}.*commit"))
-    was, = [f.stat().st_mtime for f in files_of_it]
+    (was,) = [f.stat().st_mtime for f in files_of_it]
     os.utime(files_of_it[0], (was + 3600,) * 2)  # as if it had ended after all others
     try:
         labels = hudi.labels(world, past.table)
         assert list(labels["label"]) == [label for label, _ in HISTORY]
-        assert [r[2] for r in rows(hudi.as_of(spark, world, past.table, "loaded"))] == ["one", "two", "three"]
-        assert rows(hudi.as_of(spark, world, past.table, "deleted")) == rows(hudi.read(spark, past.table)) == NOW
+        assert [r[2] for r in rows(hudi.as_of(spark, world, past.table, "loaded"))] == [
+            "one",
+            "two",
+            "three",
+        ]
+        assert (
+            rows(hudi.as_of(spark, world, past.table, "deleted"))
+            == rows(hudi.read(spark, past.table))
+            == NOW
+        )
         assert rows(hudi.between(spark, world, past.table, "updated", "moved")) == [
-            (1, "q", "one, moved"), (4, "p", "four")]
-        assert rows(hudi.between(spark, world, past.table, "loaded")) == [(1, "q", "one, moved"), (4, "p", "four")]
+            (1, "q", "one, moved"),
+            (4, "p", "four"),
+        ]
+        assert rows(hudi.between(spark, world, past.table, "loaded")) == [
+            (1, "q", "one, moved"),
+            (4, "p", "four"),
+        ]
     finally:
         os.utime(files_of_it[0], (was,) * 2)
 
 
 def test_increments_begin_is_exclusive_and_end_inclusive(past, world, spark):
     """And the time that orders them is that of the request, the only one in table version 6."""
+
     def between(begin="", end=""):
         return rows(hudi.between(spark, world, past.table, begin, end))
 
@@ -82,13 +108,20 @@ def test_increments_begin_is_exclusive_and_end_inclusive(past, world, spark):
     assert between("updated", "updated") == []
     assert between("updated", "moved") == [(1, "q", "one, moved"), (4, "p", "four")]
     assert between(end="loaded") == [(1, "p", "one"), (2, "p", "two"), (3, "p", "three")]
-    assert between("loaded") == [(1, "q", "one, moved"), (4, "p", "four")], "a deleted row is in no increment"
+    assert between("loaded") == [(1, "q", "one, moved"), (4, "p", "four")], (
+        "a deleted row is in no increment"
+    )
 
 
 def test_the_two_views_of_a_merge_on_read_table(world, spark):
     topic = new_topic(world)
-    table = new_table(world, type="mor", catalog="people", index="GLOBAL_SIMPLE",
-                      extra={"hoodie.compact.inline": "false"})
+    table = new_table(
+        world,
+        type="mor",
+        catalog="people",
+        index="GLOBAL_SIMPLE",
+        extra={"hoodie.compact.inline": "false"},
+    )
 
     def go(*messages, to=table):
         send(world, topic, *messages)
@@ -100,11 +133,16 @@ def test_the_two_views_of_a_merge_on_read_table(world, spark):
 
     assert go(change(1, 1, "old"), change(2, 1, "stays")) == f"{table.database}.people_rt"
     go(change(1, 2, "new"))
-    assert view("ro") == [(1, "p", "old"), (2, "p", "stays")] and view("rt") == [(1, "p", "new"), (2, "p", "stays")]
+    assert view("ro") == [(1, "p", "old"), (2, "p", "stays")] and view("rt") == [
+        (1, "p", "new"),
+        (2, "p", "stays"),
+    ]
     shown = spark.sql(f"SHOW CREATE TABLE {table.database}.people_ro").first()[0]
     assert "'hoodie.query.as.ro.table' = 'true'" in shown.replace('"', "'")
     go(change(1, 3, "gone elsewhere", part="q"))
-    assert len(view("ro")) == 3 and len(view("rt")) == 2, "until compaction, one row for each partition"
+    assert len(view("ro")) == 3 and len(view("rt")) == 2, (
+        "until compaction, one row for each partition"
+    )
     hudi.compact(spark, table)
     assert view("ro") == view("rt") == [(1, "q", "gone elsewhere"), (2, "p", "stays")]
     assert hudi.properties(table)["hoodie.table.version"] == "6"
@@ -114,10 +152,17 @@ def test_the_two_views_of_a_merge_on_read_table(world, spark):
 
 
 def test_an_instant_that_was_archived(world, spark):
-    """Hudi takes the first commits off the timeline: it would answer without them, and say nothing."""
+    """Hudi takes the first commits off the timeline: it would answer without them, and say
+    nothing."""
     topic = new_topic(world)
-    table = new_table(world, extra={"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3",
-                                    "hoodie.cleaner.commits.retained": "1"})
+    table = new_table(
+        world,
+        extra={
+            "hoodie.keep.min.commits": "2",
+            "hoodie.keep.max.commits": "3",
+            "hoodie.cleaner.commits.retained": "1",
+        },
+    )
     for n in range(6):
         send(world, topic, change(n, n + 1, f"row {n}"))
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)
@@ -125,7 +170,9 @@ def test_an_instant_that_was_archived(world, spark):
     first = hudi.labels(world, table).set_index("label").loc["v0", "instant"]
     assert first < hudi.commits(table)["instant"].iloc[0], "nothing was archived: nothing is tested"
     everything = [(n, "p", f"row {n}") for n in range(6)]
-    assert rows(hudi.read(spark, table)) == rows(hudi.as_of(spark, world, table, "v5")) == everything
+    assert (
+        rows(hudi.read(spark, table)) == rows(hudi.as_of(spark, world, table, "v5")) == everything
+    )
     for when in ("v0", first):
         with pytest.raises(LakeError, match="(?s)were archived.*an instant from"):
             hudi.as_of(spark, world, table, when)
@@ -144,9 +191,15 @@ def test_an_instant_that_was_archived(world, spark):
 def test_an_instant_that_was_cleaned(world, spark, kind):
     topic = new_topic(world)
     compacted = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
-    table = new_table(world, type=kind, extra={
-        "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.cleaner.fileversions.retained": "1",
-        **(compacted if kind == "mor" else {})})
+    table = new_table(
+        world,
+        type=kind,
+        extra={
+            "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
+            "hoodie.cleaner.fileversions.retained": "1",
+            **(compacted if kind == "mor" else {}),
+        },
+    )
     for n in range(3):
         send(world, topic, change(1, n + 1, f"version {n}"))
         hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA)

@@ -1,4 +1,6 @@
-"""What can go wrong with a table that remembers: the past stays as it was, nothing is lost or there twice."""
+"""What can go wrong with a table that remembers: the past stays as it was, nothing is lost or there
+twice."""
+
 import os
 from types import SimpleNamespace
 
@@ -18,13 +20,17 @@ from workbench.spark import session
 from workbench.topic import registry, topics
 
 KINDS = ["cow", "mor"]
-LOGS_FIRST = [pytest.param("cow", marks=pytest.mark.drill), "mor"]  # where "mor" has the harder case
+LOGS_FIRST = [
+    pytest.param("cow", marks=pytest.mark.drill),
+    "mor",
+]  # where "mor" has the harder case
 BY_HAND = {"hoodie.compact.inline": "false"}
 
 
 @pytest.fixture
 def lake(world, spark):
-    """A maker of a topic and a table, with `go(label, *messages)`: send them, ingest them, label the instant."""
+    """A maker of a topic and a table, with `go(label, *messages)`: send them, ingest them, label
+    the instant."""
     made = []
 
     def make(kind="mor", **fields):
@@ -34,13 +40,19 @@ def lake(world, spark):
 
         def go(label, *messages, **knobs):
             send(world, topic, *messages)
-            done = hudi.ingest(session(world), world, hudi.Topic(topic), table, schema=SCHEMA, **knobs)
+            done = hudi.ingest(
+                session(world), world, hudi.Topic(topic), table, schema=SCHEMA, **knobs
+            )
             hudi.label(world, table, label)
             return done
 
-        return SimpleNamespace(topic=topic, table=table, go=go,
-                               at=lambda label: rows(hudi.as_of(session(world), world, table, label)),
-                               now=lambda: rows(hudi.read(session(world), table)))
+        return SimpleNamespace(
+            topic=topic,
+            table=table,
+            go=go,
+            at=lambda label: rows(hudi.as_of(session(world), world, table, label)),
+            now=lambda: rows(hudi.read(session(world), table)),
+        )
 
     yield make
     for topic, table in made:
@@ -66,7 +78,14 @@ def test_late_events_change_no_instant(lake, kind):
     it.go("late_delete", change(1, 12, op="d"), change(2, 9, op="d"))
     now = [(1, "q", "twenty"), (2, "p", "stays")]
     assert it.at("a") == [(1, "p", "ten"), (2, "p", "stays")]
-    assert it.at("b") == it.at("late_event") == it.at("late_delete") == it.now() == independent(it.table) == now
+    assert (
+        it.at("b")
+        == it.at("late_event")
+        == it.at("late_delete")
+        == it.now()
+        == independent(it.table)
+        == now
+    )
 
 
 @pytest.mark.parametrize("kind", LOGS_FIRST)
@@ -77,8 +96,11 @@ def test_deleted_and_inserted_again(lake, world, spark, kind):
     it.go("again", change(1, 3, "back", part="q"))
     it.go("both", change(1, 4, op="d"), change(1, 5, "back twice", part="r"))  # in one commit
     assert [it.at(label) for label in ("first", "gone", "again", "both")] == [
-        [(1, "p", "one"), (2, "p", "x")], [(2, "p", "x")], [(1, "q", "back"), (2, "p", "x")],
-        [(1, "r", "back twice"), (2, "p", "x")]]
+        [(1, "p", "one"), (2, "p", "x")],
+        [(2, "p", "x")],
+        [(1, "q", "back"), (2, "p", "x")],
+        [(1, "r", "back twice"), (2, "p", "x")],
+    ]
     for each in hudi.labels(world, it.table).itertuples():
         assert independent(it.table, as_of=(world, each.label)) == it.at(each.label), each.label
     assert rows(hudi.between(spark, world, it.table, "gone", "again")) == [(1, "q", "back")]
@@ -92,12 +114,13 @@ def test_a_null_partition_is_a_place_like_others(lake, spark, kind):
     it.go("back", change(1, 3, "one", op="u", part=None))
     assert it.at("null") == [(1, None, "one"), (2, None, "x")]
     assert it.at("moved") == [(1, "p", "one")] and it.at("back") == it.now() == [(1, None, "one")]
-    found, = hudi.read(spark, it.table).collect()
+    (found,) = hudi.read(spark, it.table).collect()
     assert found["_hoodie_partition_path"] == "part=__HIVE_DEFAULT_PARTITION__"
 
 
 def test_the_limit_an_empty_text_as_partition_value_reads_as_null(lake):
-    """Known and documented in Table: Hudi has one partition for both, and Spark reads the value from its name."""
+    """Known and documented in Table: Hudi has one partition for both, and Spark reads the value
+    from its name."""
     it = lake("cow")
     it.go("loaded", change(1, 1, part=""), change(2, 1, part=None))
     assert it.now() == [(1, None, "x"), (2, None, "x")]
@@ -109,16 +132,24 @@ def test_the_limit_of_hudi_rs_a_delete_and_a_move_in_one_commit(lake, spark):
     it.go("loaded", *[change(n, 1) for n in range(4)])
     it.go("both", change(1, 2, op="d"), change(2, 2, part="q", op="u"))
     assert it.now() == [(0, "p", "x"), (2, "q", "x"), (3, "p", "x")]
-    with pytest.raises(LakeError, match="(?s)hudi-rs cannot read .*mixes ordering types.*hudi.read"):
+    with pytest.raises(
+        LakeError, match="(?s)hudi-rs cannot read .*mixes ordering types.*hudi.read"
+    ):
         independent(it.table)
     hudi.compact(spark, it.table)
     assert independent(it.table) == it.now()
 
 
 def test_an_instant_of_a_merge_on_read_table_that_was_cleaned(lake, world, spark):
-    it = lake("mor", extra={"hoodie.compact.inline.max.delta.commits": "1", "hoodie.compact.inline": "true",
-                            "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
-                            "hoodie.cleaner.fileversions.retained": "1"})
+    it = lake(
+        "mor",
+        extra={
+            "hoodie.compact.inline.max.delta.commits": "1",
+            "hoodie.compact.inline": "true",
+            "hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS",
+            "hoodie.cleaner.fileversions.retained": "1",
+        },
+    )
     for n in range(4):
         it.go(f"v{n}", change(1, n + 1, f"version {n}"))
     assert it.at("v3") == [(1, "p", "version 3")]
@@ -133,13 +164,15 @@ def test_an_avro_record_without_a_key(world, spark):
 
     stack.need(world, "apicurio")
     topic, table = new_topic(world), new_table(world, type="mor")
-    ids = avro_help.register(world, record("Value", id=["null", "int"], part="string", __lsn="int"), f"{topic}-value")
+    ids = avro_help.register(
+        world, record("Value", id=["null", "int"], part="string", __lsn="int"), f"{topic}-value"
+    )
     try:
         for key, id in ((b"k", b"\0"), (None, b"\2" + number(7))):
             send(world, topic, (key, framed(ids.glob, id + avro_bytes.text("p") + number(1))))
         done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table)
         assert (done.upserts, done.dead_letters) == (1, 1), "a message needs no key, a record does"
-        letter, = hudi.dead_letters(spark, world, table).collect()
+        (letter,) = hudi.dead_letters(spark, world, table).collect()
         assert letter.reason == "record key id is null" and letter.offset == 0
         assert [r.id for r in hudi.read(spark, table).collect()] == [7]
     finally:
@@ -150,19 +183,31 @@ def test_an_avro_record_without_a_key(world, spark):
 def test_an_update_that_changes_the_primary_key(world, spark):
     """Debezium tells it as a delete of the old key and an insert of the new one."""
     name = "key_test"
-    script = ("CREATE TABLE artists (artist_id int PRIMARY KEY, name text, nationality text);"
-              "INSERT INTO artists VALUES (1, 'One', 'American'), (2, 'Two', 'German')")
+    script = (
+        "CREATE TABLE artists (artist_id int PRIMARY KEY, name text, nationality text);"
+        "INSERT INTO artists VALUES (1, 'One', 'American'), (2, 'Two', 'German')"
+    )
     with avro_help.museum(world, name, script, tables=["artists"]) as lab:
         topic = f"{name}.public.artists"
-        made = {(kind, deletes): new_table(world, key=("artist_id",), partition=("nationality",), type=kind,
-                                           index="GLOBAL_SIMPLE", deletes=deletes)
-                for kind, deletes in (("cow", "hard"), ("mor", "hard"), ("mor", "soft"))}
+        made = {
+            (kind, deletes): new_table(
+                world,
+                key=("artist_id",),
+                partition=("nationality",),
+                type=kind,
+                index="GLOBAL_SIMPLE",
+                deletes=deletes,
+            )
+            for kind, deletes in (("cow", "hard"), ("mor", "hard"), ("mor", "soft"))
+        }
         try:
             topics.wait_count(lab, topic, 2, connector=name)
             for step, count in (("before", 2), ("after", 5)):
                 if step == "after":
                     postgres.execute(
-                        lab, "UPDATE artists SET artist_id = 7, nationality = 'French' WHERE artist_id = 1")
+                        lab,
+                        "UPDATE artists SET artist_id = 7, nationality = 'French' WHERE artist_id = 1",
+                    )
                 topics.wait_count(lab, topic, count, connector=name)
                 for table in made.values():
                     done = hudi.ingest(spark, lab, hudi.Topic(topic, format="avro"), table)
@@ -170,6 +215,7 @@ def test_an_update_that_changes_the_primary_key(world, spark):
                     if step == "after":
                         assert (done.upserts, done.deletes, done.tombstones) == (1, 1, 1)
             for (kind, deletes), table in made.items():
+
                 def seen(label, of=table):
                     then = hudi.as_of(spark, world, of, label)
                     return sorted((r.artist_id, r.name, r["__op"]) for r in then.collect())
@@ -183,18 +229,25 @@ def test_an_update_that_changes_the_primary_key(world, spark):
 
 
 def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
-    """A schema that was met is not asked for again; the stopped registry itself: test_avro, test_landing_avro."""
+    """A schema that was met is not asked for again; the stopped registry itself: test_avro,
+    test_landing_avro."""
     from workbench.hudi import decode_avro
 
     asked = []
-    monkeypatch.setattr(registry, "find", lambda *a: asked.append(a) or {"type": "record", "name": "v", "fields": []})
+    monkeypatch.setattr(
+        registry,
+        "find",
+        lambda *a: asked.append(a) or {"type": "record", "name": "v", "fields": []},
+    )
     known = decode_avro.Schemas(world, "t", reader=SCHEMA)
     known.meet(["globalId 1"])
     known.meet(["globalId 1"])
     assert len(asked) == 1
 
 
-# --- Spark dies ------------------------------------------------------------------------------------------------------
+# --- Spark dies
+# ------------------------------------------------------------------------------------------------------
+
 
 def pending(table, action, done):
     """Instants of an action that were begun and are not done."""
@@ -220,23 +273,38 @@ def everywhere(it, world):
 @pytest.mark.drill
 def test_spark_killed_while_it_writes_a_log(lake, world, spark):
     it = lake()
-    parts = [f"p{n % 20}" for n in range(MANY)]  # a log in each: when the first is there, most are still to come
+    parts = [
+        f"p{n % 20}" for n in range(MANY)
+    ]  # a log in each: when the first is there, most are still to come
     it.go("loaded", *[change(n, 1, "one", part=p) for n, p in enumerate(parts)])
     send(world, it.topic, *[change(n, 2, "two", part=p, op="u") for n, p in enumerate(parts)])
     before = data_files(it.table)
     raised = killed_while(
         lambda: hudi.ingest(session(world), world, hudi.Topic(it.topic), it.table, schema=SCHEMA),
-        lambda: data_files(it.table) - before, "a log is there, its commit is not")
-    assert pending(it.table, "deltacommit", "deltacommit"), "it was committed before the kill: nothing is tested"
-    assert raised and isinstance(raised[0], StackError) and "the service spark" in str(raised[0]), raised
+        lambda: data_files(it.table) - before,
+        "a log is there, its commit is not",
+    )
+    assert pending(it.table, "deltacommit", "deltacommit"), (
+        "it was committed before the kill: nothing is tested"
+    )
+    assert raised and isinstance(raised[0], StackError) and "the service spark" in str(raised[0]), (
+        raised
+    )
     assert everywhere(it, world) == {"one"} and it.at("loaded") == it.now(), "nothing of it shows"
     done = it.go("after")
     assert (done.messages, done.upserts) == (MANY, MANY) and everywhere(it, world) == {"two"}
-    assert {r[2] for r in it.at("loaded")} == {"one"} and not pending(it.table, "deltacommit", "deltacommit")
+    assert {r[2] for r in it.at("loaded")} == {"one"} and not pending(
+        it.table, "deltacommit", "deltacommit"
+    )
 
 
 def optimised(world, table):
-    found = session(world).read.format("hudi").option("hoodie.datasource.query.type", "read_optimized").load(table.base)
+    found = (
+        session(world)
+        .read.format("hudi")
+        .option("hoodie.datasource.query.type", "read_optimized")
+        .load(table.base)
+    )
     return sorted(((r.id, r.part, r.text) for r in found.collect()), key=str)
 
 
@@ -247,8 +315,11 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     it.go("updated", *[change(n, 2, "two", part="pq"[n % 2], op="u") for n in range(MANY)])
     hudi.compact(session(world), it.table, "schedule")
     before = data_files(it.table)
-    raised = killed_while(lambda: hudi.compact(session(world), it.table, "run"),
-                          lambda: data_files(it.table) - before, "a new base file is there, the commit is not")
+    raised = killed_while(
+        lambda: hudi.compact(session(world), it.table, "run"),
+        lambda: data_files(it.table) - before,
+        "a new base file is there, the commit is not",
+    )
     assert raised and pending(it.table, "compaction", "commit")
     assert everywhere(it, world) == {"two"} and {r[2] for r in it.at("loaded")} == {"one"}
     assert {r[2] for r in optimised(world, it.table)} == {"one"}, "half a compaction shows nowhere"
@@ -258,9 +329,16 @@ def test_spark_killed_while_it_compacts(lake, world, spark):
     with pytest.raises(LakeError, match="(?s)is pending: hudi-rs does not see.*hudi.compact"):
         independent(it.table)  # it would say "two" everywhere
     hudi.compact(session(world), it.table, "run")
-    assert not pending(it.table, "compaction", "commit") and everywhere(it, world) == {"two", "three"}
-    assert {r[2] for r in optimised(world, it.table)} == {"two"} and len(optimised(world, it.table)) == MANY
-    assert {r[2] for r in it.at("updated")} == {"two"} and {r[2] for r in it.at("loaded")} == {"one"}
+    assert not pending(it.table, "compaction", "commit") and everywhere(it, world) == {
+        "two",
+        "three",
+    }
+    assert {r[2] for r in optimised(world, it.table)} == {"two"} and len(
+        optimised(world, it.table)
+    ) == MANY
+    assert {r[2] for r in it.at("updated")} == {"two"} and {r[2] for r in it.at("loaded")} == {
+        "one"
+    }
     hudi.compact(session(world), it.table)
     assert optimised(world, it.table) == it.now() and len(it.now()) == MANY
 
@@ -280,9 +358,16 @@ def test_a_compaction_beside_an_ingest_that_goes_on(lake, world, spark, monkeypa
     for lsn in range(2, 6):
         send(world, it.topic, *[change(n, lsn, str(lsn), op="u") for n in range(count)])
         hudi.compact(session(world), it.table)
-    wait_until(lambda: stream.counts().messages == 4 * count, "the ingest", failed=stream.failure, timeout=120)
+    wait_until(
+        lambda: stream.counts().messages == 4 * count,
+        "the ingest",
+        failed=stream.failure,
+        timeout=120,
+    )
     stream.stop()
-    assert held[0] == "" and set(held[1:]) == {str(os.getpid())}, "a plan must wait for every commit but the first"
+    assert held[0] == "" and set(held[1:]) == {str(os.getpid())}, (
+        "a plan must wait for every commit but the first"
+    )
     it.go("after", change(count, 1, "new"))
     hudi.compact(session(world), it.table)
     now = it.now()

@@ -1,5 +1,6 @@
-"""What becomes of PostgreSQL's types on the way to the lake; lists, structs and decimals in both kinds of table.
-"""
+"""What becomes of PostgreSQL's types on the way to the lake; lists, structs and decimals in both
+kinds of table."""
+
 import base64
 import json
 from decimal import Decimal
@@ -24,55 +25,105 @@ LISTS = {
     "texts": ("array<string>", ["a", None, ""], [None], []),
     "ints": ("array<int>", [1, None, 3], [None], []),
     "matrix": ("array<array<int>>", [[1, None], None, []], [None], []),
-    "pairs": ("array<struct<a: int, b: array<string>>>",
-              [{"a": 1, "b": [None, "x"]}, None, {"a": None, "b": None}], [None], []),
-    "one": ("struct<x: array<double>, y: int>", {"x": [1.5, None], "y": None}, {"x": [None], "y": 1},
-            {"x": [], "y": 2}),
+    "pairs": (
+        "array<struct<a: int, b: array<string>>>",
+        [{"a": 1, "b": [None, "x"]}, None, {"a": None, "b": None}],
+        [None],
+        [],
+    ),
+    "one": (
+        "struct<x: array<double>, y: int>",
+        {"x": [1.5, None], "y": None},
+        {"x": [None], "y": 1},
+        {"x": [], "y": 2},
+    ),
     "named": ("map<string, array<int>>", {"k": [1, None], "n": None}, {"k": [None]}, {}),
 }
 DECIMALS = {
     "small": ("decimal(5,2)", Decimal("-0.01"), Decimal("999.99"), Decimal("0.00")),
     "middle": ("decimal(18,3)", Decimal("-1.001"), Decimal("123456789012345.678"), None),
-    "large": ("decimal(38,10)", Decimal("1234567890123456789012345678.0123456789"), Decimal("-1E-10"), None),
-    "inside": ("struct<d: decimal(5,2), e: decimal(38,0)>", {"d": Decimal("1.50"), "e": Decimal(10**37)},
-               {"d": None, "e": None}, {"d": Decimal("0.01"), "e": None}),
-    "priced": ("map<string, decimal(10,2)>", {"k": Decimal("1.50"), "n": None}, {"k": Decimal("-1.00")}, {}),
+    "large": (
+        "decimal(38,10)",
+        Decimal("1234567890123456789012345678.0123456789"),
+        Decimal("-1E-10"),
+        None,
+    ),
+    "inside": (
+        "struct<d: decimal(5,2), e: decimal(38,0)>",
+        {"d": Decimal("1.50"), "e": Decimal(10**37)},
+        {"d": None, "e": None},
+        {"d": Decimal("0.01"), "e": None},
+    ),
+    "priced": (
+        "map<string, decimal(10,2)>",
+        {"k": Decimal("1.50"), "n": None},
+        {"k": Decimal("-1.00")},
+        {},
+    ),
 }
-BOTH = {**LISTS, **DECIMALS, "prices": ("array<decimal(10,2)>", [Decimal("1.50"), None], [None], [])}
+BOTH = {
+    **LISTS,
+    **DECIMALS,
+    "prices": ("array<decimal(10,2)>", [Decimal("1.50"), None], [None], []),
+}
 
 
-@pytest.mark.parametrize("kind, shapes", [
-    pytest.param(kind, shapes, id=f"{kind}-{name}", marks=[] if often else pytest.mark.drill)
-    for kind, name, shapes, often in (("cow", "lists", LISTS, True), ("mor", "both", BOTH, True),
-                                      ("mor", "lists", LISTS, False), ("mor", "decimals", DECIMALS, False),
-                                      ("cow", "both", BOTH, False))])
+@pytest.mark.parametrize(
+    "kind, shapes",
+    [
+        pytest.param(kind, shapes, id=f"{kind}-{name}", marks=[] if often else pytest.mark.drill)
+        for kind, name, shapes, often in (
+            ("cow", "lists", LISTS, True),
+            ("mor", "both", BOTH, True),
+            ("mor", "lists", LISTS, False),
+            ("mor", "decimals", DECIMALS, False),
+            ("cow", "both", BOTH, False),
+        )
+    ],
+)
 def test_every_shape_is_written_merged_and_compacted(world, spark, kind, shapes):
-    """The first load is written by Hudi's writer of rows, what is merged or compacted by its writer of records; one
-    has to be able to read, and to write again, what the other wrote. hudi-rs reads the files of both."""
+    """The first load is written by Hudi's writer of rows, what is merged or compacted by its writer
+    of records; one has to be able to read, and to write again, what the other wrote. hudi-rs reads
+    the files of both."""
     topic, table = new_topic(world), new_table(world, type=kind, parallelism=1)  # one file
     types = ", ".join(f"{name} {values[0]}" for name, values in shapes.items())
     schema = spark.createDataFrame(
-        [], f"id int, part string, __op string, __deleted string, __lsn long, {types}").schema
+        [], f"id int, part string, __op string, __deleted string, __lsn long, {types}"
+    ).schema
 
     def ingest(lsn, keys, op="c"):
-        rows = {key: {**change(key, lsn, op=op), **{name: (*values[1:], None)[(key + lsn) % 4]
-                                                    for name, values in shapes.items()}} for key in keys}
+        rows = {
+            key: {
+                **change(key, lsn, op=op),
+                **{name: (*values[1:], None)[(key + lsn) % 4] for name, values in shapes.items()},
+            }
+            for key in keys
+        }
         send(world, topic, *((str(key), as_json(row)) for key, row in rows.items()))
         done = hudi.ingest(spark, world, hudi.Topic(topic), table, schema=schema)
         assert (done.dead_letters, done.messages) == (0, len(rows))
         return rows
 
     def same(lake, what):
-        seen = {row["id"]: {name: plain(row[name], shapes[name][0]) for name in shapes}
-                for row in lake.to_dict("records")}
-        check.equal(f"{kind}, {what}", seen, {key: {name: row[name] for name in shapes} for key, row in truth.items()})
+        seen = {
+            row["id"]: {name: plain(row[name], shapes[name][0]) for name in shapes}
+            for row in lake.to_dict("records")
+        }
+        check.equal(
+            f"{kind}, {what}",
+            seen,
+            {key: {name: row[name] for name in shapes} for key, row in truth.items()},
+        )
 
     try:
         truth = ingest(1, range(8))
         same(hudi.read(spark, table).toPandas(), "first load")
         for lsn in (2, 3):
             ingest(lsn, [lsn], op="d")
-            truth = {**{key: row for key, row in truth.items() if key != lsn}, **ingest(lsn, (0, lsn + 2, lsn + 10))}
+            truth = {
+                **{key: row for key, row in truth.items() if key != lsn},
+                **ingest(lsn, (0, lsn + 2, lsn + 10)),
+            }
             if kind == "mor" and lsn == 2:
                 same(hudi.read(spark, table).toPandas(), "base files and logs")
                 hudi.compact(spark, table)
@@ -110,7 +161,8 @@ def plain(value, kind=""):
     return [plain(v) for v in value] if isinstance(value, (list, np.ndarray)) else value
 
 
-# --- PostgreSQL's types ----------------------------------------------------------------------------------------------
+# --- PostgreSQL's types
+# ----------------------------------------------------------------------------------------------
 
 NAME, SEED = "types_test", 12
 COLUMNS = {f"c{n:02d}": kind for n, kind in enumerate(TYPES)}
@@ -118,7 +170,9 @@ OWN = """
     CREATE EXTENSION IF NOT EXISTS vector; CREATE TYPE mood AS ENUM ('happy', 'sad');
     CREATE DOMAIN positive AS int CHECK (VALUE > 0); CREATE DOMAIN loose AS numeric;
     CREATE TABLE types (id int PRIMARY KEY, """
-LARGE = "E" * 3 + "".join(Random(1).choices("abcdefghijklmnop", k=20_000))  # kept outside its row (TOAST)
+LARGE = "E" * 3 + "".join(
+    Random(1).choices("abcdefghijklmnop", k=20_000)
+)  # kept outside its row (TOAST)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +181,9 @@ def own(world):
     stack.need(world, "apicurio")
     lab = varied(world, postgres={"database": NAME})
     postgres.create_database(lab)
-    postgres.execute(lab, OWN + ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items()) + ")")
+    postgres.execute(
+        lab, OWN + ", ".join(f"{name} {kind.name}" for name, kind in COLUMNS.items()) + ")"
+    )
     postgres.execute(lab, "ALTER TABLE types REPLICA IDENTITY FULL")
     postgres.grant_replication(lab, ["public.types"])
     postgres.create_publication(lab, "moma_publication", ["public.types"])
@@ -135,11 +191,20 @@ def own(world):
     made.apply(lab, 120)
     made.messages = len(made.keys)  # those of the snapshot
     avro = avro_help.source(lab, NAME)
-    avro |= {"table.include.list": "public.types", "slot.name": f"{NAME}_avro", "topic.prefix": f"{NAME}_avro"}
-    by_json = {"": "org.apache.kafka.connect.json.JsonConverter", ".schemas.enable": "true",
-               ".decimal.format": "NUMERIC"}
+    avro |= {
+        "table.include.list": "public.types",
+        "slot.name": f"{NAME}_avro",
+        "topic.prefix": f"{NAME}_avro",
+    }
+    by_json = {
+        "": "org.apache.kafka.connect.json.JsonConverter",
+        ".schemas.enable": "true",
+        ".decimal.format": "NUMERIC",
+    }
     plain_json = {k: v for k, v in avro.items() if "converter" not in k}
-    plain_json |= {f"{side}.converter{k}": v for side in ("key", "value") for k, v in by_json.items()}
+    plain_json |= {
+        f"{side}.converter{k}": v for side in ("key", "value") for k, v in by_json.items()
+    }
     plain_json |= {"slot.name": f"{NAME}_json", "topic.prefix": f"{NAME}_json"}
     try:
         for form, config in (("avro", avro), ("json", plain_json)):
@@ -155,7 +220,8 @@ def own(world):
 
 
 class Changes:
-    """Random statements; knows which keys there are, and how many messages the source sends for all of them."""
+    """Random statements; knows which keys there are, and how many messages the source sends for all
+    of them."""
 
     def __init__(self):
         self.random, self.keys, self.next, self.messages = Random(SEED), [], 1, 0
@@ -195,10 +261,17 @@ class Changes:
         return f"UPDATE types SET {', '.join(f'{c} = {self.value(COLUMNS[c])}' for c in some)} WHERE id = {key}"
 
 
-@pytest.mark.parametrize("which", [
-    [("json", "cow"), ("avro", "mor")],
-    pytest.param([("json", "cow"), ("json", "mor"), ("avro", "cow"), ("avro", "mor")], marks=pytest.mark.drill)],
-    ids=["two tables", "four tables"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        [("json", "cow"), ("avro", "mor")],
+        pytest.param(
+            [("json", "cow"), ("json", "mor"), ("avro", "cow"), ("avro", "mor")],
+            marks=pytest.mark.drill,
+        ),
+    ],
+    ids=["two tables", "four tables"],
+)
 def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, which):
     lab, made = own
     tables = {(form, kind): new_table(world, partition=(), type=kind) for form, kind in which}
@@ -213,13 +286,18 @@ def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, whi
                 schema = from_messages(lab, topic) if form == "json" else None
                 done = hudi.ingest(spark, lab, hudi.Topic(topic, format=form), table, schema=schema)
                 assert done.dead_letters == 0, hudi.dead_letters(spark, lab, table).collect()
-                if number == 1 and kind == "mor":  # what comes after is merged into the files of the compaction
+                if (
+                    number == 1 and kind == "mor"
+                ):  # what comes after is merged into the files of the compaction
                     hudi.compact(spark, table)
         truth = source(lab)
         for (form, kind), table in tables.items():
             types = dict(hudi.read(spark, table).dtypes)
-            check.equal(f"types, {form}, {kind}", {c: types[c] for c in COLUMNS},
-                        {c: getattr(kind_, form) for c, kind_ in COLUMNS.items()})
+            check.equal(
+                f"types, {form}, {kind}",
+                {c: types[c] for c in COLUMNS},
+                {c: getattr(kind_, form) for c, kind_ in COLUMNS.items()},
+            )
             compared = compare(truth, lake(spark, table), form == "avro")
             assert not compared, f"{form}, {kind}: " + "\n".join(compared[:20])
         assert sum(made.counts.values()) >= 500 and min(made.counts.values()) >= 60, made.counts
@@ -236,15 +314,21 @@ def from_messages(world, topic):
 
 def source(world):
     """{id: {column: PostgreSQL's text of the value; of a list, JSON of its texts}}."""
+
     def text(name, kind):
         if kind.name.endswith("[]"):
-            return (f"CASE WHEN {name} IS NOT NULL THEN (SELECT coalesce(json_agg(CASE WHEN e IS NOT NULL THEN "
-                    f"concat(e) END ORDER BY n), '[]')::text FROM unnest({name}) WITH ORDINALITY u(e, n)) END")
-        return f"CASE WHEN {name} IS NOT NULL THEN concat({name}) END"  # a cast to text takes a char's blanks away
+            return (
+                f"CASE WHEN {name} IS NOT NULL THEN (SELECT coalesce(json_agg(CASE WHEN e IS NOT NULL THEN "
+                f"concat(e) END ORDER BY n), '[]')::text FROM unnest({name}) WITH ORDINALITY u(e, n)) END"
+            )
+        # a cast to text takes a char's blanks away
+        return f"CASE WHEN {name} IS NOT NULL THEN concat({name}) END"
 
     with postgres.connect(world) as c:
         c.execute("SET intervalstyle = iso_8601; SET timezone = UTC")
-        rows = c.execute(f"SELECT id, {', '.join(text(*each) for each in COLUMNS.items())} FROM types").fetchall()
+        rows = c.execute(
+            f"SELECT id, {', '.join(text(*each) for each in COLUMNS.items())} FROM types"
+        ).fetchall()
     return {row[0]: dict(zip(COLUMNS, row[1:])) for row in rows}
 
 
@@ -252,10 +336,17 @@ def lake(spark, table):
     """{id: (whether the row is of the first snapshot, {column: value})}, numbers exact."""
     rows = hudi.read(spark, table)
     fields = {f.name: f.dataType for f in rows.schema}
-    shown = F.to_json(F.struct(*[as_number(F.col(c), fields[c]).alias(c) for c in COLUMNS]),
-                      {"ignoreNullFields": "false"})
-    return {row["id"]: (row["op"] == "r", json.loads(row["shown"], parse_float=Decimal, object_hook=exact))
-            for row in rows.select("id", F.col("__op").alias("op"), shown.alias("shown")).collect()}
+    shown = F.to_json(
+        F.struct(*[as_number(F.col(c), fields[c]).alias(c) for c in COLUMNS]),
+        {"ignoreNullFields": "false"},
+    )
+    return {
+        row["id"]: (
+            row["op"] == "r",
+            json.loads(row["shown"], parse_float=Decimal, object_hook=exact),
+        )
+        for row in rows.select("id", F.col("__op").alias("op"), shown.alias("shown")).collect()
+    }
 
 
 def as_number(column, kind):
@@ -270,10 +361,13 @@ def as_number(column, kind):
 
 
 def exact(found):
-    """A numeric without precision as the decimal that its scale and bytes say; any other struct as it is."""
+    """A numeric without precision as the decimal that its scale and bytes say; any other struct as
+    it is."""
     if found.keys() != {"scale", "value"}:
         return found
-    return Decimal(f"{int.from_bytes(base64.b64decode(found['value']), 'big', signed=True)}E{-found['scale']}")
+    return Decimal(
+        f"{int.from_bytes(base64.b64decode(found['value']), 'big', signed=True)}E{-found['scale']}"
+    )
 
 
 def compare(truth, seen, avro):
@@ -283,8 +377,10 @@ def compare(truth, seen, avro):
         for column, kind in COLUMNS.items():
             wanted = expected(kind, truth[key][column], avro, snapshot)
             if not alike(row[column], wanted):
-                found.append(f"{kind.name}, id={key}, {truth[key][column]!r}: lake {row[column]!r}, wanted {wanted!r}, "
-                             f"snapshot {snapshot}")
+                found.append(
+                    f"{kind.name}, id={key}, {truth[key][column]!r}: lake {row[column]!r}, wanted {wanted!r}, "
+                    f"snapshot {snapshot}"
+                )
     return found
 
 

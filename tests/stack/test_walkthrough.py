@@ -1,4 +1,5 @@
 """A third walkthrough, declared in loans.py, gets from that what the others have: on real parts."""
+
 import dataclasses
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from workbench.source import postgres
 from workbench.topic import registry, topics
 from workbench.walkthroughs import kept
 
-STEPS = {"71_source_database": "loans.flow.reset(world)\nloans.load(world)",
-         "72_connectors": "loans.flow.deploy(world)",
-         "73_hudi_ingest": 'loans.flow.follow(session(world), world, kind="landed")', "74_look": "1 / 0"}
+STEPS = {
+    "71_source_database": "loans.flow.reset(world)\nloans.load(world)",
+    "72_connectors": "loans.flow.deploy(world)",
+    "73_hudi_ingest": 'loans.flow.follow(session(world), world, kind="landed")',
+    "74_look": "1 / 0",
+}
 BEGIN = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
@@ -29,21 +33,27 @@ loans.flow = dataclasses.replace(loans.flow, folder=Path.cwd())
 
 
 def databases(world):
-    return set(postgres.frame(world, "SELECT datname FROM pg_database", database="postgres")["datname"])
+    return set(
+        postgres.frame(world, "SELECT datname FROM pg_database", database="postgres")["datname"]
+    )
 
 
 @pytest.fixture
 def flow(world, tmp_path, monkeypatch):
     stack.need(world, *loans.flow.services)
     for name, code in STEPS.items():
-        cells = [nbformat.v4.new_code_cell('world = "local"', metadata={"tags": ["parameters"]}),
-                 nbformat.v4.new_code_cell(BEGIN + code)]
+        cells = [
+            nbformat.v4.new_code_cell('world = "local"', metadata={"tags": ["parameters"]}),
+            nbformat.v4.new_code_cell(BEGIN + code),
+        ]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
     made = dataclasses.replace(loans.flow, folder=tmp_path)
     monkeypatch.setattr(walkthroughs, "ALL", (*walkthroughs.ALL, made))
     yield made
     made.reset(world)
-    postgres.execute(world, f"DROP DATABASE IF EXISTS {loans.DATABASE} WITH (FORCE)", database="postgres")
+    postgres.execute(
+        world, f"DROP DATABASE IF EXISTS {loans.DATABASE} WITH (FORCE)", database="postgres"
+    )
 
 
 def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
@@ -55,40 +65,65 @@ def test_a_walkthrough_is_a_declaration(world, spark, flow, capsys):
         flow.ensure(world, "74_look")  # nothing hangs on it
 
     flow.ensure(world, *reversed(steps))
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if "running it first" in line] == [*steps]
+    assert [
+        line.split()[0]
+        for line in capsys.readouterr().out.splitlines()
+        if "running it first" in line
+    ] == [*steps]
     assert all(flow.is_done(world, step) for step in (*steps, "connectors"))
     flow.ensure(world, *steps)
     assert "running it first" not in capsys.readouterr().out
     left = flow.left_over(world)
-    for none in ("databases in the catalog", "stores of its services", "processes", "consumer groups"):
+    for none in (
+        "databases in the catalog",
+        "stores of its services",
+        "processes",
+        "consumer groups",
+    ):
         assert left.pop(none) == [], "none of its notebooks makes one"
-    assert all(left.values()) and left["topics"] == ["__debezium-heartbeat.loans", "loans.public.loans"], left
+    assert all(left.values()) and left["topics"] == [
+        "__debezium-heartbeat.loans",
+        "loans.public.loans",
+    ], left
 
     flow.compare(spark, world)
     loaded = flow.rows(world)
     flow.change(world, "loans", 3, value=7, due="2031-12-31")
     with pytest.raises(AssertionError, match="(?s)loan_id=3, (value|due)"):
         flow.compare(spark, world)
-    statements = "DELETE FROM loans WHERE loan_id = 4; INSERT INTO loans VALUES (31, 'New', 1, '2030-02-02')"
-    postgres.execute(world, statements, database=loans.DATABASE)  # nobody waits for these events but `follow`
+    statements = (
+        "DELETE FROM loans WHERE loan_id = 4; INSERT INTO loans VALUES (31, 'New', 1, '2030-02-02')"
+    )
+    postgres.execute(
+        world, statements, database=loans.DATABASE
+    )  # nobody waits for these events but `follow`
     done = flow.follow(spark, world, label="changed")["loans"]
     assert (done.upserts, done.deletes) == (3, 1), "the two rows, and the watermark"
     flow.compare(spark, world)
     life = trace.row(world, walkthroughs.traced(world, "loans"), 3)
-    assert list(life.changes["op"]) == ["snapshot", "update"] and list(life.changes["cow"]) == ["was", "now"]
+    assert list(life.changes["op"]) == ["snapshot", "update"] and list(life.changes["cow"]) == [
+        "was",
+        "now",
+    ]
     assert life.changes["landed"].str.startswith("loans/loans.public.loans/").all()
 
     flow.reset(world, "73_hudi_ingest")
     check.same_rows(loaded, flow.rows(world), key="loan_id", what="set back")
     assert [flow.is_done(world, step) for step in steps] == [True, True, False]
     assert topics.count(world, flow.topic(world)) == len(loaded), "a snapshot, nothing else"
-    assert flow.follow(spark, world, kind="landed")["loans"].upserts == len(loaded) + 1, "and the watermark"
+    assert flow.follow(spark, world, kind="landed")["loans"].upserts == len(loaded) + 1, (
+        "and the watermark"
+    )
     flow.compare(spark, world)
 
-    stack.need(world, *{service for walkthrough in walkthroughs.ALL for service in walkthrough.services})
+    stack.need(
+        world, *{service for walkthrough in walkthroughs.ALL for service in walkthrough.services}
+    )
     for walkthrough in walkthroughs.ALL:
         walkthrough.reset(world)
-    left = {walkthrough.folder.name: walkthrough.left_over(world) for walkthrough in walkthroughs.ALL}
+    left = {
+        walkthrough.folder.name: walkthrough.left_over(world) for walkthrough in walkthroughs.ALL
+    }
     assert not any(names for found in left.values() for names in found.values()), left
     assert not [a for a in registry.artifacts(world)["artifact"] if a.startswith("loans.")]
     assert not any(flow.is_done(world, step) for step in steps)
@@ -105,8 +140,8 @@ SCRIPT = """
 
 
 def test_a_source_is_set_back_to_what_was_kept(world):
-    """Keys of several columns, foreign keys, triggers, generated columns, columns added since; rows that are as they
-    were are not written."""
+    """Keys of several columns, foreign keys, triggers, generated columns, columns added since; rows
+    that are as they were are not written."""
     tables, database = ("public.items", "public.heads"), "kept_lab"
     postgres.create_database(world, database)
     try:
@@ -118,25 +153,43 @@ def test_a_source_is_set_back_to_what_was_kept(world):
         assert kept.is_kept(world, tables, database) and kept.set_back(world, tables, database) == 0
 
         def rows():
-            return {t: postgres.frame(world, f"SELECT * FROM {t} ORDER BY 1, 2", database=database) for t in tables}
+            return {
+                t: postgres.frame(world, f"SELECT * FROM {t} ORDER BY 1, 2", database=database)
+                for t in tables
+            }
 
         loaded, untouched = rows(), "SELECT xmin::text AS x FROM heads WHERE id = 1"
         written = postgres.frame(world, untouched, database=database).loc[0, "x"]
-        postgres.execute(world, """
+        postgres.execute(
+            world,
+            """
             DELETE FROM items WHERE head = 2; DELETE FROM heads WHERE id = 2;
             UPDATE heads SET body = NULL WHERE id = 3; UPDATE items SET tags = '{"a": 2}' WHERE head = 4;
             INSERT INTO heads VALUES (9, 'new'); INSERT INTO items (head, "No") VALUES (9, 1), (1, 2);
-            ALTER TABLE heads ADD COLUMN later text""", database=database)
+            ALTER TABLE heads ADD COLUMN later text""",
+            database=database,
+        )
         assert kept.set_back(world, tables, database) == 7
         now = rows()
         now["public.heads"] = now["public.heads"].drop(columns="later")
         for table in tables:
-            check.same_rows(loaded[table], now[table], key=list(loaded[table].columns[:2]), what=f"{table} set back")
+            check.same_rows(
+                loaded[table],
+                now[table],
+                key=list(loaded[table].columns[:2]),
+                what=f"{table} set back",
+            )
         assert postgres.frame(world, untouched, database=database).loc[0, "x"] == written
         new = "INSERT INTO heads (body) VALUES ('the next') RETURNING id"
-        assert postgres.frame(world, new, database=database).loc[0, "id"] == 6, "as it would have been at the beginning"
-        postgres.execute(world, "DROP TABLE items; CREATE TABLE items (n int PRIMARY KEY)", database=database)
-        assert not kept.is_kept(world, tables, database), "the copy is of another table of that name"
+        assert postgres.frame(world, new, database=database).loc[0, "id"] == 6, (
+            "as it would have been at the beginning"
+        )
+        postgres.execute(
+            world, "DROP TABLE items; CREATE TABLE items (n int PRIMARY KEY)", database=database
+        )
+        assert not kept.is_kept(world, tables, database), (
+            "the copy is of another table of that name"
+        )
         kept.forget(world, tables, database)
         assert not kept.is_kept(world, ["public.heads"], database)
     finally:

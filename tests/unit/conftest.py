@@ -1,4 +1,5 @@
 """What several unit tests need."""
+
 import http.server
 import os
 import threading
@@ -11,7 +12,8 @@ from workbench.base import aws, environment
 
 @pytest.fixture(autouse=True)
 def an_instance_of_its_own(monkeypatch):
-    """Beside the stack that other tests of this process have running: none of its services, none of its ports."""
+    """Beside the stack that other tests of this process have running: none of its services, none of
+    its ports."""
     environment.use_s3({})  # what a world that was loaded before has set for its lake
     base = int(os.environ["WORKBENCH_PORT_BASE"])
     monkeypatch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
@@ -35,7 +37,8 @@ def account(monkeypatch):
 
 @pytest.fixture
 def answering():
-    """A maker of an HTTP server on loopback: {path: (status, text), or a list of those, one for each time}.
+    """A maker of an HTTP server on loopback: {path: (status, text), or a list of those, one for
+    each time}.
 
     Everything else is a 404. Returns its `url` and the paths that were `asked`."""
     made = []

@@ -1,4 +1,5 @@
 """Addresses in connector configurations, after the ports of an instance have changed."""
+
 import json
 from types import SimpleNamespace
 
@@ -18,9 +19,15 @@ def world(tmp_path, monkeypatch):
 def moved(world, by):
     """The same world with another port base."""
     base = world.stack.port_base + by
-    return varied(world, stack={"port_base": base}, postgres={"port": base}, mysql={"port": base + 7},
-                  kafka={"bootstrap": f"127.0.0.1:{base + 1}"}, connect={"url": f"http://127.0.0.1:{base + 3}"},
-                  registry={"url": f"https://127.0.0.1:{base + 4}"})
+    return varied(
+        world,
+        stack={"port_base": base},
+        postgres={"port": base},
+        mysql={"port": base + 7},
+        kafka={"bootstrap": f"127.0.0.1:{base + 1}"},
+        connect={"url": f"http://127.0.0.1:{base + 3}"},
+        registry={"url": f"https://127.0.0.1:{base + 4}"},
+    )
 
 
 NAMES = sorted(file.stem for file in connect.FOLDER.rglob("*.json") if file.parent.name != "keys")
@@ -41,10 +48,14 @@ def test_every_configuration_becomes_that_of_the_new_ports(world, name, by):
 def test_an_address_of_somebody_else_stays(world):
     old, new = addresses.of(world), addresses.of(moved(world, 100))
     port = str(world.postgres.port)
-    for config in ({"database.hostname": "db.example.com", "database.port": port},
-                   {"database.hostname": "127.0.0.1", "database.port": "5432"},
-                   {"url": f"http://10.127.0.0.1:{port}/"}, {"url": f"http://127.0.0.1:{port}1/"},
-                   {"poll.interval.ms": port}, {"port": port}):
+    for config in (
+        {"database.hostname": "db.example.com", "database.port": port},
+        {"database.hostname": "127.0.0.1", "database.port": "5432"},
+        {"url": f"http://10.127.0.0.1:{port}/"},
+        {"url": f"http://127.0.0.1:{port}1/"},
+        {"poll.interval.ms": port},
+        {"port": port},
+    ):
         assert addresses.updated(config, old, new) == config
 
 
@@ -59,8 +70,11 @@ def worker(monkeypatch):
         if name in refused:
             return SimpleNamespace(status_code=400, json=lambda: {"message": "Unable to connect"})
         configs.update({name: body} if name else {})
-        return SimpleNamespace(status_code=200, content=b"{}",
-                               json=lambda: {n: {"info": {"config": c}} for n, c in configs.items()})
+        return SimpleNamespace(
+            status_code=200,
+            content=b"{}",
+            json=lambda: {n: {"info": {"config": c}} for n, c in configs.items()},
+        )
 
     monkeypatch.setattr(connect_api.http, "call", call)
     return SimpleNamespace(configs=configs, refused=refused, asked=asked)
@@ -93,7 +107,9 @@ def test_one_that_runs_as_a_job_has_them_too(world, worker, tmp_path):
     file.write_text(json.dumps({"poll": {**job, "config": connect.config(world, "pagila_poll")}}))
     addresses.update(world, print)
     addresses.update(new, print)
-    assert json.loads(file.read_text()) == {"poll": {**job, "config": connect.config(new, "pagila_poll")}}
+    assert json.loads(file.read_text()) == {
+        "poll": {**job, "config": connect.config(new, "pagila_poll")}
+    }
     assert addresses.deployed(new) == {"poll": connect.config(new, "pagila_poll")}
 
 
@@ -107,18 +123,24 @@ def test_a_connect_that_does_not_answer_is_told(world, monkeypatch):
 
 @pytest.mark.parametrize("again", [0, 1, 2], ids=["back", "to the same ports", "to others"])
 @pytest.mark.parametrize("killed_at", range(4))
-def test_an_update_that_was_killed_is_finished_and_nothing_is_updated_twice(world, worker, monkeypatch, tmp_path,
-                                                                            killed_at, again):
+def test_an_update_that_was_killed_is_finished_and_nothing_is_updated_twice(
+    world, worker, monkeypatch, tmp_path, killed_at, again
+):
     """With ports that overlap: the new port of the one is the old port of the other."""
     names, job = ("moma_source", "movies_positions", "movies_source"), "pagila_poll"
-    worlds = [varied(of, lake={"checkpoints": f"file:{tmp_path}"}) for of in (world, moved(world, 1), moved(world, 2))]
+    worlds = [
+        varied(of, lake={"checkpoints": f"file:{tmp_path}"})
+        for of in (world, moved(world, 1), moved(world, 2))
+    ]
     worker.configs.update({name: connect.config(world, name) for name in names})
     jobs = tmp_path / addresses.LANDING_JOBS
     jobs.write_text(json.dumps({job: {"config": connect.config(world, job)}}))
     addresses.update(worlds[0], print)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         if killed_at == 3:  # when all are updated and nothing says so
-            patch.setattr(addresses, "_update_connectors", kill_behind(addresses._update_connectors))
+            patch.setattr(
+                addresses, "_update_connectors", kill_behind(addresses._update_connectors)
+            )
         else:
             patch.setattr(connect_api, "call", killed_behind_puts(connect_api.call, killed_at))
         addresses.update(worlds[1], print)
@@ -133,6 +155,7 @@ class Killed(BaseException):
 
 def kill_behind(function):
     """The same function, killed when it has done its work."""
+
     def killed(*args):
         function(*args)
         raise Killed
@@ -141,7 +164,8 @@ def kill_behind(function):
 
 
 def killed_behind_puts(real, count):
-    """The same call of Kafka Connect, killed behind so many updates; with 0, behind the first question."""
+    """The same call of Kafka Connect, killed behind so many updates; with 0, behind the first
+    question."""
     calls = []
 
     def call(of, method, *rest):
@@ -156,6 +180,7 @@ def killed_behind_puts(real, count):
 
 def before_a_put(real, error):
     """The same call of Kafka Connect, which ends with this error before it updates anything."""
+
     def call(of, method, *rest):
         if method == "PUT":
             raise error
@@ -164,11 +189,17 @@ def before_a_put(real, error):
     return call
 
 
-@pytest.mark.parametrize("error", [Killed(), StackError("Connect is away")], ids=["killed", "raised"])
+@pytest.mark.parametrize(
+    "error", [Killed(), StackError("Connect is away")], ids=["killed", "raised"]
+)
 @pytest.mark.parametrize("last", range(4))
 def test_updates_that_ended_early_twice_are_finished(world, worker, monkeypatch, last, error):
-    """The first has updated one connector, the second none: what the first has done is known at the third start."""
-    names, worlds = ("moma_source", "movies_positions", "movies_source"), [moved(world, by) for by in range(4)]
+    """The first has updated one connector, the second none: what the first has done is known at the
+    third start."""
+    names, worlds = (
+        ("moma_source", "movies_positions", "movies_source"),
+        [moved(world, by) for by in range(4)],
+    )
     worker.configs.update({name: connect.config(world, name) for name in names})
     addresses.update(worlds[0], print)
     real = connect_api.call
@@ -185,8 +216,12 @@ def test_updates_that_ended_early_twice_are_finished(world, worker, monkeypatch,
 
 
 def test_jobs_of_a_lake_that_is_not_on_this_machine_are_not_read(world, worker, monkeypatch):
-    """S3 may not run yet when Connect starts: reading took 90 s under the lock of the stack, and failed."""
-    worlds = [varied(of, lake={"checkpoints": "s3a://lake/checkpoints"}) for of in (world, moved(world, 1))]
+    """S3 may not run yet when Connect starts: reading took 90 s under the lock of the stack, and
+    failed."""
+    worlds = [
+        varied(of, lake={"checkpoints": "s3a://lake/checkpoints"})
+        for of in (world, moved(world, 1))
+    ]
     worker.configs["moma_source"] = connect.config(world, "moma_source")
 
     def read_text(address):
@@ -199,9 +234,14 @@ def test_jobs_of_a_lake_that_is_not_on_this_machine_are_not_read(world, worker, 
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-def test_a_job_and_a_connector_of_one_name_have_their_own_configurations(world, worker, tmp_path, is_refused):
+def test_a_job_and_a_connector_of_one_name_have_their_own_configurations(
+    world, worker, tmp_path, is_refused
+):
     name = "pagila_poll"
-    worlds = [varied(of, lake={"checkpoints": f"file:{tmp_path}"}) for of in (world, moved(world, 1), moved(world, 2))]
+    worlds = [
+        varied(of, lake={"checkpoints": f"file:{tmp_path}"})
+        for of in (world, moved(world, 1), moved(world, 2))
+    ]
     worker.configs[name] = connect.config(world, "moma_source")
     file = tmp_path / addresses.LANDING_JOBS
     file.write_text(json.dumps({name: {"config": connect.config(world, name)}}))
@@ -210,7 +250,9 @@ def test_a_job_and_a_connector_of_one_name_have_their_own_configurations(world, 
         worker.refused.add(name)
     for of in worlds[1:]:
         addresses.update(of, print)
-        assert worker.configs == {name: connect.config(worlds[0] if is_refused else of, "moma_source")}
+        assert worker.configs == {
+            name: connect.config(worlds[0] if is_refused else of, "moma_source")
+        }
         assert json.loads(file.read_text()) == {name: {"config": connect.config(of, name)}}
 
 

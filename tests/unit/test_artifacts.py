@@ -1,4 +1,6 @@
-"""The jars: what is pinned, what is there, what is fetched again. Ivy is faked: no network, no JVM."""
+"""The jars: what is pinned, what is there, what is fetched again. Ivy is faked: no network, no
+JVM."""
+
 import hashlib
 import io
 import os
@@ -22,9 +24,15 @@ def line(name, content, service="kafka", ext="jar"):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A lock of two jars, an empty folder for them, and a fetcher that brings them and notes their names."""
-    for name, value in {"ROOT": tmp_path, "VAR": tmp_path / "var", "LIB": tmp_path / "var" / "lib",
-                        "CACHE": tmp_path / "var" / "cache", "LOCK": tmp_path / "jars.lock"}.items():
+    """A lock of two jars, an empty folder for them, and a fetcher that brings them and notes their
+    names."""
+    for name, value in {
+        "ROOT": tmp_path,
+        "VAR": tmp_path / "var",
+        "LIB": tmp_path / "var" / "lib",
+        "CACHE": tmp_path / "var" / "cache",
+        "LOCK": tmp_path / "jars.lock",
+    }.items():
         monkeypatch.setattr(artifacts, name, value)
     artifacts.LOCK.write_text("# comment\n\n" + "".join(line(n, c) for n, c in GOOD.items()))
     fetched = []
@@ -53,10 +61,14 @@ def test_installs_what_is_missing_and_nothing_twice(home):
     assert not artifacts.CACHE.exists()
 
 
-def test_what_is_missing_is_fetched_when_it_is_needed_and_what_is_there_is_not_read(home, monkeypatch, capsys):
+def test_what_is_missing_is_fetched_when_it_is_needed_and_what_is_there_is_not_read(
+    home, monkeypatch, capsys
+):
     artifacts.ensure()
     assert sorted(home) == ["a", "b"] and "fetching 2 of 2 files" in capsys.readouterr().out
-    monkeypatch.setattr(artifacts.Artifact, "intact", lambda a: pytest.fail("a checksum takes its time"))
+    monkeypatch.setattr(
+        artifacts.Artifact, "intact", lambda a: pytest.fail("a checksum takes its time")
+    )
     artifacts.ensure()
     assert capsys.readouterr().out == ""
 
@@ -81,7 +93,9 @@ def test_a_damaged_jar_is_seen_and_fetched_again(home):
     jar = artifacts.jars("kafka")[0]
     jar.write_bytes(b"jar A")
     assert artifacts.verify() == ["var/lib/kafka/a-1.0.jar is damaged"]
-    assert artifacts.install(silent) == 1 and jar.read_bytes() == b"jar a" and artifacts.verify() == []
+    assert (
+        artifacts.install(silent) == 1 and jar.read_bytes() == b"jar a" and artifacts.verify() == []
+    )
     assert sorted(home) == ["a", "a", "b"]
 
 
@@ -93,7 +107,9 @@ def test_an_install_that_stopped_goes_on_where_it_was(home):
 
 def test_a_file_with_another_checksum_is_removed_and_named(home, monkeypatch):
     monkeypatch.setitem(GOOD, "b", b"something else")
-    with pytest.raises(StackError, match=r"1 files did not come as pinned, the first is b-1.0.jar") as error:
+    with pytest.raises(
+        StackError, match=r"1 files did not come as pinned, the first is b-1.0.jar"
+    ) as error:
         artifacts.install(silent)
     assert hashlib.sha256(b"jar b").hexdigest() in error.value.expected
     assert artifacts.verify() == ["var/lib/kafka/b-1.0.jar is missing"]
@@ -111,22 +127,32 @@ def test_a_full_disk_is_said(home, monkeypatch, capsys):
     assert "No space left on device" in said and "some/file" in said and "make room" in said
 
 
-@pytest.mark.parametrize(("output", "hint"), [
-    ("x\n  java.io.IOException: No space left on device\n", "No space left on device"),
-    ("sun...ValidatorException: PKIX path building failed\n", "PKIX path"),
-    ("java.net.UnknownHostException: somewhere\n", "UnknownHost"),
-    ("nothing known\n", ""),
-])
+@pytest.mark.parametrize(
+    ("output", "hint"),
+    [
+        ("x\n  java.io.IOException: No space left on device\n", "No space left on device"),
+        ("sun...ValidatorException: PKIX path building failed\n", "PKIX path"),
+        ("java.net.UnknownHostException: somewhere\n", "UnknownHost"),
+        ("nothing known\n", ""),
+    ],
+)
 def test_what_ivy_stumbled_over_is_in_the_error(tmp_path, monkeypatch, output, hint):
     monkeypatch.setattr(artifacts, "java_home", lambda: Path("/java"))
-    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 1, stdout=output))
+    monkeypatch.setattr(
+        subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 1, stdout=output)
+    )
     with pytest.raises(StackError) as error:
         artifacts.ivy("<ivy-module/>", tmp_path, "x")
     assert "Ivy could not fetch all files" in error.value.what and hint in error.value.what
-    assert Path(error.value.where).read_text() == output and "what came already stays" in error.value.next_step
+    assert (
+        Path(error.value.where).read_text() == output
+        and "what came already stays" in error.value.next_step
+    )
 
 
-@pytest.mark.parametrize("bad", ["kafka org.x:a:1.0::jar", "<<<<<<< HEAD", "kafka org.x:a:1.0:jar " + "0" * 64])
+@pytest.mark.parametrize(
+    "bad", ["kafka org.x:a:1.0::jar", "<<<<<<< HEAD", "kafka org.x:a:1.0:jar " + "0" * 64]
+)
 def test_a_damaged_lock_is_named_with_its_line(home, bad):
     artifacts.LOCK.write_text(line("a", b"") + bad + "\n")
     with pytest.raises(StackError, match="jars.lock:2"):
@@ -135,7 +161,13 @@ def test_a_damaged_lock_is_named_with_its_line(home, bad):
 
 def test_the_real_lock_reads():
     found = artifacts.locked()
-    assert len(found) > 50 and {a.service for a in found} >= {"kafka", "debezium", "spark", "apicurio", "mariadb"}
+    assert len(found) > 50 and {a.service for a in found} >= {
+        "kafka",
+        "debezium",
+        "spark",
+        "apicurio",
+        "mariadb",
+    }
     assert len({a.path for a in found}) == len(found)
 
 
@@ -155,8 +187,12 @@ def zipped(text):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("service, ext, archive", [("apicurio", "tar.gz", tarred), ("mariadb", "jar", zipped)])
-def test_an_archive_is_unpacked_again_when_the_pinned_one_changes(home, monkeypatch, service, ext, archive):
+@pytest.mark.parametrize(
+    "service, ext, archive", [("apicurio", "tar.gz", tarred), ("mariadb", "jar", zipped)]
+)
+def test_an_archive_is_unpacked_again_when_the_pinned_one_changes(
+    home, monkeypatch, service, ext, archive
+):
     app = artifacts.LIB / "app" / "bin" / "app.txt"
     for text in (b"one", b"two"):
         monkeypatch.setitem(GOOD, "app", archive(text))
@@ -211,6 +247,10 @@ def test_what_only_some_worlds_need_is_fetched_for_those(home, monkeypatch):
     artifacts.LOCK.write_text(line("a", GOOD["a"]) + line("s3a", GOOD["s3a"], "s3"))
     assert artifacts.install(silent) == 1 and home == ["a"] and artifacts.verify() == []
     assert [s.split()[-1] for s in artifacts.verify("s3")] == ["missing"]
-    assert artifacts.install(silent, "s3") == 1 and home == ["a", "s3a"] and artifacts.verify("s3") == []
+    assert (
+        artifacts.install(silent, "s3") == 1
+        and home == ["a", "s3a"]
+        and artifacts.verify("s3") == []
+    )
     loaded = {name: params.load(name) for name in ("local", "cluster", "s3")}
     assert [name for name, world in loaded.items() if services.on_demand(world)] == ["s3"]

@@ -1,4 +1,5 @@
 """Avro without Spark: records, container files, and the task that lands messages in them."""
+
 import datetime as dt
 import json
 import subprocess
@@ -25,49 +26,95 @@ from workbench.landing.transforms import parse
 from workbench.spark.sessions import cause
 from workbench.topic import avro
 
-ROW = {"type": "record", "name": "Value", "namespace": "t", "fields": [
-    {"name": "id", "type": "int"}, {"name": "name", "type": ["null", "string"]},
-    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
-    {"name": "tags", "type": {"type": "array", "items": "string"}},
-    {"name": "more", "type": {"type": "map", "values": "double"}},
-    {"name": "next", "type": ["null", "Value"]}]}
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "t",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+        },
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "more", "type": {"type": "map", "values": "double"}},
+        {"name": "next", "type": ["null", "Value"]},
+    ],
+}
 
 
 def row(id, after=b"\0"):
     price = number(2) + (-150).to_bytes(2, "big", signed=True)
-    return (number(id) + number(1) + text("é") + number(-1) + price
-            + number(-2) + number(4) + text("a") + text("b") + b"\0"
-            + number(1) + text("k") + b"\0\0\0\0\0\0\xf8\x3f" + b"\0" + after)
+    return (
+        number(id)
+        + number(1)
+        + text("é")
+        + number(-1)
+        + price
+        + number(-2)
+        + number(4)
+        + text("a")
+        + text("b")
+        + b"\0"
+        + number(1)
+        + text("k")
+        + b"\0\0\0\0\0\0\xf8\x3f"
+        + b"\0"
+        + after
+    )
 
 
 def test_a_record_of_every_kind():
     read = avro.reader(ROW)
-    plain = {"id": 7, "name": "é", "day": dt.date(1969, 12, 31), "price": Decimal("-1.50"), "tags": ["a", "b"],
-             "more": {"k": 1.5}, "next": None}
+    plain = {
+        "id": 7,
+        "name": "é",
+        "day": dt.date(1969, 12, 31),
+        "price": Decimal("-1.50"),
+        "tags": ["a", "b"],
+        "more": {"k": 1.5},
+        "next": None,
+    }
     assert read(row(7)) == plain
     assert read(row(8, b"\x02" + row(7))) == {**plain, "id": 8, "next": plain}
 
 
 def test_a_decimal_of_more_digits_than_its_schema_says_is_not_rounded():
     kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
-    wide = {"type": "record", "name": "r", "fields": [
-        {"name": "n", "type": ["null", {"type": "array", "items": kind}]}]}
+    wide = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "n", "type": ["null", {"type": "array", "items": kind}]}],
+    }
     data = b"\2\2" + number(17) + (10**39 - 1).to_bytes(17, "big") + b"\0"
     assert avro.reader(wide)(data) == {"n": [Decimal("9" * 37 + ".99")]}
     assert kind["precision"] == 38
 
 
-@pytest.mark.parametrize("avsc, data, value", [
-    ("long", number(-2**63), -2**63), ("long", number(2**63 - 1), 2**63 - 1), ("boolean", b"\1", True),
-    ("float", b"\0\0\xc0\x3f", 1.5), ({"type": "fixed", "name": "f", "size": 2}, b"ab", b"ab"),
-    ({"type": "enum", "name": "e", "symbols": ["x", "y"]}, b"\2", "y"),
-    ({"type": "long", "logicalType": "timestamp-micros"}, number(-1),
-     dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.timezone.utc)),
-    ({"type": "long", "logicalType": "timestamp-millis"}, number(1500),
-     dt.datetime(1970, 1, 1, 0, 0, 1, 500000, dt.timezone.utc)),
-    ({"type": "string"}, b"\2x", "x"),
-])
+@pytest.mark.parametrize(
+    "avsc, data, value",
+    [
+        ("long", number(-(2**63)), -(2**63)),
+        ("long", number(2**63 - 1), 2**63 - 1),
+        ("boolean", b"\1", True),
+        ("float", b"\0\0\xc0\x3f", 1.5),
+        ({"type": "fixed", "name": "f", "size": 2}, b"ab", b"ab"),
+        ({"type": "enum", "name": "e", "symbols": ["x", "y"]}, b"\2", "y"),
+        (
+            {"type": "long", "logicalType": "timestamp-micros"},
+            number(-1),
+            dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.timezone.utc),
+        ),
+        (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            number(1500),
+            dt.datetime(1970, 1, 1, 0, 0, 1, 500000, dt.timezone.utc),
+        ),
+        ({"type": "string"}, b"\2x", "x"),
+    ],
+)
 def test_values(avsc, data, value):
     assert avro.reader(avsc)(data) == value
 
@@ -79,33 +126,56 @@ def test_a_day_that_python_does_not_have_is_a_number_all_the_same():
     assert avro.reader(day, plain=True)(data) == 2**31 - 1
 
 
-@pytest.mark.parametrize("avsc, data", [
-    (ROW, row(1)[:-1]), (ROW, row(1) + b"\0"), (ROW, b""), ("string", b"\x06ab"), ("string", b"\2\xff"),
-    ("bytes", number(-1)), ("double", b"1234567"),
-    (["null", "int"], number(2)), ({"type": "array", "items": "int"}, number(2**60) + b"\0"),
-    ({"type": "enum", "name": "e", "symbols": ["x"]}, b"\2"), (ROW, b"\x02\x00" * 40),
-])
+@pytest.mark.parametrize(
+    "avsc, data",
+    [
+        (ROW, row(1)[:-1]),
+        (ROW, row(1) + b"\0"),
+        (ROW, b""),
+        ("string", b"\x06ab"),
+        ("string", b"\2\xff"),
+        ("bytes", number(-1)),
+        ("double", b"1234567"),
+        (["null", "int"], number(2)),
+        ({"type": "array", "items": "int"}, number(2**60) + b"\0"),
+        ({"type": "enum", "name": "e", "symbols": ["x"]}, b"\2"),
+        (ROW, b"\x02\x00" * 40),
+    ],
+)
 def test_bytes_that_are_not_exactly_one_record(avsc, data):
     with pytest.raises(ValueError):
         avro.reader(avsc)(data)
 
 
-@pytest.mark.parametrize("avsc", [
-    "varchar", {"type": "record", "name": "r", "fields": [{"name": "a", "type": "b"}]}, 7])
+@pytest.mark.parametrize(
+    "avsc", ["varchar", {"type": "record", "name": "r", "fields": [{"name": "a", "type": "b"}]}, 7]
+)
 def test_what_is_no_schema(avsc):
     with pytest.raises(ValueError):
         avro.reader(avsc)
 
 
-@pytest.mark.parametrize("items", [
-    "null", {"type": "record", "name": "e", "fields": []}, {"type": "fixed", "name": "f", "size": 0},
-    {"type": "record", "name": "e", "fields": [{"name": "n", "type": "null"}]}])
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        {"type": "record", "name": "e", "fields": []},
+        {"type": "fixed", "name": "f", "size": 0},
+        {"type": "record", "name": "e", "fields": [{"name": "n", "type": "null"}]},
+    ],
+)
 def test_items_that_take_no_bytes_are_refused(items):
     """Seven bytes claim 33 million of them, and to decode them takes minutes."""
-    for kind in ({"type": "array", "items": items}, {"type": "map", "values": {"type": "array", "items": items}},
-                 ["null", {"type": "array", "items": {"type": "array", "items": items}}]):
-        avsc = {"type": "record", "name": "r", "fields": [{"name": "x", "type": ["null", "int"]},
-                                                          {"name": "a", "type": kind}]}
+    for kind in (
+        {"type": "array", "items": items},
+        {"type": "map", "values": {"type": "array", "items": items}},
+        ["null", {"type": "array", "items": {"type": "array", "items": items}}],
+    ):
+        avsc = {
+            "type": "record",
+            "name": "r",
+            "fields": [{"name": "x", "type": ["null", "int"]}, {"name": "a", "type": kind}],
+        }
         with pytest.raises(ValueError, match="the items of an array take no bytes"):
             avro.reader(avsc)
         with pytest.raises(avro.UnsafeSchema, match="the items of an array take no bytes"):
@@ -113,7 +183,11 @@ def test_items_that_take_no_bytes_are_refused(items):
 
 
 def test_names_that_differ_in_case_only_are_refused():
-    inner = {"type": "record", "name": "i", "fields": [{"name": n, "type": "int"} for n in ("a", "b", "A")]}
+    inner = {
+        "type": "record",
+        "name": "i",
+        "fields": [{"name": n, "type": "int"} for n in ("a", "b", "A")],
+    }
     with pytest.raises(avro.UnsafeSchema, match="r.x has A and a, which Spark"):
         avro.to_spark({"type": "record", "name": "r", "fields": [{"name": "x", "type": inner}]})
 
@@ -127,7 +201,11 @@ def test_a_file_comes_apart_as_it_was_put_together():
     assert json.loads(found.schema)["fields"][2] == ROW["fields"][2]
     assert data.count(b"s" * 16) > 2, "several blocks"
     last = found.records[-1]
-    assert (last["id"], last["day"], last["price"]) == (2999, dt.date(1969, 12, 31), Decimal("-1.50"))
+    assert (last["id"], last["day"], last["price"]) == (
+        2999,
+        dt.date(1969, 12, 31),
+        Decimal("-1.50"),
+    )
     assert row(2999)[:10] in data and data == avro.container(ROW, records, b"s" * 16, more="x")
     for cut in (3, 10, len(data) // 2, len(data) - 1):
         with pytest.raises(ValueError):
@@ -138,11 +216,17 @@ def test_a_file_comes_apart_as_it_was_put_together():
         avro.schema_of(b"Obj\x01" + b"\0" + b"s" * 16)
 
 
-# --- the task --------------------------------------------------------------------------------------------------------
+# --- the task
+# --------------------------------------------------------------------------------------------------------
 
 OTHER = {**ROW, "doc": "another version"}
-TEXTS = {"globalId 1": json.dumps(ROW), "globalId 2": json.dumps(OTHER), "globalId 3": '{"type": "record"}',
-         "globalId 4": '"varchar"', "globalId 9": "null"}
+TEXTS = {
+    "globalId 1": json.dumps(ROW),
+    "globalId 2": json.dumps(OTHER),
+    "globalId 3": '{"type": "record"}',
+    "globalId 4": '"varchar"',
+    "globalId 9": "null",
+}
 
 
 COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value", "schema", "body"]
@@ -151,7 +235,9 @@ COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value", "schema", "
 def avro_files(most=10, texts=TEXTS, connect=False, form=None, **more):
     """What lands Avro, by default as container files."""
     sink = Sink("avro", "topics", most, "t", confluent=True, **more)
-    return Form(sink, Avro(texts, "not Avro", "schema {} is unknown", connect), form or Containers())
+    return Form(
+        sink, Avro(texts, "not Avro", "schema {} is unknown", connect), form or Containers()
+    )
 
 
 @pytest.fixture
@@ -162,10 +248,16 @@ def land(tmp_path):
         (counts,) = task(iter([frame[:3], frame[3:]]))
         return counts.iloc[0].to_dict()
 
-    go.files = lambda: {str(p.relative_to(tmp_path / "out")): opened(p.read_bytes())
-                        for p in sorted((tmp_path / "out").rglob("*")) if p.is_file()}
-    go.letters = lambda: {d["offset"]: d["reason"] for f in (tmp_path / "dead").glob("*")
-                          for d in map(json.loads, f.read_text().splitlines())}
+    go.files = lambda: {
+        str(p.relative_to(tmp_path / "out")): opened(p.read_bytes())
+        for p in sorted((tmp_path / "out").rglob("*"))
+        if p.is_file()
+    }
+    go.letters = lambda: {
+        d["offset"]: d["reason"]
+        for f in (tmp_path / "dead").glob("*")
+        for d in map(json.loads, f.read_text().splitlines())
+    }
     return go
 
 
@@ -175,26 +267,50 @@ def message(offset, id=1, body=None, topic="m.artists"):
 
 
 def test_a_file_holds_one_schema_and_no_more_than_the_flush_size(land):
-    messages = [message(0), message(1), message(2), message(3, id=2), ("m.artists", 0, 4, True, 0, None, None, None),
-                message(5), message(6, topic="m.artworks"), message(7)]
+    messages = [
+        message(0),
+        message(1),
+        message(2),
+        message(3, id=2),
+        ("m.artists", 0, 4, True, 0, None, None, None),
+        message(5),
+        message(6, topic="m.artworks"),
+        message(7),
+    ]
     done = land(*messages)
-    assert done | {"bytes": 0} == {"messages": 8, "records": 7, "tombstones": 1, "dead_letters": 0, "objects": 5,
-                                   "bytes": 0}
+    assert done | {"bytes": 0} == {
+        "messages": 8,
+        "records": 7,
+        "tombstones": 1,
+        "dead_letters": 0,
+        "objects": 5,
+        "bytes": 0,
+    }
     found = land.files()
-    assert {n: ([r["id"] for r in f.records], f.meta["workbench.schema"]) for n, f in found.items()} == {
+    assert {
+        n: ([r["id"] for r in f.records], f.meta["workbench.schema"]) for n, f in found.items()
+    } == {
         "m.artists/partition=0/m.artists+0+0000000000.avro": ([0, 1], "globalId 1"),
         "m.artists/partition=0/m.artists+0+0000000002.avro": ([2], "globalId 1"),
         "m.artists/partition=0/m.artists+0+0000000003.avro": ([3], "globalId 2"),
         "m.artists/partition=0/m.artists+0+0000000005.avro": ([5, 7], "globalId 1"),
-        "m.artworks/partition=0/m.artworks+0+0000000006.avro": ([6], "globalId 1")}
+        "m.artworks/partition=0/m.artworks+0+0000000006.avro": ([6], "globalId 1"),
+    }
     land(*messages)
     assert land.files() == found
 
 
 def test_poison_goes_to_the_dead_letters(land):
-    done = land(message(0), message(1, body=row(1)[:-1]), message(2, id=9), message(3, id=3), message(4, id=4),
-                ("m.artists", 0, 5, True, 0, b"{}", None, None),
-                ("m.artists", 0, 6, False, 0, None, None, None), message(7))
+    done = land(
+        message(0),
+        message(1, body=row(1)[:-1]),
+        message(2, id=9),
+        message(3, id=3),
+        message(4, id=4),
+        ("m.artists", 0, 5, True, 0, b"{}", None, None),
+        ("m.artists", 0, 6, False, 0, None, None, None),
+        message(7),
+    )
     assert (done["records"], done["dead_letters"], done["objects"]) == (2, 6, 1)
     letters = land.letters()
     assert letters[2] == "schema globalId 9 is unknown" and letters[5] == "not Avro"
@@ -223,9 +339,15 @@ print(counts.iloc[0].to_dict())
 
 def test_the_task_travels_without_this_package(tmp_path):
     task = writing.task(avro_files(), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    frame = pandas.DataFrame([message(0), message(1), message(2, id=9)], columns=COLUMNS, dtype=object)
-    done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
-    assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
+    frame = pandas.DataFrame(
+        [message(0), message(1), message(2, id=9)], columns=COLUMNS, dtype=object
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True
+    )
+    assert b"'records': 2" in done.stdout and b"'dead_letters': 1" in done.stdout, (
+        done.stderr.decode()
+    )
     (file,) = (tmp_path / "out").rglob("*.avro")
     assert [r["id"] for r in opened(file.read_bytes()).records] == [0, 1]
 
@@ -233,26 +355,52 @@ def test_the_task_travels_without_this_package(tmp_path):
 def test_the_task_of_lines_travels_without_this_package(tmp_path):
     form = Form(Sink("json", "f", 10, "t", ("t",), ("c",)), Json(envelope=True), Lines())
     task = writing.task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    frame = pandas.DataFrame([("t", 0, 0, True, 0, b'{"c": 1}'), ("t", 0, 1, True, 0, b"{")], dtype=object)
-    done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
-    assert b"'records': 1" in done.stdout and b"'dead_letters': 1" in done.stdout, done.stderr.decode()
+    frame = pandas.DataFrame(
+        [("t", 0, 0, True, 0, b'{"c": 1}'), ("t", 0, 1, True, 0, b"{")], dtype=object
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True
+    )
+    assert b"'records': 1" in done.stdout and b"'dead_letters': 1" in done.stdout, (
+        done.stderr.decode()
+    )
     assert (tmp_path / "out" / "c=1" / "t-0-00000000000000000000.json").read_text() == '{"c": 1}\n'
 
 
 def test_the_task_of_parquet_travels_without_this_package(tmp_path):
-    flat = {**ROW, "fields": ROW["fields"][:-2]}  # Parquet holds no map here: 12 bytes, and the null after it
-    chain = parse({"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.InsertField$Value",
-                   "transforms.a.static.field": "new", "transforms.a.static.value": "x"}, "here")
+    flat = {
+        **ROW,
+        "fields": ROW["fields"][:-2],
+    }  # Parquet holds no map here: 12 bytes, and the null after it
+    chain = parse(
+        {
+            "transforms": "a",
+            "transforms.a.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+            "transforms.a.static.field": "new",
+            "transforms.a.static.value": "x",
+        },
+        "here",
+    )
     times = Times("%Y", 1, "Europe/Zurich")
     texts = {"globalId 1": json.dumps(flat)}
-    form = avro_files(texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, times=times)
+    form = avro_files(
+        texts=texts, connect=True, form=Parquet("zstd"), transforms=chain, times=times
+    )
     task = writing.task(form, f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    frame = pandas.DataFrame([message(0, body=row(0)[:-13]), message(1, body=row(1)[:-13])], columns=COLUMNS,
-                             dtype=object)
-    done = subprocess.run([sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True)
+    frame = pandas.DataFrame(
+        [message(0, body=row(0)[:-13]), message(1, body=row(1)[:-13])],
+        columns=COLUMNS,
+        dtype=object,
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER], input=cloudpickle.dumps((task, frame)), capture_output=True
+    )
     assert b"'records': 2" in done.stdout, done.stderr.decode()
     (file,) = (tmp_path / "out/m.artists/1970").rglob("*.zstd.parquet")
-    assert [(r["id"], r["new"]) for r in ParquetFile(file).read().to_pylist()] == [(0, "x"), (1, "x")]
+    assert [(r["id"], r["new"]) for r in ParquetFile(file).read().to_pylist()] == [
+        (0, "x"),
+        (1, "x"),
+    ]
 
 
 def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypatch):
@@ -261,26 +409,36 @@ def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypat
     with pytest.raises(ModuleNotFoundError) as e:
         next(task(iter([pandas.DataFrame([message(0)], columns=COLUMNS, dtype=object)])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
-    seen = cause("Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
-                 f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)")
+    seen = cause(
+        "Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
+        f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)"
+    )
     assert seen == f"ModuleNotFoundError: {e.value}"[:400], "what a person is told"
     assert "has no fastavro" in seen and "install it on every machine that runs executors" in seen
     assert sys.executable in str(e.value)
     assert not list(tmp_path.iterdir()), "nothing was written before"
 
 
-# --- the source ------------------------------------------------------------------------------------------------------
+# --- the source
+# ------------------------------------------------------------------------------------------------------
+
 
 def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
     good = avro.container(ROW, [avro.reader(ROW, plain=True)(row(1))], b"s" * 16)
-    for name, data in (("a", good), ("b", good[:-3]), ("c", avro.container(OTHER, [], b"s" * 16)),
-                       ("d", b""), ("e", good)):
+    for name, data in (
+        ("a", good),
+        ("b", good[:-3]),
+        ("c", avro.container(OTHER, [], b"s" * 16)),
+        ("d", b""),
+        ("e", good),
+    ):
         (tmp_path / name).write_bytes(data)
     whole, broken = decode_avro.examine([f"file:{tmp_path}/{n}" for n in "abcde"])
     assert sorted(map(len, whole.values())) == [1, 2]
     assert {a[-1]: why for a, why in broken.items()} == {
         "b": "not a whole Avro file: ValueError: expected sync marker not found",
-        "d": "not a whole Avro file: ValueError: cannot read header - is it an avro file?"}
+        "d": "not a whole Avro file: ValueError: cannot read header - is it an avro file?",
+    }
 
 
 def test_the_source_of_landed_avro():
@@ -289,12 +447,18 @@ def test_the_source_of_landed_avro():
     with pytest.raises(LakeError, match="did you mean 'avro'"):
         changes.Landed("x", format="arvo")
     names = ["t+0+0000000010.avro", "t+0+0000000002.avro", "t+1+0000000001.avro"]
-    assert sorted(names, key=lambda n: changes.reading_order(n, 0)) == [names[1], names[0], names[2]]
+    assert sorted(names, key=lambda n: changes.reading_order(n, 0)) == [
+        names[1],
+        names[0],
+        names[2],
+    ]
 
 
 def test_landed_files_that_hold_no_records_ask_no_registry(monkeypatch):
     """The table stays as it is, and what is in the files becomes dead letters."""
-    monkeypatch.setattr(decode_avro.registry, "latest", lambda *_: pytest.fail("the registry is asked"))
+    monkeypatch.setattr(
+        decode_avro.registry, "latest", lambda *_: pytest.fail("the registry is asked")
+    )
     table = T.StructType([T.StructField("id", T.IntegerType())])
     known = decode_avro.Schemas(params.load("local"), "t", None, table)
     known.reader = known.table

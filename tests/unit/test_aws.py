@@ -1,4 +1,5 @@
 """AWS's answers as people are told them: each error with what failed, where, and what to do."""
+
 import json
 
 import on_aws
@@ -19,21 +20,42 @@ def fresh(monkeypatch):
     aws.client.cache_clear()
 
 
-@pytest.mark.parametrize("code, said, what, step", [
-    ("ExpiredTokenException", "The security token is expired", "have expired", "aws sso login"),
-    ("UnrecognizedClientException", "The token is invalid", "does not know these credentials", "aws configure"),
-    ("AccessDeniedException", "User: arn:aws:iam::1:user/x is not authorized to perform: athena:GetWorkGroup on "
-     "resource: arn:aws:athena:x:1:workgroup/w because no policy allows it", "athena:GetWorkGroup is not allowed on "
-     "arn:aws:athena:x:1:workgroup/w", "arn:aws:iam::1:user/x"),
-    ("PermanentRedirect", "must be addressed using the specified endpoint", "another region", "region"),
-    ("InvalidRequestException", "WorkGroup x is not found", "WorkGroup x is not found", ""),
-])
+@pytest.mark.parametrize(
+    "code, said, what, step",
+    [
+        ("ExpiredTokenException", "The security token is expired", "have expired", "aws sso login"),
+        (
+            "UnrecognizedClientException",
+            "The token is invalid",
+            "does not know these credentials",
+            "aws configure",
+        ),
+        (
+            "AccessDeniedException",
+            "User: arn:aws:iam::1:user/x is not authorized to perform: athena:GetWorkGroup on "
+            "resource: arn:aws:athena:x:1:workgroup/w because no policy allows it",
+            "athena:GetWorkGroup is not allowed on arn:aws:athena:x:1:workgroup/w",
+            "arn:aws:iam::1:user/x",
+        ),
+        (
+            "PermanentRedirect",
+            "must be addressed using the specified endpoint",
+            "another region",
+            "region",
+        ),
+        ("InvalidRequestException", "WorkGroup x is not found", "WorkGroup x is not found", ""),
+    ],
+)
 def test_a_refusal_is_told(code, said, what, step):
     with on_aws.stubbed("athena") as stub:
         stub.add_client_error("get_work_group", code, said)
         with pytest.raises(StackError) as e:
             aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
-    assert what in e.value.what and step in e.value.next_step and "athena.get_work_group" in e.value.where
+    assert (
+        what in e.value.what
+        and step in e.value.next_step
+        and "athena.get_work_group" in e.value.where
+    )
     assert aws.code(e.value) == code
 
 
@@ -72,14 +94,19 @@ def test_what_cannot_be_reached_names_region_and_network(monkeypatch):
     def nowhere(*args, **kwargs):
         raise EndpointConnectionError(endpoint_url="https://ssm.ap-southeast-9.x/")
 
-    monkeypatch.setattr(aws.client("ap-southeast-9", "ssm"), "get_parameter", nowhere, raising=False)
+    monkeypatch.setattr(
+        aws.client("ap-southeast-9", "ssm"), "get_parameter", nowhere, raising=False
+    )
     with pytest.raises(StackError, match="(?s)cannot be reached.*ap-southeast-9.*region"):
         aws.call("ap-southeast-9", "ssm", "get_parameter", Name="x")
 
 
 def test_throttling_is_tried_again_with_a_bound(monkeypatch, answering):
     """A real client against a server that throttles for ever, its back-off not waited out."""
-    waited, refusal = [], (429, json.dumps({"__type": "TooManyRequestsException", "message": "slow down"}))
+    waited, refusal = (
+        [],
+        (429, json.dumps({"__type": "TooManyRequestsException", "message": "slow down"})),
+    )
     server = answering({"/v1/connectors": refusal})
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
     monkeypatch.setattr("time.sleep", waited.append)
@@ -91,10 +118,15 @@ def test_throttling_is_tried_again_with_a_bound(monkeypatch, answering):
 def test_parameters_are_those_of_the_deployment(account):
     for name in ("/workbench/lake/bucket", "/workbench/a", "/workbench2/lake/bucket"):
         account("ssm").put_parameter(Name=name, Value=f"value of {name}", Type="String")
-    assert aws.parameters(REGION, "workbench") == {"lake/bucket": "value of /workbench/lake/bucket",
-                                                   "a": "value of /workbench/a"}
+    assert aws.parameters(REGION, "workbench") == {
+        "lake/bucket": "value of /workbench/lake/bucket",
+        "a": "value of /workbench/a",
+    }
     assert aws.parameter(REGION, "workbench", "a") == "value of /workbench/a"
-    with pytest.raises(StackError, match="(?s)no parameter 'lake/buket'.*did you mean 'lake/bucket'.*workbench aws up"):
+    with pytest.raises(
+        StackError,
+        match="(?s)no parameter 'lake/buket'.*did you mean 'lake/bucket'.*workbench aws up",
+    ):
         aws.parameter(REGION, "workbench", "lake/buket")
 
 
@@ -105,8 +137,10 @@ def test_more_parameters_than_a_page_holds(account):
 
 
 def test_a_secret_is_read_when_it_is_needed_and_never_shown(account, monkeypatch):
-    account("secretsmanager").create_secret(Name="workbench/postgres.admin", SecretString=json.dumps(
-        {"username": "x", "password": "geheim"}))
+    account("secretsmanager").create_secret(
+        Name="workbench/postgres.admin",
+        SecretString=json.dumps({"username": "x", "password": "geheim"}),
+    )
     secret = secrets.Secret("postgres.admin", REGION, "workbench")
     assert secret.reveal() == "geheim" and "geheim" not in f"{secret!r} {secret}"
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "mine")
@@ -118,9 +152,16 @@ def test_a_secret_is_read_when_it_is_needed_and_never_shown(account, monkeypatch
 
 
 def test_a_world_takes_its_values_from_the_deployment(monkeypatch):
-    monkeypatch.setattr(aws, "parameters", lambda region, deployment: {
-        k: v for k, v in on_aws.PARAMETERS.items() if k != "lake/bucket"})
-    with pytest.raises(ParamsError, match="(?s)'workbench' has no parameter 'lake/bucket'.*workbench aws up"):
+    monkeypatch.setattr(
+        aws,
+        "parameters",
+        lambda region, deployment: {
+            k: v for k, v in on_aws.PARAMETERS.items() if k != "lake/bucket"
+        },
+    )
+    with pytest.raises(
+        ParamsError, match="(?s)'workbench' has no parameter 'lake/bucket'.*workbench aws up"
+    ):
         params.load("aws")
     assert on_aws.world().lake.tables == "s3://workbench-lake/hudi"
     assert on_aws.world().postgres.port == 5432

@@ -1,6 +1,8 @@
-"""Each call of AWS in the library, as it stands in the code, against botocore's own model of the service: the operation
-exists, takes each parameter, is given each that it requires, and has pages where pages are asked for. And each of them
+"""Each call of AWS in the library, as it stands in the code, against botocore's own model of the
+service: the operation exists, takes each parameter, is given each that it requires, and has pages
+    where pages are asked for. And each of them
 is made in some test."""
+
 import ast
 import functools
 import re
@@ -16,12 +18,23 @@ from workbench.stack import cloud, verbs
 
 LIB, TESTS = ROOT / "lib" / "workbench", ROOT / "tests"
 SESSION = botocore.session.get_session()
-# What goes into a call as **name where the function itself does not say what is in it: {(file, name): parameters}
+# What goes into a call as **name where the function itself does not say what is in it: {(file,
+# name): parameters}
 STARRED = {
-    ("connect/msk.py", "new"): {"connectorName", "connectorConfiguration", "capacity", "kafkaCluster", "plugins",
-                                "kafkaClusterClientAuthentication", "kafkaClusterEncryptionInTransit", "tags",
-                                "kafkaConnectVersion", "logDelivery", "serviceExecutionRoleArn",
-                                "workerConfiguration"},  # of _new; as a whole in test_msk.py
+    ("connect/msk.py", "new"): {
+        "connectorName",
+        "connectorConfiguration",
+        "capacity",
+        "kafkaCluster",
+        "plugins",
+        "kafkaClusterClientAuthentication",
+        "kafkaClusterEncryptionInTransit",
+        "tags",
+        "kafkaConnectVersion",
+        "logDelivery",
+        "serviceExecutionRoleArn",
+        "workerConfiguration",
+    },  # of _new; as a whole in test_msk.py
     ("stack/cloud.py", "of"): {"applicationId"},  # _end_spark's
 }
 ADDED = {"update_connector": {"currentVersion"}}  # by operate, to what it passes on
@@ -36,17 +49,23 @@ def looks():
 # Calls whose operation is no literal: {(file, function): what it may be}
 ELSEWHERE = {
     ("stack/verbs.py", "_look"): looks(),
-    ("stack/cloud.py", "_ended"): [(service, operation, {key}) for service, operation, key, _ in
-                                   cloud.LISTED_ON.values()],
-    ("stack/cloud.py", "_end_spark"): [("emr-serverless", run["ends"], {"applicationId", run["id"]})
-                                       for run in aws.KNOWN["runs_of_spark"]],
-    ("stack/cloud.py", "_running"): [("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
-                                     for run in aws.KNOWN["runs_of_spark"]],
+    ("stack/cloud.py", "_ended"): [
+        (service, operation, {key}) for service, operation, key, _ in cloud.LISTED_ON.values()
+    ],
+    ("stack/cloud.py", "_end_spark"): [
+        ("emr-serverless", run["ends"], {"applicationId", run["id"]})
+        for run in aws.KNOWN["runs_of_spark"]
+    ],
+    ("stack/cloud.py", "_running"): [
+        ("emr-serverless", run["lists"], {"applicationId", "states"}, run["list"])
+        for run in aws.KNOWN["runs_of_spark"]
+    ],
 }
 
 
 class Call(NamedTuple):
-    """A call as it stands in the code. key: of a list that comes in pages, "" of a single answer."""
+    """A call as it stands in the code. key: of a list that comes in pages, "" of a single
+    answer."""
 
     where: str
     service: str
@@ -57,7 +76,8 @@ class Call(NamedTuple):
 
 
 class Wrapper(NamedTuple):
-    """A function of the library that asks AWS what it is told; at: the place of the operation among its arguments."""
+    """A function of the library that asks AWS what it is told; at: the place of the operation among
+    its arguments."""
 
     at: int
     service: str
@@ -65,6 +85,7 @@ class Wrapper(NamedTuple):
 
 
 # ---- what the code says
+
 
 def texts(node):
     """The texts that an expression may be; nothing where that does not stand there."""
@@ -74,14 +95,16 @@ def texts(node):
 
 
 def keys(node):
-    """The keys of what goes in as **: of a dict that stands there, of either where there are two."""
+    """The keys of what goes in as **: of a dict that stands there, of either where there are
+    two."""
     if isinstance(node, ast.Dict):
         return {text for key in node.keys for text in texts(key)}
     return keys(node.body) | keys(node.orelse) if isinstance(node, ast.IfExp) else set()
 
 
 def given(call, function, file):
-    """The parameters of a call: by name, and by ** of a dict that the function itself makes or STARRED knows."""
+    """The parameters of a call: by name, and by ** of a dict that the function itself makes or
+    STARRED knows."""
     found = {one.arg for one in call.keywords if one.arg}
     own = {function.args.kwarg.arg} if function and function.args.kwarg else set()
     for one in (one.value for one in call.keywords if one.arg is None):
@@ -89,12 +112,22 @@ def given(call, function, file):
         made = keys(one)
         for node in ast.walk(function) if name else ():
             if isinstance(node, ast.Assign):
-                pairs = [(t, v) for target in node.targets for t, v in (
-                    zip(target.elts, node.value.elts) if isinstance(target, ast.Tuple)
-                    and isinstance(node.value, ast.Tuple) else [(target, node.value)])]
-                made |= {key for t, value in pairs if getattr(t, "id", "") == name for key in keys(value)}
+                pairs = [
+                    (t, v)
+                    for target in node.targets
+                    for t, v in (
+                        zip(target.elts, node.value.elts)
+                        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                        else [(target, node.value)]
+                    )
+                ]
+                made |= {
+                    key for t, value in pairs if getattr(t, "id", "") == name for key in keys(value)
+                }
         made |= STARRED.get((file, name), set())
-        assert made or name in own, f"{file}:{call.lineno}: what is in **{ast.unparse(one)}? (STARRED)"
+        assert made or name in own, (
+            f"{file}:{call.lineno}: what is in **{ast.unparse(one)}? (STARRED)"
+        )
         found |= made
     return frozenset(found)
 
@@ -102,13 +135,16 @@ def given(call, function, file):
 @functools.cache
 def modules():
     """{file: what is in it}"""
-    return {str(path.relative_to(LIB)): ast.parse(path.read_text(encoding="utf-8"))
-            for path in sorted(LIB.rglob("*.py"))}
+    return {
+        str(path.relative_to(LIB)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(LIB.rglob("*.py"))
+    }
 
 
 @functools.cache
 def within(file):
     """(call, the innermost function that it stands in) of all calls; a lambda is no function."""
+
     def walk(node, function):
         for child in ast.iter_child_nodes(node):
             inner = child if isinstance(child, ast.FunctionDef) else function
@@ -120,19 +156,26 @@ def within(file):
 
 
 def asks(call, file):
-    """(the place of the service among the arguments, whether pages are asked for) of a call of `aws` or a Deployment.
-    """
+    """(the place of the service among the arguments, whether pages are asked for) of a call of
+    `aws` or a Deployment."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     of = getattr(getattr(call.func, "value", None), "id", "aws" if file == "base/aws.py" else "")
-    return ({"aws": 1, "on": 0}[of], name == "pages") if name in ("call", "pages") and of in ("aws", "on") else None
+    return (
+        ({"aws": 1, "on": 0}[of], name == "pages")
+        if name in ("call", "pages") and of in ("aws", "on")
+        else None
+    )
 
 
 def parameters(function):
-    return [one.arg for one in (*function.args.posonlyargs, *function.args.args) if one.arg != "self"]
+    return [
+        one.arg for one in (*function.args.posonlyargs, *function.args.args) if one.arg != "self"
+    ]
 
 
 def wrappers():
-    """{(file, function): Wrapper}, of functions that pass on the operation that they were told; also to such a one."""
+    """{(file, function): Wrapper}, of functions that pass on the operation that they were told;
+    also to such a one."""
     found = {}
     for _ in range(2):
         for file in modules():
@@ -141,23 +184,34 @@ def wrappers():
                 if not function or not (asked or known) or (file == "base/aws.py"):
                     continue
                 at = asked[0] + 1 if asked else known.at
-                service = texts(call.args[at - 1])[0] if asked and texts(call.args[at - 1]) else known and known.service
+                service = (
+                    texts(call.args[at - 1])[0]
+                    if asked and texts(call.args[at - 1])
+                    else known and known.service
+                )
                 operation = getattr(call.args[at], "id", "")
                 if service and operation in parameters(function):
                     more = given(call, function, file) | (known.given if known else frozenset())
-                    found[file, function.name] = Wrapper(parameters(function).index(operation), service, more)
+                    found[file, function.name] = Wrapper(
+                        parameters(function).index(operation), service, more
+                    )
     return found
 
 
 @functools.cache
 def imported(file):
     """{name: the file that it comes from}, of what a file has from its neighbours."""
-    return {one.name: f"{Path(file).parent}/{node.module}.py" for node in ast.walk(modules()[file])
-            if isinstance(node, ast.ImportFrom) and node.level == 1 for one in node.names}
+    return {
+        one.name: f"{Path(file).parent}/{node.module}.py"
+        for node in ast.walk(modules()[file])
+        if isinstance(node, ast.ImportFrom) and node.level == 1
+        for one in node.names
+    }
 
 
 def wrapper_of(call, file, found):
-    """The Wrapper that is called: one of the same file, or one that was imported from a neighbour."""
+    """The Wrapper that is called: one of the same file, or one that was imported from a
+    neighbour."""
     of, name = getattr(call.func, "value", None), getattr(call.func, "attr", "")
     name = name if getattr(of, "id", "") == "self" else getattr(call.func, "id", "")
     return found.get((imported(file).get(name, file), name))
@@ -177,21 +231,32 @@ def calls():
             services = texts(call.args[at - 1]) if asked else [known.service]
             operations, place = texts(call.args[at]), (file, function.name)
             if not operations or not services:
-                passes_on = place in told or place in {("stack/cloud.py", "call"), ("stack/cloud.py", "pages")}
-                assert passes_on or place in ELSEWHERE, f"{where}: what is asked? (ELSEWHERE) {ast.unparse(call)}"
+                passes_on = place in told or place in {
+                    ("stack/cloud.py", "call"),
+                    ("stack/cloud.py", "pages"),
+                }
+                assert passes_on or place in ELSEWHERE, (
+                    f"{where}: what is asked? (ELSEWHERE) {ast.unparse(call)}"
+                )
                 used.add(place)
-                found += [Call(where, *one[:2], frozenset(one[2]), *one[3:]) for one in ELSEWHERE.get(place, ())]
+                found += [
+                    Call(where, *one[:2], frozenset(one[2]), *one[3:])
+                    for one in ELSEWHERE.get(place, ())
+                ]
                 continue
             parameters_given = given(call, function, file) | (known.given if known else frozenset())
             values = tuple((one.arg, one.value) for one in call.keywords if one.arg)
             key = texts(call.args[at + 1])[0] if asked and asked[1] else ""
-            found += [Call(where, services[0], one, parameters_given | ADDED.get(one, set()), key, values)
-                      for one in operations]
+            found += [
+                Call(where, services[0], one, parameters_given | ADDED.get(one, set()), key, values)
+                for one in operations
+            ]
     assert ELSEWHERE.keys() <= used, "of a function that asks nothing"
     return found
 
 
 # ---- what AWS says
+
 
 @functools.cache
 def service(name):
@@ -202,7 +267,11 @@ def service(name):
 
 def requires(shape):
     """What has to be given; a token that makes a call safe to repeat is botocore's own to make."""
-    return {name for name in shape.required_members if not shape.members[name].metadata.get("idempotencyToken")}
+    return {
+        name
+        for name in shape.required_members
+        if not shape.members[name].metadata.get("idempotencyToken")
+    }
 
 
 def unknown(shape, node, path):
@@ -224,17 +293,41 @@ def names(of):
 
 
 def test_all_calls_are_found():
-    """So many at least, and of each of these services: else it is not the code that is read here."""
+    """So many at least, and of each of these services: else it is not the code that is read
+    here."""
     assert len(calls()) > 50
     assert {one.service for one in calls()} == {
-        "athena", "cloudformation", "cloudwatch", "ec2", "emr", "emr-serverless", "glue", "iam", "kafka",
-        "kafkaconnect", "logs", "resourcegroupstaggingapi", "s3", "secretsmanager", "ssm", "sts"}
-    by = {(str(path.relative_to(LIB)), found) for path in LIB.rglob("*.py")
-          for found in re.findall(r"boto3\.\w+|\bclient\(", path.read_text(encoding="utf-8"))}
+        "athena",
+        "cloudformation",
+        "cloudwatch",
+        "ec2",
+        "emr",
+        "emr-serverless",
+        "glue",
+        "iam",
+        "kafka",
+        "kafkaconnect",
+        "logs",
+        "resourcegroupstaggingapi",
+        "s3",
+        "secretsmanager",
+        "ssm",
+        "sts",
+    }
+    by = {
+        (str(path.relative_to(LIB)), found)
+        for path in LIB.rglob("*.py")
+        for found in re.findall(r"boto3\.\w+|\bclient\(", path.read_text(encoding="utf-8"))
+    }
     assert by == {
-        ("base/aws.py", "boto3.Session"), ("base/aws.py", "client("),
-        ("base/files.py", "boto3.Session"), ("topic/kafka_iam.py", "boto3.Session"),  # for credentials
-        ("stack/cloud.py", "boto3.resource"),  # all versions of all objects of a bucket: test_cloud.py, by moto
+        ("base/aws.py", "boto3.Session"),
+        ("base/aws.py", "client("),
+        ("base/files.py", "boto3.Session"),
+        ("topic/kafka_iam.py", "boto3.Session"),  # for credentials
+        (
+            "stack/cloud.py",
+            "boto3.resource",
+        ),  # all versions of all objects of a bucket: test_cloud.py, by moto
         ("results/athena.py", "client("),  # PyAthena's: test_athena.py
     }, "asked of AWS by another way"
 
@@ -248,28 +341,45 @@ def test_a_call_is_one_that_aws_takes(one):
     has = set(shape.members) if shape else set()
     assert set(one.given) - {"PaginationConfig"} <= has, "parameters that it does not take"
     assert (requires(shape) if shape else set()) <= set(one.given), "parameters that it requires"
-    assert not [text for name, value in one.values if name in has for text in unknown(shape.members[name], value, name)]
+    assert not [
+        text
+        for name, value in one.values
+        if name in has
+        for text in unknown(shape.members[name], value, name)
+    ]
     assert one.key or "PaginationConfig" not in one.given
     if one.key:
         pages = SESSION.get_paginator_model(one.service).get_paginator(operation.name)
-        keys_of = pages["result_key"] if isinstance(pages["result_key"], list) else [pages["result_key"]]
+        keys_of = (
+            pages["result_key"] if isinstance(pages["result_key"], list) else [pages["result_key"]]
+        )
         assert one.key in keys_of and one.key in operation.output_shape.members
 
 
 @pytest.mark.parametrize("run", aws.KNOWN["runs_of_spark"], ids=lambda run: run["lists"])
 def test_states_of_what_runs_are_those_of_aws(run):
     model, operations = service("emr-serverless")
-    states = model.operation_model(operations[run["lists"]]).input_shape.members["states"].member.enum
+    states = (
+        model.operation_model(operations[run["lists"]]).input_shape.members["states"].member.enum
+    )
     assert {*run["states"], run["ending"]} < {*states}
 
 
 # ---- and in which test each of them is made
 
-# By moto, or by moto's server, without a word of the operation's name in the test: {(service, operation): its file}
+# By moto, or by moto's server, without a word of the operation's name in the test: {(service,
+# operation): its file}
 BY_MOTO = {
-    **dict.fromkeys([("cloudformation", "list_stack_resources"), ("resourcegroupstaggingapi", "get_resources"),
-                     ("ssm", "put_parameter"), ("ssm", "add_tags_to_resource"), ("ssm", "delete_parameter")],
-                    "unit/test_cloud.py"),
+    **dict.fromkeys(
+        [
+            ("cloudformation", "list_stack_resources"),
+            ("resourcegroupstaggingapi", "get_resources"),
+            ("ssm", "put_parameter"),
+            ("ssm", "add_tags_to_resource"),
+            ("ssm", "delete_parameter"),
+        ],
+        "unit/test_cloud.py",
+    ),
     **dict.fromkeys([("s3", "list_objects_v2"), ("s3", "put_object")], "unit/test_publish.py"),
     ("s3", "get_object"): "stack/test_s3.py",  # of a lock
 }
@@ -277,16 +387,28 @@ BY_MOTO = {
 
 @functools.cache
 def made():
-    """{(service, operation)} of what is stubbed in tests, and what the dry runs have asked (tests/stack/aws_calls)."""
+    """{(service, operation)} of what is stubbed in tests, and what the dry runs have asked
+    (tests/stack/aws_calls)."""
     found = set()
     for path in TESTS.rglob("test_*.py"):
-        words = {node.value for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-                 if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-        stubbed = words & {one.service for one in calls()} if "stubbed(" in path.read_text(encoding="utf-8") else set()
+        words = {
+            node.value
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        stubbed = (
+            words & {one.service for one in calls()}
+            if "stubbed(" in path.read_text(encoding="utf-8")
+            else set()
+        )
         found |= {(name, word) for name in stubbed for word in words if path != Path(__file__)}
     for path in (TESTS / "stack/aws_calls").glob("*.txt"):
-        found |= {(name, xform_name(operation)) for name, operation in re.findall(
-            r"^([\w-]+)\.(\w+)$", path.read_text(encoding="utf-8"), re.M)}
+        found |= {
+            (name, xform_name(operation))
+            for name, operation in re.findall(
+                r"^([\w-]+)\.(\w+)$", path.read_text(encoding="utf-8"), re.M
+            )
+        }
     return found
 
 
@@ -295,4 +417,6 @@ def test_each_call_is_made_in_some_test():
     assert asked - made() - BY_MOTO.keys() == set()
     assert BY_MOTO.keys() <= asked - made()
     for file in BY_MOTO.values():
-        assert re.search(r"\(account[,)]|s3_help", (TESTS / file).read_text(encoding="utf-8")), f"no moto in {file}"
+        assert re.search(r"\(account[,)]|s3_help", (TESTS / file).read_text(encoding="utf-8")), (
+            f"no moto in {file}"
+        )

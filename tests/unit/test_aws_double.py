@@ -1,5 +1,6 @@
-"""The double of AWS that the dry run asks (tests/help/aws_double.py): what the library makes of its MSK Connect, with a
-Kafka Connect behind it that only remembers; and when its Athena answers."""
+"""The double of AWS that the dry run asks (tests/help/aws_double.py): what the library makes of its
+MSK Connect, with a Kafka Connect behind it that only remembers; and when its Athena answers."""
+
 import threading
 
 import aws_double
@@ -10,13 +11,15 @@ from workbench.base import aws, wait
 from workbench.connect import configs, msk
 
 WORLD, NAME = on_aws.world(), "movies_source"
-EMBEDDED = {"${secretsmanager:workbench/mysql.replication:password}": "${directory:/secrets:mysql.replication}",
-            configs.MYSQL_CONNECTORS["mysql"]: configs.MYSQL_CONNECTORS["mariadb"]}
+EMBEDDED = {
+    "${secretsmanager:workbench/mysql.replication:password}": "${directory:/secrets:mysql.replication}",
+    configs.MYSQL_CONNECTORS["mysql"]: configs.MYSQL_CONNECTORS["mariadb"],
+}
 
 
 class Remembers:
-    """A Kafka Connect's REST API: configurations and the states of their tasks, by the names of connectors; at first
-    the task of each is as `first` says."""
+    """A Kafka Connect's REST API: configurations and the states of their tasks, by the names of
+    connectors; at first the task of each is as `first` says."""
 
     def __init__(self):
         self.configs, self.tasks, self.first = {}, {}, "RUNNING"
@@ -30,7 +33,11 @@ class Remembers:
         elif (method, verb) == ("DELETE", name):
             del self.configs[name], self.tasks[name]
         elif verb == "status" and name in self.tasks:
-            task = {"id": 0, "state": self.tasks[name], "trace": "it broke" if self.tasks[name] == "FAILED" else ""}
+            task = {
+                "id": 0,
+                "state": self.tasks[name],
+                "trace": "it broke" if self.tasks[name] == "FAILED" else "",
+            }
             return {"connector": {"state": "RUNNING"}, "tasks": [task]}
         return None
 
@@ -40,9 +47,17 @@ def behind(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
     rest = Remembers()
-    double = aws_double.Double("http://127.0.0.1:9", aws_double.msk_connect(
-        rest, on_aws.REGION, on_aws.ACCOUNT, EMBEDDED, ["workbench-debezium-mysql"]))
-    for name, value in (("ENDPOINT_URL", double.url), ("ACCESS_KEY_ID", "none"), ("SECRET_ACCESS_KEY", "none")):
+    double = aws_double.Double(
+        "http://127.0.0.1:9",
+        aws_double.msk_connect(
+            rest, on_aws.REGION, on_aws.ACCOUNT, EMBEDDED, ["workbench-debezium-mysql"]
+        ),
+    )
+    for name, value in (
+        ("ENDPOINT_URL", double.url),
+        ("ACCESS_KEY_ID", "none"),
+        ("SECRET_ACCESS_KEY", "none"),
+    ):
         monkeypatch.setenv(f"AWS_{name}", value)
     aws.client.cache_clear()
     yield rest
@@ -55,15 +70,19 @@ def test_mysql_there_is_mariadb_here(behind):
     connect.apply(WORLD, NAME, config)
     sent = behind.configs[f"workbench-{NAME}"]
     assert {key: value for key, value in sent.items() if config.get(key) != value} == {
-        "name": f"workbench-{NAME}", "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
-        "database.password": "${directory:/secrets:mysql.replication}"}
+        "name": f"workbench-{NAME}",
+        "connector.class": "io.debezium.connector.mariadb.MariaDbConnector",
+        "database.password": "${directory:/secrets:mysql.replication}",
+    }
     connect.delete(WORLD, NAME)
     assert behind.configs == {} and connect.names(WORLD) == []
 
 
 def test_a_task_that_fails_later_is_of_a_connector_that_runs_and_is_restarted(behind, monkeypatch):
     connect.apply(WORLD, NAME, connect.config(WORLD, NAME))
-    assert connect.status(WORLD, NAME)["state"] == "RUNNING" and connect.failure(WORLD, NAME) is None
+    assert (
+        connect.status(WORLD, NAME)["state"] == "RUNNING" and connect.failure(WORLD, NAME) is None
+    )
     behind.tasks[f"workbench-{NAME}"] = "FAILED"
     monkeypatch.setattr(msk, "_well", {})
     seen = connect.status(WORLD, NAME)
@@ -91,4 +110,7 @@ def test_athena_answers_while_a_statement_runs():
 
     assert state() == "RUNNING"
     goes_on.set()
-    assert wait.wait_until(lambda: state() != "RUNNING" and state(), "the statement", timeout=10) == "SUCCEEDED"
+    assert (
+        wait.wait_until(lambda: state() != "RUNNING" and state(), "the statement", timeout=10)
+        == "SUCCEEDED"
+    )

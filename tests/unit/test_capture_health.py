@@ -1,4 +1,5 @@
 """What the doctor says of slots and publications, without a server."""
+
 import pandas as pd
 import pytest
 from workbench.base import params
@@ -12,6 +13,7 @@ COLUMNS = ["slot_name", "database", "active", "wal_status", "bytes_behind"]
 @pytest.fixture
 def server(monkeypatch):
     """A maker of a server with these slots and publications of partitions."""
+
     def make(*slots, split=()):
         monkeypatch.setattr(postgres, "all_slots", lambda _: pd.DataFrame(slots, columns=COLUMNS))
         monkeypatch.setattr(postgres, "databases", lambda _: ["template0", "one"])
@@ -28,32 +30,51 @@ def server(monkeypatch):
 
 
 def test_all_is_well(server):
-    assert [(f.seen, f.level) for f in server()] == [("0, each retains at most 0.0 MiB of log", "ok")]
-    (found,) = server(("a", "one", True, "reserved", 3 << 20), ("b", "one", False, "reserved", 255 << 20))
+    assert [(f.seen, f.level) for f in server()] == [
+        ("0, each retains at most 0.0 MiB of log", "ok")
+    ]
+    (found,) = server(
+        ("a", "one", True, "reserved", 3 << 20), ("b", "one", False, "reserved", 255 << 20)
+    )
     assert (found.seen, found.level) == ("2, each retains at most 255.0 MiB of log", "ok")
 
 
-@pytest.mark.parametrize("active, status, says", [
-    (True, "extended", "heartbeat.action.query"), (False, "extended", r"drop_slot\(world, 'b', 'one'\)"),
-    (False, "lost", "needs a new snapshot")])
+@pytest.mark.parametrize(
+    "active, status, says",
+    [
+        (True, "extended", "heartbeat.action.query"),
+        (False, "extended", r"drop_slot\(world, 'b', 'one'\)"),
+        (False, "lost", "needs a new snapshot"),
+    ],
+)
 def test_a_slot_that_retains_much_is_named_with_what_to_do(server, active, status, says):
-    (found,) = server(("a", "one", True, "reserved", 0),
-                      ("b", "one", active, status, 0 if status == "lost" else 256 << 20))
+    (found,) = server(
+        ("a", "one", True, "reserved", 0),
+        ("b", "one", active, status, 0 if status == "lost" else 256 << 20),
+    )
     assert found.subject == "replication slot b (database one)" and found.level == "warning"
     assert pd.Series([found.fix]).str.contains(says).all(), found.fix
 
 
 def test_a_publication_of_partitions_is_named_once(server):
-    found = [f for f in server(split=[("p", "public.a"), ("p", "public.b")]) if f.level == "warning"]
-    assert [f.subject for f in found] == ["publication p (database one)"] and "public.a, public.b" in found[0].seen
+    found = [
+        f for f in server(split=[("p", "public.a"), ("p", "public.b")]) if f.level == "warning"
+    ]
+    assert [f.subject for f in found] == [
+        "publication p (database one)"
+    ] and "public.a, public.b" in found[0].seen
 
 
 def test_the_statement_that_mends_a_publication_quotes_its_name(server):
-    (found,) = [f for f in server(split=[('p"; DROP TABLE t; --', "public.a")]) if f.level == "warning"]
+    (found,) = [
+        f for f in server(split=[('p"; DROP TABLE t; --', "public.a")]) if f.level == "warning"
+    ]
     assert 'ALTER PUBLICATION "p""; DROP TABLE t; --" SET (' in found.fix
 
 
-def test_a_server_that_runs_and_does_not_answer_is_named_and_one_that_is_stopped_is_no_finding(monkeypatch):
+def test_a_server_that_runs_and_does_not_answer_is_named_and_one_that_is_stopped_is_no_finding(
+    monkeypatch,
+):
     def refused(_):
         raise SourceError("cannot connect to PostgreSQL")
 
@@ -62,4 +83,6 @@ def test_a_server_that_runs_and_does_not_answer_is_named_and_one_that_is_stopped
     monkeypatch.setattr(capture_health.stack, "running", lambda: ["postgres"])
     (found,) = capture_health.examine(WORLD)
     assert (found.seen, found.level) == ("cannot be read: cannot connect to PostgreSQL", "warning")
-    assert capture_health.slots(WORLD) == ["replication slots cannot be read: cannot connect to PostgreSQL"]
+    assert capture_health.slots(WORLD) == [
+        "replication slots cannot be read: cannot connect to PostgreSQL"
+    ]

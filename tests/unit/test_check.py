@@ -1,4 +1,5 @@
 """Checks: equal by value, red when a row differs, and never unable to fail."""
+
 import datetime as dt
 import ipaddress
 import json
@@ -12,52 +13,71 @@ from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, ParamsError, WorkbenchError
 from workbench.results import check, check_values
 
-ROWS = pd.DataFrame({
-    "order_id": [10248, 10249, 11077],
-    "customer_id": ["VINET", "TOMSP", "RATTC"],
-    "freight": [32.38, 11.61, 8.53],
-    "shipped_date": [dt.date(1996, 7, 16), dt.date(1996, 7, 10), None],
-    "items": ['[{"q": 12, "p": 14.0}]', "[]", None],
-})
+ROWS = pd.DataFrame(
+    {
+        "order_id": [10248, 10249, 11077],
+        "customer_id": ["VINET", "TOMSP", "RATTC"],
+        "freight": [32.38, 11.61, 8.53],
+        "shipped_date": [dt.date(1996, 7, 16), dt.date(1996, 7, 10), None],
+        "items": ['[{"q": 12, "p": 14.0}]', "[]", None],
+    }
+)
 
 
 def other(**columns):
     return ROWS.copy().assign(**columns)
 
 
-@pytest.mark.parametrize("lake", [
-    ROWS.copy(),
-    ROWS.iloc[::-1].reset_index(drop=True),
-    ROWS[ROWS.columns[::-1]].copy(),
-    other(order_id=[Decimal(10248), Decimal("10249.0"), Decimal(11077)]),
-    other(freight=[Decimal("32.38"), Decimal("11.610"), Decimal("8.53")]),
-    other(freight=np.array([32.38, 11.61, 8.53], dtype=np.float32)),
-    other(shipped_date=pd.to_datetime(["1996-07-16", "1996-07-10", None])),
-    other(shipped_date=pd.to_datetime(["1996-07-16", "1996-07-10", None]).tz_localize("UTC")),
-    other(items=[[{"p": 14, "q": 12}], np.array([]), float("nan")]),
-    other(items=['[{"p":14.0,"q":12}]', "[ ]", pd.NA]),
-])
+@pytest.mark.parametrize(
+    "lake",
+    [
+        ROWS.copy(),
+        ROWS.iloc[::-1].reset_index(drop=True),
+        ROWS[ROWS.columns[::-1]].copy(),
+        other(order_id=[Decimal(10248), Decimal("10249.0"), Decimal(11077)]),
+        other(freight=[Decimal("32.38"), Decimal("11.610"), Decimal("8.53")]),
+        other(freight=np.array([32.38, 11.61, 8.53], dtype=np.float32)),
+        other(shipped_date=pd.to_datetime(["1996-07-16", "1996-07-10", None])),
+        other(shipped_date=pd.to_datetime(["1996-07-16", "1996-07-10", None]).tz_localize("UTC")),
+        other(items=[[{"p": 14, "q": 12}], np.array([]), float("nan")]),
+        other(items=['[{"p":14.0,"q":12}]', "[ ]", pd.NA]),
+    ],
+)
 def test_same_rows_compares_by_value(lake, capsys):
     check.same_rows(ROWS, lake, "order_id", "orders")
     shown = "✔ orders: lake 3 rows × 5 columns, no value differs · source 3 rows × 5 columns"
     assert capsys.readouterr().out.startswith(shown)
 
 
-@pytest.mark.parametrize("lake, names", [
-    (ROWS.iloc[:2], "order_id=11077: missing in lake"),
-    (pd.concat([ROWS, other(order_id=[1, 2, 3])]), "order_id=1: not in source"),
-    (pd.concat([ROWS, ROWS.iloc[:1]]), "order_id=10248: 2 rows in lake"),
-    (other(freight=[32.38, 11.61, 8.530001]), "order_id=11077, freight: lake 8.530001, source 8.53"),
-    (other(customer_id=["VINET", "tomsp", "RATTC"]), "order_id=10249, customer_id: lake 'tomsp', source 'TOMSP'"),
-    (other(shipped_date=[dt.date(1996, 7, 16), dt.date(1996, 7, 10), dt.date(1998, 6, 15)]),
-     "order_id=11077, shipped_date: lake 1998-06-15, source None"),
-    (other(items=['[{"q": 12, "p": 14.5}]', "[]", None]), "order_id=10248, items"),
-    (other(items=['[{"q": 12, "p": 14.0}]', "", None]), "order_id=10249, items: lake '', source '[]'"),
-    (other(freight=["32.38", "11.61", "8.53"]), "order_id=10248, freight"),
-    (other(freight=[32.38, 11.61, np.nan]), "order_id=11077, freight: lake nan, source 8.53"),
-    (other(extra=1), "column extra: only in lake"),
-    (ROWS.drop(columns="items"), "column items: only in source"),
-])
+@pytest.mark.parametrize(
+    "lake, names",
+    [
+        (ROWS.iloc[:2], "order_id=11077: missing in lake"),
+        (pd.concat([ROWS, other(order_id=[1, 2, 3])]), "order_id=1: not in source"),
+        (pd.concat([ROWS, ROWS.iloc[:1]]), "order_id=10248: 2 rows in lake"),
+        (
+            other(freight=[32.38, 11.61, 8.530001]),
+            "order_id=11077, freight: lake 8.530001, source 8.53",
+        ),
+        (
+            other(customer_id=["VINET", "tomsp", "RATTC"]),
+            "order_id=10249, customer_id: lake 'tomsp', source 'TOMSP'",
+        ),
+        (
+            other(shipped_date=[dt.date(1996, 7, 16), dt.date(1996, 7, 10), dt.date(1998, 6, 15)]),
+            "order_id=11077, shipped_date: lake 1998-06-15, source None",
+        ),
+        (other(items=['[{"q": 12, "p": 14.5}]', "[]", None]), "order_id=10248, items"),
+        (
+            other(items=['[{"q": 12, "p": 14.0}]', "", None]),
+            "order_id=10249, items: lake '', source '[]'",
+        ),
+        (other(freight=["32.38", "11.61", "8.53"]), "order_id=10248, freight"),
+        (other(freight=[32.38, 11.61, np.nan]), "order_id=11077, freight: lake nan, source 8.53"),
+        (other(extra=1), "column extra: only in lake"),
+        (ROWS.drop(columns="items"), "column items: only in source"),
+    ],
+)
 def test_same_rows_names_what_differs(lake, names, capsys):
     with pytest.raises(CheckFailed, match="check failed: orders") as e:
         check.same_rows(ROWS, lake, "order_id", "orders")
@@ -65,17 +85,25 @@ def test_same_rows_names_what_differs(lake, names, capsys):
     assert capsys.readouterr().out.startswith("✘ orders")  # the red line comes before the exception
 
 
-@pytest.mark.parametrize("lake, names", [
-    (np.array(["a", "c"], dtype=object), "id=1, tags: files ['a', 'c'], table ['a', 'b']"),
-    (np.array([], dtype=object), "id=1, tags: files none, table ['a', 'b']"),
-    (["a", None], "id=1, tags: files ['a', None], table ['a', 'b']"),
-    (None, "id=1, tags: files None, table ['a', 'b']"),
-])
+@pytest.mark.parametrize(
+    "lake, names",
+    [
+        (np.array(["a", "c"], dtype=object), "id=1, tags: files ['a', 'c'], table ['a', 'b']"),
+        (np.array([], dtype=object), "id=1, tags: files none, table ['a', 'b']"),
+        (["a", None], "id=1, tags: files ['a', None], table ['a', 'b']"),
+        (None, "id=1, tags: files None, table ['a', 'b']"),
+    ],
+)
 def test_an_array_that_differs_is_named(lake, names):
     rows = pd.DataFrame({"id": [1], "tags": [["a", "b"]]})
     with pytest.raises(CheckFailed) as e:
-        check.same_rows(rows, rows.assign(tags=pd.Series([lake], dtype=object)), "id", lake_label="files",
-                        source_label="table")
+        check.same_rows(
+            rows,
+            rows.assign(tags=pd.Series([lake], dtype=object)),
+            "id",
+            lake_label="files",
+            source_label="table",
+        )
     assert names in str(e.value)
 
 
@@ -85,7 +113,9 @@ def test_the_labels_given_stand_in_the_detail_too():
         check.same_rows(topic, files, "order_id", lake_label="files", source_label="topic")
     with pytest.raises(CheckFailed) as e:
         check.same_rows(topic, ROWS.iloc[1:], "order_id", lake_label="files", source_label="topic")
-    assert "order_id=10248: missing in files" in str(e.value) and "order_id=11077: not in topic" in str(e.value)
+    assert "order_id=10248: missing in files" in str(
+        e.value
+    ) and "order_id=11077: not in topic" in str(e.value)
 
 
 def test_a_blank_at_the_end_is_seen():
@@ -95,9 +125,11 @@ def test_a_blank_at_the_end_is_seen():
     with pytest.raises(CheckFailed) as e:
         check.same_rows(ROWS, other(customer_id=["VINET ", "TOMSP", "RATTC"]), "customer_id")
     assert "customer_id='VINET ': not in source" in str(e.value)
-    for left, right, says in (("RICSU ", "RICSU", "source 'RICSU', but lake 'RICSU '"),
-                              ({"RICSU "}, {"RICSU"}, "source 'RICSU', but lake 'RICSU '"),
-                              ({"id": "RICSU "}, {"id": "RICSU"}, "source 'id': 'RICSU', but lake 'id': 'RICSU '")):
+    for left, right, says in (
+        ("RICSU ", "RICSU", "source 'RICSU', but lake 'RICSU '"),
+        ({"RICSU "}, {"RICSU"}, "source 'RICSU', but lake 'RICSU '"),
+        ({"id": "RICSU "}, {"id": "RICSU"}, "source 'id': 'RICSU', but lake 'id': 'RICSU '"),
+    ):
         with pytest.raises(CheckFailed) as e:
             check.equal("customer", left, right)
         assert says in str(e.value)
@@ -116,13 +148,17 @@ def test_true_is_not_one():
 
 def test_large_integers_stay_exact():
     with pytest.raises(CheckFailed):
-        check.same_rows(other(freight=[2**53 + 1, 1, 1]), other(freight=[float(2**53), 1.0, 1.0]), "order_id")
+        check.same_rows(
+            other(freight=[2**53 + 1, 1, 1]), other(freight=[float(2**53), 1.0, 1.0]), "order_id"
+        )
 
 
 def test_a_float32_lake_of_a_double_source_is_seen():
     with pytest.raises(CheckFailed, match="order_id=10248"):
         precise = [0.1234567890123, 1, 2]
-        check.same_rows(other(freight=precise), other(freight=np.array(precise, dtype=np.float32)), "order_id")
+        check.same_rows(
+            other(freight=precise), other(freight=np.array(precise, dtype=np.float32)), "order_id"
+        )
 
 
 def test_five_rows_are_named_and_the_rest_counted():
@@ -155,14 +191,31 @@ def test_the_line_tells_how_much_differs(capsys):
 
 
 def test_200_000_rows_take_less_time_than_twice_their_text():
-    """Some two seconds on a quiet machine. Processor time, of both in one run: other tests may share the machine."""
+    """Some two seconds on a quiet machine. Processor time, of both in one run: other tests may
+    share the machine."""
     n = 200_000
-    source = pd.DataFrame({"id": np.arange(n), "name": [f"name {i}" for i in range(n)], "price": np.arange(n) / 7,
-                           "when": pd.date_range("2020-01-01", periods=n, freq="min"), "note": [None, "x"] * (n // 2)})
+    source = pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "name": [f"name {i}" for i in range(n)],
+            "price": np.arange(n) / 7,
+            "when": pd.date_range("2020-01-01", periods=n, freq="min"),
+            "note": [None, "x"] * (n // 2),
+        }
+    )
     lake = source.sample(frac=1, random_state=1).reset_index(drop=True)
     lake.loc[lake.id == 137_000, "name"] = "other"
     began = time.process_time()
-    assert len([str(row) for frame in (source, lake) for row in frame.itertuples(index=False, name=None)]) == 2 * n
+    assert (
+        len(
+            [
+                str(row)
+                for frame in (source, lake)
+                for row in frame.itertuples(index=False, name=None)
+            ]
+        )
+        == 2 * n
+    )
     baseline, began = time.process_time() - began, time.process_time()
     with pytest.raises(CheckFailed, match="id=137000, name: lake 'other', source 'name 137000'"):
         check.same_rows(source, lake, "id")
@@ -187,9 +240,11 @@ def test_equal():
 def test_arrays_are_values_like_lists(capsys):
     check.equal("items", np.array([1, 2]), [1, 2])
     assert capsys.readouterr().out == "✔ items: lake [1, 2] · source [1, 2]\n"
-    for left, right, says in ((np.array([1, 2]), [1, 3], "source [1, 3], but lake [1, 2]"),
-                              (np.array([1, 2]), 1, "source 1, but lake [1, 2]"),
-                              (np.arange(40), np.arange(39), "first at place 40: lake 39, source nothing")):
+    for left, right, says in (
+        (np.array([1, 2]), [1, 3], "source [1, 3], but lake [1, 2]"),
+        (np.array([1, 2]), 1, "source 1, but lake [1, 2]"),
+        (np.arange(40), np.arange(39), "first at place 40: lake 39, source nothing"),
+    ):
         with pytest.raises(CheckFailed) as e:
             check.equal("items", left, right)
         assert says in str(e.value)
@@ -199,9 +254,19 @@ def test_arrays_are_values_like_lists(capsys):
         check.expect_failure("refused", lambda: np.array([1, 2]))
 
 
-@pytest.mark.parametrize("value, said", [
-    ({441}, "441"), ({"20211230"}, "20211230"), ({""}, "''"), ({"r": 150}, "r: 150"), ({0, 1}, "{0, 1}"),
-    (set(), "none"), ([1], "[1]"), ({"ro": 1, "rt": 0}, "{'ro': 1, 'rt': 0}")])
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        ({441}, "441"),
+        ({"20211230"}, "20211230"),
+        ({""}, "''"),
+        ({"r": 150}, "r: 150"),
+        ({0, 1}, "{0, 1}"),
+        (set(), "none"),
+        ([1], "[1]"),
+        ({"ro": 1, "rt": 0}, "{'ro': 1, 'rt': 0}"),
+    ],
+)
 def test_a_collection_of_one_is_shown_without_brackets(value, said, capsys):
     check.equal("keys", value, value)
     assert f"lake {said} · source {said}" in capsys.readouterr().out
@@ -232,7 +297,9 @@ def reference_table(tmp_path, monkeypatch):
 
 def test_reference(reference_table):
     check.reference("S1/orders", ROWS)
-    check.reference("S1/orders", other(freight=[Decimal("32.38"), Decimal("11.61"), Decimal("8.53")]))
+    check.reference(
+        "S1/orders", other(freight=[Decimal("32.38"), Decimal("11.61"), Decimal("8.53")])
+    )
     with pytest.raises(CheckFailed, match="row=3, freight: seen 8.54, reference 8.53"):
         check.reference("S1/orders", other(freight=[32.38, 11.61, 8.54]))
     with pytest.raises(CheckFailed, match="row=1, order_id"):
@@ -271,18 +338,24 @@ def test_eventually(capsys):
 
 
 def test_expect_failure(capsys):
-    e = check.expect_failure("no such world", lambda: params.load("locale"), error=ParamsError, says="no world")
+    e = check.expect_failure(
+        "no such world", lambda: params.load("locale"), error=ParamsError, says="no world"
+    )
     assert isinstance(e, ParamsError) and "did you mean 'local'" in capsys.readouterr().out
     with pytest.raises(CheckFailed, match="no failure, returned 3"):
         check.expect_failure("fails", lambda: 3)
-    with pytest.raises(CheckFailed, match="expected ParamsError, but failed with ZeroDivisionError"):
+    with pytest.raises(
+        CheckFailed, match="expected ParamsError, but failed with ZeroDivisionError"
+    ):
         check.expect_failure("fails", lambda: 1 / 0, error=ParamsError)
     with pytest.raises(CheckFailed, match="saying 'mars'"):
         check.expect_failure("fails", lambda: params.load("locale"), error=ParamsError, says="mars")
 
 
 def test_an_expected_red_line_is_not_shown(capsys):
-    check.expect_failure("a lost row is seen", lambda: check.equal("orders", 828, 829), error=CheckFailed, says="828")
+    check.expect_failure(
+        "a lost row is seen", lambda: check.equal("orders", 828, 829), error=CheckFailed, says="828"
+    )
     out = capsys.readouterr().out
     assert out.startswith("✔ a lost row is seen") and "✘" not in out
     check.equal("orders", 829, 829)
@@ -297,18 +370,31 @@ def test_notebook_shows_a_bundle_with_both_sides(monkeypatch):
         check.equal("<orders>", 828, 829)
     line = shown[0][check.MIME]
     assert json.loads(json.dumps(line)) == line
-    assert (line["ok"], line["left"], line["right"], line["left_label"]) == (False, "828", "829", "lake")
+    assert (line["ok"], line["left"], line["right"], line["left_label"]) == (
+        False,
+        "828",
+        "829",
+        "lake",
+    )
     assert "&lt;orders&gt;: " in shown[0]["text/html"] and "✘" in shown[0]["text/plain"]
 
 
-def test_own_data_that_differ_from_what_was_published_are_shown(reference_table, capsys, monkeypatch):
-    """Neither red nor green: nothing is raised, `ok` is null, and the line says why. What is equal stays green."""
-    for claim in (lambda own: check.equal("title", "Toro", "Picador", "source", "stated", own=own),
-                  lambda own: check.true("84 rows", False, "97", own=own),
-                  lambda own: check.reference("S1/orders", ROWS[:1], own=own)):
+def test_own_data_that_differ_from_what_was_published_are_shown(
+    reference_table, capsys, monkeypatch
+):
+    """Neither red nor green: nothing is raised, `ok` is null, and the line says why. What is equal
+    stays green."""
+    for claim in (
+        lambda own: check.equal("title", "Toro", "Picador", "source", "stated", own=own),
+        lambda own: check.true("84 rows", False, "97", own=own),
+        lambda own: check.reference("S1/orders", ROWS[:1], own=own),
+    ):
         claim("/my/data")
         shown = capsys.readouterr().out
-        assert shown.startswith("≠ ") and "shown, not judged: the data are your own, from /my/data" in shown
+        assert (
+            shown.startswith("≠ ")
+            and "shown, not judged: the data are your own, from /my/data" in shown
+        )
         with pytest.raises(CheckFailed):
             claim("")
         assert capsys.readouterr().out.startswith("✘ ")
@@ -325,20 +411,37 @@ def test_a_big_collection_is_counted_on_its_sides_and_shown_once(capsys):
     folders = {f"customer_id={n:05}" for n in range(829)}
     check.equal("folders", folders, set(folders), "files", "source")
     line, once = capsys.readouterr().out.splitlines()
-    assert line == "✔ folders: files 829 values · source 829 values" and once.count("customer_id=00000") == 1
+    assert (
+        line == "✔ folders: files 829 values · source 829 values"
+        and once.count("customer_id=00000") == 1
+    )
     check.equal("file", {"x" * 61}, {"x" * 61})
     assert capsys.readouterr().out.startswith("✔ file: lake 1 value · source 1 value\n")
     check.equal("items", [1, 2, 3], [1, 2, 3])  # a small one stands on both sides
     assert capsys.readouterr().out == "✔ items: lake [1, 2, 3] · source [1, 2, 3]\n"
 
 
-@pytest.mark.parametrize("left, right, says", [
-    ({f"order {n}" for n in range(20)}, {f"order {n}" for n in range(21)}, "only source: 'order 20'"),
-    (list(range(40)), [*range(30), 99, *range(31, 40)], "first at place 31: lake 30, source 99"),
-    (list(range(40)), list(range(39)), "first at place 40: lake 39, source nothing"),
-    ({"table.type": "COPY_ON_WRITE", "key": "order_id" * 9}, {"table.type": "MERGE_ON_READ", "key": "order_id" * 9},
-     "only source: ('table.type', 'MERGE_ON_READ')"),
-])
+@pytest.mark.parametrize(
+    "left, right, says",
+    [
+        (
+            {f"order {n}" for n in range(20)},
+            {f"order {n}" for n in range(21)},
+            "only source: 'order 20'",
+        ),
+        (
+            list(range(40)),
+            [*range(30), 99, *range(31, 40)],
+            "first at place 31: lake 30, source 99",
+        ),
+        (list(range(40)), list(range(39)), "first at place 40: lake 39, source nothing"),
+        (
+            {"table.type": "COPY_ON_WRITE", "key": "order_id" * 9},
+            {"table.type": "MERGE_ON_READ", "key": "order_id" * 9},
+            "only source: ('table.type', 'MERGE_ON_READ')",
+        ),
+    ],
+)
 def test_what_differs_in_a_big_collection_is_named(left, right, says):
     with pytest.raises(CheckFailed) as e:
         check.equal("both", left, right)
@@ -354,10 +457,17 @@ def test_true_says_what_was_expected(capsys):
         check.true("memory", False)
 
 
-# --- instants that one side has as texts ------------------------------------------------------------------------------
+# --- instants that one side has as texts
+# ------------------------------------------------------------------------------
 
-ZONED = pd.DataFrame({"id": [1, 2, 3], "at": pd.Series(["2024-02-29T10:00:00.5Z", None, "2024-03-01T00:00:00Z"],
-                                                       dtype="datetime64[ns, UTC]")})
+ZONED = pd.DataFrame(
+    {
+        "id": [1, 2, 3],
+        "at": pd.Series(
+            ["2024-02-29T10:00:00.5Z", None, "2024-03-01T00:00:00Z"], dtype="datetime64[ns, UTC]"
+        ),
+    }
+)
 AS_TEXT = ZONED.assign(at=["2024-02-29T10:00:00.500000Z", None, "2024-03-01T01:00:00+01:00"])
 
 
@@ -367,26 +477,42 @@ def test_a_text_with_a_zone_is_the_instant_that_the_other_side_has(source, lake)
     check.same_rows(source[source.id != 2], lake[lake.id != 2], "at")
 
 
-@pytest.mark.parametrize("text", ["2024-02-29T10:00:00.6Z", "2024-02-29T10:00:00.5", "infinity", ""])
+@pytest.mark.parametrize(
+    "text", ["2024-02-29T10:00:00.6Z", "2024-02-29T10:00:00.5", "infinity", ""]
+)
 def test_another_instant_or_no_instant_is_a_difference(text):
     with pytest.raises(CheckFailed, match="id=1, at"):
         check.same_rows(ZONED, AS_TEXT.assign(at=[text, *AS_TEXT["at"][1:]]), "id")
 
 
 def test_keys_of_different_types_are_named_instead_of_missing_rows():
-    source, lake = pd.DataFrame({"id": range(1000)}), pd.DataFrame({"id": list(map(str, range(1000)))})
+    source, lake = (
+        pd.DataFrame({"id": range(1000)}),
+        pd.DataFrame({"id": list(map(str, range(1000)))}),
+    )
     with pytest.raises(CheckFailed, match="key column id is str in lake, number in source"):
         check.same_rows(source, lake, "id")
 
 
 def test_addresses_of_a_network_are_compared_as_texts():
     """psycopg gives an inet as an object of `ipaddress`, the lake has Debezium's text."""
-    given = [ipaddress.ip_address("10.0.0.1"), ipaddress.ip_interface("::1/64"), ipaddress.ip_network("10.0.0.0/8"),
-             ipaddress.ip_address("::ffff:1.2.3.4"), ipaddress.ip_interface("::ffff:1.2.3.4/96")]
+    given = [
+        ipaddress.ip_address("10.0.0.1"),
+        ipaddress.ip_interface("::1/64"),
+        ipaddress.ip_network("10.0.0.0/8"),
+        ipaddress.ip_address("::ffff:1.2.3.4"),
+        ipaddress.ip_interface("::ffff:1.2.3.4/96"),
+    ]
     source = pd.DataFrame({"id": range(1, 6), "c": given})
-    lake = pd.DataFrame({"id": range(1, 6), "c": ["10.0.0.1", "::1/64", "10.0.0.0/8", "::ffff:1.2.3.4",
-                                                  "::ffff:1.2.3.4/96"]})
+    lake = pd.DataFrame(
+        {
+            "id": range(1, 6),
+            "c": ["10.0.0.1", "::1/64", "10.0.0.0/8", "::ffff:1.2.3.4", "::ffff:1.2.3.4/96"],
+        }
+    )
     labels = ("lake", "source")
     assert check_values.differences(source, lake, ["id"], labels) == []
     lake.loc[2, "c"] = "10.0.0.0/9"
-    assert check_values.differences(source, lake, ["id"], labels) == ["id=3, c: lake '10.0.0.0/9', source 10.0.0.0/8"]
+    assert check_values.differences(source, lake, ["id"], labels) == [
+        "id=3, c: lake '10.0.0.0/9', source 10.0.0.0/8"
+    ]

@@ -1,4 +1,5 @@
 """The command line: exit codes, errors as text, questions, and no slow imports."""
+
 import importlib
 import os
 import subprocess
@@ -12,9 +13,21 @@ from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.run import runner
 
-ROWS = [SimpleNamespace(name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""),
-        SimpleNamespace(name="spark", state="died", port=21405, pid=None, seconds=None, memory_mb=None, log="",
-                        detail="[Errno 111] see its log")]
+ROWS = [
+    SimpleNamespace(
+        name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""
+    ),
+    SimpleNamespace(
+        name="spark",
+        state="died",
+        port=21405,
+        pid=None,
+        seconds=None,
+        memory_mb=None,
+        log="",
+        detail="[Errno 111] see its log",
+    ),
+]
 
 
 def call(*arguments, **kwargs):
@@ -35,12 +48,19 @@ def test_help_names_every_verb():
 def test_help_imports_nothing_slow():
     slow = "pandas", "papermill", "pyspark", "IPython"
     code = f"import sys, workbench.cli; print([m for m in {slow} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "[]"
+    )
 
 
 def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
-    for arguments, code in ((["run", "--world", "locale"], 1), (["run", "--param", "scale"], 2), (["rnu"], 2),
-                            (["load", "nortwind"], 1)):
+    for arguments, code in (
+        (["run", "--world", "locale"], 1),
+        (["run", "--param", "scale"], 2),
+        (["rnu"], 2),
+        (["load", "nortwind"], 1),
+    ):
         with pytest.raises(SystemExit) as e:
             cli.main(arguments)
         assert e.value.code == code, arguments
@@ -53,7 +73,9 @@ def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
     assert cause in shown and "did you mean 'local'" in shown
 
 
-def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(monkeypatch, capsys, tmp_path):
+def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(
+    monkeypatch, capsys, tmp_path
+):
     def fails(world):
         raise RuntimeError("http://me:geheim@host says \x1b[2J\n  next:     rm -r")
 
@@ -63,11 +85,18 @@ def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(
         cli.main(["status"])
     shown, file = capsys.readouterr().err, paths.state_dir() / "log" / "traceback.txt"
     assert e.value.code == 1 and shown.startswith(
-        "RuntimeError: http://••••••@host says \\x1b[2J\\n  next:     rm -r\n")
+        "RuntimeError: http://••••••@host says \\x1b[2J\\n  next:     rm -r\n"
+    )
     assert "Traceback" not in shown and str(file) in shown and "\x1b" not in shown
     text = file.read_text()
-    assert text.startswith("Traceback") and "geheim" not in text and file.stat().st_mode & 0o777 == 0o600
-    monkeypatch.setattr(paths, "write_closed", lambda path, content: (_ for _ in ()).throw(OSError(28, "No space")))
+    assert (
+        text.startswith("Traceback")
+        and "geheim" not in text
+        and file.stat().st_mode & 0o777 == 0o600
+    )
+    monkeypatch.setattr(
+        paths, "write_closed", lambda path, content: (_ for _ in ()).throw(OSError(28, "No space"))
+    )
     with pytest.raises(SystemExit):
         cli.main(["status"])
     assert "traceback not written" in (shown := capsys.readouterr().err) and "No space" in shown
@@ -86,19 +115,31 @@ def test_doctor_exits_1_on_a_problem(monkeypatch):
     assert result.exit_code == 1 and "✘ Java: none\n    make install" in result.output
 
 
-@pytest.mark.parametrize("level, subject, runs", [("problem", "memory", False), ("problem", "jars", True),
-                                                  ("warning", "memory", True)])
+@pytest.mark.parametrize(
+    "level, subject, runs",
+    [("problem", "memory", False), ("problem", "jars", True), ("warning", "memory", True)],
+)
 def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level, subject, runs):
     done = []
     found = [SimpleNamespace(level=level, subject=subject, seen="", fix="")]
     module(monkeypatch, "stack.doctor", examine=lambda world: found)
     module(monkeypatch, "stack.artifacts", install=lambda say, *more: done.append("install"))
     module(monkeypatch, "stack", up=lambda world, say: done.append("up"))
-    result = SimpleNamespace(notebooks=[], status="failed", seconds=1, report="runs/report.html", exit_code=1)
-    module(monkeypatch, "run.runner", run=lambda targets, world, values, **k: done.append((targets, values)) or result)
+    result = SimpleNamespace(
+        notebooks=[], status="failed", seconds=1, report="runs/report.html", exit_code=1
+    )
+    module(
+        monkeypatch,
+        "run.runner",
+        run=lambda targets, world, values, **k: done.append((targets, values)) or result,
+    )
     result = call("demo", "--from", str(tmp_path))
     assert result.exit_code == 1
-    assert done == (["install", "up", (["00_start_here", "10_outbox"], {"from_dir": str(tmp_path)})] if runs else [])
+    assert done == (
+        ["install", "up", (["00_start_here", "10_outbox"], {"from_dir": str(tmp_path)})]
+        if runs
+        else []
+    )
     assert ("make down" in result.output) == runs
 
 
@@ -119,7 +160,9 @@ def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
     assert call("load", "northwind", "--yes", "--from", str(tmp_path)).exit_code == 0
     assert loaded == [(3, None), (1, tmp_path)] and isinstance(loaded[0][0], int)
     assert call("load", "northwind", "--scale", "0").exit_code == 2
-    assert call("load", "northwind", "--password", "x").exit_code == 2  # a password in argv is not taken
+    assert (
+        call("load", "northwind", "--password", "x").exit_code == 2
+    )  # a password in argv is not taken
     assert "did you mean 'northwind'?" in str(call("load", "nortwind").exception)
 
 
@@ -140,7 +183,10 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
         patch.setattr(pidfiles, "instances", lambda: {paths.instance(), "bench"})
         refused = call("clean", "--yes", "--all").exception
     assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
-    assert call("clean", input="\n").exit_code == 1 and (folders / "var" / paths.instance() / "lake").exists()
+    assert (
+        call("clean", input="\n").exit_code == 1
+        and (folders / "var" / paths.instance() / "lake").exists()
+    )
     assert call("clean", "--yes").exit_code == 0
     assert not (folders / "var" / paths.instance()).exists() and not (folders / "runs").exists()
     assert (folders / "var/lib").exists()
@@ -154,8 +200,10 @@ def going_on(folders):
     lock = paths.state_dir() / "run.lock"
     code = f"""import time; from pathlib import Path; from workbench.base.wait import alone
 with alone(Path({str(lock)!r})):"""
-    run = subprocess.Popen([sys.executable, "-c", f"{code}\n    print('holds', flush=True); time.sleep(600)"],
-                           stdout=subprocess.PIPE)
+    run = subprocess.Popen(
+        [sys.executable, "-c", f"{code}\n    print('holds', flush=True); time.sleep(600)"],
+        stdout=subprocess.PIPE,
+    )
     assert run.stdout.readline() == b"holds\n"
     yield str(run.pid)
     run.kill()
@@ -168,10 +216,17 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
     for verb in (["down"], ["clean"], ["clean", "--all"]):
         for answer in ("\n", ""):  # no, and nobody there to answer
             refused = call(*verb, input=answer)
-            assert refused.exit_code == 1 and f"a run is going on (process {going_on})" in refused.output
+            assert (
+                refused.exit_code == 1
+                and f"a run is going on (process {going_on})" in refused.output
+            )
             assert "--yes" in refused.output
     assert done == [] and paths.state_dir().exists() and (folders / "runs/one").exists()
-    assert call("down", input="y\n").exit_code == 0 and call("down", "--yes").exit_code == 0 and len(done) == 2
+    assert (
+        call("down", input="y\n").exit_code == 0
+        and call("down", "--yes").exit_code == 0
+        and len(done) == 2
+    )
     assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
 
 
@@ -188,15 +243,22 @@ def test_clean_in_a_folder_that_was_named_takes_only_the_runs(monkeypatch, folde
         (tmp_path / "mine" / name).write_text("{}")
     module(monkeypatch, "stack", running=list)
     assert call("clean", "--yes").exit_code == 0
-    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["letters"] and (folders / "runs/one").exists()
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["letters"] and (
+        folders / "runs/one"
+    ).exists()
 
 
 def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     seen = {}
     monkeypatch.setenv("JUPYTER_TOKEN", "inherited")
-    monkeypatch.setattr("os.execv", lambda program, argv: seen.update(argv=argv, env=dict(os.environ)))
+    monkeypatch.setattr(
+        "os.execv", lambda program, argv: seen.update(argv=argv, env=dict(os.environ))
+    )
     assert call("lab", "--no-browser").exit_code == 0
-    assert "--ServerApp.ip=127.0.0.1" in seen["argv"] and "--ServerApp.open_browser=False" in seen["argv"]
+    assert (
+        "--ServerApp.ip=127.0.0.1" in seen["argv"]
+        and "--ServerApp.open_browser=False" in seen["argv"]
+    )
     assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in seen["argv"]
     assert "token" not in " ".join(seen["argv"]) and "JUPYTER_TOKEN" not in seen["env"]
 
@@ -226,13 +288,17 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
     monkeypatch.setattr(params, "load", lambda name: name)
     module(monkeypatch, "trace", row=lambda *a: a, show=seen.append)
     monkeypatch.setattr(walkthroughs, "traced", lambda world, name: f"{name} of {world}")
-    assert call("trace", "artists", "299").exit_code == 0 and seen == [("local", "artists of local", "299")]
+    assert call("trace", "artists", "299").exit_code == 0 and seen == [
+        ("local", "artists of local", "299")
+    ]
     assert call("trace", "artists").exit_code == 2
 
 
 def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
     book = {"path": "a.ipynb", "status": "passed", "checks": [{"ok": True}, {"ok": None}]}
-    result = runner.RunResult(folder=tmp_path, report=tmp_path, status="passed", seconds=3, notebooks=(book,))
+    result = runner.RunResult(
+        folder=tmp_path, report=tmp_path, status="passed", seconds=3, notebooks=(book,)
+    )
     module(monkeypatch, "run.runner", run=lambda *_, **__: result)
     done = call("run")
     assert done.exit_code == 0

@@ -1,5 +1,6 @@
-"""A deployment's stacks: priced, made, updated, removed. CloudFormation, S3 and SSM are moto's; what moto has not is
-answered by botocore's Stubber."""
+"""A deployment's stacks: priced, made, updated, removed. CloudFormation, S3 and SSM are moto's;
+what moto has not is answered by botocore's Stubber."""
+
 import contextlib
 import json
 
@@ -66,21 +67,32 @@ def has(service):
 
 
 def stacks():
-    return {one["StackName"]: one["StackStatus"] for one in has("cloudformation").describe_stacks()["Stacks"]}
+    return {
+        one["StackName"]: one["StackStatus"]
+        for one in has("cloudformation").describe_stacks()["Stacks"]
+    }
 
 
 CONNECTOR = f"arn:aws:kafkaconnect:{ON.region}:1:connector/"
 
 
 def lists(connect, connectors):
-    """What connectors there are whose names begin so, and whose they are: {name: deployment}, "" of one that goes."""
-    there = [{"connectorName": name, "connectorArn": CONNECTOR + name, "connectorState": "RUNNING"}
-             for name in connectors]
-    connect.add_response("list_connectors", {"connectors": there}, {"connectorNamePrefix": "workbench-"})
+    """What connectors there are whose names begin so, and whose they are: {name: deployment}, "" of
+    one that goes."""
+    there = [
+        {"connectorName": name, "connectorArn": CONNECTOR + name, "connectorState": "RUNNING"}
+        for name in connectors
+    ]
+    connect.add_response(
+        "list_connectors", {"connectors": there}, {"connectorNamePrefix": "workbench-"}
+    )
     for name, deployment in connectors.items():
         if deployment:
-            connect.add_response("list_tags_for_resource", {"tags": {"workbench:deployment": deployment}},
-                                 {"resourceArn": CONNECTOR + name})
+            connect.add_response(
+                "list_tags_for_resource",
+                {"tags": {"workbench:deployment": deployment}},
+                {"resourceArn": CONNECTOR + name},
+            )
         else:
             connect.add_client_error("list_tags_for_resource", "NotFoundException", "gone")
 
@@ -94,34 +106,72 @@ def nothing_runs(connectors=(), sessions=()):
             connect.add_response("delete_connector", {}, {"connectorArn": CONNECTOR + name})
         lists(connect, {})
         of = {"applicationId": "00f1r4c2hs0mq01p"}
-        application = {"id": of["applicationId"], "name": "workbench", "state": "STARTED", "type": "Spark",
-                       "arn": f"arn:aws:emr-serverless:{ON.region}:1:/applications/00f1r4c2hs0mq01p",
-                       "releaseLabel": "emr-7.13.0", "createdAt": 0, "updatedAt": 0}
-        emr.add_response("list_applications", {"applications": [application] if sessions else []}, {})
+        application = {
+            "id": of["applicationId"],
+            "name": "workbench",
+            "state": "STARTED",
+            "type": "Spark",
+            "arn": f"arn:aws:emr-serverless:{ON.region}:1:/applications/00f1r4c2hs0mq01p",
+            "releaseLabel": "emr-7.13.0",
+            "createdAt": 0,
+            "updatedAt": 0,
+        }
+        emr.add_response(
+            "list_applications", {"applications": [application] if sessions else []}, {}
+        )
         if sessions:
             role = "arn:aws:iam::123456789012:role/x"
-            told = [{**of, "sessionId": number, "state": "IDLE", "createdAt": 0, "updatedAt": 0, "stateDetails": "-",
-                     "arn": application["arn"] + f"/sessions/{number}", "executionRoleArn": role, "createdBy": role,
-                     "releaseLabel": "emr-7.13.0"} for number in sessions]
+            told = [
+                {
+                    **of,
+                    "sessionId": number,
+                    "state": "IDLE",
+                    "createdAt": 0,
+                    "updatedAt": 0,
+                    "stateDetails": "-",
+                    "arn": application["arn"] + f"/sessions/{number}",
+                    "executionRoleArn": role,
+                    "createdBy": role,
+                    "releaseLabel": "emr-7.13.0",
+                }
+                for number in sessions
+            ]
             emr.add_response("list_sessions", {"sessions": told}, {**of, "states": on_aws.ANY})
             emr.add_response("list_job_runs", {"jobRuns": []}, {**of, "states": on_aws.ANY})
             for number in sessions:
-                emr.add_response("terminate_session", {**of, "sessionId": number}, {**of, "sessionId": number})
+                emr.add_response(
+                    "terminate_session", {**of, "sessionId": number}, {**of, "sessionId": number}
+                )
             for rest in ([{**one, "state": "TERMINATING"} for one in told], []):
                 emr.add_response("list_sessions", {"sessions": rest}, {**of, "states": on_aws.ANY})
                 emr.add_response("list_job_runs", {"jobRuns": []}, {**of, "states": on_aws.ANY})
             emr.add_response("stop_application", {}, of)
             for state in ("STOPPING", "STOPPED"):
-                emr.add_response("get_application", {"application": {
-                    **{k: v for k, v in application.items() if k != "id"}, **of, "state": state}}, of)
+                emr.add_response(
+                    "get_application",
+                    {
+                        "application": {
+                            **{k: v for k, v in application.items() if k != "id"},
+                            **of,
+                            "state": state,
+                        }
+                    },
+                    of,
+                )
         yield
 
 
 def test_what_it_costs_follows_the_parameters():
     rows, day = cloud.cost()
-    assert rows == [("network", "Box", 1.0), ("lake", "Note", 1.0)] and day == "2026-11-23, ap-southeast-2"
+    assert (
+        rows == [("network", "Box", 1.0), ("lake", "Note", 1.0)]
+        and day == "2026-11-23, ap-southeast-2"
+    )
     assert cloud.cost({"Size": "large"}, ["network"])[0] == [
-        ("network", "Box", 4.0), ("network", "Second", 0.25), ("network", "Third", 0.25)]
+        ("network", "Box", 4.0),
+        ("network", "Second", 0.25),
+        ("network", "Third", 0.25),
+    ]
 
 
 def test_a_price_that_is_not_listed_is_an_error(folder):
@@ -141,7 +191,10 @@ def test_stacks_are_made_in_order_and_a_second_time_left_alone(account):
     said, done = [], []
     cloud.up(ON, GIVEN, say=said.append, after={"lake": lambda: done.append("published")})
     assert stacks() == {"workbench-network": "CREATE_COMPLETE", "workbench-lake": "CREATE_COMPLETE"}
-    assert [line.split()[0] for line in said] == ["workbench-network", "workbench-lake"] and done == ["published"]
+    assert [line.split()[0] for line in said] == [
+        "workbench-network",
+        "workbench-lake",
+    ] and done == ["published"]
     assert aws.parameters(ON.region, ON.name) == {"size": "small", "lake/bucket": "small"}
     cloud.up(ON, {"Size": "large"}, ["network"], say=said.append)
     assert "was updated" in said[-1] and aws.parameter(ON.region, ON.name, "size") == "large"
@@ -152,8 +205,16 @@ def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
     with on_aws.stubbed("cloudformation") as stub:
         tags = [{"Key": "workbench:deployment", "Value": "workbench"}]
         owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
-        told = {"Stacks": [{"StackName": "workbench-network", "StackStatus": "CREATE_COMPLETE", "CreationTime": 0,
-                            "Tags": [*tags, {"Key": "workbench:owner", "Value": owner}]}]}
+        told = {
+            "Stacks": [
+                {
+                    "StackName": "workbench-network",
+                    "StackStatus": "CREATE_COMPLETE",
+                    "CreationTime": 0,
+                    "Tags": [*tags, {"Key": "workbench:owner", "Value": owner}],
+                }
+            ]
+        }
         for _ in range(2):
             stub.add_response("describe_stacks", told)
         stub.add_client_error("update_stack", "ValidationError", "No updates are to be performed.")
@@ -165,18 +226,29 @@ def test_what_is_as_it_should_be_is_left_alone(account, monkeypatch):
 def test_parameters_that_were_given_once_stay(account):
     cloud.up(ON, {**GIVEN, "Size": "large"}, say=lambda text: None)
     cloud.up(ON, {}, say=lambda text: None)
-    assert aws.parameter(ON.region, ON.name, "size") == "large", "and the bucket's name need not be told again"
-    assert cloud.kept(cloud.stacks(ON))["lake"] == {"Named": "workbench-lake", "Deployment": "workbench"}
+    assert aws.parameter(ON.region, ON.name, "size") == "large", (
+        "and the bucket's name need not be told again"
+    )
+    assert cloud.kept(cloud.stacks(ON))["lake"] == {
+        "Named": "workbench-lake",
+        "Deployment": "workbench",
+    }
     done = CliRunner().invoke(cli_aws.app, ["up", "network"], input="n\n")
-    assert "4.5000 USD an hour" in done.output and "5.5000 USD" in CliRunner().invoke(
-        cli_aws.app, ["status"]).output
+    assert (
+        "4.5000 USD an hour" in done.output
+        and "5.5000 USD" in CliRunner().invoke(cli_aws.app, ["status"]).output
+    )
 
 
-def test_a_login_that_expires_meanwhile_is_told_at_once_and_a_throttled_look_is_tried_again(monkeypatch):
+def test_a_login_that_expires_meanwhile_is_told_at_once_and_a_throttled_look_is_tried_again(
+    monkeypatch,
+):
     looks = []
     with on_aws.stubbed("cloudformation") as stub:
         stub.add_client_error("describe_stacks", "Throttling", "Rate exceeded")
-        stub.add_client_error("describe_stacks", "ExpiredToken", "The security token included is expired")
+        stub.add_client_error(
+            "describe_stacks", "ExpiredToken", "The security token included is expired"
+        )
         monkeypatch.setattr(wait.time, "sleep", looks.append)
         with pytest.raises(StackError, match="credentials have expired"):
             cloud._settled(ON, "network")
@@ -185,8 +257,14 @@ def test_a_login_that_expires_meanwhile_is_told_at_once_and_a_throttled_look_is_
 
 def test_anothers_deployment_is_not_removed(account):
     cloud.up(ON, {}, ["network"], say=lambda text: None)
-    has("cloudformation").update_stack(StackName="workbench-network", TemplateBody=NETWORK, Tags=[
-        {"Key": "workbench:deployment", "Value": "workbench"}, {"Key": "workbench:owner", "Value": "somebody"}])
+    has("cloudformation").update_stack(
+        StackName="workbench-network",
+        TemplateBody=NETWORK,
+        Tags=[
+            {"Key": "workbench:deployment", "Value": "workbench"},
+            {"Key": "workbench:owner", "Value": "somebody"},
+        ],
+    )
     with pytest.raises(StackError, match="(?s)not yours; nothing was changed.*made by somebody"):
         cloud.down(ON)
     assert list(stacks()) == ["workbench-network"]
@@ -198,8 +276,13 @@ def test_anothers_deployment_is_not_removed(account):
 def test_what_has_ended_is_not_left_though_its_tag_is_still_listed(account):
     ec2, tags = has("ec2"), [{"Key": "workbench:deployment", "Value": "workbench"}]
     image = ec2.describe_images()["Images"][0]["ImageId"]
-    (made,) = ec2.run_instances(ImageId=image, MinCount=1, MaxCount=1, InstanceType="t3.nano", TagSpecifications=[
-        {"ResourceType": "instance", "Tags": tags}])["Instances"]
+    (made,) = ec2.run_instances(
+        ImageId=image,
+        MinCount=1,
+        MaxCount=1,
+        InstanceType="t3.nano",
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )["Instances"]
     assert [arn.partition("/")[2] for arn in cloud.left(ON)] == [made["InstanceId"]]
     ec2.terminate_instances(InstanceIds=[made["InstanceId"]])
     assert cloud.left(ON) == []
@@ -216,13 +299,19 @@ def test_a_cluster_has_ended_when_emr_says_so(state, gone):
         ec2.add_client_error("describe_instances", "InvalidInstanceID.NotFound", "none")
         assert cloud._ended(ON, f"arn:aws:ec2:{ON.region}:1:instance/i-1")
         for state, gone in (("deleted", True), ("deleting", False)):
-            ec2.add_response("describe_nat_gateways", {"NatGateways": [{"State": state}]}, {"NatGatewayIds": ["nat-1"]})
+            ec2.add_response(
+                "describe_nat_gateways",
+                {"NatGateways": [{"State": state}]},
+                {"NatGatewayIds": ["nat-1"]},
+            )
             assert cloud._ended(ON, f"arn:aws:ec2:{ON.region}:1:natgateway/nat-1") == gone
     assert not cloud._ended(ON, "arn:aws:s3:::forgotten")
 
 
-@pytest.mark.parametrize("given, only, says", [
-    ({"Naned": "x"}, (), "did you mean 'Named'"), (GIVEN, ["netwrk"], "did you mean 'network'")])
+@pytest.mark.parametrize(
+    "given, only, says",
+    [({"Naned": "x"}, (), "did you mean 'Named'"), (GIVEN, ["netwrk"], "did you mean 'network'")],
+)
 def test_parameters_and_names_are_judged_before_anything_is_made(account, given, only, says):
     with pytest.raises(StackError, match=says):
         cloud.up(ON, given, only)
@@ -230,9 +319,17 @@ def test_parameters_and_names_are_judged_before_anything_is_made(account, given,
 
 
 def test_anothers_stack_of_the_same_name_is_left_alone(account):
-    has("cloudformation").create_stack(StackName="workbench-lake", TemplateBody=NETWORK, Tags=[
-        {"Key": "workbench:deployment", "Value": "workbench"}, {"Key": "workbench:owner", "Value": "somebody"}])
-    with pytest.raises(StackError, match="(?s)'workbench-lake' is not yours; nothing was changed.*made by somebody"):
+    has("cloudformation").create_stack(
+        StackName="workbench-lake",
+        TemplateBody=NETWORK,
+        Tags=[
+            {"Key": "workbench:deployment", "Value": "workbench"},
+            {"Key": "workbench:owner", "Value": "somebody"},
+        ],
+    )
+    with pytest.raises(
+        StackError, match="(?s)'workbench-lake' is not yours; nothing was changed.*made by somebody"
+    ):
         cloud.up(ON, GIVEN)
     assert list(stacks()) == ["workbench-lake"]
 
@@ -240,34 +337,85 @@ def test_anothers_stack_of_the_same_name_is_left_alone(account):
 def test_a_stack_that_fails_is_told_with_the_first_reason_and_its_husk_removed(account):
     calls = []
     with on_aws.stubbed("cloudformation") as stub:
+
         def tells(status):
-            stub.add_response("describe_stacks", {"Stacks": [{"StackName": "workbench-network", "StackStatus": status,
-                                                              "CreationTime": 0, "Tags": calls}]})
+            stub.add_response(
+                "describe_stacks",
+                {
+                    "Stacks": [
+                        {
+                            "StackName": "workbench-network",
+                            "StackStatus": status,
+                            "CreationTime": 0,
+                            "Tags": calls,
+                        }
+                    ]
+                },
+            )
+
         owner = aws.call(ON.region, "sts", "get_caller_identity")["Arn"]
-        calls += [{"Key": "workbench:deployment", "Value": "workbench"}, {"Key": "workbench:owner", "Value": owner}]
+        calls += [
+            {"Key": "workbench:deployment", "Value": "workbench"},
+            {"Key": "workbench:owner", "Value": owner},
+        ]
         tells("ROLLBACK_COMPLETE")  # looked at for its parameters, and its owner
         tells("ROLLBACK_COMPLETE")  # a husk
         stub.add_response("delete_stack", {}, {"StackName": "workbench-network"})
-        stub.add_client_error("describe_stacks", "ValidationError", "Stack with id workbench-network does not exist")
+        stub.add_client_error(
+            "describe_stacks", "ValidationError", "Stack with id workbench-network does not exist"
+        )
         stub.add_response("create_stack", {"StackId": "x"})
         tells("CREATE_IN_PROGRESS")
         tells("ROLLBACK_COMPLETE")
-        event = {"StackId": "x", "EventId": "1", "StackName": "n", "Timestamp": 0, "LogicalResourceId": "n"}
-        stub.add_response("describe_stack_events", {"StackEvents": [
-            {**event, "LogicalResourceId": "Other", "ResourceStatus": "CREATE_FAILED",
-             "ResourceStatusReason": "Resource creation cancelled"},
-            {**event, "LogicalResourceId": "Box", "ResourceStatus": "CREATE_FAILED",
-             "ResourceStatusReason": "limit of parameters exceeded"}], "NextToken": "2"})
-        stub.add_response("describe_stack_events", {"StackEvents": [
-            {**event, "ResourceStatus": "CREATE_IN_PROGRESS"},
-            {**event, "LogicalResourceId": "Old", "ResourceStatus": "CREATE_FAILED",
-             "ResourceStatusReason": "of the attempt before"}]})
+        event = {
+            "StackId": "x",
+            "EventId": "1",
+            "StackName": "n",
+            "Timestamp": 0,
+            "LogicalResourceId": "n",
+        }
+        stub.add_response(
+            "describe_stack_events",
+            {
+                "StackEvents": [
+                    {
+                        **event,
+                        "LogicalResourceId": "Other",
+                        "ResourceStatus": "CREATE_FAILED",
+                        "ResourceStatusReason": "Resource creation cancelled",
+                    },
+                    {
+                        **event,
+                        "LogicalResourceId": "Box",
+                        "ResourceStatus": "CREATE_FAILED",
+                        "ResourceStatusReason": "limit of parameters exceeded",
+                    },
+                ],
+                "NextToken": "2",
+            },
+        )
+        stub.add_response(
+            "describe_stack_events",
+            {
+                "StackEvents": [
+                    {**event, "ResourceStatus": "CREATE_IN_PROGRESS"},
+                    {
+                        **event,
+                        "LogicalResourceId": "Old",
+                        "ResourceStatus": "CREATE_FAILED",
+                        "ResourceStatusReason": "of the attempt before",
+                    },
+                ]
+            },
+        )
         with pytest.raises(StackError, match="was not made: Box: limit of parameters exceeded"):
             cloud.up(ON, {}, ["network"])
 
 
 def test_after_msk_the_brokers_are_among_the_parameters(account, folder):
-    (folder / "4-msk.yaml").write_text(NETWORK.replace("-Size", "-Other").replace("/size", "/kafka/cluster"))
+    (folder / "4-msk.yaml").write_text(
+        NETWORK.replace("-Size", "-Other").replace("/size", "/kafka/cluster")
+    )
     with on_aws.stubbed("kafka") as kafka:
         told = {"BootstrapBrokerStringSaslIam": "b-1:9098"}
         kafka.add_response("get_bootstrap_brokers", told, {"ClusterArn": "small"})
@@ -277,19 +425,29 @@ def test_after_msk_the_brokers_are_among_the_parameters(account, folder):
 
 @pytest.mark.parametrize("there", [True, False])
 def test_msk_connects_own_role_is_made_where_the_account_has_none(account, folder, there):
-    """Else the first CreateConnector makes it, with the rights of a notebook, which has none to make roles."""
+    """Else the first CreateConnector makes it, with the rights of a notebook, which has none to
+    make roles."""
     (folder / "5-connect.yaml").write_text(NETWORK.replace("-Size", "-Other"))
-    role = {"Path": "/aws-service-role/kafkaconnect.amazonaws.com/", "RoleName": "AWSServiceRoleForKafkaConnect",
-            "RoleId": "A" * 16, "Arn": f"arn:aws:iam::{on_aws.ACCOUNT}:role/x/AWSServiceRoleForKafkaConnect",
-            "CreateDate": 0}
+    role = {
+        "Path": "/aws-service-role/kafkaconnect.amazonaws.com/",
+        "RoleName": "AWSServiceRoleForKafkaConnect",
+        "RoleId": "A" * 16,
+        "Arn": f"arn:aws:iam::{on_aws.ACCOUNT}:role/x/AWSServiceRoleForKafkaConnect",
+        "CreateDate": 0,
+    }
     said, named = [], {"RoleName": "AWSServiceRoleForKafkaConnect"}
     with on_aws.stubbed("iam") as iam:
         if there:
             iam.add_response("get_role", {"Role": role}, named)
         else:
-            iam.add_client_error("get_role", "NoSuchEntity", "cannot be found", expected_params=named)
-            iam.add_response("create_service_linked_role", {"Role": role},
-                             {"AWSServiceName": "kafkaconnect.amazonaws.com"})
+            iam.add_client_error(
+                "get_role", "NoSuchEntity", "cannot be found", expected_params=named
+            )
+            iam.add_response(
+                "create_service_linked_role",
+                {"Role": role},
+                {"AWSServiceName": "kafkaconnect.amazonaws.com"},
+            )
         cloud.up(ON, {}, ["connect"], say=said.append)
     assert any("AWSServiceRoleForKafkaConnect" in text for text in said) != there
 
@@ -309,18 +467,29 @@ def test_down_removes_all_of_it_in_reverse_order(account):
     said, released = [], []
     with nothing_runs(["workbench-outbox_source"], ["s1"]):
         cloud.down(ON, lambda: released.append(list(stacks())), say=said.append)
-    assert not stacks() and not aws.parameters(ON.region, ON.name) and not has("s3").list_buckets()["Buckets"]
+    assert (
+        not stacks()
+        and not aws.parameters(ON.region, ON.name)
+        and not has("s3").list_buckets()["Buckets"]
+    )
     assert released == [["workbench-network", "workbench-lake"]], "while the databases are there"
-    assert said == ["connectors: 1 ended", "sessions and jobs of Spark: 1 ended",
-                    "bucket workbench-lake: 4 objects removed", "workbench-lake           was removed",
-                    "workbench-network        was removed"]
+    assert said == [
+        "connectors: 1 ended",
+        "sessions and jobs of Spark: 1 ended",
+        "bucket workbench-lake: 4 objects removed",
+        "workbench-lake           was removed",
+        "workbench-network        was removed",
+    ]
     with nothing_runs():
         cloud.down(ON, say=said.append)  # there is nothing, and that is fine
 
 
 def test_connectors_of_another_deployment_whose_name_begins_so_stay():
     """`workbench-b-x` is x of workbench-b, in one region with workbench."""
-    ours, theirs = {"workbench-x": "workbench", "workbench-y": "workbench"}, {"workbench-b-x": "workbench-b"}
+    ours, theirs = (
+        {"workbench-x": "workbench", "workbench-y": "workbench"},
+        {"workbench-b-x": "workbench-b"},
+    )
     with on_aws.stubbed("kafkaconnect") as connect:
         lists(connect, {**theirs, **ours})
         for name in ours:
@@ -351,9 +520,13 @@ def test_down_that_was_interrupted_goes_on(account, monkeypatch):
 
 def test_what_is_left_makes_down_fail_with_its_name(account, monkeypatch):
     filled()
-    has("s3").create_bucket(Bucket="forgotten", CreateBucketConfiguration={"LocationConstraint": ON.region})
-    has("s3").put_bucket_tagging(Bucket="forgotten", Tagging={"TagSet": [
-        {"Key": "workbench:deployment", "Value": "workbench"}]})
+    has("s3").create_bucket(
+        Bucket="forgotten", CreateBucketConfiguration={"LocationConstraint": ON.region}
+    )
+    has("s3").put_bucket_tagging(
+        Bucket="forgotten",
+        Tagging={"TagSet": [{"Key": "workbench:deployment", "Value": "workbench"}]},
+    )
     clock = iter(range(0, 10**6, 100))
     monkeypatch.setattr(wait.time, "monotonic", lambda: next(clock))
     with nothing_runs(), pytest.raises(StackError, match="(?s)1 are left: arn:aws:s3:::forgotten"):
@@ -364,7 +537,11 @@ def test_status_tells_each_stack(account):
     def told():
         done = CliRunner().invoke(cli_aws.app, ["status"])
         assert done.exit_code == 0, done.exception
-        return [line.split(None, 1) for line in done.output.splitlines() if line.startswith("workbench-")]
+        return [
+            line.split(None, 1)
+            for line in done.output.splitlines()
+            if line.startswith("workbench-")
+        ]
 
     assert told() == [["workbench-network", "not there"], ["workbench-lake", "not there"]]
     cloud.up(ON, {}, ["network"], say=lambda text: None)
@@ -374,11 +551,17 @@ def test_status_tells_each_stack(account):
 def test_the_verbs_of_the_command_line(account, monkeypatch):
     run = CliRunner().invoke
     done = run(cli_aws.app, ["up", "network", "--yes", "-p", "Size=large"])
-    assert done.exit_code == 0 and "4.5000 USD an hour" in done.output and "workbench-network" in stacks()
+    assert (
+        done.exit_code == 0
+        and "4.5000 USD an hour" in done.output
+        and "workbench-network" in stacks()
+    )
     assert "CREATE_COMPLETE" in run(cli_aws.app, ["status"]).output
     with nothing_runs():
         done = run(cli_aws.app, ["down", "--yes"])
-    assert done.exit_code == 0 and "nothing is left" in done.output, done.output + str(done.exception)
+    assert done.exit_code == 0 and "nothing is left" in done.output, done.output + str(
+        done.exception
+    )
     assert "slots and publications were not looked for" in done.output
     assert run(cli_aws.app, ["cost"]).exit_code == 0
     assert run(cli_aws.app, ["cost", "-p", "Size"]).exit_code == 2
@@ -386,5 +569,7 @@ def test_the_verbs_of_the_command_line(account, monkeypatch):
 
 
 def test_json_and_short_forms_are_the_same(folder):
-    (folder / "1-network.yaml").write_text(json.dumps({"Resources": {"A": {"Fn::GetAtt": ["B", "Arn"]}}}))
+    (folder / "1-network.yaml").write_text(
+        json.dumps({"Resources": {"A": {"Fn::GetAtt": ["B", "Arn"]}}})
+    )
     assert cloud.templates(["network"])["network"]["Resources"]["A"] == {"Fn::GetAtt": ["B", "Arn"]}

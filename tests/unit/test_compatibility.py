@@ -1,5 +1,7 @@
-"""Schemas registered and judged by a registry: what is asked of Glue (botocore's Stubber, by the service's own model,
-with the statuses that its API names) and what people are told. Apicurio itself is asked in tests/stack."""
+"""Schemas registered and judged by a registry: what is asked of Glue (botocore's Stubber, by the
+service's own model, with the statuses that its API names) and what people are told. Apicurio itself
+is asked in tests/stack."""
+
 import json
 from uuid import UUID
 
@@ -9,7 +11,12 @@ from workbench.base.errors import LakeError
 from workbench.topic import registry
 
 WORLD = on_aws.world()
-ROW = {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [{"name": "id", "type": "int"}]}
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "m.p.t",
+    "fields": [{"name": "id", "type": "int"}],
+}
 MORE = {**ROW, "fields": [*ROW["fields"], {"name": "name", "type": "string"}]}
 ID, OTHER = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", "ffffffff-0000-0000-0000-000000000001"
 KEYS, VALUES = "workbench-keys", "workbench-values"
@@ -30,20 +37,39 @@ def of(topic, registry=VALUES):
 def lists(stub, *topics):
     """The names of all schemas are asked for: of keys there are none, of values these."""
     for side, names in ((KEYS, ()), (VALUES, topics)):
-        stub.add_response("list_schemas", {"Schemas": [{"SchemaName": name} for name in names]},
-                          {"RegistryId": {"RegistryName": side}})
+        stub.add_response(
+            "list_schemas",
+            {"Schemas": [{"SchemaName": name} for name in names]},
+            {"RegistryId": {"RegistryName": side}},
+        )
 
 
 def versions(stub, topic, *ids):
     """The versions of a schema are asked for: these ids."""
-    stub.add_response("list_schema_versions", {"Schemas": [
-        {"SchemaArn": f"{ARN}{VALUES}/{topic}", "SchemaVersionId": id, "VersionNumber": n, "Status": "AVAILABLE",
-         "CreatedTime": f"2026-01-0{n}"} for n, id in enumerate(ids, 1)]}, of(topic))
+    stub.add_response(
+        "list_schema_versions",
+        {
+            "Schemas": [
+                {
+                    "SchemaArn": f"{ARN}{VALUES}/{topic}",
+                    "SchemaVersionId": id,
+                    "VersionNumber": n,
+                    "Status": "AVAILABLE",
+                    "CreatedTime": f"2026-01-0{n}",
+                }
+                for n, id in enumerate(ids, 1)
+            ]
+        },
+        of(topic),
+    )
 
 
 def known(stub, id, avsc):
-    stub.add_response("get_schema_version", {"SchemaDefinition": json.dumps(avsc), "SchemaArn": ARN + "x"},
-                      {"SchemaVersionId": id})
+    stub.add_response(
+        "get_schema_version",
+        {"SchemaDefinition": json.dumps(avsc), "SchemaArn": ARN + "x"},
+        {"SchemaVersionId": id},
+    )
 
 
 def there(stub, topic, mode="NONE", registry=VALUES):
@@ -53,12 +79,17 @@ def there(stub, topic, mode="NONE", registry=VALUES):
 
 def missing(stub, topic, registry=VALUES):
     """It is asked for a schema: there is none."""
-    stub.add_client_error("get_schema", "EntityNotFoundException", "none", expected_params=of(topic, registry))
+    stub.add_client_error(
+        "get_schema", "EntityNotFoundException", "none", expected_params=of(topic, registry)
+    )
 
 
 def takes(stub, avsc, status, topic="t"):
-    stub.add_response("register_schema_version", {"SchemaVersionId": OTHER, "VersionNumber": 2, "Status": status},
-                      {**of(topic), "SchemaDefinition": json.dumps(avsc)})
+    stub.add_response(
+        "register_schema_version",
+        {"SchemaVersionId": OTHER, "VersionNumber": 2, "Status": status},
+        {**of(topic), "SchemaDefinition": json.dumps(avsc)},
+    )
 
 
 def judged(stub, *statuses):
@@ -68,14 +99,26 @@ def judged(stub, *statuses):
 
 
 def makes(stub, avsc, topic, registry=VALUES):
-    stub.add_response("create_schema", {"SchemaVersionId": ID, "SchemaVersionStatus": "AVAILABLE"}, {
-        "RegistryId": {"RegistryName": registry}, "SchemaName": topic, "DataFormat": "AVRO", "Compatibility": "NONE",
-        "SchemaDefinition": json.dumps(avsc)})
+    stub.add_response(
+        "create_schema",
+        {"SchemaVersionId": ID, "SchemaVersionStatus": "AVAILABLE"},
+        {
+            "RegistryId": {"RegistryName": registry},
+            "SchemaName": topic,
+            "DataFormat": "AVRO",
+            "Compatibility": "NONE",
+            "SchemaDefinition": json.dumps(avsc),
+        },
+    )
 
 
-@pytest.mark.parametrize("artifact, topic, of_side", [("t-value", "t", VALUES), ("t-key", "t", KEYS),
-                                                      ("u-key-value", "u-key", VALUES)])
-def test_the_first_version_makes_the_schema_by_the_name_that_the_converter_gives(glue, artifact, topic, of_side):
+@pytest.mark.parametrize(
+    "artifact, topic, of_side",
+    [("t-value", "t", VALUES), ("t-key", "t", KEYS), ("u-key-value", "u-key", VALUES)],
+)
+def test_the_first_version_makes_the_schema_by_the_name_that_the_converter_gives(
+    glue, artifact, topic, of_side
+):
     """The topic's, in the registry of its side: the converter's own default."""
     missing(glue, topic, of_side)
     makes(glue, ROW, topic, of_side)
@@ -94,20 +137,30 @@ def test_a_version_that_glue_refuses_is_told(glue):
     takes(glue, MORE, "PENDING")
     judged(glue, "FAILURE")
     there(glue, "t", "BACKWARD_ALL")
-    with pytest.raises(LakeError, match="(?s)refuses the schema as next version of 't-value': the version is FAILURE.*"
-                                        f"Glue schema registries {KEYS}, {VALUES}.*BACKWARD_TRANSITIVE compatib.*"
-                                        "set_compat"):
+    with pytest.raises(
+        LakeError,
+        match="(?s)refuses the schema as next version of 't-value': the version is FAILURE.*"
+        f"Glue schema registries {KEYS}, {VALUES}.*BACKWARD_TRANSITIVE compatib.*"
+        "set_compat",
+    ):
         registry.register(WORLD, "t-value", MORE)
 
 
-@pytest.mark.parametrize("mode, glues, since", [
-    ("NONE", "NONE", {"LatestVersion": True}), ("FULL", "FULL", {"LatestVersion": True}),
-    ("FORWARD_TRANSITIVE", "FORWARD_ALL", {"VersionNumber": 1})])
+@pytest.mark.parametrize(
+    "mode, glues, since",
+    [
+        ("NONE", "NONE", {"LatestVersion": True}),
+        ("FULL", "FULL", {"LatestVersion": True}),
+        ("FORWARD_TRANSITIVE", "FORWARD_ALL", {"VersionNumber": 1}),
+    ],
+)
 def test_the_modes_of_glue(glue, mode, glues, since):
     lists(glue, "t")
     versions(glue, "t", ID)
     known(glue, ID, ROW)
-    glue.add_response("update_schema", {}, {**of("t"), "SchemaVersionNumber": since, "Compatibility": glues})
+    glue.add_response(
+        "update_schema", {}, {**of("t"), "SchemaVersionNumber": since, "Compatibility": glues}
+    )
     registry.set_compatibility(WORLD, "t-value", mode)
     there(glue, "t", glues)
     assert registry.compatibility(WORLD, "t-value") == mode
@@ -115,7 +168,9 @@ def test_the_modes_of_glue(glue, mode, glues, since):
     assert registry.compatibility(WORLD, "t-value") == "NONE"
 
 
-@pytest.mark.parametrize("status, why", [("AVAILABLE", ""), ("FAILURE", "the version is FAILURE, says Glue")])
+@pytest.mark.parametrize(
+    "status, why", [("AVAILABLE", ""), ("FAILURE", "the version is FAILURE, says Glue")]
+)
 def test_a_copy_is_asked_and_goes(glue, monkeypatch, status, why):
     monkeypatch.setattr(registry, "uuid4", lambda: UUID("1" * 32))
     copy = "check-11111111-t"
@@ -124,10 +179,16 @@ def test_a_copy_is_asked_and_goes(glue, monkeypatch, status, why):
     known(glue, ID, ROW)
     missing(glue, copy)
     makes(glue, ROW, copy)
-    glue.add_response("update_schema", {}, {
-        **of(copy), "SchemaVersionNumber": {"LatestVersion": True}, "Compatibility": "NONE"})
-    glue.add_response("update_schema", {}, {
-        **of(copy), "SchemaVersionNumber": {"VersionNumber": 1}, "Compatibility": "FORWARD_ALL"})
+    glue.add_response(
+        "update_schema",
+        {},
+        {**of(copy), "SchemaVersionNumber": {"LatestVersion": True}, "Compatibility": "NONE"},
+    )
+    glue.add_response(
+        "update_schema",
+        {},
+        {**of(copy), "SchemaVersionNumber": {"VersionNumber": 1}, "Compatibility": "FORWARD_ALL"},
+    )
     there(glue, copy, "FORWARD_ALL")
     takes(glue, MORE, status, copy)
     lists(glue, copy, "t")
@@ -137,9 +198,13 @@ def test_a_copy_is_asked_and_goes(glue, monkeypatch, status, why):
 
 
 def test_what_is_misspelt_is_told(glue):
-    with pytest.raises(LakeError, match="(?s)no compatibility mode 'BACKWARD_ALL'.*did you mean 'BACKWARD"):
+    with pytest.raises(
+        LakeError, match="(?s)no compatibility mode 'BACKWARD_ALL'.*did you mean 'BACKWARD"
+    ):
         registry.check(WORLD, "t-value", ROW, "BACKWARD_ALL")
-    glue.add_client_error("list_schema_versions", "EntityNotFoundException", "none", expected_params=of("u"))
+    glue.add_client_error(
+        "list_schema_versions", "EntityNotFoundException", "none", expected_params=of("u")
+    )
     lists(glue, "t")
     with pytest.raises(LakeError, match="no artifact 'u-value'(?s:.)*did you mean 't-value'"):
         registry.check(WORLD, "u-value", ROW, "FULL")
@@ -151,6 +216,9 @@ def test_what_is_misspelt_is_told(glue):
 
 def test_an_artifact_is_of_a_topics_keys_or_of_its_values():
     said = f"(?s)no artifact is called.*{KEYS}, {VALUES}.*<topic>-key or <topic>-value"
-    for ask in (lambda: registry.register(WORLD, "other", ROW), lambda: registry.compatibility(WORLD, "t.Value")):
+    for ask in (
+        lambda: registry.register(WORLD, "other", ROW),
+        lambda: registry.compatibility(WORLD, "t.Value"),
+    ):
         with pytest.raises(LakeError, match=said):
             ask()

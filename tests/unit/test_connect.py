@@ -18,7 +18,9 @@ from worlds import varied
 WORLD = params.load("local")
 
 
-@pytest.mark.parametrize("name", ["outbox_source", "outbox_source_envelope", "outbox_sink", "moma_source", "moma_sink"])
+@pytest.mark.parametrize(
+    "name", ["outbox_source", "outbox_source_envelope", "outbox_sink", "moma_source", "moma_sink"]
+)
 def test_every_placeholder_is_filled_and_no_secret_is_in(name):
     filled = connect.config(WORLD, name)
     left = [v for v in filled.values() if "${" in v and v != WORLD.connect.password_reference]
@@ -31,7 +33,10 @@ def test_password_is_a_reference_for_the_worker():
 
 
 def test_sink_lands_the_topic_the_source_writes():
-    source, sink = connect.config(WORLD, "outbox_source"), connect.config(WORLD, "outbox_sink", bucket="lake")
+    source, sink = (
+        connect.config(WORLD, "outbox_source"),
+        connect.config(WORLD, "outbox_sink", bucket="lake"),
+    )
     topic = f"{source['topic.prefix']}.{source['table.include.list']}"
     assert sink["topics"] == topic == "msk.datalake.cdc_events"
     assert sink["connect.s3.kcql"] == (
@@ -41,14 +46,29 @@ def test_sink_lands_the_topic_the_source_writes():
 
 
 def test_the_museum_connectors_are_those_of_the_walkthrough():
-    source, sink = connect.config(WORLD, "moma_source"), connect.config(WORLD, "moma_sink", bucket="lake")
-    assert (source["database.dbname"], source["topic.prefix"], source["slot.name"]) == ("moma", "moma", "msk_moma")
+    source, sink = (
+        connect.config(WORLD, "moma_source"),
+        connect.config(WORLD, "moma_sink", bucket="lake"),
+    )
+    assert (source["database.dbname"], source["topic.prefix"], source["slot.name"]) == (
+        "moma",
+        "moma",
+        "msk_moma",
+    )
     assert [f"{source['topic.prefix']}.{t}" for t in source["table.include.list"].split(",")] == [
-        "moma.public.artists", "moma.public.artworks"]
-    assert re.fullmatch(sink["topics.regex"], "moma.public.artworks") and sink["s3.bucket.name"] == "lake"
+        "moma.public.artists",
+        "moma.public.artworks",
+    ]
+    assert (
+        re.fullmatch(sink["topics.regex"], "moma.public.artworks")
+        and sink["s3.bucket.name"] == "lake"
+    )
     converters = {k: v for k, v in source.items() if ".converter" in k}
     assert len(converters) == 10 and converters.items() <= sink.items()
-    assert converters["key.converter.apicurio.registry.url"] == WORLD.registry.url + "/apis/registry/v2"
+    assert (
+        converters["key.converter.apicurio.registry.url"]
+        == WORLD.registry.url + "/apis/registry/v2"
+    )
     assert connect.config(WORLD, "moma_source", slot_prefix="test")["slot.name"] == "test_moma"
 
 
@@ -99,16 +119,25 @@ def test_values_are_filled_in_one_pass(folder):
     assert connect.config(WORLD, "x", bucket="${region}")["a"] == "${region}/${file:/f:k}"
 
 
-GLUE = {"": configs.KNOWN["glue_converter"][""], ".region": "ap-southeast-2", ".schemaAutoRegistrationEnabled": "true",
-        ".compatibility": "NONE", ".avroRecordType": "GENERIC_RECORD"}
+GLUE = {
+    "": configs.KNOWN["glue_converter"][""],
+    ".region": "ap-southeast-2",
+    ".schemaAutoRegistrationEnabled": "true",
+    ".compatibility": "NONE",
+    ".avroRecordType": "GENERIC_RECORD",
+}
 
 
 @pytest.mark.parametrize("name", ["moma_source", "moma_sink"])
 def test_avro_goes_to_glue_where_that_is_the_registry(name):
-    """Keys and values to a registry each: in one, a topic's key and its value would be versions of one schema."""
+    """Keys and values to a registry each: in one, a topic's key and its value would be versions of
+    one schema."""
     here, there = connect.config(WORLD, name), connect.config(on_aws.world(), name)
-    settings = {f"{side}.converter{k}": v for side in ("key", "value")
-                for k, v in {**GLUE, ".registry.name": f"workbench-{side}s"}.items()}
+    settings = {
+        f"{side}.converter{k}": v
+        for side in ("key", "value")
+        for k, v in {**GLUE, ".registry.name": f"workbench-{side}s"}.items()
+    }
     assert {k: v for k, v in there.items() if ".converter" in k} == settings
     assert here.keys() - there.keys() == {k for k in here if ".apicurio." in k}
     assert there.keys() - here.keys() <= settings.keys() and "apicurio" not in str(there)
@@ -122,7 +151,8 @@ def test_json_needs_no_registry():
         here, there = connect.config(WORLD, file.stem), connect.config(on_aws.world(), file.stem)
         if "apicurio" not in str(here):
             assert {k: v for k, v in here.items() if ".converter" in k} == {
-                k: v for k, v in there.items() if ".converter" in k}
+                k: v for k, v in there.items() if ".converter" in k
+            }
 
 
 def _with(**changes):
@@ -131,8 +161,14 @@ def _with(**changes):
 
 def test_a_file_of_a_sink_is_on_this_machine_also_where_the_lake_is_not():
     lake = params.load("local").lake.landing
-    assert f"file:{connect.config(params.load('local'), 'movies_file_sink')['file']}" == f"{lake}/movies.txt"
-    assert connect.config(params.load("s3"), "movies_file_sink")["file"] == f"{paths.state_dir()}/movies.txt"
+    assert (
+        f"file:{connect.config(params.load('local'), 'movies_file_sink')['file']}"
+        == f"{lake}/movies.txt"
+    )
+    assert (
+        connect.config(params.load("s3"), "movies_file_sink")["file"]
+        == f"{paths.state_dir()}/movies.txt"
+    )
 
 
 def test_absent_connect_is_named():
@@ -155,7 +191,9 @@ def test_running_once_is_not_yet_running(monkeypatch):
 
     monkeypatch.setattr(rest, "status", status)
     monkeypatch.setattr(rest, "failure", lambda world, name: None)
-    monkeypatch.setattr(judging.time, "monotonic", lambda: next(clock) / 2)  # half a second each time that it is asked
+    monkeypatch.setattr(
+        judging.time, "monotonic", lambda: next(clock) / 2
+    )  # half a second each time that it is asked
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
     assert rest.wait_running(WORLD, "x", steady=1)["state"] == "RUNNING"
     assert seen[:4] == ["RUNNING", None, "UNASSIGNED", "RUNNING"] and len(seen) > 4
@@ -181,7 +219,8 @@ class FakePlugin:
         ]
         return {
             "configs": [
-                {"definition": {"name": k}, "value": {"name": k, "errors": self.errors.get(k, [])}} for k in known
+                {"definition": {"name": k}, "value": {"name": k, "errors": self.errors.get(k, [])}}
+                for k in known
             ]
         }
 
@@ -195,7 +234,10 @@ GOOD = {"connector.class": "io.x.PostgresConnector", "topic.prefix": "p"}
         ("schema.include", "did you mean 'schema.include.list'"),
         ("database.server.name", "did you mean 'topic.prefix'"),
         ("value.converter.apicurio.registry.autoregister", "would ignore it"),
-        ("transforms.unwrap.drop.tombstones", "did you mean 'transforms.unwrap.delete.tombstone.handling.mode'"),
+        (
+            "transforms.unwrap.drop.tombstones",
+            "did you mean 'transforms.unwrap.delete.tombstone.handling.mode'",
+        ),
     ],
 )
 def test_a_key_nobody_knows_is_refused(monkeypatch, key, says):
@@ -206,7 +248,9 @@ def test_a_key_nobody_knows_is_refused(monkeypatch, key, says):
 
 
 def test_every_message_is_listed(monkeypatch):
-    monkeypatch.setattr(rest, "_call", FakePlugin({"topic.prefix": ["is bad"], "schema.include.list": ["odd"]}))
+    monkeypatch.setattr(
+        rest, "_call", FakePlugin({"topic.prefix": ["is bad"], "schema.include.list": ["odd"]})
+    )
     with pytest.raises(ConnectorError) as e:
         connect.validate(WORLD, GOOD)
     assert "topic.prefix: is bad" in str(e.value) and "schema.include.list: odd" in str(e.value)
@@ -215,12 +259,22 @@ def test_every_message_is_listed(monkeypatch):
 def test_keys_by_pattern_pass(monkeypatch):
     monkeypatch.setattr(rest, "_call", FakePlugin())
     connect.validate(
-        WORLD, {**GOOD, "snapshot.select.statement.overrides.a.b": "SELECT 1", "producer.override.acks": "1"}
+        WORLD,
+        {
+            **GOOD,
+            "snapshot.select.statement.overrides.a.b": "SELECT 1",
+            "producer.override.acks": "1",
+        },
     )
-    connect.validate(WORLD, {**GOOD, **{k: v for k, v in connect.config(WORLD, "moma_source").items() if "apic" in k}})
+    connect.validate(
+        WORLD,
+        {**GOOD, **{k: v for k, v in connect.config(WORLD, "moma_source").items() if "apic" in k}},
+    )
 
 
-@pytest.mark.parametrize("secret", ["canary-7", "${canary-7", "${x}canary-7", "${file:a:b}canary-7"])
+@pytest.mark.parametrize(
+    "secret", ["canary-7", "${canary-7", "${x}canary-7", "${file:a:b}canary-7"]
+)
 def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
     fake = FakePlugin()
     monkeypatch.setattr(rest, "_call", fake)
@@ -233,11 +287,15 @@ def test_literal_secret_is_refused_and_never_sent(monkeypatch, secret):
 def test_a_source_that_would_lose_what_it_cannot_send_is_refused_and_a_sink_is_not(monkeypatch):
     fake = FakePlugin()
     monkeypatch.setattr(rest, "_call", fake)
-    with pytest.raises(ConnectorError, match="(?s)a source would lose.*errors.tolerance: all.*none"):
+    with pytest.raises(
+        ConnectorError, match="(?s)a source would lose.*errors.tolerance: all.*none"
+    ):
         connect.validate(WORLD, {**GOOD, "errors.tolerance": "all"})
     assert all(method == "GET" for method, _ in fake.sent)
     for passes in ({"errors.tolerance": "none"}, {"errors.tolerance": "all", "topics": "t"}):
-        with pytest.raises(ConnectorError, match="would ignore it"):  # the next question: which keys the plugin has
+        with pytest.raises(
+            ConnectorError, match="would ignore it"
+        ):  # the next question: which keys the plugin has
             connect.validate(WORLD, {**GOOD, **passes})
 
 
@@ -245,49 +303,85 @@ REF = "${directory:/var/x/secrets:db.pw}"
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password='
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    ("mongodb.connection.string", "mongodb://u:canary-7@h:27017/db"),
-    ("mongodb.connection.string", f"mongodb://u:{REF}canary-7@h"),
-    ("mongodb.connection.string", "mongodb://u:p/canary-7@h/db"),
-    ("mongodb.connection.string", "mongodb://u:77@h/db"),
-    ("connection.url", "jdbc:postgresql://h/db?user=u&password=canary-7"),
-    ("connection.url", "jdbc:sqlserver://h;user=u;Password = canary-7;encrypt=true"),
-    ("connection.url", "jdbc:mysql://h/db?trustCertificateKeyStorePassword=canary-7"),
-    ("producer.override.sasl.jaas.config", f'{JAAS}"canary-7";'),
-    ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)}"canary-7";'),
-    ("producer.override.sasl.jaas.config", f"{JAAS}'canary-7';"),
-    ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)[:-1]} = "canary-7";'),
-    ("producer.override.sasl.jaas.config", f'x required clientId={REF} clientSecret="canary-7";'),
-    ("driver.options", '{"user": "u", "password": "canary-7"}'),
-    ("driver.options", "host=h password=canary-7"),
-    ("connection.url", "http://h/a?access_token=canary-7"),
-    ("driver.options", "SELECT dblink('postgresql://u:canary-7@h')"),
-    ("query", "SELECT * FROM dblink('host=h password=canary-7', 'SELECT 1')"),
-    ("query", "SELECT * FROM dblink('host=h password=''canary-7''', 'SELECT 1')"),
-    ("driver.options", "with password=canary-7"), ("driver.options", "select password=canary-7"),
-    ("value.converter.basic.auth.user.info", "u:canary-7"), ("ssl.keystore.key", "canary-7"),
-    ("connection.token", "canary-7"), ("x.api.key", "canary-7"), ("x.private_key", "canary-7"),
-    ("http.headers", "Authorization: Bearer canary-7"), ("http.headers", "Authorization: Basic canary-7"),
-    ("ssl.chain", "-----BEGIN ENCRYPTED PRIVATE KEY-----canary-7"),
-])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mongodb.connection.string", "mongodb://u:canary-7@h:27017/db"),
+        ("mongodb.connection.string", f"mongodb://u:{REF}canary-7@h"),
+        ("mongodb.connection.string", "mongodb://u:p/canary-7@h/db"),
+        ("mongodb.connection.string", "mongodb://u:77@h/db"),
+        ("connection.url", "jdbc:postgresql://h/db?user=u&password=canary-7"),
+        ("connection.url", "jdbc:sqlserver://h;user=u;Password = canary-7;encrypt=true"),
+        ("connection.url", "jdbc:mysql://h/db?trustCertificateKeyStorePassword=canary-7"),
+        ("producer.override.sasl.jaas.config", f'{JAAS}"canary-7";'),
+        ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)}"canary-7";'),
+        ("producer.override.sasl.jaas.config", f"{JAAS}'canary-7';"),
+        ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)[:-1]} = "canary-7";'),
+        (
+            "producer.override.sasl.jaas.config",
+            f'x required clientId={REF} clientSecret="canary-7";',
+        ),
+        ("driver.options", '{"user": "u", "password": "canary-7"}'),
+        ("driver.options", "host=h password=canary-7"),
+        ("connection.url", "http://h/a?access_token=canary-7"),
+        ("driver.options", "SELECT dblink('postgresql://u:canary-7@h')"),
+        ("query", "SELECT * FROM dblink('host=h password=canary-7', 'SELECT 1')"),
+        ("query", "SELECT * FROM dblink('host=h password=''canary-7''', 'SELECT 1')"),
+        ("driver.options", "with password=canary-7"),
+        ("driver.options", "select password=canary-7"),
+        ("value.converter.basic.auth.user.info", "u:canary-7"),
+        ("ssl.keystore.key", "canary-7"),
+        ("connection.token", "canary-7"),
+        ("x.api.key", "canary-7"),
+        ("x.private_key", "canary-7"),
+        ("http.headers", "Authorization: Bearer canary-7"),
+        ("http.headers", "Authorization: Basic canary-7"),
+        ("ssl.chain", "-----BEGIN ENCRYPTED PRIVATE KEY-----canary-7"),
+    ],
+)
 def test_a_secret_inside_a_value_is_refused_and_never_sent(monkeypatch, key, value):
     fake = FakePlugin()
     monkeypatch.setattr(rest, "_call", fake)
     with pytest.raises(ConnectorError, match="holds a secret as plain text") as e:
         connect.validate(WORLD, {**GOOD, key: value})
-    assert key in str(e.value) and "canary-7" not in str(e.value) and all(method == "GET" for method, _ in fake.sent)
+    assert (
+        key in str(e.value)
+        and "canary-7" not in str(e.value)
+        and all(method == "GET" for method, _ in fake.sent)
+    )
 
 
-@pytest.mark.parametrize("value", [
-    f"mongodb://u:{REF}@h", f"mongodb://{REF}:{REF}@h", "mongodb://h:27017,h2:27017/db", "http://h:80/a@b",
-    f"jdbc:postgresql://h/db?user=u&password={REF}&ssl=true", f'{JAAS}"{REF}";', "SELECT token, password FROM t",
-    "public.users.password:id", REF, "", "?password=", "SELECT * FROM t WHERE token_id = 5",
-    "topic.regex=^secrets=.*$", "^secrets=.*$", "passwordFile=/a", "select * from t where password = 'x'",
-    "value.after.token == 5", "jdbc:sqlserver://h:1433;user=u@server", "http://[::1]:80/a@b",
-    "mongodb://h:1,h2:2/?a=b@c", '{"url":"http://h","mail":"a@b"}', '{"url":"http://h:80","mail":"a@b"}',
-    f"Authorization: Bearer {REF}", f"Authorization: Basic {REF}", "-----BEGIN CERTIFICATE-----x",
-    "with t as (select 1 as token) select * from t where password = 'x'",
-])
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"mongodb://u:{REF}@h",
+        f"mongodb://{REF}:{REF}@h",
+        "mongodb://h:27017,h2:27017/db",
+        "http://h:80/a@b",
+        f"jdbc:postgresql://h/db?user=u&password={REF}&ssl=true",
+        f'{JAAS}"{REF}";',
+        "SELECT token, password FROM t",
+        "public.users.password:id",
+        REF,
+        "",
+        "?password=",
+        "SELECT * FROM t WHERE token_id = 5",
+        "topic.regex=^secrets=.*$",
+        "^secrets=.*$",
+        "passwordFile=/a",
+        "select * from t where password = 'x'",
+        "value.after.token == 5",
+        "jdbc:sqlserver://h:1433;user=u@server",
+        "http://[::1]:80/a@b",
+        "mongodb://h:1,h2:2/?a=b@c",
+        '{"url":"http://h","mail":"a@b"}',
+        '{"url":"http://h:80","mail":"a@b"}',
+        f"Authorization: Bearer {REF}",
+        f"Authorization: Basic {REF}",
+        "-----BEGIN CERTIFICATE-----x",
+        "with t as (select 1 as token) select * from t where password = 'x'",
+    ],
+)
 def test_references_inside_a_value_and_what_is_no_secret_pass(value):
     assert configs.literal_secrets({"connection.url": value}) == []
 
@@ -310,8 +404,13 @@ def test_trace_is_cut_to_first_line_and_cause():
     assert "postgres.create_publication" in judging.causes(line)
 
 
-@pytest.mark.parametrize("kind, says", [("io.confluent.connect.s3.S3SinkConnector", "landing.run"),
-                                        ("io.confluent.connect.jdbc.JdbcSourceConnector", "landing.poll")])
+@pytest.mark.parametrize(
+    "kind, says",
+    [
+        ("io.confluent.connect.s3.S3SinkConnector", "landing.run"),
+        ("io.confluent.connect.jdbc.JdbcSourceConnector", "landing.poll"),
+    ],
+)
 def test_what_to_do_about_a_plugin_that_is_not_there(monkeypatch, kind, says):
     monkeypatch.setattr(rest, "plugins", lambda world: [])
     with pytest.raises(ConnectorError, match="has no plugin") as e:
@@ -324,6 +423,7 @@ def test_what_to_do_about_a_plugin_that_is_not_there(monkeypatch, kind, says):
 @pytest.mark.parametrize(("code", "told"), [(400, False), (404, False), (500, True), (None, True)])
 def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, code, told):
     """A healthy refusal stays what it is, even when Kafka has died in that moment."""
+
     def request(*args, **more):
         if code is None:
             raise http.requests.ConnectionError("refused")
@@ -333,22 +433,28 @@ def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, c
 
     monkeypatch.setattr(http.requests.Session, "request", request)
     monkeypatch.setattr(rest.stack, "lost", lambda *args: StackError("the service kafka died"))
-    with pytest.raises(StackError if told else ConnectorError,
-                       match="the service kafka died" if told else f"Connect answers {code}: no such key"):
+    with pytest.raises(
+        StackError if told else ConnectorError,
+        match="the service kafka died" if told else f"Connect answers {code}: no such key",
+    ):
         rest._call(_with(user=""), "GET", "/connectors/x")
 
 
 def test_the_state_of_a_connector_is_not_told_without_kafka(answering):
-    """Connect goes on answering what it last read in Kafka: a wait for another state took its whole time."""
+    """Connect goes on answering what it last read in Kafka: a wait for another state took its whole
+    time."""
     state = {"state": "RUNNING", "worker_id": "w"}
-    body = json.dumps({"name": "x", "type": "source", "connector": state, "tasks": [{"id": 0, **state}]})
+    body = json.dumps(
+        {"name": "x", "type": "source", "connector": state, "tasks": [{"id": 0, **state}]}
+    )
     served = answering({"/connectors/x/status": (200, body)})
     with pytest.raises(ServiceLost, match="the service kafka is stopped"):
         rest.failure(_with(url=served.url, user=""), "x")
 
 
 def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatch):
-    """Its thread went on for a minute: the connector was deployed after the error had been raised."""
+    """Its thread went on for a minute: the connector was deployed after the error had been
+    raised."""
     monkeypatch.setattr(verbs, "GRACE", 0.5)
     served = answering({"/connectors/x/config": (503, "Kafka is away")})
     before = {*threading.enumerate()}
@@ -370,9 +476,17 @@ def test_a_wrong_password_of_connect_is_named(answering, monkeypatch):
     assert "params/local.yaml" in str(error.value) and "canary" not in str(error.value)
 
 
-@pytest.mark.parametrize(("refusals", "why"), [
-    (2, "Failed to reset consumer group offsets for connector x. The request can be safely retried"),
-    (0, ""), (1, "Connector x is not stopped")])
+@pytest.mark.parametrize(
+    ("refusals", "why"),
+    [
+        (
+            2,
+            "Failed to reset consumer group offsets for connector x. The request can be safely retried",
+        ),
+        (0, ""),
+        (1, "Connector x is not stopped"),
+    ],
+)
 def test_offsets_that_cannot_be_deleted_yet_are_tried_again(monkeypatch, refusals, why):
     """After a restart of Kafka a sink's consumer group has a member until its session ends."""
     asked = []
@@ -392,6 +506,8 @@ def test_offsets_that_cannot_be_deleted_yet_are_tried_again(monkeypatch, refusal
 
 
 def test_a_connect_that_rebalances_is_asked_again(answering):
-    served = answering({"/connectors": [(409, "rebalancing"), (503, "starting"), (200, '["b", "a"]')]})
+    served = answering(
+        {"/connectors": [(409, "rebalancing"), (503, "starting"), (200, '["b", "a"]')]}
+    )
     assert connect.names(_with(url=served.url, user="")) == ["a", "b"]
     assert len(served.asked) == 3

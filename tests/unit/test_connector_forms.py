@@ -1,4 +1,6 @@
-"""deploy/connectors.md: what differs between the embedded form of a configuration and that of MSK Connect."""
+"""deploy/connectors.md: what differs between the embedded form of a configuration and that of MSK
+Connect."""
+
 import difflib
 import json
 import re
@@ -28,8 +30,12 @@ def difference(one, other, to):
 
 def form(world, name):
     """A configuration with its placeholders as they are."""
-    used = set(configs.PLACEHOLDER.findall((connect.FOLDER / f"{name}.json").read_text(encoding="utf-8")))
-    return connect.config(world, name, **{placeholder: f"${{{placeholder}}}" for placeholder in used})
+    used = set(
+        configs.PLACEHOLDER.findall((connect.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    )
+    return connect.config(
+        world, name, **{placeholder: f"${{{placeholder}}}" for placeholder in used}
+    )
 
 
 def section(title):
@@ -37,9 +43,12 @@ def section(title):
 
 
 def groups():
-    """{what differs: the connectors of which it does}, but for the one whose plugin MSK Connect has not"""
+    """{what differs: the connectors of which it does}, but for the one whose plugin MSK Connect has
+    not"""
     found = {}
-    for name in sorted(file.stem for file in connect.FOLDER.glob("*.json") if file.stem not in on_aws.EMBEDDED_ONLY):
+    for name in sorted(
+        file.stem for file in connect.FOLDER.glob("*.json") if file.stem not in on_aws.EMBEDDED_ONLY
+    ):
         differs = difference(form(LOCAL, name), form(AWS, name), "MSK Connect")
         found.setdefault(differs, []).append(f"`{name}`")
     return found
@@ -47,7 +56,9 @@ def groups():
 
 def test_the_page_shows_what_differs_and_of_which():
     shown = "\n\n".join(f"{', '.join(names)}:\n\n{differs}" for differs, names in groups().items())
-    assert section("What differs") == shown, f"deploy/connectors.md, What differs: it has to be\n\n{shown}"
+    assert section("What differs") == shown, (
+        f"deploy/connectors.md, What differs: it has to be\n\n{shown}"
+    )
 
 
 def test_what_the_sinks_are_told_of_glue_is_what_the_landing_honours():
@@ -56,7 +67,9 @@ def test_what_the_sinks_are_told_of_glue_is_what_the_landing_honours():
 
 
 def test_the_page_knows_all_placeholders_and_no_others():
-    assert set(re.findall(r"`\$\{(\w+)\}`", section("What the placeholders become"))) == set(connect.placeholders(AWS))
+    assert set(re.findall(r"`\$\{(\w+)\}`", section("What the placeholders become"))) == set(
+        connect.placeholders(AWS)
+    )
 
 
 def test_a_configuration_with_aivens_sink_is_shown_beside_ours():
@@ -64,14 +77,18 @@ def test_a_configuration_with_aivens_sink_is_shown_beside_ours():
     theirs = json.loads(re.search(r"```json\n(.*?)```", text, re.S)[1])
     assert text.endswith(difference(ours, theirs, "Aiven's")), difference(ours, theirs, "Aiven's")
     assert configs.literal_secrets(theirs) == [] and theirs["topics"] == ours["topics"]
-    assert set(configs.PLACEHOLDER.findall("".join(theirs.values()))) <= set(connect.placeholders(AWS))
+    assert set(configs.PLACEHOLDER.findall("".join(theirs.values()))) <= set(
+        connect.placeholders(AWS)
+    )
 
 
 def test_what_differs_between_mariadbs_and_mysqls_connector_is_told():
     text, keys = section("MySQL's connector in place of MariaDB's"), {}
     for kind, connector in configs.MYSQL_CONNECTORS.items():
         assert f"`{connector}`" in text
-        keys[kind] = set((connect.FOLDER / "keys" / f"{connector}.txt").read_text(encoding="utf-8").split())
+        keys[kind] = set(
+            (connect.FOLDER / "keys" / f"{connector}.txt").read_text(encoding="utf-8").split()
+        )
         world = varied(LOCAL, mysql={"kind": kind})
         assert connect.config(world, "movies_source")["connector.class"] == connector
     own = keys["mysql"] - keys["mariadb"]

@@ -1,4 +1,6 @@
-"""Paths from JSON, KCQL, topic names and arguments stay below the folder of the lake that they are joined to."""
+"""Paths from JSON, KCQL, topic names and arguments stay below the folder of the lake that they are
+joined to."""
+
 from types import SimpleNamespace
 
 import pytest
@@ -12,17 +14,37 @@ from workbench.landing.places import strftime
 from workbench.topic import dlq
 from worlds import varied
 
-OUTSIDE = ("..", ".", "", "/", "../victim", "a/../../victim", "a/./b", "a//b", "/etc", "a/..", "a\0b", "a\nb")
-LENSES = {"connector.class": "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector", "topics": "t"}
+OUTSIDE = (
+    "..",
+    ".",
+    "",
+    "/",
+    "../victim",
+    "a/../../victim",
+    "a/./b",
+    "a//b",
+    "/etc",
+    "a/..",
+    "a\0b",
+    "a\nb",
+)
+LENSES = {
+    "connector.class": "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector",
+    "topics": "t",
+}
 
 
 @pytest.fixture
 def lake(tmp_path):
-    """A world whose lake lies in a folder of its own, and a folder beside the lake that nothing may touch."""
+    """A world whose lake lies in a folder of its own, and a folder beside the lake that nothing may
+    touch."""
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "rows.csv").write_text("1")
     world = params.load("local")
-    roots = {name: f"file:{tmp_path}/lake/{name}" for name in ("landing", "checkpoints", "dead_letters", "tables")}
+    roots = {
+        name: f"file:{tmp_path}/lake/{name}"
+        for name in ("landing", "checkpoints", "dead_letters", "tables")
+    }
     yield varied(world, lake=roots)
     assert (tmp_path / "victim" / "rows.csv").read_text() == "1"
     assert not [path for path in tmp_path.iterdir() if path.name not in ("lake", "victim")]
@@ -36,36 +58,71 @@ def test_what_leads_outside_is_refused(path):
 
 
 def test_what_stays_below_is_joined():
-    assert paths.within("s3a://bucket/landing/", "a/b=..x/..c.json") == "s3a://bucket/landing/a/b=..x/..c.json"
+    assert (
+        paths.within("s3a://bucket/landing/", "a/b=..x/..c.json")
+        == "s3a://bucket/landing/a/b=..x/..c.json"
+    )
 
 
-@pytest.mark.parametrize("prefix", ["../../../victim", "..", ".", "/", "/etc", "a/../../victim", "a//b"])
+@pytest.mark.parametrize(
+    "prefix", ["../../../victim", "..", ".", "/", "/etc", "a/../../victim", "a//b"]
+)
 def test_a_prefix_of_a_lenses_sink(lake, prefix):
     sink = {**LENSES, "connect.s3.kcql": f"INSERT INTO landing:{prefix} SELECT * FROM t"}
-    for use in (landing.parse, lambda config: landing.drop(lake, config), lambda config: job.forget(lake, config)):
+    for use in (
+        landing.parse,
+        lambda config: landing.drop(lake, config),
+        lambda config: job.forget(lake, config),
+    ):
         with pytest.raises(ConnectorError, match="(?s)INSERT INTO is .*a prefix below the landing"):
             use(sink)
 
 
 def test_a_prefix_may_end_with_a_slash():
-    assert landing.parse({**LENSES, "connect.s3.kcql": "INSERT INTO b:a/b/ SELECT * FROM t"}).folder == "a/b"
+    assert (
+        landing.parse({**LENSES, "connect.s3.kcql": "INSERT INTO b:a/b/ SELECT * FROM t"}).folder
+        == "a/b"
+    )
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"topics": "..", "topics.regex": None}, "topics is '..'"),
-    ({"topics": "a,../b", "topics.regex": None}, "topics is"),
-    ({"topics.dir": "a/../../b"}, "topics.dir is"), ({"topics.dir": ".."}, "topics.dir is"),
-    ({"partition.field.name": "../../x", "partitioner.class": "field"}, "partition.field.name is '../../x'"),
-    *(({"path.format": form, "partitioner.class": "time"}, "path.format is .*stays below")
-      for form in ("'../../x'", "'..'/YYYY", "YYYY/'..'", "'a/../..'/dd", "'.'", "YYYY/''/dd", "'a\tb'"))])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"topics": "..", "topics.regex": None}, "topics is '..'"),
+        ({"topics": "a,../b", "topics.regex": None}, "topics is"),
+        ({"topics.dir": "a/../../b"}, "topics.dir is"),
+        ({"topics.dir": ".."}, "topics.dir is"),
+        (
+            {"partition.field.name": "../../x", "partitioner.class": "field"},
+            "partition.field.name is '../../x'",
+        ),
+        *(
+            ({"path.format": form, "partitioner.class": "time"}, "path.format is .*stays below")
+            for form in (
+                "'../../x'",
+                "'..'/YYYY",
+                "YYYY/'..'",
+                "'a/../..'/dd",
+                "'.'",
+                "YYYY/''/dd",
+                "'a\tb'",
+            )
+        ),
+    ],
+)
 def test_settings_of_a_confluent_sink(lake, change, says):
     kinds = {"time": "TimeBasedPartitioner", "field": "FieldPartitioner"}
     config = {**connect.config(lake, "moma_sink"), **change}
     if "partitioner.class" in change:
-        config["partitioner.class"] = ("io.confluent.connect.storage.partitioner."
-                                       + kinds[change["partitioner.class"]])
+        config["partitioner.class"] = (
+            "io.confluent.connect.storage.partitioner." + kinds[change["partitioner.class"]]
+        )
     if change.get("partitioner.class") == "time":
-        config |= {"partition.duration.ms": "1000", "timestamp.extractor": "Record", "timezone": "UTC"}
+        config |= {
+            "partition.duration.ms": "1000",
+            "timestamp.extractor": "Record",
+            "timezone": "UTC",
+        }
     config = {key: value for key, value in config.items() if value is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse(config)
@@ -85,11 +142,18 @@ def test_a_pattern_of_times_may_hold_dots_within_names():
 
 @pytest.mark.parametrize("path", ["..", "../../victim", "a/../../victim"])
 def test_paths_that_are_arguments(lake, path):
-    for use in (lambda: dlq.replay(lake, f"{path}/x"), lambda: hudi.table(lake, path, key=("id",), ordering="v"),
-                lambda: hudi.table(lake, "t", database=path, key=("id",), ordering="v"),
-                lambda: state(lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")),
-                lambda: dead_letters_path(lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")),
-                lambda: changes.decode.reader_schema(f"{path}/x"),
-                lambda: changes.reader(None, lake, hudi.Landed(path), SimpleNamespace(name="t"), 1, "schema")):
+    for use in (
+        lambda: dlq.replay(lake, f"{path}/x"),
+        lambda: hudi.table(lake, path, key=("id",), ordering="v"),
+        lambda: hudi.table(lake, "t", database=path, key=("id",), ordering="v"),
+        lambda: state(lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")),
+        lambda: dead_letters_path(
+            lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")
+        ),
+        lambda: changes.decode.reader_schema(f"{path}/x"),
+        lambda: changes.reader(
+            None, lake, hudi.Landed(path), SimpleNamespace(name="t"), 1, "schema"
+        ),
+    ):
         with pytest.raises(WorkbenchError, match="is not a path below"):
             use()

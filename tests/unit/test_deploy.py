@@ -1,5 +1,6 @@
-"""The files of deploy/, judged without an account: each of the 14 lines that a deployment of the walkthroughs must
-show, by its number (the policies, line 7, are in test_deploy_policies.py)."""
+"""The files of deploy/, judged without an account: each of the 14 lines that a deployment of the
+walkthroughs must show, by its number (the policies, line 7, are in test_deploy_policies.py)."""
+
 import ast
 import json
 import re
@@ -24,24 +25,39 @@ DEPLOY, REGION = ROOT / "deploy", on_aws.REGION
 EKS = DEPLOY / "eks" / "connect.yaml"
 WORLD = yaml.safe_load((ROOT / "params/aws.yaml").read_text(encoding="utf-8"))
 VERSIONS = yaml.safe_load((ROOT / "params/versions.yaml").read_text(encoding="utf-8"))
-WITH = dict(WithMySql="yes", WithNat="yes", WithSessions="yes", WithLensesS3="yes", WithConfluentS3="yes",
-            WithConfluentJdbc="yes", Mail="a@b.example",
-            BastionCidr="203.0.113.9/32")  # all that a condition leaves out by default
-NOTEBOOKS = {path.stem: json.loads(path.read_text(encoding="utf-8"))["cells"]
-             for path in (ROOT / "notebooks").rglob("*.ipynb")}
+WITH = dict(
+    WithMySql="yes",
+    WithNat="yes",
+    WithSessions="yes",
+    WithLensesS3="yes",
+    WithConfluentS3="yes",
+    WithConfluentJdbc="yes",
+    Mail="a@b.example",
+    BastionCidr="203.0.113.9/32",
+)  # all that a condition leaves out by default
+NOTEBOOKS = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))["cells"]
+    for path in (ROOT / "notebooks").rglob("*.ipynb")
+}
 
 
 def parameters():
-    """{name: value} of the SSM parameters that the templates write, without the deployment's own."""
-    return {one["Name"].split("/", 2)[2]: one["Value"] for one in cloudformation.of_type("AWS::SSM::Parameter")}
+    """{name: value} of the SSM parameters that the templates write, without the deployment's
+    own."""
+    return {
+        one["Name"].split("/", 2)[2]: one["Value"]
+        for one in cloudformation.of_type("AWS::SSM::Parameter")
+    }
 
 
 def one(kind, **given):
-    found, = cloudformation.of_type(kind, **given)
+    (found,) = cloudformation.of_type(kind, **given)
     return found
 
 
-# -- 1. every template parses and names no literal password, account or bucket -----------------------------------------
+# -- 1. every template parses and names no literal password, account or bucket
+# -----------------------------------------
+
 
 @pytest.mark.parametrize("name", cloudformation.FILES)
 def test_1_a_template_is_clean(name):
@@ -50,7 +66,9 @@ def test_1_a_template_is_clean(name):
 
 @pytest.mark.parametrize("name", cloudformation.FILES)
 def test_1_a_template_is_small_enough_to_be_sent(name):
-    assert cloudformation.FILES[name].stat().st_size < 51200, "CloudFormation takes larger ones from S3 only"
+    assert cloudformation.FILES[name].stat().st_size < 51200, (
+        "CloudFormation takes larger ones from S3 only"
+    )
 
 
 def test_1_no_account_no_bucket():
@@ -58,43 +76,74 @@ def test_1_no_account_no_bucket():
         if path.is_file():
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"(?<!\d)\d{12}(?!\d)", text), f"{path.name}: an account"
-            # all that follows is put in: ${…} in a template, a name that a shell or a reader fills in
+            # all that follows is put in: ${…} in a template, a name that a shell or a reader fills
+            # in
             assert not re.search(r"s3a?://(?![$<{])[\w-]", text), f"{path.name}: a bucket"
 
 
 def secrets(part, path=()):
     """(path, value) of what is called a password or a secret, in any template."""
-    pairs = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+    pairs = (
+        part.items()
+        if isinstance(part, dict)
+        else enumerate(part)
+        if isinstance(part, list)
+        else ()
+    )
     for key, value in pairs:
-        if isinstance(value, str) and re.search(r"password|passphrase|secret|token", str(key), re.I):
+        if isinstance(value, str) and re.search(
+            r"password|passphrase|secret|token", str(key), re.I
+        ):
             yield (*path, key), value
         yield from secrets(value, (*path, key))
 
 
 def test_1_no_password():
-    """A password is made by AWS, and read from there: no template has one, and none is a stack's parameter."""
+    """A password is made by AWS, and read from there: no template has one, and none is a stack's
+    parameter."""
     for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
         for path, value in secrets(resource["Properties"]):
-            allowed = {"HttpTokens": "required", "GenerateStringKey": "password", "PasswordLength": 40}
-            reference = re.match(r"\{\{resolve:secretsmanager:", value) or re.fullmatch(r'\{"username": "\w+"\}', value)
+            allowed = {
+                "HttpTokens": "required",
+                "GenerateStringKey": "password",
+                "PasswordLength": 40,
+            }
+            reference = re.match(r"\{\{resolve:secretsmanager:", value) or re.fullmatch(
+                r'\{"username": "\w+"\}', value
+            )
             assert reference or allowed.get(path[-1]) == value, f"{name} {key} {path}: {value}"
-    assert [key for name in cloudformation.FILES for key in cloudformation.template(name)["Parameters"]
-            if re.search("password|secret", key, re.I)] == []
+    assert [
+        key
+        for name in cloudformation.FILES
+        for key in cloudformation.template(name)["Parameters"]
+        if re.search("password|secret", key, re.I)
+    ] == []
 
 
 def test_every_stack_has_its_deployment_as_parameter_and_in_every_name():
     for name in cloudformation.FILES:
         given = cloudformation.template(name)["Parameters"]["Deployment"]
         assert given["Default"] == WORLD["stack"]["deployment"]
-        assert params.Stack.model_fields["deployment"].metadata[0].pattern == f"^({given['AllowedPattern']})?$"
+        assert (
+            params.Stack.model_fields["deployment"].metadata[0].pattern
+            == f"^({given['AllowedPattern']})?$"
+        )
     free = {"Database", "DatabaseName", "MetricName", "Namespace"}
     for (name, key), resource in cloudformation.resources(**WITH).items():
         for called, value in resource["Properties"].items():
-            if called.endswith("Name") and called not in free and not str(value).startswith(("<", "com.amazonaws.")):
-                assert "workbench" in value, f"{name} {key}: two people in one account would both make {value!r}"
+            if (
+                called.endswith("Name")
+                and called not in free
+                and not str(value).startswith(("<", "com.amazonaws."))
+            ):
+                assert "workbench" in value, (
+                    f"{name} {key}: two people in one account would both make {value!r}"
+                )
 
 
-# -- 2. the broker type is not T3; the configuration makes topics ------------------------------------------------------
+# -- 2. the broker type is not T3; the configuration makes topics
+# ------------------------------------------------------
+
 
 def test_2_no_broker_is_a_t3_and_topics_make_themselves():
     offered = cloudformation.template("msk")["Parameters"]["BrokerType"]
@@ -103,48 +152,76 @@ def test_2_no_broker_is_a_t3_and_topics_make_themselves():
     lines = one("AWS::MSK::Configuration")["ServerProperties"].split()
     assert {"auto.create.topics.enable=true", "delete.topic.enable=true"} <= set(lines)
     cluster = one("AWS::MSK::Cluster")
-    assert cluster["ConfigurationInfo"] == {"Arn": "<Settings>", "Revision": "<Settings.LatestRevision.Revision>"}
+    assert cluster["ConfigurationInfo"] == {
+        "Arn": "<Settings>",
+        "Revision": "<Settings.LatestRevision.Revision>",
+    }
     assert cluster["NumberOfBrokerNodes"] == 2
     assert cluster["ClientAuthentication"] == {
-        "Sasl": {"Iam": {"Enabled": True}}, "Unauthenticated": {"Enabled": False}}
-    assert cluster["EncryptionInfo"]["EncryptionInTransit"] == {"ClientBroker": "TLS", "InCluster": True}
+        "Sasl": {"Iam": {"Enabled": True}},
+        "Unauthenticated": {"Enabled": False},
+    }
+    assert cluster["EncryptionInfo"]["EncryptionInTransit"] == {
+        "ClientBroker": "TLS",
+        "InCluster": True,
+    }
 
 
-# -- 3. security groups ------------------------------------------------------------------------------------------------
+# -- 3. security groups
+# ------------------------------------------------------------------------------------------------
+
 
 def ingress(**given):
     """{(group, port, from where)}: all that may come in anywhere."""
     found = set()
     for (_, key), resource in cloudformation.resources(**given).items():
         kind, properties = resource["Type"].rpartition("::")[2], resource["Properties"]
-        rules = properties.get("SecurityGroupIngress", []) if kind == "SecurityGroup" else [properties]
+        rules = (
+            properties.get("SecurityGroupIngress", []) if kind == "SecurityGroup" else [properties]
+        )
         for rule in rules if kind in ("SecurityGroup", "SecurityGroupIngress") else ():
             ports = {rule.get("FromPort"), rule.get("ToPort")}
-            port, = ports if rule["IpProtocol"] != "-1" else ["all"]
-            found.add((rule.get("GroupId", f"<{key}>"), port, rule.get("SourceSecurityGroupId") or rule["CidrIp"]))
+            (port,) = ports if rule["IpProtocol"] != "-1" else ["all"]
+            found.add(
+                (
+                    rule.get("GroupId", f"<{key}>"),
+                    port,
+                    rule.get("SourceSecurityGroupId") or rule["CidrIp"],
+                )
+            )
     return found
 
 
 EVER = {
-    ("<KafkaGroup>", "all", "<KafkaGroup>"), ("<KafkaGroup>", 9098, "<BastionGroup>"),
-    ("<KafkaGroup>", 9098, "<ConnectGroup>"), ("<KafkaGroup>", 9098, "<SparkGroup>"),
-    ("<DatabaseGroup>", 5432, "<BastionGroup>"), ("<DatabaseGroup>", 5432, "<ConnectGroup>"),
+    ("<KafkaGroup>", "all", "<KafkaGroup>"),
+    ("<KafkaGroup>", 9098, "<BastionGroup>"),
+    ("<KafkaGroup>", 9098, "<ConnectGroup>"),
+    ("<KafkaGroup>", 9098, "<SparkGroup>"),
+    ("<DatabaseGroup>", 5432, "<BastionGroup>"),
+    ("<DatabaseGroup>", 5432, "<ConnectGroup>"),
     ("<DatabaseGroup>", 5432, "<SparkGroup>"),
     ("<EndpointGroup>", 443, "10.20.0.0/16"),
-    ("<SparkGroup>", "all", "<SparkGroup>"), ("<SparkGroup>", 8443, "<ServiceGroup>"),
-    ("<ServiceGroup>", 9443, "<SparkGroup>"), ("<SparkGroup>", 18888, "<WorkspaceGroup>"),
+    ("<SparkGroup>", "all", "<SparkGroup>"),
+    ("<SparkGroup>", 8443, "<ServiceGroup>"),
+    ("<ServiceGroup>", 9443, "<SparkGroup>"),
+    ("<SparkGroup>", 18888, "<WorkspaceGroup>"),
 }
 
 
 def test_3_who_may_come_in_where():
     assert ingress() == EVER
-    mysql = {("<MySqlGroup>", 3306, group) for group in ("<BastionGroup>", "<ConnectGroup>", "<SparkGroup>")}
+    mysql = {
+        ("<MySqlGroup>", 3306, group)
+        for group in ("<BastionGroup>", "<ConnectGroup>", "<SparkGroup>")
+    }
     ssh = {("<BastionGroup>", 22, "203.0.113.9/32")}
     assert ingress(WithMySql="yes", BastionCidr="203.0.113.9/32") == EVER | mysql | ssh
 
 
-@pytest.mark.parametrize("cidr, good", [
-    ("", True), ("203.0.113.9/32", True), ("0.0.0.0/0", False), ("203.0.113.0/24", False)])
+@pytest.mark.parametrize(
+    "cidr, good",
+    [("", True), ("203.0.113.9/32", True), ("0.0.0.0/0", False), ("203.0.113.0/24", False)],
+)
 def test_3_the_bastion_is_open_to_one_address_or_to_none(cidr, good):
     pattern = cloudformation.template("network")["Parameters"]["BastionCidr"]["AllowedPattern"]
     assert bool(re.fullmatch(pattern, cidr)) == good
@@ -152,21 +229,33 @@ def test_3_the_bastion_is_open_to_one_address_or_to_none(cidr, good):
 
 def test_3_only_the_public_subnets_have_a_route_out_and_only_the_bastion_is_there():
     routes = cloudformation.of_type("AWS::EC2::Route")
-    assert [(r["RouteTableId"], r["GatewayId"]) for r in routes] == [("<PublicRoutes>", "<Gateway>")]
-    assert {(r["RouteTableId"], r.get("NatGatewayId", r.get("GatewayId"))) for r in cloudformation.of_type(
-        "AWS::EC2::Route", WithNat="yes")} == {("<PublicRoutes>", "<Gateway>"), ("<PrivateRoutes>", "<Nat>")}
-    private = {a["SubnetId"] for a in cloudformation.of_type("AWS::EC2::SubnetRouteTableAssociation")
-               if a["RouteTableId"] == "<PrivateRoutes>"}
+    assert [(r["RouteTableId"], r["GatewayId"]) for r in routes] == [
+        ("<PublicRoutes>", "<Gateway>")
+    ]
+    assert {
+        (r["RouteTableId"], r.get("NatGatewayId", r.get("GatewayId")))
+        for r in cloudformation.of_type("AWS::EC2::Route", WithNat="yes")
+    } == {("<PublicRoutes>", "<Gateway>"), ("<PrivateRoutes>", "<Nat>")}
+    private = {
+        a["SubnetId"]
+        for a in cloudformation.of_type("AWS::EC2::SubnetRouteTableAssociation")
+        if a["RouteTableId"] == "<PrivateRoutes>"
+    }
     assert private == {"<PrivateSubnetA>", "<PrivateSubnetB>"}
     kinds = ("::DBSubnetGroup", "::Cluster", "::Application", "::Studio", "::VPCEndpoint")
-    placed = json.dumps([one for one in cloudformation.resources(**WITH).values() if one["Type"].endswith(kinds)])
+    placed = json.dumps(
+        [one for one in cloudformation.resources(**WITH).values() if one["Type"].endswith(kinds)]
+    )
     assert "<PrivateSubnetA>" in placed and "<PublicSubnet" not in placed
 
 
 def test_3_the_zones_of_the_subnets_can_be_chosen():
     """Not every zone of a region has MSK, or EMR's machines."""
+
     def zones(**given):
-        return [one["AvailabilityZone"] for one in cloudformation.of_type("AWS::EC2::Subnet", **given)]
+        return [
+            one["AvailabilityZone"] for one in cloudformation.of_type("AWS::EC2::Subnet", **given)
+        ]
 
     assert len(zones()) == 4 and len(set(zones())) == 2
     assert set(zones()).isdisjoint(zones(ZoneA="2", ZoneB="3"))
@@ -174,75 +263,142 @@ def test_3_the_zones_of_the_subnets_can_be_chosen():
 
 def test_3_what_the_private_subnets_call_has_an_endpoint():
     """There is no other way out of them."""
-    called = {"s3", "secretsmanager", "ssm", "glue", "sts", "logs", "monitoring", "athena", "kafkaconnect",
-              "emr-serverless"}
-    endpoints = {e["ServiceName"].split(".", 3)[3]: e for e in cloudformation.of_type("AWS::EC2::VPCEndpoint")}
+    called = {
+        "s3",
+        "secretsmanager",
+        "ssm",
+        "glue",
+        "sts",
+        "logs",
+        "monitoring",
+        "athena",
+        "kafkaconnect",
+        "emr-serverless",
+    }
+    endpoints = {
+        e["ServiceName"].split(".", 3)[3]: e
+        for e in cloudformation.of_type("AWS::EC2::VPCEndpoint")
+    }
     assert endpoints.keys() == called
     assert {e["VpcEndpointType"] for name, e in endpoints.items() if name != "s3"} == {"Interface"}
     assert all(e["PrivateDnsEnabled"] for name, e in endpoints.items() if name != "s3")
 
 
-# -- 4. parameter groups of the databases ------------------------------------------------------------------------------
+# -- 4. parameter groups of the databases
+# ------------------------------------------------------------------------------
+
 
 def test_4_the_logs_of_both_databases_can_be_read():
-    settings = {g["Family"]: g["Parameters"] for g in cloudformation.of_type(
-        "AWS::RDS::DBClusterParameterGroup", WithMySql="yes")}
+    settings = {
+        g["Family"]: g["Parameters"]
+        for g in cloudformation.of_type("AWS::RDS::DBClusterParameterGroup", WithMySql="yes")
+    }
     assert settings["aurora-postgresql16"]["rds.logical_replication"] == "1"
     assert settings["aurora-mysql8.0"]["binlog_format"] == "ROW"
     assert settings["aurora-mysql8.0"]["binlog_row_image"] == "FULL"
     clusters = cloudformation.of_type("AWS::RDS::DBCluster", WithMySql="yes")
     used = {cluster["Engine"]: cluster["DBClusterParameterGroupName"] for cluster in clusters}
     assert used == {"aurora-postgresql": "<PostgresSettings>", "aurora-mysql": "<MySqlSettings>"}
-    assert one("AWS::RDS::DBCluster")["Engine"] == "aurora-postgresql"  # MySQL only for who asks for it
+    assert (
+        one("AWS::RDS::DBCluster")["Engine"] == "aurora-postgresql"
+    )  # MySQL only for who asks for it
 
 
 def test_4_a_version_of_aurora_that_aws_has_retired_can_be_replaced():
     def versions(**given):
-        return {c["Engine"]: c["EngineVersion"] for c in cloudformation.of_type(
-            "AWS::RDS::DBCluster", WithMySql="yes", **given)}
+        return {
+            c["Engine"]: c["EngineVersion"]
+            for c in cloudformation.of_type("AWS::RDS::DBCluster", WithMySql="yes", **given)
+        }
 
-    assert versions(PostgresVersion="16.13", MySqlVersion="8.0.mysql_aurora.3.12.0") == {
-        "aurora-postgresql": "16.13", "aurora-mysql": "8.0.mysql_aurora.3.12.0"} != versions()
+    assert (
+        versions(PostgresVersion="16.13", MySqlVersion="8.0.mysql_aurora.3.12.0")
+        == {"aurora-postgresql": "16.13", "aurora-mysql": "8.0.mysql_aurora.3.12.0"}
+        != versions()
+    )
 
 
 def test_4_users_and_database_are_those_of_the_world():
     cluster, world = one("AWS::RDS::DBCluster"), WORLD["postgres"]
-    assert (cluster["DatabaseName"], cluster["MasterUsername"]) == (world["database"], world["admin_user"])
-    made = {s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
-            for s in cloudformation.of_type("AWS::SecretsManager::Secret")}
-    assert made == {"workbench/postgres.admin": world["admin_user"],
-                    "workbench/postgres.replication": world["replication_user"]}
+    assert (cluster["DatabaseName"], cluster["MasterUsername"]) == (
+        world["database"],
+        world["admin_user"],
+    )
+    made = {
+        s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
+        for s in cloudformation.of_type("AWS::SecretsManager::Secret")
+    }
+    assert made == {
+        "workbench/postgres.admin": world["admin_user"],
+        "workbench/postgres.replication": world["replication_user"],
+    }
     for name in made:
         assert f"${{secret:{name.partition('/')[2]}}}" in world.values()
 
 
 def test_4_so_are_those_of_mysql_where_it_is_wanted_and_its_address_is_told_in_any_case():
     world = WORLD["mysql"]
-    (cluster,) = [c for c in cloudformation.of_type("AWS::RDS::DBCluster", **WITH) if c["Engine"] == "aurora-mysql"]
-    assert cluster["MasterUsername"] == world["admin_user"] and cluster["DatabaseName"] == "sampledatabase"
-    made = {s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
-            for s in cloudformation.of_type("AWS::SecretsManager::Secret", **WITH) if "mysql" in s["Name"]}
-    assert made == {"workbench/mysql.admin": world["admin_user"],
-                    "workbench/mysql.replication": world["replication_user"]}
+    (cluster,) = [
+        c
+        for c in cloudformation.of_type("AWS::RDS::DBCluster", **WITH)
+        if c["Engine"] == "aurora-mysql"
+    ]
+    assert (
+        cluster["MasterUsername"] == world["admin_user"]
+        and cluster["DatabaseName"] == "sampledatabase"
+    )
+    made = {
+        s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
+        for s in cloudformation.of_type("AWS::SecretsManager::Secret", **WITH)
+        if "mysql" in s["Name"]
+    }
+    assert made == {
+        "workbench/mysql.admin": world["admin_user"],
+        "workbench/mysql.replication": world["replication_user"],
+    }
     assert all(f"${{secret:{name.partition('/')[2]}}}" in world.values() for name in made)
     for given, host in (({}, "none"), (WITH, "<MySql.Endpoint.Address>")):
-        told = {p["Name"]: p["Value"] for p in cloudformation.of_type("AWS::SSM::Parameter", **given)}
-        assert (told["/workbench/mysql/host"], told["/workbench/mysql/port"]) == (host, str(cluster["Port"]))
+        told = {
+            p["Name"]: p["Value"] for p in cloudformation.of_type("AWS::SSM::Parameter", **given)
+        }
+        assert (told["/workbench/mysql/host"], told["/workbench/mysql/port"]) == (
+            host,
+            str(cluster["Port"]),
+        )
 
 
-# -- 5. the five keys of IAM, three times ------------------------------------------------------------------------------
+# -- 5. the five keys of IAM, three times
+# ------------------------------------------------------------------------------
 
-IAM = {"security.protocol": "SASL_SSL", **kafka_iam.JAVA, "ssl.truststore.location": "/tmp/kafka.client.truststore.jks"}
+IAM = {
+    "security.protocol": "SASL_SSL",
+    **kafka_iam.JAVA,
+    "ssl.truststore.location": "/tmp/kafka.client.truststore.jks",
+}
 
 
 def manifests():
-    values = {"ROLE_ARN": "arn:aws:iam::<account>:role/r", "BOOTSTRAP": "b-1.example:9098", "REGION": REGION,
-              "DATABASE_HOST": "db.example", "CONNECT_IMAGE": "registry.example/connect:1"}
-    return {m["kind"]: m for m in yaml.safe_load_all(Template(EKS.read_text(encoding="utf-8")).safe_substitute(values))}
+    values = {
+        "ROLE_ARN": "arn:aws:iam::<account>:role/r",
+        "BOOTSTRAP": "b-1.example:9098",
+        "REGION": REGION,
+        "DATABASE_HOST": "db.example",
+        "CONNECT_IMAGE": "registry.example/connect:1",
+    }
+    return {
+        m["kind"]: m
+        for m in yaml.safe_load_all(
+            Template(EKS.read_text(encoding="utf-8")).safe_substitute(values)
+        )
+    }
 
 
 def properties(text):
-    pairs = [line.split("=", 1) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    pairs = [
+        line.split("=", 1)
+        for line in text.splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
     assert len(dict(pairs)) == len(pairs), "a key is there twice"
     return dict(pairs)
 
@@ -251,7 +407,10 @@ def test_5_the_worker_on_eks_logs_in_by_iam_as_itself_as_producer_and_as_consume
     worker = properties(manifests()["ConfigMap"]["data"]["connect-distributed.properties"])
     for prefix in ("", "producer.", "consumer."):
         assert {key: worker.get(prefix + key) for key in IAM} == IAM, prefix
-    assert worker["group.id"] == "connect-cluster" and worker["plugin.path"] == "/usr/local/share/kafka/plugins"
+    assert (
+        worker["group.id"] == "connect-cluster"
+        and worker["plugin.path"] == "/usr/local/share/kafka/plugins"
+    )
     for what in ("offset", "config", "status"):
         assert worker[f"{what}.storage.topic"] == f"connect-{what}{'' if what == 'status' else 's'}"
         assert worker[f"{what}.storage.replication.factor"] == "2"
@@ -260,20 +419,30 @@ def test_5_the_worker_on_eks_logs_in_by_iam_as_itself_as_producer_and_as_consume
 def test_5_spark_logs_in_by_iam():
     """Four of the five: Spark takes Java's own trust store, in which Amazon's certificates are."""
     told = topics.spark_options(on_aws.world())
-    wanted = {f"kafka.{key}": value for key, value in IAM.items() if key != "ssl.truststore.location"}
+    wanted = {
+        f"kafka.{key}": value for key, value in IAM.items() if key != "ssl.truststore.location"
+    }
     assert {key: told.get(key) for key in wanted} == wanted
 
 
 def test_5_a_worker_of_msk_connect_names_no_login_and_reads_passwords_itself():
-    """MSK Connect logs in by the connector's role, and refuses a worker configuration that says otherwise."""
+    """MSK Connect logs in by the connector's role, and refuses a worker configuration that says
+    otherwise."""
     worker = properties(one("AWS::KafkaConnect::WorkerConfiguration")["PropertiesFileContent"])
     assert not [key for key in worker if "sasl" in key or "security" in key]
-    provider, = re.findall(r"^\$\$\{(\w+):", WORLD["connect"]["password_reference"])
-    assert worker["config.providers"] == provider and worker[f"config.providers.{provider}.param.region"] == REGION
-    assert {worker["key.converter"], worker["value.converter"]} == {"org.apache.kafka.connect.json.JsonConverter"}
+    (provider,) = re.findall(r"^\$\$\{(\w+):", WORLD["connect"]["password_reference"])
+    assert (
+        worker["config.providers"] == provider
+        and worker[f"config.providers.{provider}.param.region"] == REGION
+    )
+    assert {worker["key.converter"], worker["value.converter"]} == {
+        "org.apache.kafka.connect.json.JsonConverter"
+    }
 
 
-# -- 6. connector files (their keys and placeholders, against the published ones: test_published.py) -------------------
+# -- 6. connector files (their keys and placeholders, against the published ones: test_published.py)
+# -------------------
+
 
 def test_6_placeholders_stand_only_for_what_a_world_knows():
     known = connect.placeholders(on_aws.world())
@@ -284,15 +453,23 @@ def test_6_placeholders_stand_only_for_what_a_world_knows():
 
 def test_6_every_connector_has_a_plugin_that_5_connect_makes():
     from workbench.connect import msk
-    made = {p["Name"]: p["Location"]["S3Location"]["FileKey"] for p in cloudformation.of_type(
-        "AWS::KafkaConnect::CustomPlugin", **WITH)}
+
+    made = {
+        p["Name"]: p["Location"]["S3Location"]["FileKey"]
+        for p in cloudformation.of_type("AWS::KafkaConnect::CustomPlugin", **WITH)
+    }
     assert made == {f"workbench-{name}": f"plugins/{name}.zip" for name in msk.PLUGINS}
-    used = {connect.config(on_aws.world(), path.stem)["connector.class"]
-            for path in (ROOT / "params/connectors").glob("*.json") if path.stem not in on_aws.EMBEDDED_ONLY}
+    used = {
+        connect.config(on_aws.world(), path.stem)["connector.class"]
+        for path in (ROOT / "params/connectors").glob("*.json")
+        if path.stem not in on_aws.EMBEDDED_ONLY
+    }
     assert used == {plugin for plugin, _ in msk.PLUGINS.values()}
 
 
-# -- 8. Connect and the registry on EKS --------------------------------------------------------------------------------
+# -- 8. Connect and the registry on EKS
+# --------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("version", ["1.32", "1.34"])
 def test_8_the_manifests_are_kubernetes(version):
@@ -318,7 +495,10 @@ def test_8_account_database_probes_limits_and_the_password_from_a_secret():
     registry = containers["apicurio-registry-sql"]
     assert registry["image"].rpartition(":")[2] == VERSIONS["apicurio"]
     told = {e["name"]: e for e in registry["env"]}
-    assert told["REGISTRY_DATASOURCE_URL"]["value"] == "jdbc:postgresql://db.example:5432/apicurio-registry"
+    assert (
+        told["REGISTRY_DATASOURCE_URL"]["value"]
+        == "jdbc:postgresql://db.example:5432/apicurio-registry"
+    )
     for name, key in (("USERNAME", "username"), ("PASSWORD", "password")):
         secret = {"name": "apicurio-registry", "key": key}
         assert told[f"REGISTRY_DATASOURCE_{name}"]["valueFrom"] == {"secretKeyRef": secret}
@@ -332,50 +512,81 @@ def test_8_account_database_probes_limits_and_the_password_from_a_secret():
 
 def test_8_what_the_command_fills_in_is_all_that_is_left_open():
     text = EKS.read_text(encoding="utf-8")
-    named, = re.findall(r"envsubst '(.*)'", text)
-    assert set(re.findall(r"\$\{(\w+)\}", text)) == set(re.findall(r"\$(\w+)", named)) == set(
-        re.findall(r"(\w+)=…", text))
+    (named,) = re.findall(r"envsubst '(.*)'", text)
+    assert (
+        set(re.findall(r"\$\{(\w+)\}", text))
+        == set(re.findall(r"\$(\w+)", named))
+        == set(re.findall(r"(\w+)=…", text))
+    )
 
 
-# -- 9. EMR ------------------------------------------------------------------------------------------------------------
+# -- 9. EMR
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_9_release_applications_metastore_and_bootstrap():
     cluster, application = one("AWS::EMR::Cluster"), one("AWS::EMRServerless::Application")
     assert cluster["ReleaseLabel"] == application["ReleaseLabel"]
     assert {a["Name"] for a in cluster["Applications"]} == {
-        "Hadoop", "Spark", "Hive", "Livy", "JupyterEnterpriseGateway"}
-    glue = {"hive.metastore.client.factory.class":
-            "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"}
-    assert {c["Classification"]: c["ConfigurationProperties"] for c in cluster["Configurations"]} == {
-        "spark-hive-site": glue, "hive-site": glue, "spark-defaults": dict.fromkeys(
-            ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH"), "/opt/workbench/environment")}
+        "Hadoop",
+        "Spark",
+        "Hive",
+        "Livy",
+        "JupyterEnterpriseGateway",
+    }
+    glue = {
+        "hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
+    }
+    assert {
+        c["Classification"]: c["ConfigurationProperties"] for c in cluster["Configurations"]
+    } == {
+        "spark-hive-site": glue,
+        "hive-site": glue,
+        "spark-defaults": dict.fromkeys(
+            ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH"),
+            "/opt/workbench/environment",
+        ),
+    }
     bucket = one("AWS::S3::Bucket")["BucketName"]
-    script, = [b["ScriptBootstrapAction"] for b in cluster["BootstrapActions"]]
-    assert script["Path"] == f"s3://{bucket}/workbench/jobs/bootstrap.sh" and script["Args"][0] == bucket
+    (script,) = [b["ScriptBootstrapAction"] for b in cluster["BootstrapActions"]]
+    assert (
+        script["Path"] == f"s3://{bucket}/workbench/jobs/bootstrap.sh"
+        and script["Args"][0] == bucket
+    )
     assert one("AWS::EMR::Step")["HadoopJarStep"] == {
-        "Jar": "command-runner.jar", "Args": ["bash", "/opt/workbench/jobs/kernel.sh"]}
+        "Jar": "command-runner.jar",
+        "Args": ["bash", "/opt/workbench/jobs/kernel.sh"],
+    }
     assert cluster["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
     assert application["AutoStopConfiguration"]["Enabled"]
     assert application["InteractiveConfiguration"] == {"SessionEnabled": True}
 
 
 def test_9_the_guide_states_its_spark_and_hudi_beside_those_that_the_tests_run_with():
-    """What the release has only AWS can tell: the guide states it, with the command that proves it. What the tests run
-    with is what is installed."""
+    """What the release has only AWS can tell: the guide states it, with the command that proves it.
+    What the tests run with is what is installed."""
     guide = (DEPLOY / "README.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"Spark and Hudi of the release .*", guide)
-    stated, tested = (dict(re.findall(r"(Spark|Hudi) ([\d.]+\d)", part))
-                      for part in row.split("|")[0].split("tested with"))
+    stated, tested = (
+        dict(re.findall(r"(Spark|Hudi) ([\d.]+\d)", part))
+        for part in row.split("|")[0].split("tested with")
+    )
     (bundle,) = (jar for jar in artifacts.jars("spark") if jar.name.startswith("hudi-spark"))
     assert tested == {"Spark": pyspark.__version__, "Hudi": bundle.stem.rpartition("-")[2]}
-    assert stated["Hudi"] == tested["Hudi"] and stated["Spark"].rpartition(".")[0] == tested["Spark"].rpartition(".")[0]
+    assert (
+        stated["Hudi"] == tested["Hudi"]
+        and stated["Spark"].rpartition(".")[0] == tested["Spark"].rpartition(".")[0]
+    )
     assert f"--release-label {one('AWS::EMR::Cluster')['ReleaseLabel']} " in row
     differences = (ROOT / "docs/differences.md").read_text(encoding="utf-8")
-    assert f"| Spark of EMR: {stated['Spark']} " in differences and f"| Spark {tested['Spark']} |" in differences
+    assert (
+        f"| Spark of EMR: {stated['Spark']} " in differences
+        and f"| Spark {tested['Spark']} |" in differences
+    )
 
 
-# -- 10. names written are names read ----------------------------------------------------------------------------------
+# -- 10. names written are names read
+# ----------------------------------------------------------------------------------
 
 BY_UP = {"kafka/bootstrap"}  # `workbench aws up` writes it: CloudFormation cannot ask for it
 
@@ -394,10 +605,23 @@ def read():
         text = path.read_text(encoding="utf-8")
         if re.search(r"\baws\.parameters?\(|\bparameters\(\)", text):
             words = {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)}
-            names |= {word for word in words if isinstance(word, str) and re.fullmatch(
-                r"(?:postgres|kafka|connect|lake|query|spark|emr|studio)/[\w/]+", word)}
-    names.remove("connect/role/")  # connect/msk.py, of each connector that it is told to apply: all of the walkthroughs
-    deployed = {name for flow in walkthroughs.ALL if not flow.embedded for name in (*flow._connectors(), *flow.sinks)}
+            names |= {
+                word
+                for word in words
+                if isinstance(word, str)
+                and re.fullmatch(
+                    r"(?:postgres|kafka|connect|lake|query|spark|emr|studio)/[\w/]+", word
+                )
+            }
+    names.remove(
+        "connect/role/"
+    )  # connect/msk.py, of each connector that it is told to apply: all of the walkthroughs
+    deployed = {
+        name
+        for flow in walkthroughs.ALL
+        if not flow.embedded
+        for name in (*flow._connectors(), *flow.sinks)
+    }
     return names | {f"connect/role/{name}" for name in deployed - on_aws.EMBEDDED_ONLY}
 
 
@@ -413,13 +637,23 @@ def test_10_the_made_up_world_of_the_tests_has_the_same_names():
 
 def test_10_a_connectors_role_is_the_one_of_its_name():
     """And that MSK Connect may take on."""
-    roles = {name: value for name, value in parameters().items() if name.startswith("connect/role/")}
-    assert roles == {name: f"arn:aws:iam::{on_aws.ACCOUNT}:role/workbench-connect-{name.rpartition('/')[2]}"
-                     for name in roles} == {name: on_aws.PARAMETERS[name] for name in roles}
-    trusting = {f"arn:aws:iam::{on_aws.ACCOUNT}:role/{role['RoleName']}": role["AssumeRolePolicyDocument"]
-                for role in cloudformation.of_type("AWS::IAM::Role")}
+    roles = {
+        name: value for name, value in parameters().items() if name.startswith("connect/role/")
+    }
+    assert (
+        roles
+        == {
+            name: f"arn:aws:iam::{on_aws.ACCOUNT}:role/workbench-connect-{name.rpartition('/')[2]}"
+            for name in roles
+        }
+        == {name: on_aws.PARAMETERS[name] for name in roles}
+    )
+    trusting = {
+        f"arn:aws:iam::{on_aws.ACCOUNT}:role/{role['RoleName']}": role["AssumeRolePolicyDocument"]
+        for role in cloudformation.of_type("AWS::IAM::Role")
+    }
     for arn in roles.values():
-        trust, = trusting[arn]["Statement"]
+        (trust,) = trusting[arn]["Statement"]
         assert trust["Principal"] == {"Service": "kafkaconnect.amazonaws.com"}, arn
 
 
@@ -430,7 +664,9 @@ def test_10_the_world_can_be_loaded_from_what_the_templates_write():
     assert parameters()["connect/subnets"] == "<PrivateSubnetA>,<PrivateSubnetB>"
 
 
-# -- 11. databases before the jobs that use them -----------------------------------------------------------------------
+# -- 11. databases before the jobs that use them
+# -----------------------------------------------------------------------
+
 
 def test_11_the_catalogs_databases_are_made_with_the_lake():
     databases = [one["DatabaseInput"] for one in cloudformation.of_type("AWS::Glue::Database")]
@@ -438,22 +674,32 @@ def test_11_the_catalogs_databases_are_made_with_the_lake():
     assert {"datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"} <= made.keys()
     used = {name for walkthrough in walkthroughs.ALL for name in walkthrough.databases}
     captures = [capture for walkthrough in walkthroughs.ALL for capture in walkthrough.captures]
-    used |= {table.get("database", hudi.Table.database) for capture in captures for table in capture.lake}
+    used |= {
+        table.get("database", hudi.Table.database) for capture in captures for table in capture.lake
+    }
     world = on_aws.world()
-    used |= {table.database for walkthrough in walkthroughs.ALL for table in walkthrough.experiments(world)}
+    used |= {
+        table.database
+        for walkthrough in walkthroughs.ALL
+        for table in walkthrough.experiments(world)
+    }
     assert used <= made.keys()
     assert cloudformation.ORDER.index("lake") < cloudformation.ORDER.index("emr")
     root = f"s3://{one('AWS::S3::Bucket')['BucketName']}/"
     assert all(place.startswith(root) and place.endswith("/") for place in made.values())
 
 
-# -- 12. no column is data and partition at once -----------------------------------------------------------------------
+# -- 12. no column is data and partition at once
+# -----------------------------------------------------------------------
+
 
 def created():
     """(notebook, statement) of the tables that notebooks make with SQL."""
     for name, cells in NOTEBOOKS.items():
         for cell in cells:
-            for text in re.findall(r'"""(\s*CREATE (?:EXTERNAL )?TABLE.*?)"""', "".join(cell["source"]), re.S):
+            for text in re.findall(
+                r'"""(\s*CREATE (?:EXTERNAL )?TABLE.*?)"""', "".join(cell["source"]), re.S
+            ):
                 yield name, text
 
 
@@ -461,13 +707,15 @@ def twice(text):
     """The columns that a statement has as data and as partition."""
     if "EXTERNAL" in text:
         columns, by = re.search(r"\((.*)\)\s*PARTITIONED BY \((.*?)\)", text, re.S).groups()
-        names = [[c.split()[0].strip("`").lower() for c in part.split(",")] for part in (columns, by)]
+        names = [
+            [c.split()[0].strip("`").lower() for c in part.split(",")] for part in (columns, by)
+        ]
         return set(names[0]) & set(names[1])
     by = [c.strip("' ") for c in re.search(r"partitioned_by = ARRAY\[(.*?)\]", text)[1].split(",")]
     asked = sqlglot.parse_one(re.sub(r".*?\)\s+AS\b", "", text, count=1, flags=re.S), read="athena")
     names = [column.alias_or_name for column in asked.find(exp.Select).expressions]
     # CTAS: the partition columns are the last of the query, each once
-    return {n for n in by if names.count(n) > 1} | (set(by) if names[-len(by):] != by else set())
+    return {n for n in by if names.count(n) > 1} | (set(by) if names[-len(by) :] != by else set())
 
 
 def test_12_no_table_has_a_column_that_is_data_and_partition():
@@ -477,70 +725,132 @@ def test_12_no_table_has_a_column_that_is_data_and_partition():
         assert twice(text) == set(), name
 
 
-@pytest.mark.parametrize("text, column", [
-    ("CREATE EXTERNAL TABLE t (a int, Country string) PARTITIONED BY (country string)", "country"),
-    ("CREATE TABLE t WITH (partitioned_by = ARRAY['c']) AS SELECT a, c, a AS c FROM t", "c"),
-    ("CREATE TABLE t WITH (partitioned_by = ARRAY['c']) AS SELECT c, a FROM t", "c")])
+@pytest.mark.parametrize(
+    "text, column",
+    [
+        (
+            "CREATE EXTERNAL TABLE t (a int, Country string) PARTITIONED BY (country string)",
+            "country",
+        ),
+        ("CREATE TABLE t WITH (partitioned_by = ARRAY['c']) AS SELECT a, c, a AS c FROM t", "c"),
+        ("CREATE TABLE t WITH (partitioned_by = ARRAY['c']) AS SELECT c, a FROM t", "c"),
+    ],
+)
 def test_12_one_that_has_is_seen(text, column):
     assert twice(text) == {column}
 
 
-# -- 13. what one stack gives is what a later one takes ----------------------------------------------------------------
+# -- 13. what one stack gives is what a later one takes
+# ----------------------------------------------------------------
+
 
 def imported(name):
     """The exports that a template takes."""
-    return {one.replace("${Deployment}", "workbench") for one in cloudformation.imports(cloudformation.template(name))}
+    return {
+        one.replace("${Deployment}", "workbench")
+        for one in cloudformation.imports(cloudformation.template(name))
+    }
 
 
 def test_13_a_stack_takes_what_earlier_ones_give():
-    assert cloudformation.ORDER == ["network", "lake", "sources", "msk", "connect", "emr", "studio", "schedule"]
+    assert cloudformation.ORDER == [
+        "network",
+        "lake",
+        "sources",
+        "msk",
+        "connect",
+        "emr",
+        "studio",
+        "schedule",
+    ]
     given = {name: stack for name, (stack, _) in cloudformation.exports().items()}
     taken = set()
     for name in cloudformation.FILES:
         wanted = imported(name)
-        at = cloudformation.ORDER.index(name) if name in cloudformation.ORDER else None  # that of EKS: after all
+        at = (
+            cloudformation.ORDER.index(name) if name in cloudformation.ORDER else None
+        )  # that of EKS: after all
         assert {given.get(one) for one in wanted} <= set(cloudformation.ORDER[:at]), name
         taken |= wanted
-    assert given.keys() - taken == {"workbench-Application", "workbench-SparkRole"}, "given, and taken by nobody"
+    assert given.keys() - taken == {"workbench-Application", "workbench-SparkRole"}, (
+        "given, and taken by nobody"
+    )
 
 
 def test_13_bastion_database_kafka_connect_emr():
-    takes = {name: {cloudformation.exports()[one][0] for one in imported(name)} for name in cloudformation.ORDER}
-    assert takes == {"network": set(), "lake": set(), "sources": {"network"}, "msk": {"network"},
-                     "connect": {"lake", "sources", "msk"}, "emr": {"network", "lake", "sources", "msk", "connect"},
-                     "studio": {"network", "lake"}, "schedule": {"network", "lake", "studio"}}
+    takes = {
+        name: {cloudformation.exports()[one][0] for one in imported(name)}
+        for name in cloudformation.ORDER
+    }
+    assert takes == {
+        "network": set(),
+        "lake": set(),
+        "sources": {"network"},
+        "msk": {"network"},
+        "connect": {"lake", "sources", "msk"},
+        "emr": {"network", "lake", "sources", "msk", "connect"},
+        "studio": {"network", "lake"},
+        "schedule": {"network", "lake", "studio"},
+    }
 
 
 def test_13_what_another_parameter_replaces_is_not_exported():
-    """CloudFormation changes no value that another stack imports: a cluster of another generation could not be made."""
-    exported = [json.dumps(one["Value"]) for one in cloudformation.template("emr")["Outputs"].values()
-                if "Export" in one]
+    """CloudFormation changes no value that another stack imports: a cluster of another generation
+    could not be made."""
+    exported = [
+        json.dumps(one["Value"])
+        for one in cloudformation.template("emr")["Outputs"].values()
+        if "Export" in one
+    ]
     assert exported and not [value for value in exported if '"Cluster' in value]
-    assert json.dumps(cloudformation.template("schedule")).count("{{resolve:ssm:/${Deployment}/emr/cluster}}") == 1
-    changes = {name for name in cloudformation.ORDER if "Generation" in cloudformation.template(name)["Parameters"]}
+    assert (
+        json.dumps(cloudformation.template("schedule")).count(
+            "{{resolve:ssm:/${Deployment}/emr/cluster}}"
+        )
+        == 1
+    )
+    changes = {
+        name
+        for name in cloudformation.ORDER
+        if "Generation" in cloudformation.template(name)["Parameters"]
+    }
     assert changes == {"emr", "schedule"}, "the schedule looks again which cluster there is"
 
 
-# -- 14. a teardown ----------------------------------------------------------------------------------------------------
+# -- 14. a teardown
+# ----------------------------------------------------------------------------------------------------
+
 
 def test_14_a_teardown_knows_the_same_stacks():
     """What it does, in which order, and that it goes on where it was interrupted: test_cloud.py."""
     assert list(cloud.templates()) == cloudformation.ORDER
-    assert "down" in [command.name or command.callback.__name__ for command in cli_aws.app.registered_commands]
+    assert "down" in [
+        command.name or command.callback.__name__ for command in cli_aws.app.registered_commands
+    ]
 
 
 def test_14_nothing_refuses_to_go():
-    """What keeps data is deleted with its stack, by a decision that stands in the template; nothing is protected."""
-    keeps = ("AWS::S3::Bucket", "AWS::RDS::DBCluster", "AWS::RDS::DBInstance", "AWS::MSK::Cluster",
-             "AWS::Logs::LogGroup", "AWS::SQS::Queue")
+    """What keeps data is deleted with its stack, by a decision that stands in the template; nothing
+    is protected."""
+    keeps = (
+        "AWS::S3::Bucket",
+        "AWS::RDS::DBCluster",
+        "AWS::RDS::DBInstance",
+        "AWS::MSK::Cluster",
+        "AWS::Logs::LogGroup",
+        "AWS::SQS::Queue",
+    )
     for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
         if resource["Type"] in keeps:
             assert resource.get("DeletionPolicy") == "Delete", f"{name} {key}"
-        assert not {"DeletionProtection", "TerminationProtected"} & resource["Properties"].keys(), f"{name} {key}"
+        assert not {"DeletionProtection", "TerminationProtected"} & resource["Properties"].keys(), (
+            f"{name} {key}"
+        )
     assert one("AWS::Athena::WorkGroup")["RecursiveDeleteOption"] is True
 
 
-# -- prices ------------------------------------------------------------------------------------------------------------
+# -- prices
+# ------------------------------------------------------------------------------------------------------------
 
 PRICES = yaml.safe_load((DEPLOY / "prices.yaml").read_text(encoding="utf-8"))
 
@@ -561,25 +871,39 @@ def test_every_choice_has_a_price():
     for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
         price = PRICES["prices"][resource["Type"]]
         for part in price if isinstance(price, list) else ():
-            assert inside(resource["Properties"], part["by"]) in part["prices"], f"{name} {key}: {part['by']}"
+            assert inside(resource["Properties"], part["by"]) in part["prices"], (
+                f"{name} {key}: {part['by']}"
+            )
             times = inside(resource["Properties"], part["times"]) if "times" in part else 1
             assert times is None or isinstance(times, (int, list)), f"{name} {key}"
-    parts = [part for price in PRICES["prices"].values() if isinstance(price, list) for part in price]
+    parts = [
+        part for price in PRICES["prices"].values() if isinstance(price, list) for part in price
+    ]
     sizes = {size for part in parts for size in part["prices"]}
-    choices = [one for name in cloudformation.ORDER for one in cloudformation.template(name)["Parameters"].values()]
-    offered = {value for one in choices for value in one.get("AllowedValues", ())
-               if re.search(r"\d\w?\.\w", value) and not value.endswith(".x")}
+    choices = [
+        one
+        for name in cloudformation.ORDER
+        for one in cloudformation.template(name)["Parameters"].values()
+    ]
+    offered = {
+        value
+        for one in choices
+        for value in one.get("AllowedValues", ())
+        if re.search(r"\d\w?\.\w", value) and not value.endswith(".x")
+    }
     assert offered <= sizes
 
 
-# -- the lake's bucket -------------------------------------------------------------------------------------------------
+# -- the lake's bucket
+# -------------------------------------------------------------------------------------------------
+
 
 def test_the_bucket_is_private_encrypted_and_answers_over_tls_only():
     bucket, policy = one("AWS::S3::Bucket"), one("AWS::S3::BucketPolicy")
     assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
     assert bucket["BucketEncryption"]
     assert bucket["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
-    deny, = policy["PolicyDocument"]["Statement"]
+    (deny,) = policy["PolicyDocument"]["Statement"]
     assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", "*", "s3:*")
     assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
     arn = f"arn:aws:s3:::{bucket['BucketName']}"
@@ -590,39 +914,74 @@ def test_the_bucket_is_private_encrypted_and_answers_over_tls_only():
 
 def test_athena_has_a_place_and_a_limit_and_lets_a_table_say_its_own_place():
     settings = one("AWS::Athena::WorkGroup")["WorkGroupConfiguration"]
-    assert settings["EnforceWorkGroupConfiguration"] is False and settings["BytesScannedCutoffPerQuery"] == 1 << 30
-    assert settings["ResultConfiguration"]["OutputLocation"] == f"s3://{one('AWS::S3::Bucket')['BucketName']}/athena/"
+    assert (
+        settings["EnforceWorkGroupConfiguration"] is False
+        and settings["BytesScannedCutoffPerQuery"] == 1 << 30
+    )
+    assert (
+        settings["ResultConfiguration"]["OutputLocation"]
+        == f"s3://{one('AWS::S3::Bucket')['BucketName']}/athena/"
+    )
     assert settings["EngineVersion"]["SelectedEngineVersion"] == "Athena engine version 3"
 
 
-# -- the schedule ------------------------------------------------------------------------------------------------------
+# -- the schedule
+# ------------------------------------------------------------------------------------------------------
+
 
 def test_the_schedules_request_is_one_that_emr_takes():
     import botocore.session
     from botocore.validate import ParamValidator
+
     target = one("AWS::Scheduler::Schedule")["Target"]
     request = json.loads(target["Input"])
     assert json.loads(request["NotebookParams"]) == {"world": "aws"}
-    groups = request["ExecutionEngine"]["MasterInstanceSecurityGroupId"], request["NotebookInstanceSecurityGroupId"]
+    groups = (
+        request["ExecutionEngine"]["MasterInstanceSecurityGroupId"],
+        request["NotebookInstanceSecurityGroupId"],
+    )
     assert groups == (parameters()["emr/cluster_group"], parameters()["emr/notebook_group"])
     studio, cluster = one("AWS::EMR::Studio"), one("AWS::EMR::Cluster")["Instances"]
     assert groups == (studio["EngineSecurityGroupId"], studio["WorkspaceSecurityGroupId"])
     assert groups[0] == cluster["EmrManagedMasterSecurityGroup"]
-    assert (ROOT / "notebooks" / request["NotebookS3Location"]["Key"].partition("notebooks/")[2]).is_file()
+    assert (
+        ROOT / "notebooks" / request["NotebookS3Location"]["Key"].partition("notebooks/")[2]
+    ).is_file()
     service, operation = target["Arn"].rsplit(":", 2)[1:]
-    shape = botocore.session.get_session().get_service_model(service).operation_model(
-        operation[0].upper() + operation[1:]).input_shape
+    shape = (
+        botocore.session.get_session()
+        .get_service_model(service)
+        .operation_model(operation[0].upper() + operation[1:])
+        .input_shape
+    )
     assert not ParamValidator().validate(request, shape).has_errors()
     assert target["DeadLetterConfig"]["Arn"].endswith(":workbench-unstarted")
 
 
-@pytest.mark.parametrize("given, says", [
-    ({"WithNAT": "yes"}, "did you mean 'WithNat'"), ({"WithNat": "ja"}, "(?s)WithNat is 'ja'.*no"),
-    ({"CoreNodes": "two"}, "a whole number from 1 to 10"), ({"CoreNodes": "0"}, "from 1 to 10"),
-    ({"Network": "11.0.0.0/8"}, "a text like 10"), ({"NodeType": "m5.xlargee"}, "did you mean 'm5.xlarge'")])
+@pytest.mark.parametrize(
+    "given, says",
+    [
+        ({"WithNAT": "yes"}, "did you mean 'WithNat'"),
+        ({"WithNat": "ja"}, "(?s)WithNat is 'ja'.*no"),
+        ({"CoreNodes": "two"}, "a whole number from 1 to 10"),
+        ({"CoreNodes": "0"}, "from 1 to 10"),
+        ({"Network": "11.0.0.0/8"}, "a text like 10"),
+        ({"NodeType": "m5.xlargee"}, "did you mean 'm5.xlarge'"),
+    ],
+)
 def test_no_price_is_told_of_what_cannot_be_made(given, says):
     with pytest.raises(StackError, match=says):
         cloud.cost(given)
-    good = {"WithNat": "yes", "CoreNodes": "10", "Network": "10.9.0.0/16", "NodeType": "m5.2xlarge", "Mail": "a@b.c"}
+    good = {
+        "WithNat": "yes",
+        "CoreNodes": "10",
+        "Network": "10.9.0.0/16",
+        "NodeType": "m5.2xlarge",
+        "Mail": "a@b.c",
+    }
     assert sum(usd for *_, usd in cloud.cost(good)[0]) > sum(usd for *_, usd in cloud.cost()[0])
-    assert all("Default" in one for template in cloud.templates().values() for one in template["Parameters"].values())
+    assert all(
+        "Default" in one
+        for template in cloud.templates().values()
+        for one in template["Parameters"].values()
+    )

@@ -1,4 +1,6 @@
-"""deploy/README.md and schedules.md: what they tell a person to type exists, and what was never run is all there."""
+"""deploy/README.md and schedules.md: what they tell a person to type exists, and what was never run
+is all there."""
+
 import re
 import shlex
 
@@ -11,8 +13,10 @@ from workbench.base.paths import ROOT
 from workbench.run import notebooks
 from workbench.stack import cloud
 
-GUIDE, NIGHT = ((ROOT / "deploy" / name).read_text(encoding="utf-8") for name in ("README.md", "schedules.md"))
-NEVER = GUIDE[GUIDE.index("## Never run on a live account"):]
+GUIDE, NIGHT = (
+    (ROOT / "deploy" / name).read_text(encoding="utf-8") for name in ("README.md", "schedules.md")
+)
+NEVER = GUIDE[GUIDE.index("## Never run on a live account") :]
 
 
 def commands():
@@ -43,12 +47,28 @@ def test_what_one_is_told_to_type_is_taken(line):
 
 def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
     rows = [row for row in NEVER.splitlines() if row.startswith("| ")][1:]
-    assert all(re.search(r"\| `?[^|]*`[^`]+`", row.replace("\\|", "/")) for row in rows), "each has its command"
+    assert all(re.search(r"\| `?[^|]*`[^`]+`", row.replace("\\|", "/")) for row in rows), (
+        "each has its command"
+    )
     for path in re.findall(r"`((?:connect|topic|hudi|results|spark|run|stack)/\w+\.py)`", NEVER):
         assert (ROOT / "lib" / "workbench" / path).is_file(), path
-    for made in ("connect/msk.py", "topic/kafka_iam.py", "topic/glue_registry.py", "hudi/ddl.py", "results/athena.py",
-                 "spark/emr.py", "run/emr_jobs.py", "run/emr_notebook.py", "EKS", "Scheduler", "Airflow", "systemd",
-                 "conditional writes", "publish", "down,"):
+    for made in (
+        "connect/msk.py",
+        "topic/kafka_iam.py",
+        "topic/glue_registry.py",
+        "hudi/ddl.py",
+        "results/athena.py",
+        "spark/emr.py",
+        "run/emr_jobs.py",
+        "run/emr_notebook.py",
+        "EKS",
+        "Scheduler",
+        "Airflow",
+        "systemd",
+        "conditional writes",
+        "publish",
+        "down,",
+    ):
         assert made in NEVER, made
     for stack in cloud.templates():
         assert f"up {stack}" in NEVER or stack == "studio" and "EMR Studio" in NEVER, stack
@@ -56,9 +76,15 @@ def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
 
 def test_the_proof_of_the_lake_names_the_databases_of_its_template():
     (row,) = [row for row in NEVER.splitlines() if "glue get-databases" in row]
-    made = sorted(one["DatabaseInput"]["Name"] for one in cloudformation.of_type("AWS::Glue::Database"))
+    made = sorted(
+        one["DatabaseInput"]["Name"] for one in cloudformation.of_type("AWS::Glue::Database")
+    )
     told = row.split("|")[3]
-    assert re.findall(r"`(\w+)`", told) == made and told.split(":")[0].strip() == "eight" and len(made) == 8
+    assert (
+        re.findall(r"`(\w+)`", told) == made
+        and told.split(":")[0].strip() == "eight"
+        and len(made) == 8
+    )
 
 
 VCPUS = {"m5.xlarge": 4, "t4g.nano": 2}  # of one machine (EC2, "Specifications for instance types")
@@ -69,12 +95,18 @@ def test_the_quota_that_the_guide_names_is_what_the_templates_start():
     (cluster,) = cloudformation.of_type("AWS::EMR::Cluster")
     groups = (cluster["Instances"][name] for name in ("MasterInstanceGroup", "CoreInstanceGroup"))
     needed = sum(VCPUS[group["InstanceType"]] * group["InstanceCount"] for group in groups)
-    needed += sum(VCPUS[one["InstanceType"]] for one in cloudformation.of_type("AWS::EC2::Instance"))
+    needed += sum(
+        VCPUS[one["InstanceType"]] for one in cloudformation.of_type("AWS::EC2::Instance")
+    )
     assert f"needs {needed} vCPUs" in GUIDE and f"| {needed} or more |" in NEVER
 
 
 def test_the_rights_to_publish_are_all_that_it_calls():
-    actions = {"list_objects_v2": "s3:ListBucket", "head_object": "s3:GetObject", "put_object": "s3:PutObject"}
+    actions = {
+        "list_objects_v2": "s3:ListBucket",
+        "head_object": "s3:GetObject",
+        "put_object": "s3:PutObject",
+    }
     source = (ROOT / "lib/workbench/run/publish.py").read_text(encoding="utf-8")
     called = {actions[name] for name in re.findall(r'"s3", "(\w+)"', source)}
     (row,) = [line for line in GUIDE.splitlines() if line.startswith("| `publish` |")]
@@ -89,10 +121,17 @@ def test_the_versions_of_aurora_that_the_guide_asks_for_are_those_of_the_templat
 
 def test_a_stack_that_down_does_not_know_has_to_go_before():
     """CloudFormation removes no stack whose exports another one imports."""
-    others = [path for path in (ROOT / "deploy").rglob("*.yaml") if path.parent != ROOT / "deploy"
-              and "Fn::ImportValue" in path.read_text(encoding="utf-8")]
-    down = GUIDE[GUIDE.index("## Down"):GUIDE.index("## Never run")]
-    assert others and all(f"`{path.parent.name}/{path.name}`" in down for path in others) and "delete-stack" in down
+    others = [
+        path
+        for path in (ROOT / "deploy").rglob("*.yaml")
+        if path.parent != ROOT / "deploy" and "Fn::ImportValue" in path.read_text(encoding="utf-8")
+    ]
+    down = GUIDE[GUIDE.index("## Down") : GUIDE.index("## Never run")]
+    assert (
+        others
+        and all(f"`{path.parent.name}/{path.name}`" in down for path in others)
+        and "delete-stack" in down
+    )
 
 
 def test_files_that_are_named_are_there():

@@ -1,5 +1,7 @@
-"""Who may do what on AWS: each action of the templates' policies against each resource, as a list that was read by
-people (policies.txt), and rules that hold for all of them. No account is needed."""
+"""Who may do what on AWS: each action of the templates' policies against each resource, as a list
+that was read by people (policies.txt), and rules that hold for all of them. No account is
+needed."""
+
 import fnmatch
 import itertools
 import json
@@ -17,8 +19,13 @@ from on_aws import ACCOUNT, EMBEDDED_ONLY, REGION
 from workbench.base import ROOT
 
 LIST = Path(__file__).parent / "policies.txt"
-# AWS's own table of actions and the resources that each knows (Service Authorization Reference), as cfn-lint brings it
-KNOWN = json.loads((Path(cfnlint.__file__).parent / "data/AdditionalSpecs/Policies.json").read_text(encoding="utf-8"))
+# AWS's own table of actions and the resources that each knows (Service Authorization Reference), as
+# cfn-lint brings it
+KNOWN = json.loads(
+    (Path(cfnlint.__file__).parent / "data/AdditionalSpecs/Policies.json").read_text(
+        encoding="utf-8"
+    )
+)
 for newer in ("restartconnector", "resumeconnector"):
     KNOWN["kafkaconnect"]["Actions"].setdefault(newer, {"Resources": ["connector"]})
 # Actions that are allowed on "*" although they know resources, and why
@@ -34,12 +41,24 @@ def holders():
     for (template, _), one in cloudformation.resources().items():
         given = one["Properties"]
         if one["Type"] == "AWS::IAM::ManagedPolicy":
-            found[f"{template}: policy {given['ManagedPolicyName']}"] = (given["PolicyDocument"]["Statement"], [])
+            found[f"{template}: policy {given['ManagedPolicyName']}"] = (
+                given["PolicyDocument"]["Statement"],
+                [],
+            )
         elif one["Type"] == "AWS::IAM::Role":
-            attached = [f"policy {arn.rsplit('/', 1)[1]}" for arn in given.get("ManagedPolicyArns", [])]
-            attached += [f"policy {other['ManagedPolicyName']}" for other in cloudformation.of_type(
-                "AWS::IAM::ManagedPolicy") if given["RoleName"] in other.get("Roles", [])]
-            own = [one for policy in given.get("Policies", []) for one in policy["PolicyDocument"]["Statement"]]
+            attached = [
+                f"policy {arn.rsplit('/', 1)[1]}" for arn in given.get("ManagedPolicyArns", [])
+            ]
+            attached += [
+                f"policy {other['ManagedPolicyName']}"
+                for other in cloudformation.of_type("AWS::IAM::ManagedPolicy")
+                if given["RoleName"] in other.get("Roles", [])
+            ]
+            own = [
+                one
+                for policy in given.get("Policies", [])
+                for one in policy["PolicyDocument"]["Statement"]
+            ]
             found[f"{template}: role {given['RoleName']}"] = (own, sorted(attached))
     return found
 
@@ -49,52 +68,73 @@ def listed(of):
 
 
 def text():
-    """All of it as text: who, and each statement: each of these actions is allowed on each resource above it."""
+    """All of it as text: who, and each statement: each of these actions is allowed on each resource
+    above it."""
     lines = []
     for who, (statements, attached) in holders().items():
         lines += ["", who, *(f"    as {one}" for one in attached)]
         for one in statements:
             lines += [f"    on {resource}" for resource in listed(one["Resource"])]
             lines += [f"    if {json.dumps(one['Condition'])}"] if "Condition" in one else []
-            lines += textwrap.wrap(" ".join(listed(one["Action"])), 120, initial_indent=" " * 8,
-                                   subsequent_indent=" " * 8, break_on_hyphens=False)
+            lines += textwrap.wrap(
+                " ".join(listed(one["Action"])),
+                120,
+                initial_indent=" " * 8,
+                subsequent_indent=" " * 8,
+                break_on_hyphens=False,
+            )
     return "\n".join(lines).strip() + "\n"
 
 
 def rights():
     """(who, action, resource) of all."""
-    return [(who, action, resource) for who, (statements, _) in holders().items() for one in statements
-            for action, resource in itertools.product(listed(one["Action"]), listed(one["Resource"]))]
+    return [
+        (who, action, resource)
+        for who, (statements, _) in holders().items()
+        for one in statements
+        for action, resource in itertools.product(listed(one["Action"]), listed(one["Resource"]))
+    ]
 
 
 def knows(action):
     """The patterns of the ARNs that an action takes; none for one that knows no resource."""
     service, name = action.split(":")
     of = {kind.lower(): one for kind, one in KNOWN[service]["Resources"].items()}
-    return [re.sub(r"\$\{\w+\}", "[^:]*", pattern)
-            for kind in KNOWN[service]["Actions"][name.lower()].get("Resources", [])
-            for pattern in of[kind.lower()]["ARNFormats"]]
+    return [
+        re.sub(r"\$\{\w+\}", "[^:]*", pattern)
+        for kind in KNOWN[service]["Actions"][name.lower()].get("Resources", [])
+        for pattern in of[kind.lower()]["ARNFormats"]
+    ]
 
 
 def test_the_policies_are_those_that_were_read():
     assert text() == LIST.read_text(encoding="utf-8"), (
         "the policies have changed. Write the list anew, and read what has changed: "
-        "PYTHONPATH=tests/help .venv/bin/python tests/unit/test_deploy_policies.py")
+        "PYTHONPATH=tests/help .venv/bin/python tests/unit/test_deploy_policies.py"
+    )
 
 
 def test_every_statement_allows_and_says_what_on_what():
     for who, (statements, _) in holders().items():
         for one in statements:
             assert one["Effect"] == "Allow" and {"Action", "Resource"} <= one.keys() <= {
-                "Effect", "Action", "Resource", "Condition"}, who
+                "Effect",
+                "Action",
+                "Resource",
+                "Condition",
+            }, who
 
 
 def test_a_policy_is_as_short_as_iam_wants_it():
-    """6,144 characters a managed policy, 10,240 all that stand in a role; also with a deployment's longest name."""
+    """6,144 characters a managed policy, 10,240 all that stand in a role; also with a deployment's
+    longest name."""
     for (template, key), one in cloudformation.resources().items():
         given = one["Properties"]
-        own = [given["PolicyDocument"]] if one["Type"] == "AWS::IAM::ManagedPolicy" else [
-            policy["PolicyDocument"] for policy in given.get("Policies", [])]
+        own = (
+            [given["PolicyDocument"]]
+            if one["Type"] == "AWS::IAM::ManagedPolicy"
+            else [policy["PolicyDocument"] for policy in given.get("Policies", [])]
+        )
         sent = "".join(json.dumps(document, separators=(",", ":")) for document in own)
         most = 6144 if one["Type"] == "AWS::IAM::ManagedPolicy" else 10240
         assert len(sent.replace("workbench", "w" * 20)) < most, f"{template}: {key}"
@@ -105,7 +145,9 @@ def test_no_action_is_a_pattern():
 
 
 def test_all_resources_at_once_only_for_actions_that_know_none():
-    assert {action for _, action, resource in rights() if resource == "*" and knows(action)} == set(ON_ALL)
+    assert {action for _, action, resource in rights() if resource == "*" and knows(action)} == set(
+        ON_ALL
+    )
 
 
 def test_an_action_that_knows_no_resource_is_not_given_one():
@@ -116,17 +158,30 @@ def test_an_action_that_knows_no_resource_is_not_given_one():
 def test_each_action_takes_one_of_its_resources_and_each_resource_has_an_action():
     for who, (statements, _) in holders().items():
         for one in statements:
-            actions, on = listed(one["Action"]), [arn for arn in listed(one["Resource"]) if arn != "*"]
+            actions, on = (
+                listed(one["Action"]),
+                [arn for arn in listed(one["Resource"]) if arn != "*"],
+            )
             for action in actions if on else []:
-                assert any(re.match(p, arn) for p in knows(action) for arn in on), f"{who}: {action} on none of {on}"
+                assert any(re.match(p, arn) for p in knows(action) for arn in on), (
+                    f"{who}: {action} on none of {on}"
+                )
             for arn in on:
-                assert any(re.match(p, arn) for a in actions for p in knows(a)), f"{who}: none of {actions} on {arn}"
+                assert any(re.match(p, arn) for a in actions for p in knows(a)), (
+                    f"{who}: none of {actions} on {arn}"
+                )
 
 
 def test_7_kafka_rights_are_on_the_named_cluster_its_topics_and_groups():
-    kafka = [(who, action, resource) for who, action, resource in rights() if action.startswith("kafka-cluster:")]
-    pattern = re.compile(rf"arn:aws:kafka:{REGION}:{ACCOUNT}:"
-                         r"(cluster/workbench/[\w-]+|(topic|group)/workbench/\*/[\w.*-]+)")
+    kafka = [
+        (who, action, resource)
+        for who, action, resource in rights()
+        if action.startswith("kafka-cluster:")
+    ]
+    pattern = re.compile(
+        rf"arn:aws:kafka:{REGION}:{ACCOUNT}:"
+        r"(cluster/workbench/[\w-]+|(topic|group)/workbench/\*/[\w.*-]+)"
+    )
     assert kafka and [right for right in kafka if not pattern.fullmatch(right[2])] == []
     # a topic or a group is named; a pattern has a beginning
     assert [right for right in kafka if re.search(r"\*/[^/]{0,2}\*$", right[2])] == []
@@ -136,38 +191,67 @@ def test_7_kafka_rights_are_on_the_named_cluster_its_topics_and_groups():
 def test_7_s3_resources_have_the_form_of_s3_names():
     """Without region and account (a sample policy has both, and allows nothing so)."""
     s3 = [right for right in rights() if right[1].startswith("s3:")]
-    of_bucket = ("s3:GetBucketLocation", "s3:ListBucket", "s3:ListBucketMultipartUploads",
-                 "s3:GetEncryptionConfiguration")
+    of_bucket = (
+        "s3:GetBucketLocation",
+        "s3:ListBucket",
+        "s3:ListBucketMultipartUploads",
+        "s3:GetEncryptionConfiguration",
+    )
     for right in s3:
-        found = re.fullmatch(rf"arn:aws:s3:::workbench-lake-{ACCOUNT}-{REGION}(/[\w.*/$-]+)?", right[2])
+        found = re.fullmatch(
+            rf"arn:aws:s3:::workbench-lake-{ACCOUNT}-{REGION}(/[\w.*/$-]+)?", right[2]
+        )
         assert found and bool(found[1]) == (right[1] not in of_bucket), right
 
 
-CODE = ("workbench/jobs/bootstrap.sh", "workbench/jobs/kernel.sh", "workbench/jobs/ingest.py",
-        "workbench/environment.tar.gz", "workbench/notebooks/10_outbox/15_dashboard.ipynb", "workbench/params/aws.yaml",
-        "workbench/jars/login.jar", "workbench/anything", "plugins/debezium-postgres.zip")  # what `publish` puts there
+CODE = (
+    "workbench/jobs/bootstrap.sh",
+    "workbench/jobs/kernel.sh",
+    "workbench/jobs/ingest.py",
+    "workbench/environment.tar.gz",
+    "workbench/notebooks/10_outbox/15_dashboard.ipynb",
+    "workbench/params/aws.yaml",
+    "workbench/jars/login.jar",
+    "workbench/anything",
+    "plugins/debezium-postgres.zip",
+)  # what `publish` puts there
 
 
 def written(key):
     """Who may write or delete an object of the deployment's bucket."""
     arn = f"arn:aws:s3:::workbench-lake-{ACCOUNT}-{REGION}/{key}"
-    return {who for who, action, resource in rights()
-            if action in ("s3:PutObject", "s3:DeleteObject") and fnmatch.fnmatchcase(arn, resource)}
+    return {
+        who
+        for who, action, resource in rights()
+        if action in ("s3:PutObject", "s3:DeleteObject") and fnmatch.fnmatchcase(arn, resource)
+    }
 
 
 @pytest.mark.parametrize("key", CODE)
 def test_no_role_writes_code_that_another_role_runs(key):
-    """bootstrap.sh, say, runs as root on a node, whose role reads the administrator's password: a role without secrets
-    that may write it has them. `workbench aws publish` writes it, with the rights of the person who deploys."""
+    """bootstrap.sh, say, runs as root on a node, whose role reads the administrator's password: a
+    role without secrets that may write it has them. `workbench aws publish` writes it, with the
+    rights of the person who deploys."""
     assert written(key) == set()
 
 
-@pytest.mark.parametrize("key", ["hudi/datalake/cdc_events/.hoodie/hoodie.properties", "hudi/", "hudi_$folder$",
-                                 "topics/moma.public.artists/partition=0/1.avro", "cdc-events/1.json",
-                                 "dead_letters/landing/1.jsonl", "checkpoints/streams/sales/offsets/0"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hudi/datalake/cdc_events/.hoodie/hoodie.properties",
+        "hudi/",
+        "hudi_$folder$",
+        "topics/moma.public.artists/partition=0/1.avro",
+        "cdc-events/1.json",
+        "dead_letters/landing/1.jsonl",
+        "checkpoints/streams/sales/offsets/0",
+    ],
+)
 def test_every_spark_writes_the_lakes_data(key):
     lake = on_aws.world().lake
-    folders = {address.rpartition("/")[2] for address in (lake.tables, lake.dead_letters, lake.checkpoints)}
+    folders = {
+        address.rpartition("/")[2] for address in (lake.tables, lake.dead_letters, lake.checkpoints)
+    }
     assert folders == {"hudi", "dead_letters", "checkpoints"} and lake.landing == lake.root
     assert "emr: policy workbench-lake" in written(key)
 
@@ -176,7 +260,10 @@ def test_logs_and_results_of_queries_are_written_by_who_makes_them():
     assert written("logs/spark/applications/1") == {"emr: role workbench-spark"}
     assert written("logs/emr/j-1/steps") == {"emr: role workbench-nodes"}
     assert written("athena/1.csv") == {"emr: policy workbench-notebooks"}
-    assert written("runs/airflow/1.ipynb") == {"emr: policy workbench-notebooks", "studio: role workbench-studio"}
+    assert written("runs/airflow/1.ipynb") == {
+        "emr: policy workbench-notebooks",
+        "studio: role workbench-studio",
+    }
     for key in ("runs/nightly/1.ipynb", "workbench/studio/e-1/a.ipynb"):
         assert written(key) == {"studio: role workbench-studio"}
 
@@ -186,28 +273,39 @@ def test_a_role_is_passed_on_to_one_service_only():
         for one in statements:
             if "iam:PassRole" in listed(one["Action"]):
                 assert listed(one["Action"]) == ["iam:PassRole"], who
-                assert one["Condition"]["StringEquals"]["iam:PassedToService"].endswith(".amazonaws.com"), who
+                assert one["Condition"]["StringEquals"]["iam:PassedToService"].endswith(
+                    ".amazonaws.com"
+                ), who
 
 
 def test_a_role_is_taken_on_by_services_of_this_account_only():
     for one in cloudformation.of_type("AWS::IAM::Role"):
         if isinstance(one["AssumeRolePolicyDocument"], str):  # a pod's
-            trust, = json.loads(one["AssumeRolePolicyDocument"])["Statement"]
+            (trust,) = json.loads(one["AssumeRolePolicyDocument"])["Statement"]
             who = "system:serviceaccount:kafka:kafka-connect-msk-iam-serviceaccount"
             assert trust["Condition"]["StringEquals"]["<OidcProvider>:sub"] == who
             continue
-        trust, = one["AssumeRolePolicyDocument"]["Statement"]
+        (trust,) = one["AssumeRolePolicyDocument"]["Statement"]
         assert trust["Principal"].keys() == {"Service"} and trust["Action"] == "sts:AssumeRole"
-        # a service that anybody's account may send here must come from ours; EC2 only starts what is ours
+        # a service that anybody's account may send here must come from ours; EC2 only starts what
+        # is ours
         if trust["Principal"]["Service"] != "ec2.amazonaws.com":
-            assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}, one["RoleName"]
+            assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}, one[
+                "RoleName"
+            ]
 
 
-# -- connectors: what each file in params/connectors asks for is what its role allows, and no more ---------------------
+# -- connectors: what each file in params/connectors asks for is what its role allows, and no more
+# ---------------------
 
-FILES = {path.stem: json.loads(path.read_text(encoding="utf-8"))
-         for path in (ROOT / "params/connectors").glob("*.json") if path.stem not in EMBEDDED_ONLY}
-AS_ANOTHER = {"pagila_source_envelope": "pagila_source"}  # deployed by the other's name, with its topics
+FILES = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))
+    for path in (ROOT / "params/connectors").glob("*.json")
+    if path.stem not in EMBEDDED_ONLY
+}
+AS_ANOTHER = {
+    "pagila_source_envelope": "pagila_source"
+}  # deployed by the other's name, with its topics
 
 
 def tables(config):
@@ -233,38 +331,90 @@ def topics(config):
 @pytest.mark.parametrize("name", sorted(FILES.keys() - AS_ANOTHER.keys()))
 def test_a_connector_may_what_its_file_says_and_no_more(name):
     config = {key: value.replace("${topic_prefix}", "msk") for key, value in FILES[name].items()}
-    (own, attached), = [found for who, found in holders().items() if who == f"connect: role workbench-connect-{name}"]
-    mine = {(action, re.sub(r"^arn:aws:[\w-]+:[\w-]*:\d*:+", "", resource)) for one in own
-            for action, resource in itertools.product(listed(one["Action"]), listed(one["Resource"]))}
+    ((own, attached),) = [
+        found
+        for who, found in holders().items()
+        if who == f"connect: role workbench-connect-{name}"
+    ]
+    mine = {
+        (action, re.sub(r"^arn:aws:[\w-]+:[\w-]*:\d*:+", "", resource))
+        for one in own
+        for action, resource in itertools.product(listed(one["Action"]), listed(one["Resource"]))
+    }
     sink = "SinkConnector" in config["connector.class"]
     do = ("DescribeTopic", "ReadData") if sink else ("CreateTopic", "DescribeTopic", "WriteData")
-    wanted = {(f"kafka-cluster:{verb}", f"topic/workbench/*/{topic}") for verb in do for topic in topics(config)}
+    wanted = {
+        (f"kafka-cluster:{verb}", f"topic/workbench/*/{topic}")
+        for verb in do
+        for topic in topics(config)
+    }
     history = config.get("schema.history.internal.kafka.topic")
     if history:  # it reads what it wrote, as a group of its own
-        wanted |= {(f"kafka-cluster:{verb}", f"topic/workbench/*/{history}")
-                   for verb in (*do, "DescribeTopicDynamicConfiguration", "ReadData")}
-        wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/{config['topic.prefix']}-schemahistory")
-                   for verb in ("Alter", "Describe")}
+        wanted |= {
+            (f"kafka-cluster:{verb}", f"topic/workbench/*/{history}")
+            for verb in (*do, "DescribeTopicDynamicConfiguration", "ReadData")
+        }
+        wanted |= {
+            (
+                f"kafka-cluster:{verb}Group",
+                f"group/workbench/*/{config['topic.prefix']}-schemahistory",
+            )
+            for verb in ("Alter", "Describe")
+        }
     if sink:
-        wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/connect-workbench-{name}")
-                   for verb in ("Alter", "Describe")}
+        wanted |= {
+            (f"kafka-cluster:{verb}Group", f"group/workbench/*/connect-workbench-{name}")
+            for verb in ("Alter", "Describe")
+        }
         lenses = "lenses" in config["connector.class"]
-        folders = ["cdc-events", ".indexes", ".temp-upload"] if lenses else [f"topics/{one}" for one in topics(config)]
-        do = ["PutObject", "GetObject", "AbortMultipartUpload", "ListMultipartUploadParts"] + ["DeleteObject"] * lenses
-        wanted |= {(f"s3:{verb}", f"workbench-lake-{ACCOUNT}-{REGION}/{folder}/*") for verb in do for folder in folders}
+        folders = (
+            ["cdc-events", ".indexes", ".temp-upload"]
+            if lenses
+            else [f"topics/{one}" for one in topics(config)]
+        )
+        do = ["PutObject", "GetObject", "AbortMultipartUpload", "ListMultipartUploadParts"] + [
+            "DeleteObject"
+        ] * lenses
+        wanted |= {
+            (f"s3:{verb}", f"workbench-lake-{ACCOUNT}-{REGION}/{folder}/*")
+            for verb in do
+            for folder in folders
+        }
     mysql = "mysql" in config["connector.class"]
     if mysql:  # what it notes of tables it writes as itself, and reads again as a group of its own
         noted = f"topic/workbench/*/{config['schema.history.internal.kafka.topic']}"
-        do = ("CreateTopic", "DescribeTopic", "DescribeTopicDynamicConfiguration", "ReadData", "WriteData")
+        do = (
+            "CreateTopic",
+            "DescribeTopic",
+            "DescribeTopicDynamicConfiguration",
+            "ReadData",
+            "WriteData",
+        )
         wanted |= {(f"kafka-cluster:{verb}", noted) for verb in do}
-        wanted |= {(f"kafka-cluster:{verb}Group", f"group/workbench/*/{config['topic.prefix']}-schemahistory")
-                   for verb in ("Alter", "Describe")}
+        wanted |= {
+            (
+                f"kafka-cluster:{verb}Group",
+                f"group/workbench/*/{config['topic.prefix']}-schemahistory",
+            )
+            for verb in ("Alter", "Describe")
+        }
     assert {(a, r.replace("arn:aws:s3:::", "")) for a, r in mine} == wanted
-    avro = {"policy workbench-connect-reads-schemas" if sink else "policy workbench-connect-writes-schemas"}
-    password = "policy workbench-connect-reads-mysql-password" if mysql else "policy workbench-connect-reads-password"
+    avro = {
+        "policy workbench-connect-reads-schemas"
+        if sink
+        else "policy workbench-connect-writes-schemas"
+    }
+    password = (
+        "policy workbench-connect-reads-mysql-password"
+        if mysql
+        else "policy workbench-connect-reads-password"
+    )
     needed = "policy workbench-connect-finds-bucket" if sink else password
-    assert set(attached) == {"policy workbench-connect-workers", needed,
-                             *(avro if "Avro" in config.get("value.converter", "") else ())}
+    assert set(attached) == {
+        "policy workbench-connect-workers",
+        needed,
+        *(avro if "Avro" in config.get("value.converter", "") else ()),
+    }
 
 
 def test_every_connector_has_a_role_and_no_role_is_for_none():
@@ -274,49 +424,77 @@ def test_every_connector_has_a_role_and_no_role_is_for_none():
         assert topics(FILES[name]) == topics(FILES[other])
 
 
-# -- endpoints: they let through what the policies above allow, and nothing of other accounts -------------------------
+# -- endpoints: they let through what the policies above allow, and nothing of other accounts
+# -------------------------
+
 
 def endpoints():
     """{name of a service as IAM has it: statements of the policy of its endpoint}"""
-    found = {one["ServiceName"].split(".", 3)[3]: one for one in cloudformation.of_type("AWS::EC2::VPCEndpoint")}
-    return {{"monitoring": "cloudwatch"}.get(name, name): one.get("PolicyDocument", {}).get("Statement")
-            for name, one in found.items()}
+    found = {
+        one["ServiceName"].split(".", 3)[3]: one
+        for one in cloudformation.of_type("AWS::EC2::VPCEndpoint")
+    }
+    return {
+        {"monitoring": "cloudwatch"}.get(name, name): one.get("PolicyDocument", {}).get("Statement")
+        for name, one in found.items()
+    }
 
 
 def lets_through(service, action, resource):
-    return any(fnmatch.fnmatchcase(action, pattern) and fnmatch.fnmatchcase(resource, on)
-               for one in endpoints()[service]
-               for pattern, on in itertools.product(listed(one["Action"]), listed(one["Resource"])))
+    return any(
+        fnmatch.fnmatchcase(action, pattern) and fnmatch.fnmatchcase(resource, on)
+        for one in endpoints()[service]
+        for pattern, on in itertools.product(listed(one["Action"]), listed(one["Resource"]))
+    )
 
 
 def test_an_endpoint_lets_nothing_through_for_other_accounts():
-    """Else whoever has put credentials of his own onto a machine in here carries the data out by them."""
+    """Else whoever has put credentials of his own onto a machine in here carries the data out by
+    them."""
     for service, statements in endpoints().items():
         assert statements, f"{service}: without a policy all of it is allowed to everybody"
         for one in statements:
-            named = all(f"workbench-lake-{ACCOUNT}" in arn or REGION in arn or "aws157-logs-prod" in arn
-                        for arn in listed(one["Resource"]))
+            named = all(
+                f"workbench-lake-{ACCOUNT}" in arn or REGION in arn or "aws157-logs-prod" in arn
+                for arn in listed(one["Resource"])
+            )
             conditions = one.get("Condition", {})
-            ours = (conditions.get("StringEquals", {}).get("aws:PrincipalAccount") == ACCOUNT
-                    or ACCOUNT in conditions.get("ArnLike", {}).get("aws:PrincipalArn", ""))
+            ours = conditions.get("StringEquals", {}).get(
+                "aws:PrincipalAccount"
+            ) == ACCOUNT or ACCOUNT in conditions.get("ArnLike", {}).get("aws:PrincipalArn", "")
             assert named if service == "s3" else ours, f"{service}: {one}"
 
 
 def test_an_endpoint_lets_through_what_the_policies_allow():
-    on_behalf = {action for actions in ON_BEHALF.values() for action in actions}  # asked by services, not from in here
+    on_behalf = {
+        action for actions in ON_BEHALF.values() for action in actions
+    }  # asked by services, not from in here
     through = endpoints()
-    passing = [(who, action, resource) for who, action, resource in rights()
-               if action.split(":")[0] in through and action not in on_behalf and not who.startswith("eks")]
-    assert {action.split(":")[0] for _, action, _ in passing} == through.keys() - {"sts"}  # asked who one is, by all
-    stopped = [(who, action, resource) for who, action, resource in passing
-               if not lets_through(action.split(":")[0], action, resource)]
+    passing = [
+        (who, action, resource)
+        for who, action, resource in rights()
+        if action.split(":")[0] in through and action not in on_behalf and not who.startswith("eks")
+    ]
+    assert {action.split(":")[0] for _, action, _ in passing} == through.keys() - {
+        "sts"
+    }  # asked who one is, by all
+    stopped = [
+        (who, action, resource)
+        for who, action, resource in passing
+        if not lets_through(action.split(":")[0], action, resource)
+    ]
     assert stopped == []
 
 
 def test_a_cluster_reaches_the_buckets_that_emr_asks_for():
-    """EMR Management Guide, "Sample policies for private subnets that access Amazon S3": what it names for EMR 7."""
-    asked = [("s3:GetObject", f"al2023-repos-{REGION}-de612dc2"), ("s3:GetObject", f"repo.{REGION}.emr.amazonaws.com"),
-             ("s3:PutObject", f"aws157-logs-prod-{REGION}"), ("s3:PutObject", f"prod.{REGION}.appinfo.src")]
+    """EMR Management Guide, "Sample policies for private subnets that access Amazon S3": what it
+    names for EMR 7."""
+    asked = [
+        ("s3:GetObject", f"al2023-repos-{REGION}-de612dc2"),
+        ("s3:GetObject", f"repo.{REGION}.emr.amazonaws.com"),
+        ("s3:PutObject", f"aws157-logs-prod-{REGION}"),
+        ("s3:PutObject", f"prod.{REGION}.appinfo.src"),
+    ]
     for action, bucket in asked:
         assert lets_through("s3", action, f"arn:aws:s3:::{bucket}/a"), bucket
 
@@ -325,31 +503,61 @@ def test_the_bastions_agent_reaches_session_manager():
     """The endpoint's private name holds in the public subnet as well: its agent comes this way."""
     (agent,) = [one for one in endpoints()["ssm"] if one["Resource"] == "*"]
     role = agent["Condition"]["ArnLike"]["aws:PrincipalArn"]
-    assert fnmatch.fnmatchcase(f"arn:aws:iam::{ACCOUNT}:role/workbench-bastion", role) and role.endswith("/workbench-*")
+    assert fnmatch.fnmatchcase(
+        f"arn:aws:iam::{ACCOUNT}:role/workbench-bastion", role
+    ) and role.endswith("/workbench-*")
 
 
-# -- the library: what it asks of AWS in a notebook is allowed to the role of a notebook -------------------------------
+# -- the library: what it asks of AWS in a notebook is allowed to the role of a notebook
+# -------------------------------
 
-SERVICES = {"kafkaconnect": "kafkaconnect", "logs": "logs", "cloudwatch": "cloudwatch", "glue": "glue",
-            "athena": "athena", "ssm": "ssm", "secretsmanager": "secretsmanager", "emr-serverless": "emr-serverless",
-            "emr": "elasticmapreduce"}
-ASKED_BY_PEOPLE = {"cloud", "publish"}  # what `workbench aws …` asks, with the rights of who deploys
+SERVICES = {
+    "kafkaconnect": "kafkaconnect",
+    "logs": "logs",
+    "cloudwatch": "cloudwatch",
+    "glue": "glue",
+    "athena": "athena",
+    "ssm": "ssm",
+    "secretsmanager": "secretsmanager",
+    "emr-serverless": "emr-serverless",
+    "emr": "elasticmapreduce",
+}
+ASKED_BY_PEOPLE = {
+    "cloud",
+    "publish",
+}  # what `workbench aws …` asks, with the rights of who deploys
 
 
-THEIRS = ("emr: policy workbench-lake", "emr: policy workbench-notebooks", "studio: policy workbench-runs")
+THEIRS = (
+    "emr: policy workbench-lake",
+    "emr: policy workbench-notebooks",
+    "studio: policy workbench-runs",
+)
 
 
 def asked():
-    """The AWS calls in lib, by the names that stand in it: each a set, for a name may be that of several services."""
+    """The AWS calls in lib, by the names that stand in it: each a set, for a name may be that of
+    several services."""
     session = botocore.session.get_session()
-    services = {name: {xform_name(one): f"{prefix}:{one}" for one in session.get_service_model(name).operation_names}
-                for name, prefix in SERVICES.items()}
+    services = {
+        name: {
+            xform_name(one): f"{prefix}:{one}"
+            for one in session.get_service_model(name).operation_names
+        }
+        for name, prefix in SERVICES.items()
+    }
     found = set()
     for path in (ROOT / "lib/workbench").rglob("*.py"):
         words = set(re.findall(r'"([\w-]+)"', path.read_text(encoding="utf-8")))
         if path.stem not in ASKED_BY_PEOPLE:
-            here = {word: {operations[word] for service, operations in services.items()
-                           if service in words and word in operations} for word in words}
+            here = {
+                word: {
+                    operations[word]
+                    for service, operations in services.items()
+                    if service in words and word in operations
+                }
+                for word in words
+            }
             found |= {frozenset(actions) for actions in here.values() if actions}
     return found
 
@@ -360,7 +568,8 @@ def test_a_notebook_may_ask_what_the_library_asks():
 
 
 def test_a_notebook_may_ask_what_was_asked_in_the_dry_run():
-    """tests/stack/aws_calls: what the notebooks of each walkthrough have asked, the library and others in its name."""
+    """tests/stack/aws_calls: what the notebooks of each walkthrough have asked, the library and
+    others in its name."""
     may = {action for who, action, _ in rights() if who in THEIRS}
     for file in (ROOT / "tests/stack/aws_calls").glob("*.txt"):
         lines = re.findall(r"^([\w-]+)\.(\w+)$", file.read_text(encoding="utf-8"), re.M)
@@ -370,19 +579,36 @@ def test_a_notebook_may_ask_what_was_asked_in_the_dry_run():
 
 # Asked by others than the library, in its name
 ON_BEHALF = {
-    "PyAthena": {"athena:StartQueryExecution", "athena:GetQueryResults", "athena:StopQueryExecution"},
-    "CreateConnector": {"kafkaconnect:DescribeCustomPlugin", "kafkaconnect:TagResource", "logs:CreateLogDelivery",
-                        "logs:GetLogDelivery", "logs:ListLogDeliveries", "logs:DeleteLogDelivery",
-                        "logs:DescribeResourcePolicies", "logs:DescribeLogGroups", "logs:PutResourcePolicy"},
+    "PyAthena": {
+        "athena:StartQueryExecution",
+        "athena:GetQueryResults",
+        "athena:StopQueryExecution",
+    },
+    "CreateConnector": {
+        "kafkaconnect:DescribeCustomPlugin",
+        "kafkaconnect:TagResource",
+        "logs:CreateLogDelivery",
+        "logs:GetLogDelivery",
+        "logs:ListLogDeliveries",
+        "logs:DeleteLogDelivery",
+        "logs:DescribeResourcePolicies",
+        "logs:DescribeLogGroups",
+        "logs:PutResourcePolicy",
+    },
     "StartSession, StartJobRun": {"emr-serverless:StartApplication", "emr-serverless:TagResource"},
     "StartNotebookExecution": {"elasticmapreduce:AddTags"},
 }
 
 
 def test_a_notebook_may_no_more_than_is_asked():
-    """Of the services that the library calls itself; S3's, Glue's and Kafka's are called by Spark and its like, too."""
+    """Of the services that the library calls itself; S3's, Glue's and Kafka's are called by Spark
+    and its like, too."""
     services = set(SERVICES.values()) - {"glue"}
-    may = {action for who, action, _ in rights() if who in THEIRS and action.partition(":")[0] in services}
+    may = {
+        action
+        for who, action, _ in rights()
+        if who in THEIRS and action.partition(":")[0] in services
+    }
     assert may - set().union(*asked()) == set().union(*ON_BEHALF.values())
 
 

@@ -1,4 +1,5 @@
 """A full disk, and folders of somebody else's: said in a sentence, wherever it is noticed."""
+
 import errno
 import os
 import shlex
@@ -42,15 +43,27 @@ def test_the_status_of_a_service_that_died_names_it(full):
 def test_a_red_notebook_names_it(full, monkeypatch):
     error = {"cell": 1, "message": "Kafka: Local: Timed out"}
     executed = lambda *a: SimpleNamespace(book=runner.nbformat.v4.new_notebook())  # noqa: E731
-    monkeypatch.setattr(runner, "_outcome", lambda *a: {"status": "failed", "error": error, "checks": []})
+    monkeypatch.setattr(
+        runner, "_outcome", lambda *a: {"status": "failed", "error": error, "checks": []}
+    )
     entry, nothing = {"path": "11_a.ipynb"}, lambda *a: None
-    runner._run_one(entry, ROOT, paths.VAR, {}, SimpleNamespace(start=nothing, end=nothing), executed)
-    assert entry["error"]["message"].startswith("Kafka: Local: Timed out\nthe disk is full: 3 MB are free")
+    runner._run_one(
+        entry, ROOT, paths.VAR, {}, SimpleNamespace(start=nothing, end=nothing), executed
+    )
+    assert entry["error"]["message"].startswith(
+        "Kafka: Local: Timed out\nthe disk is full: 3 MB are free"
+    )
 
 
 def in_a_space(script, tmp_path):
-    """Run a shell script as root in a mount namespace of its own, with this checkout's notebooks and a var/ beside."""
-    if os.geteuid() or subprocess.run([*SPACE, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode:
+    """Run a shell script as root in a mount namespace of its own, with this checkout's notebooks
+    and a var/ beside."""
+    if (
+        os.geteuid()
+        or subprocess.run(
+            [*SPACE, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True
+        ).returncode
+    ):
         pytest.skip("mounting is not allowed here")
     for name in ("notebooks", "params"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -58,15 +71,23 @@ def in_a_space(script, tmp_path):
         (tmp_path / name).mkdir()
     given = {**os.environ, "WORKBENCH_ROOT": str(tmp_path), "WORKBENCH_INSTANCE": "main"}
     runner = f"{shlex.quote(sys.executable)} -m workbench.cli run 11_source_database"
-    done = subprocess.run([*SPACE, "sh", "-c", script.format(run=runner)], cwd=tmp_path, env=given, capture_output=True,
-                          text=True, timeout=120)
+    done = subprocess.run(
+        [*SPACE, "sh", "-c", script.format(run=runner)],
+        cwd=tmp_path,
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     said = done.stdout + done.stderr
     assert done.returncode == 1 and "Traceback" not in said and len(said.splitlines()) < 6, said
     return said
 
 
-@pytest.mark.parametrize(("size", "says"), [("40m", "nothing is run: the disk is full: 40 MB are free"),
-                                            ("4k", "the disk is full")])
+@pytest.mark.parametrize(
+    ("size", "says"),
+    [("40m", "nothing is run: the disk is full: 40 MB are free"), ("4k", "the disk is full")],
+)
 def test_a_run_on_a_full_disk(tmp_path, size, says):
     said = in_a_space(f"mount -t tmpfs -o size={size} none var && {{run}}", tmp_path)
     assert says in said and "make room" in said
@@ -78,8 +99,12 @@ def test_a_run_whose_record_does_not_fit(tmp_path):
 
 
 def test_a_run_in_folders_of_somebody_else(tmp_path):
-    said = in_a_space("chown -R 65534 var && setpriv --bounding-set=-all --inh-caps=-all {run}", tmp_path)
-    assert f"a file cannot be read or written: Permission denied\n  where:    {tmp_path}/var" in said
+    said = in_a_space(
+        "chown -R 65534 var && setpriv --bounding-set=-all --inh-caps=-all {run}", tmp_path
+    )
+    assert (
+        f"a file cannot be read or written: Permission denied\n  where:    {tmp_path}/var" in said
+    )
     assert 'sudo chown -R "$(id -un)" var runs' in said
 
 
@@ -99,4 +124,6 @@ def test_other_errors_of_the_system_are_not_taken_for_it(monkeypatch, tmp_path, 
     monkeypatch.setattr(paths, "VAR", tmp_path)
     with pytest.raises(SystemExit):
         cli.main([])
-    assert capsys.readouterr().err.startswith("OSError: [Errno 5] Input/output error\n  where:    traceback in ")
+    assert capsys.readouterr().err.startswith(
+        "OSError: [Errno 5] Input/output error\n  where:    traceback in "
+    )

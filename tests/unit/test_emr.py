@@ -1,4 +1,6 @@
-"""Spark Connect on EMR Serverless: sessions started, shared, ended; tokens renewed; which client speaks with it."""
+"""Spark Connect on EMR Serverless: sessions started, shared, ended; tokens renewed; which client
+speaks with it."""
+
 import datetime as dt
 import re
 from types import SimpleNamespace
@@ -10,7 +12,10 @@ from workbench.base import aws, paths, wait
 from workbench.base.errors import LakeError, StackError
 from workbench.spark import answered, emr, sessions, settings
 
-APPLICATION, NOW = on_aws.PARAMETERS["spark/application"], dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+APPLICATION, NOW = (
+    on_aws.PARAMETERS["spark/application"],
+    dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc),
+)
 WORLD = on_aws.world()
 ARN = f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/{APPLICATION}/sessions/s1"
 ROLE = on_aws.PARAMETERS["spark/role"]
@@ -34,38 +39,91 @@ def of(**more):
 
 
 def has(stub, *found):
-    told = [of(sessionId=number, arn=ARN, state=state, name=name, createdBy=ROLE, createdAt=NOW, updatedAt=NOW,
-               executionRoleArn=ROLE, stateDetails="-", releaseLabel="emr-7.13.0") for number, state, name in found]
+    told = [
+        of(
+            sessionId=number,
+            arn=ARN,
+            state=state,
+            name=name,
+            createdBy=ROLE,
+            createdAt=NOW,
+            updatedAt=NOW,
+            executionRoleArn=ROLE,
+            stateDetails="-",
+            releaseLabel="emr-7.13.0",
+        )
+        for number, state, name in found
+    ]
     stub.add_response("list_sessions", {"sessions": told}, of(states=list(emr.ALIVE)))
 
 
 def starts(stub):
-    stub.add_response("start_session", of(sessionId="s1", arn=ARN), of(
-        executionRoleArn=ROLE, name=emr.name(WORLD), idleTimeoutMinutes=emr.IDLE,
-        tags={"workbench:deployment": "workbench"}, configurationOverrides={"runtimeConfiguration": [
-            {"classification": "spark-defaults", "properties": emr.serverless_settings(WORLD)}]}))
+    stub.add_response(
+        "start_session",
+        of(sessionId="s1", arn=ARN),
+        of(
+            executionRoleArn=ROLE,
+            name=emr.name(WORLD),
+            idleTimeoutMinutes=emr.IDLE,
+            tags={"workbench:deployment": "workbench"},
+            configurationOverrides={
+                "runtimeConfiguration": [
+                    {
+                        "classification": "spark-defaults",
+                        "properties": emr.serverless_settings(WORLD),
+                    }
+                ]
+            },
+        ),
+    )
 
 
 def tells(stub, state, number="s1", details="-"):
-    told = of(sessionId=number, arn=ARN, state=state, createdBy=ROLE, createdAt=NOW, updatedAt=NOW,
-              executionRoleArn=ROLE, stateDetails=details, releaseLabel="emr-7.13.0")
+    told = of(
+        sessionId=number,
+        arn=ARN,
+        state=state,
+        createdBy=ROLE,
+        createdAt=NOW,
+        updatedAt=NOW,
+        executionRoleArn=ROLE,
+        stateDetails=details,
+        releaseLabel="emr-7.13.0",
+    )
     stub.add_response("get_session", {"session": told}, of(sessionId=number))
 
 
 def token(stub, text, minutes=60, number="s1"):
     until = dt.datetime.now(dt.timezone.utc) + dt.timedelta(minutes=minutes)
-    stub.add_response("get_session_endpoint", of(sessionId=number, endpoint="https://s1.example.aws", authToken=text,
-                                                 authTokenExpiresAt=until), of(sessionId=number))
+    stub.add_response(
+        "get_session_endpoint",
+        of(
+            sessionId=number,
+            endpoint="https://s1.example.aws",
+            authToken=text,
+            authTokenExpiresAt=until,
+        ),
+        of(sessionId=number),
+    )
 
 
 def test_a_double_that_answers_wrongly_is_no_session_that_is_gone(monkeypatch):
-    """In the dry run (tests/stack/test_aws_dry_run.py); ValidationException, say, means that the session is over."""
-    double = aws_double.Double("http://127.0.0.1:9", {("emr-serverless", "TerminateSession"): lambda given: {"no": 1}})
-    for name, value in (("ENDPOINT_URL", double.url), ("ACCESS_KEY_ID", "none"), ("SECRET_ACCESS_KEY", "none")):
+    """In the dry run (tests/stack/test_aws_dry_run.py); ValidationException, say, means that the
+    session is over."""
+    double = aws_double.Double(
+        "http://127.0.0.1:9", {("emr-serverless", "TerminateSession"): lambda given: {"no": 1}}
+    )
+    for name, value in (
+        ("ENDPOINT_URL", double.url),
+        ("ACCESS_KEY_ID", "none"),
+        ("SECRET_ACCESS_KEY", "none"),
+    ):
         monkeypatch.setenv(f"AWS_{name}", value)
     aws.client.cache_clear()
     try:
-        with pytest.raises(StackError, match="the double's answer to emr-serverless.TerminateSession is not AWS's"):
+        with pytest.raises(
+            StackError, match="the double's answer to emr-serverless.TerminateSession is not AWS's"
+        ):
             emr.terminate(WORLD, "s1")
     finally:
         aws.client.cache_clear()
@@ -90,11 +148,17 @@ def test_a_session_is_started_and_waited_for(stub):
 
 
 def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
-    has(stub, ("s9", "STARTED", "workbench-somebody-main"), ("s7", "STARTING", emr.name(WORLD)),
-        ("s8", "IDLE", emr.name(WORLD)))
+    has(
+        stub,
+        ("s9", "STARTED", "workbench-somebody-main"),
+        ("s7", "STARTING", emr.name(WORLD)),
+        ("s8", "IDLE", emr.name(WORLD)),
+    )
     tells(stub, "IDLE", "s8")
     token(stub, "t-1", number="s8")
-    assert emr.channel(WORLD, []).session == "s8" and not emr._started, "who did not start it does not end it"
+    assert emr.channel(WORLD, []).session == "s8" and not emr._started, (
+        "who did not start it does not end it"
+    )
 
 
 def test_a_token_is_renewed_before_its_hour_ends(stub):
@@ -119,16 +183,25 @@ def test_one_that_fails_is_told_with_its_reason_and_ended(stub):
 
 
 def test_stop_ends_all_of_ours_also_where_one_is_gone_meanwhile(stub):
-    has(stub, ("s1", "IDLE", emr.name(WORLD)), ("s2", "BUSY", emr.name(WORLD)), ("s3", "BUSY", "another"))
+    has(
+        stub,
+        ("s1", "IDLE", emr.name(WORLD)),
+        ("s2", "BUSY", emr.name(WORLD)),
+        ("s3", "BUSY", "another"),
+    )
     stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
-    stub.add_client_error("terminate_session", "ResourceNotFoundException", "gone", expected_params=of(sessionId="s2"))
+    stub.add_client_error(
+        "terminate_session", "ResourceNotFoundException", "gone", expected_params=of(sessionId="s2")
+    )
     assert emr.stop(WORLD) == 2
 
 
 def test_a_session_that_is_over_is_told_as_one(stub):
     tells(stub, "TERMINATED", details="Session idle timeout")
-    builder = SimpleNamespace(endpoint="127.0.0.1:1", ended=lambda: emr.Channel.ended(
-        SimpleNamespace(world=WORLD, session="s1")))
+    builder = SimpleNamespace(
+        endpoint="127.0.0.1:1",
+        ended=lambda: emr.Channel.ended(SimpleNamespace(world=WORLD, session="s1")),
+    )
     spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
     assert sessions._ended(spark) == "it is TERMINATED: Session idle timeout"
     assert sessions._ended(SimpleNamespace()) == ""
@@ -152,28 +225,41 @@ def answered_here(spark):
     return answered(Hashable(), "it failed", "here", "do it again")
 
 
-@pytest.mark.parametrize("version, right", [("3.5.6-amzn-1", True), ("3.5.7", True), ("4.0.1", False)])
+@pytest.mark.parametrize(
+    "version, right", [("3.5.6-amzn-1", True), ("3.5.7", True), ("4.0.1", False)]
+)
 def test_a_client_of_another_version_is_refused(version, right):
     class Spark:
-        client = SimpleNamespace(_retry_policy={}, _execute_and_fetch=None, _builder=SimpleNamespace(endpoint="e:443"))
+        client = SimpleNamespace(
+            _retry_policy={}, _execute_and_fetch=None, _builder=SimpleNamespace(endpoint="e:443")
+        )
         conf = SimpleNamespace(set=lambda key, value: None)
 
     Spark.version = version
     if right:
         sessions._prepared(Spark(), WORLD)
     else:
-        with pytest.raises(StackError, match=r'(?s)cannot speak with Spark 4.0.1.*pip install "pyspark==4.0.\*"'):
+        with pytest.raises(
+            StackError, match=r'(?s)cannot speak with Spark 4.0.1.*pip install "pyspark==4.0.\*"'
+        ):
             sessions._prepared(Spark(), WORLD)
 
 
 def test_spark_is_started_with_what_hudi_needs():
-    assert {"spark.serializer", "spark.kryo.registrator", "spark.sql.extensions",
-            "spark.sql.catalog.spark_catalog"} <= settings.hudi_needs().keys()
-    assert "spark.driver.host" not in emr.settings(WORLD) and "AWSGlueDataCatalog" in str(emr.settings(WORLD))
+    assert {
+        "spark.serializer",
+        "spark.kryo.registrator",
+        "spark.sql.extensions",
+        "spark.sql.catalog.spark_catalog",
+    } <= settings.hudi_needs().keys()
+    assert "spark.driver.host" not in emr.settings(WORLD) and "AWSGlueDataCatalog" in str(
+        emr.settings(WORLD)
+    )
 
 
 def test_a_session_has_the_python_packages_that_a_job_has():
-    """A landing's function runs in Spark's workers, which have neither pandas nor pyarrow nor fastavro of their own."""
+    """A landing's function runs in Spark's workers, which have neither pandas nor pyarrow nor
+    fastavro of their own."""
     given = emr.serverless_settings(WORLD)
     assert given["spark.archives"] == "s3://workbench-lake/workbench/environment.tar.gz#environment"
     assert given["spark.executorEnv.PYTHONPATH"] == "./environment"
@@ -185,17 +271,29 @@ def test_workers_of_another_python_are_told_by_name(kind):
     """As Spark 3.5 says it. Classic and Connect raise other classes; a stream wraps it."""
     error = type(kind, (Exception,), {})(
         "[STREAM_FAILED] Query terminated with exception: Job aborted due to stage failure: Task 0 failed:\n"
-        "  File \"worker.py\", line 1100, in main\n    raise PySparkRuntimeError(\n"
+        '  File "worker.py", line 1100, in main\n    raise PySparkRuntimeError(\n'
         "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
-        "version (3, 9) than that in driver 3.11, PySpark cannot run with different minor versions.\n")
-    with pytest.raises(StackError, match="Spark's workers run Python 3.9, and this process 3.11") as told:
+        "version (3, 9) than that in driver 3.11, PySpark cannot run with different minor versions.\n"
+    )
+    with pytest.raises(
+        StackError, match="Spark's workers run Python 3.9, and this process 3.11"
+    ) as told:
         with answered(SimpleNamespace(), "a batch was not landed", "here", "mend it"):
             raise error
-    assert told.value.expected == "Python 3.9 on both sides" and "deploy/README.md" in told.value.next_step
+    assert (
+        told.value.expected == "Python 3.9 on both sides"
+        and "deploy/README.md" in told.value.next_step
+    )
 
 
 def test_a_missing_permission_names_action_and_resource(stub):
-    stub.add_client_error("list_sessions", "AccessDeniedException", "User: arn:aws:iam::1:role/x is not authorized to "
-                          "perform: emr-serverless:ListSessions on resource: arn:aws:emr-serverless:x:1:/a")
-    with pytest.raises(StackError, match="emr-serverless:ListSessions is not allowed on arn:aws:emr-serverless:x"):
+    stub.add_client_error(
+        "list_sessions",
+        "AccessDeniedException",
+        "User: arn:aws:iam::1:role/x is not authorized to "
+        "perform: emr-serverless:ListSessions on resource: arn:aws:emr-serverless:x:1:/a",
+    )
+    with pytest.raises(
+        StackError, match="emr-serverless:ListSessions is not allowed on arn:aws:emr-serverless:x"
+    ):
         emr.channel(WORLD, [])

@@ -1,4 +1,6 @@
-"""`workbench ingest` as a job on EMR: started, followed, stopped, failed; and the script that it begins with."""
+"""`workbench ingest` as a job on EMR: started, followed, stopped, failed; and the script that it
+begins with."""
+
 import datetime as dt
 import importlib.util
 import os
@@ -54,32 +56,63 @@ def has(s3, published=True):
     if published:
         s3.add_response("head_object", {}, asked)
     else:
-        s3.add_client_error("head_object", "404", "Not Found", http_status_code=404, expected_params=asked)
+        s3.add_client_error(
+            "head_object", "404", "Not Found", http_status_code=404, expected_params=asked
+        )
 
 
 def starts(serverless, *more, mode="BATCH", minutes=720):
     settings = emr.serverless_settings(WORLD)
     assert settings["spark.archives"] == f"{BUCKET}/{publish.ARCHIVE}#environment"
     serverless.add_response(
-        "start_job_run", {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN}, {
-            "applicationId": APPLICATION, "executionRoleArn": on_aws.PARAMETERS["spark/role"], "mode": mode,
-            "name": "workbench-ingest-cdc_events", "executionTimeoutMinutes": minutes,
+        "start_job_run",
+        {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN},
+        {
+            "applicationId": APPLICATION,
+            "executionRoleArn": on_aws.PARAMETERS["spark/role"],
+            "mode": mode,
+            "name": "workbench-ingest-cdc_events",
+            "executionTimeoutMinutes": minutes,
             "tags": {"workbench:deployment": "workbench"},
-            "jobDriver": {"sparkSubmit": {"entryPoint": f"{BUCKET}/workbench/jobs/ingest.py",
-                                          "entryPointArguments": [f"{BUCKET}/workbench", *ARGUMENTS, *more]}},
+            "jobDriver": {
+                "sparkSubmit": {
+                    "entryPoint": f"{BUCKET}/workbench/jobs/ingest.py",
+                    "entryPointArguments": [f"{BUCKET}/workbench", *ARGUMENTS, *more],
+                }
+            },
             "configurationOverrides": {
-                "applicationConfiguration": [{"classification": "spark-defaults", "properties": settings}],
-                "monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": f"{BUCKET}/logs/spark/"}}}})
+                "applicationConfiguration": [
+                    {"classification": "spark-defaults", "properties": settings}
+                ],
+                "monitoringConfiguration": {
+                    "s3MonitoringConfiguration": {"logUri": f"{BUCKET}/logs/spark/"}
+                },
+            },
+        },
+    )
 
 
 def tells(serverless, *states, details="-"):
     for state in states:
-        serverless.add_response("get_job_run", {"jobRun": {
-            "applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN, "createdBy": on_aws.PARAMETERS["spark/role"],
-            "createdAt": NOW, "updatedAt": NOW, "executionRole": on_aws.PARAMETERS["spark/role"], "state": state,
-            "stateDetails": details, "releaseLabel": "emr-7.13.0",
-            "jobDriver": {"sparkSubmit": {"entryPoint": f"{BUCKET}/x.py"}}}},
-            {"applicationId": APPLICATION, "jobRunId": "j1"})
+        serverless.add_response(
+            "get_job_run",
+            {
+                "jobRun": {
+                    "applicationId": APPLICATION,
+                    "jobRunId": "j1",
+                    "arn": ARN,
+                    "createdBy": on_aws.PARAMETERS["spark/role"],
+                    "createdAt": NOW,
+                    "updatedAt": NOW,
+                    "executionRole": on_aws.PARAMETERS["spark/role"],
+                    "state": state,
+                    "stateDetails": details,
+                    "releaseLabel": "emr-7.13.0",
+                    "jobDriver": {"sparkSubmit": {"entryPoint": f"{BUCKET}/x.py"}},
+                }
+            },
+            {"applicationId": APPLICATION, "jobRunId": "j1"},
+        )
 
 
 def run(on="emr-serverless", more=(), **how):
@@ -90,10 +123,14 @@ def run(on="emr-serverless", more=(), **how):
 def told_once(monkeypatch, number):
     """Send this process a signal when it first sleeps."""
     left = [number]
-    monkeypatch.setattr(wait.time, "sleep", lambda seconds: os.kill(os.getpid(), left.pop()) if left else None)
+    monkeypatch.setattr(
+        wait.time, "sleep", lambda seconds: os.kill(os.getpid(), left.pop()) if left else None
+    )
 
 
-# --- EMR Serverless --------------------------------------------------------------------------------------------------
+# --- EMR Serverless
+# --------------------------------------------------------------------------------------------------
+
 
 def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
     has(s3)
@@ -107,7 +144,12 @@ def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
 def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
     has(s3)
     starts(serverless)
-    tells(serverless, "SCHEDULED", "FAILED", details="Job failed. ExitCode: 1. Last few exceptions: no topic")
+    tells(
+        serverless,
+        "SCHEDULED",
+        "FAILED",
+        details="Job failed. ExitCode: 1. Last few exceptions: no topic",
+    )
     with pytest.raises(StackError, match=f"(?s)j1 .*is FAILED: .*ExitCode: 1.*no topic.*{LOG}"):
         run()
 
@@ -116,13 +158,22 @@ def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(s3, serverless, m
     has(s3)
     starts(serverless, "--continuous", mode="STREAMING", minutes=0)
     tells(serverless, "RUNNING")
-    serverless.add_response("cancel_job_run", {"applicationId": APPLICATION, "jobRunId": "j1"}, {
-        "applicationId": APPLICATION, "jobRunId": "j1", "shutdownGracePeriodInSeconds": emr_jobs.GRACE})
+    serverless.add_response(
+        "cancel_job_run",
+        {"applicationId": APPLICATION, "jobRunId": "j1"},
+        {
+            "applicationId": APPLICATION,
+            "jobRunId": "j1",
+            "shutdownGracePeriodInSeconds": emr_jobs.GRACE,
+        },
+    )
     tells(serverless, "CANCELLING", "CANCELLED")
     told_once(monkeypatch, signal.SIGTERM)
     before = signal.getsignal(signal.SIGTERM)
     code, said = run(more=["--continuous"], continuous=True)
-    assert code == 0 and "is stopped" in " ".join(said) and signal.getsignal(signal.SIGTERM) is before
+    assert (
+        code == 0 and "is stopped" in " ".join(said) and signal.getsignal(signal.SIGTERM) is before
+    )
 
 
 def test_one_that_ends_before_it_is_done_says_130(s3, serverless, monkeypatch):
@@ -147,7 +198,9 @@ def test_who_does_not_wait_is_told_how_it_is_stopped(s3, serverless):
     has(s3)
     starts(serverless)
     code, said = run(wait=False)
-    assert code == 0 and f"cancel-job-run --application-id {APPLICATION} --job-run-id j1" in said[-1]
+    assert (
+        code == 0 and f"cancel-job-run --application-id {APPLICATION} --job-run-id j1" in said[-1]
+    )
 
 
 def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
@@ -170,13 +223,24 @@ def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverle
     assert run()[0] == 0
 
 
-@pytest.mark.parametrize("code, said", [
-    ("AccessDeniedException", "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a"),
-    ("ThrottlingException", "asked too often")])
+@pytest.mark.parametrize(
+    "code, said",
+    [
+        (
+            "AccessDeniedException",
+            "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a",
+        ),
+        ("ThrottlingException", "asked too often"),
+    ],
+)
 def test_what_may_not_be_started_is_told(s3, serverless, code, said):
     has(s3)
-    serverless.add_client_error("start_job_run", code, "User: arn:aws:iam::1:role/x is not authorized to perform: "
-                                "emr-serverless:StartJobRun on resource: arn:aws:emr-serverless:x:1:/a")
+    serverless.add_client_error(
+        "start_job_run",
+        code,
+        "User: arn:aws:iam::1:role/x is not authorized to perform: "
+        "emr-serverless:StartJobRun on resource: arn:aws:emr-serverless:x:1:/a",
+    )
     with pytest.raises(StackError, match=said):
         run()
 
@@ -184,7 +248,9 @@ def test_what_may_not_be_started_is_told(s3, serverless, code, said):
 @pytest.mark.parametrize("on", emr_jobs.PLACES)
 def test_nothing_is_started_before_it_is_published(s3, on):
     has(s3, published=False)
-    with pytest.raises(StackError, match="(?s)not in the bucket.*workbench aws publish --world aws"):
+    with pytest.raises(
+        StackError, match="(?s)not in the bucket.*workbench aws publish --world aws"
+    ):
         run(on)
 
 
@@ -193,21 +259,46 @@ def test_a_world_without_a_deployment_has_no_emr():
         emr_jobs.run(params.load("local"), "emr-step", ARGUMENTS)
 
 
-# --- a step of the cluster -------------------------------------------------------------------------------------------
+# --- a step of the cluster
+# -------------------------------------------------------------------------------------------
+
 
 def adds(steps):
     conf = [part for k, v in emr.settings(WORLD).items() for part in ("--conf", f"{k}={v}")]
-    steps.add_response("add_job_flow_steps", {"StepIds": ["s-1"]}, {"JobFlowId": CLUSTER, "Steps": [{
-        "Name": "workbench-ingest-cdc_events", "ActionOnFailure": "CONTINUE", "HadoopJarStep": {
-            "Jar": "command-runner.jar", "Args": ["spark-submit", "--deploy-mode", "client", *conf,
-                                                  f"{BUCKET}/workbench/jobs/ingest.py", f"{BUCKET}/workbench",
-                                                  *ARGUMENTS]}}]})
+    steps.add_response(
+        "add_job_flow_steps",
+        {"StepIds": ["s-1"]},
+        {
+            "JobFlowId": CLUSTER,
+            "Steps": [
+                {
+                    "Name": "workbench-ingest-cdc_events",
+                    "ActionOnFailure": "CONTINUE",
+                    "HadoopJarStep": {
+                        "Jar": "command-runner.jar",
+                        "Args": [
+                            "spark-submit",
+                            "--deploy-mode",
+                            "client",
+                            *conf,
+                            f"{BUCKET}/workbench/jobs/ingest.py",
+                            f"{BUCKET}/workbench",
+                            *ARGUMENTS,
+                        ],
+                    },
+                }
+            ],
+        },
+    )
 
 
 def shows(steps, *states, **status):
     for state in states:
-        steps.add_response("describe_step", {"Step": {"Id": "s-1", "Status": {"State": state, **status}}},
-                           {"ClusterId": CLUSTER, "StepId": "s-1"})
+        steps.add_response(
+            "describe_step",
+            {"Step": {"Id": "s-1", "Status": {"State": state, **status}}},
+            {"ClusterId": CLUSTER, "StepId": "s-1"},
+        )
 
 
 def test_a_step_is_followed_to_its_end(s3, steps):
@@ -215,14 +306,22 @@ def test_a_step_is_followed_to_its_end(s3, steps):
     adds(steps)
     shows(steps, "PENDING", "RUNNING", "COMPLETED")
     code, said = run("emr-step")
-    assert code == 0 and f"{BUCKET}/logs/emr/{CLUSTER}/steps/s-1/" in said[0] and said[-1].endswith("COMPLETED")
+    assert (
+        code == 0
+        and f"{BUCKET}/logs/emr/{CLUSTER}/steps/s-1/" in said[0]
+        and said[-1].endswith("COMPLETED")
+    )
 
 
 def test_a_step_that_fails_is_told_with_its_reason(s3, steps):
     has(s3)
     adds(steps)
-    shows(steps, "FAILED", FailureDetails={"Reason": "Unknown Error.", "LogFile": "s3://b/stderr.gz"})
-    with pytest.raises(StackError, match="step s-1 of .* is FAILED: Unknown Error.; s3://b/stderr.gz"):
+    shows(
+        steps, "FAILED", FailureDetails={"Reason": "Unknown Error.", "LogFile": "s3://b/stderr.gz"}
+    )
+    with pytest.raises(
+        StackError, match="step s-1 of .* is FAILED: Unknown Error.; s3://b/stderr.gz"
+    ):
         run("emr-step")
 
 
@@ -230,8 +329,11 @@ def test_a_step_is_interrupted(s3, steps, monkeypatch):
     has(s3)
     adds(steps)
     shows(steps, "RUNNING")
-    steps.add_response("cancel_steps", {}, {"ClusterId": CLUSTER, "StepIds": ["s-1"],
-                                            "StepCancellationOption": "SEND_INTERRUPT"})
+    steps.add_response(
+        "cancel_steps",
+        {},
+        {"ClusterId": CLUSTER, "StepIds": ["s-1"], "StepCancellationOption": "SEND_INTERRUPT"},
+    )
     shows(steps, "CANCEL_PENDING", "CANCELLED")
     told_once(monkeypatch, signal.SIGINT)
     assert run("emr-step")[0] == 130
@@ -239,13 +341,19 @@ def test_a_step_is_interrupted(s3, steps, monkeypatch):
 
 def test_a_cluster_that_has_ended_is_told(s3, steps):
     has(s3)
-    steps.add_client_error("add_job_flow_steps", "ValidationException", "A job flow that is shutting down, "
-                           "terminating, or finished may not be modified.")
-    with pytest.raises(StackError, match="(?s)takes no step.*may not be modified.*workbench aws up emr"):
+    steps.add_client_error(
+        "add_job_flow_steps",
+        "ValidationException",
+        "A job flow that is shutting down, terminating, or finished may not be modified.",
+    )
+    with pytest.raises(
+        StackError, match="(?s)takes no step.*may not be modified.*workbench aws up emr"
+    ):
         run("emr-step")
 
 
-# --- the script that it begins with ----------------------------------------------------------------------------------
+# --- the script that it begins with
+# ----------------------------------------------------------------------------------
 
 SCRIPT = ROOT / "deploy" / "jobs" / "ingest.py"
 
@@ -267,8 +375,12 @@ def main(arguments):
     print(arguments, os.environ["WORKBENCH_SPARK"], os.listdir(f"{root}/params"), os.listdir(f"{root}/data/schemas"))
     raise SystemExit(7)
 """)
-    done = subprocess.run([sys.executable, str(SCRIPT), (tmp_path / "bucket").as_uri(), *ARGUMENTS], cwd=tmp_path,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), (tmp_path / "bucket").as_uri(), *ARGUMENTS],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert done.stdout == f"{ARGUMENTS} classic ['aws.yaml'] ['a.avsc']\n" and done.returncode == 7
 
 
@@ -279,7 +391,9 @@ def test_it_imports_the_library_after_it_has_said_where_things_are():
     assert not hasattr(module, "workbench")
 
 
-# --- here ------------------------------------------------------------------------------------------------------------
+# --- here
+# ------------------------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def ingested(monkeypatch):
@@ -298,7 +412,9 @@ def ingested(monkeypatch):
 def test_a_table_or_a_walkthrough_is_ingested_once(ingested):
     assert here.ingest(WORLD, "cdc_events", "landed") == here.ingest(WORLD, "50_time_travel") == 0
     assert ingested.asked[0] == (["cdc_events"], "landed") and len(ingested.asked[1][0]) == 4
-    with pytest.raises(LakeError, match="(?s)query_based_cdc.*goes into no Hudi table.*10_outbox/cdc_events"):
+    with pytest.raises(
+        LakeError, match="(?s)query_based_cdc.*goes into no Hudi table.*10_outbox/cdc_events"
+    ):
         here.ingest(WORLD, "20_query_based_cdc")
 
 
@@ -314,7 +430,9 @@ def test_a_continuous_one_goes_on_until_it_is_told(ingested, monkeypatch):
     ingested.then += [lambda stop: {"cdc_events": SimpleNamespace(messages=0)}, tell]
     said = []
     assert here.ingest(WORLD, "cdc_events", continuous=True, say=said.append) == 0
-    assert told == [True] and len(ingested.asked) == 2 and len(said) == 1, "what had nothing new is not told"
+    assert told == [True] and len(ingested.asked) == 2 and len(said) == 1, (
+        "what had nothing new is not told"
+    )
 
 
 def test_one_that_is_stopped_before_its_end_says_so(ingested):
@@ -323,7 +441,9 @@ def test_one_that_is_stopped_before_its_end_says_so(ingested):
 
 
 def test_a_second_ctrl_c_is_one():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in a shell's background ignores it
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a job in a shell's background ignores it
     try:
         with pytest.raises(KeyboardInterrupt), wait.told_to_stop() as told:
             signal.raise_signal(signal.SIGINT)
@@ -333,7 +453,9 @@ def test_a_second_ctrl_c_is_one():
         signal.signal(signal.SIGINT, before)
 
 
-# --- the verb --------------------------------------------------------------------------------------------------------
+# --- the verb
+# --------------------------------------------------------------------------------------------------------
+
 
 def call(*arguments):
     return CliRunner().invoke(cli.app, ["ingest", *arguments])
@@ -343,17 +465,36 @@ def test_the_verb_goes_where_it_is_told(monkeypatch):
     went = []
     monkeypatch.setattr(params, "load", lambda name: WORLD)
     monkeypatch.setattr(here, "ingest", lambda world, *given: went.append(given[:3]) or 130)
-    monkeypatch.setattr(emr_jobs, "run", lambda world, on, arguments, **how: went.append((on, arguments, how)) or 0)
+    monkeypatch.setattr(
+        emr_jobs, "run", lambda world, on, arguments, **how: went.append((on, arguments, how)) or 0
+    )
     assert call("cdc_events").exit_code == 130 and went == [("cdc_events", "", False)]
-    assert call("cdc_events", "--world", "aws", "--on", "emr-step", "--source", "topic", "--continuous",
-                "--no-wait").exit_code == 0
+    assert (
+        call(
+            "cdc_events",
+            "--world",
+            "aws",
+            "--on",
+            "emr-step",
+            "--source",
+            "topic",
+            "--continuous",
+            "--no-wait",
+        ).exit_code
+        == 0
+    )
     assert went[1][:2] == ("emr-step", [*ARGUMENTS, "--source", "topic", "--continuous"])
     assert went[1][2]["continuous"] and not went[1][2]["wait"]
 
 
-@pytest.mark.parametrize("arguments, kind, said", [
-    (["cdc_event"], LakeError, "did you mean 'cdc_events'"), (["cdc_events", "--on", "emr"], ParamsError, "emr-step"),
-    (["cdc_events", "--source", "files"], ParamsError, "landed")])
+@pytest.mark.parametrize(
+    "arguments, kind, said",
+    [
+        (["cdc_event"], LakeError, "did you mean 'cdc_events'"),
+        (["cdc_events", "--on", "emr"], ParamsError, "emr-step"),
+        (["cdc_events", "--source", "files"], ParamsError, "landed"),
+    ],
+)
 def test_what_is_misspelt_is_told_before_anything_starts(arguments, kind, said):
     error = call(*arguments).exception
     assert isinstance(error, kind) and said in str(error)

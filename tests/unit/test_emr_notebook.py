@@ -1,4 +1,5 @@
 """Notebooks executed on an EMR cluster: started, waited for, fetched, stopped."""
+
 import datetime as dt
 import json
 
@@ -12,8 +13,11 @@ from workbench.run import emr_notebook, execute, notebooks, runner
 WORLD = on_aws.world()
 (PATH,) = notebooks.find(["13_hudi_ingest"])
 NAME = "10_outbox/13_hudi_ingest.ipynb"
-CELL = nbformat.v4.new_code_cell("1 + 1", execution_count=1, outputs=[nbformat.v4.new_output(
-    "execute_result", {"text/plain": "2"}, execution_count=1)])
+CELL = nbformat.v4.new_code_cell(
+    "1 + 1",
+    execution_count=1,
+    outputs=[nbformat.v4.new_output("execute_result", {"text/plain": "2"}, execution_count=1)],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -34,28 +38,55 @@ def left(monkeypatch):
     """What EMR leaves in the bucket: {address: text}."""
     there = {}
     monkeypatch.setattr(files, "read_text", there.get)
-    there[f"s3://workbench-lake/runs/1767225600/{NAME}"] = nbformat.writes(nbformat.v4.new_notebook(cells=[CELL]))
+    there[f"s3://workbench-lake/runs/1767225600/{NAME}"] = nbformat.writes(
+        nbformat.v4.new_notebook(cells=[CELL])
+    )
     return there
 
 
 def starts(emr):
-    emr.add_response("start_notebook_execution", {"NotebookExecutionId": "ex-1"}, {
-        "NotebookExecutionName": f"workbench {NAME}", "NotebookParams": json.dumps({"world": "aws"}),
-        "NotebookS3Location": {"Bucket": "workbench-lake", "Key": f"workbench/notebooks/{NAME}"},
-        "OutputNotebookS3Location": {"Bucket": "workbench-lake", "Key": f"runs/1767225600/{NAME}"},
-        # without them EMR needs groups of its own making in the network, which then cannot be removed
-        "ExecutionEngine": {"Id": on_aws.PARAMETERS["emr/cluster"], "Type": "EMR",
-                            "MasterInstanceSecurityGroupId": on_aws.PARAMETERS["emr/cluster_group"]},
-        "NotebookInstanceSecurityGroupId": on_aws.PARAMETERS["emr/notebook_group"],
-        "ServiceRole": on_aws.PARAMETERS["emr/notebook_role"],
-        "Tags": [{"Key": "workbench:deployment", "Value": "workbench"}]})
+    emr.add_response(
+        "start_notebook_execution",
+        {"NotebookExecutionId": "ex-1"},
+        {
+            "NotebookExecutionName": f"workbench {NAME}",
+            "NotebookParams": json.dumps({"world": "aws"}),
+            "NotebookS3Location": {
+                "Bucket": "workbench-lake",
+                "Key": f"workbench/notebooks/{NAME}",
+            },
+            "OutputNotebookS3Location": {
+                "Bucket": "workbench-lake",
+                "Key": f"runs/1767225600/{NAME}",
+            },
+            # without them EMR needs groups of its own making in the network, which then cannot be
+            # removed
+            "ExecutionEngine": {
+                "Id": on_aws.PARAMETERS["emr/cluster"],
+                "Type": "EMR",
+                "MasterInstanceSecurityGroupId": on_aws.PARAMETERS["emr/cluster_group"],
+            },
+            "NotebookInstanceSecurityGroupId": on_aws.PARAMETERS["emr/notebook_group"],
+            "ServiceRole": on_aws.PARAMETERS["emr/notebook_role"],
+            "Tags": [{"Key": "workbench:deployment", "Value": "workbench"}],
+        },
+    )
 
 
 def tells(emr, *states, reason=""):
     for state in states:
-        emr.add_response("describe_notebook_execution", {"NotebookExecution": {
-            "NotebookExecutionId": "ex-1", "Status": state, "LastStateChangeReason": reason,
-            "StartTime": dt.datetime(2026, 1, 1)}}, {"NotebookExecutionId": "ex-1"})
+        emr.add_response(
+            "describe_notebook_execution",
+            {
+                "NotebookExecution": {
+                    "NotebookExecutionId": "ex-1",
+                    "Status": state,
+                    "LastStateChangeReason": reason,
+                    "StartTime": dt.datetime(2026, 1, 1),
+                }
+            },
+            {"NotebookExecutionId": "ex-1"},
+        )
 
 
 def test_it_is_waited_for_and_fetched(emr, left):
@@ -91,21 +122,34 @@ def test_where_emr_leaves_nothing_it_is_said(emr, left):
 
 def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: {"lake/bucket": "b"})
-    with pytest.raises(StackError, match="(?s)no parameter 'emr/cluster'.*`workbench aws up` makes"):
+    with pytest.raises(
+        StackError, match="(?s)no parameter 'emr/cluster'.*`workbench aws up` makes"
+    ):
         emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
 
 
 def test_a_missing_permission_names_action_and_resource(emr):
-    emr.add_client_error("start_notebook_execution", "AccessDeniedException", "User: arn:aws:iam::1:role/x is not "
-                         "authorized to perform: elasticmapreduce:StartNotebookExecution on resource: arn:aws:x:j-1")
-    with pytest.raises(StackError, match="elasticmapreduce:StartNotebookExecution is not allowed on arn:aws:x:j-1"):
+    emr.add_client_error(
+        "start_notebook_execution",
+        "AccessDeniedException",
+        "User: arn:aws:iam::1:role/x is not "
+        "authorized to perform: elasticmapreduce:StartNotebookExecution on resource: arn:aws:x:j-1",
+    )
+    with pytest.raises(
+        StackError, match="elasticmapreduce:StartNotebookExecution is not allowed on arn:aws:x:j-1"
+    ):
         emr_notebook.notebook(WORLD, PATH, {"world": "aws"})
 
 
 def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
-    monkeypatch.setattr(params, "load", lambda name: WORLD.model_copy(update={"spark": WORLD.spark.model_copy(
-        update={"kind": "classic"})}))
+    monkeypatch.setattr(
+        params,
+        "load",
+        lambda name: WORLD.model_copy(
+            update={"spark": WORLD.spark.model_copy(update={"kind": "classic"})}
+        ),
+    )
     asked = []
 
     def notebook(world, path, values, timeout):
@@ -114,22 +158,39 @@ def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
         return execute.Executed(book, why="EMR says FAILED: x" if "12" in path.stem else "")
 
     monkeypatch.setattr(emr_notebook, "notebook", notebook)
-    result = runner.run(["11_source_database", "12_connectors", "13_hudi_ingest"], "aws", {"scale": 1},
-                        progress=False, on="emr-notebook")
-    assert [n["status"] for n in result.notebooks] == ["passed", "failed", "skipped"] and result.exit_code == 1
-    assert asked[0] == ("11_source_database", {"world": "aws", "scale": 1}) and result.report.exists()
+    result = runner.run(
+        ["11_source_database", "12_connectors", "13_hudi_ingest"],
+        "aws",
+        {"scale": 1},
+        progress=False,
+        on="emr-notebook",
+    )
+    assert [n["status"] for n in result.notebooks] == [
+        "passed",
+        "failed",
+        "skipped",
+    ] and result.exit_code == 1
+    assert (
+        asked[0] == ("11_source_database", {"world": "aws", "scale": 1}) and result.report.exists()
+    )
     with pytest.raises(ParamsError, match="did you mean 'emr-notebook'"):
         runner.run([], "aws", on="emr_notebook")
 
 
-@pytest.mark.parametrize("error, times", [("Spark was restarted or is gone", 2), ("the query failed", 1)])
+@pytest.mark.parametrize(
+    "error, times", [("Spark was restarted or is gone", 2), ("the query failed", 1)]
+)
 def test_a_notebook_that_lost_its_session_is_run_once_more(error, times):
     ran = []
 
     def executed(*given):
         ran.append(given)
-        output = nbformat.v4.new_output("error", ename="StackError", evalue=f"{error}\n  where: x", traceback=[])
-        return execute.Executed(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])]))
+        output = nbformat.v4.new_output(
+            "error", ename="StackError", evalue=f"{error}\n  where: x", traceback=[]
+        )
+        return execute.Executed(
+            nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])])
+        )
 
     runner._once_more(executed, runner._Lines(False), "path", {})
     assert ran == [("path", {})] * times
@@ -152,8 +213,12 @@ def test_a_login_that_expires_meanwhile_is_told_at_once(emr, left):
 
 
 def test_a_cluster_that_has_ended_is_told(emr):
-    emr.add_client_error("start_notebook_execution", "InvalidRequestException", "Cluster is in state TERMINATED")
-    with pytest.raises(StackError, match="(?s)takes no notebook: .*TERMINATED.*aws up emr schedule -p Generation"):
+    emr.add_client_error(
+        "start_notebook_execution", "InvalidRequestException", "Cluster is in state TERMINATED"
+    )
+    with pytest.raises(
+        StackError, match="(?s)takes no notebook: .*TERMINATED.*aws up emr schedule -p Generation"
+    ):
         emr_notebook.notebook(WORLD, PATH, {})
 
 

@@ -1,20 +1,32 @@
 """What people are told of a failure."""
+
 import pytest
 from workbench.base import errors, params
 from worlds import varied
 
 
-@pytest.mark.parametrize("text, shown", [
-    ("http://me:geheim@127.0.0.1:8081/apis", "http://••••••@127.0.0.1:8081/apis"),
-    ("a 'https://me:ge/heim@host' b sc://x:y@h", "a 'https://••••••@host' b sc://••••••@h"),
-    ("https://geheim@host/x", "https://••••••@host/x"), ("http://:geheim@h", "http://••••••@h"),
-    ("http://h:80/a@b", "http://h:80/a@b"), ("me@h:5432: refused", "me@h:5432: refused"),
-    ("http://u:p@ss@h/x", "http://••••••@h/x"), ("http://u:p@s/s@h/x", "http://••••••@h/x"),
-    ("http://u@v@h/x", "http://••••••@h/x"), ("http://u:p@h,http://v:q@h2/", "http://••••••@h,http://••••••@h2/"),
-    ("jdbc:postgresql://h/db?user=a&password=geheim&x=1", "jdbc:postgresql://h/db?user=a&password=••••••&x=1"),
-    ("jdbc:sqlserver://h:1;Password=geheim;x=1", "jdbc:sqlserver://h:1;Password=••••••;x=1"),
-    ("http://[::1]:80/a@b", "http://[::1]:80/a@b"), ("mongodb://h:1,h2:2/?a=b@c", "mongodb://h:1,h2:2/?a=b@c"),
-])
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("http://me:geheim@127.0.0.1:8081/apis", "http://••••••@127.0.0.1:8081/apis"),
+        ("a 'https://me:ge/heim@host' b sc://x:y@h", "a 'https://••••••@host' b sc://••••••@h"),
+        ("https://geheim@host/x", "https://••••••@host/x"),
+        ("http://:geheim@h", "http://••••••@h"),
+        ("http://h:80/a@b", "http://h:80/a@b"),
+        ("me@h:5432: refused", "me@h:5432: refused"),
+        ("http://u:p@ss@h/x", "http://••••••@h/x"),
+        ("http://u:p@s/s@h/x", "http://••••••@h/x"),
+        ("http://u@v@h/x", "http://••••••@h/x"),
+        ("http://u:p@h,http://v:q@h2/", "http://••••••@h,http://••••••@h2/"),
+        (
+            "jdbc:postgresql://h/db?user=a&password=geheim&x=1",
+            "jdbc:postgresql://h/db?user=a&password=••••••&x=1",
+        ),
+        ("jdbc:sqlserver://h:1;Password=geheim;x=1", "jdbc:sqlserver://h:1;Password=••••••;x=1"),
+        ("http://[::1]:80/a@b", "http://[::1]:80/a@b"),
+        ("mongodb://h:1,h2:2/?a=b@c", "mongodb://h:1,h2:2/?a=b@c"),
+    ],
+)
 def test_logins_in_addresses_are_dots_in_every_part_of_an_error(text, shown):
     error = errors.StackError(text, where=text, expected=text, next_step=text)
     assert {error.what, error.where, error.expected, error.next_step} == {shown}

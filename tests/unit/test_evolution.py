@@ -1,4 +1,6 @@
-"""Which schema may follow another by Avro's rules, and what a change of it does to the columns of a table."""
+"""Which schema may follow another by Avro's rules, and what a change of it does to the columns of a
+table."""
+
 import json
 from types import SimpleNamespace
 
@@ -9,7 +11,8 @@ from workbench.base.errors import LakeError
 from workbench.hudi import evolving
 from workbench.topic import avro
 
-# --- Avro's rules ----------------------------------------------------------------------------------------------------
+# --- Avro's rules
+# ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", avro.MODES)
@@ -20,27 +23,48 @@ def test_what_avro_says_of_each_change(change, mode):
 
 
 def test_a_transitive_mode_looks_at_all_versions():
-    """Two steps that are backward compatible each: a field goes, and comes back as another type, with a default."""
+    """Two steps that are backward compatible each: a field goes, and comes back as another type,
+    with a default."""
     without = CHANGES["drop"]
-    again = {**without, "fields": [*without["fields"], {"name": "title", "type": "int", "default": 0}]}
+    again = {
+        **without,
+        "fields": [*without["fields"], {"name": "title", "type": "int", "default": 0}],
+    }
     assert avro.predicted([FIRST, without], again, "BACKWARD") == ""
     assert "string" in avro.predicted([FIRST, without], again, "BACKWARD_TRANSITIVE")
     assert avro.predicted([], again, "FULL_TRANSITIVE") == ""
 
 
 def test_what_is_no_mode_or_no_schema():
-    with pytest.raises(LakeError, match="(?s)no compatibility mode 'BACKWARDS'.*did you mean 'BACKWARD'"):
+    with pytest.raises(
+        LakeError, match="(?s)no compatibility mode 'BACKWARDS'.*did you mean 'BACKWARD'"
+    ):
         avro.predicted([FIRST], FIRST, "BACKWARDS")
     with pytest.raises(LakeError, match="not an Avro schema"):
         avro.predicted([FIRST], {"type": "recrod"}, "FULL")
-    assert "missing default value: COUNTRY" in avro.predicted([FIRST], CHANGES["add required"], "FULL")
+    assert "missing default value: COUNTRY" in avro.predicted(
+        [FIRST], CHANGES["add required"], "FULL"
+    )
 
 
-# --- the columns of a table ------------------------------------------------------------------------------------------
+# --- the columns of a table
+# ------------------------------------------------------------------------------------------
 
-NAMED = {kind.simpleString(): kind for kind in (
-    T.ByteType(), T.ShortType(), T.IntegerType(), T.LongType(), T.FloatType(), T.DoubleType(), T.StringType(),
-    T.BinaryType(), T.DateType(), T.TimestampType())}
+NAMED = {
+    kind.simpleString(): kind
+    for kind in (
+        T.ByteType(),
+        T.ShortType(),
+        T.IntegerType(),
+        T.LongType(),
+        T.FloatType(),
+        T.DoubleType(),
+        T.StringType(),
+        T.BinaryType(),
+        T.DateType(),
+        T.TimestampType(),
+    )
+}
 
 
 def split(text):
@@ -72,22 +96,25 @@ def row(text, sign=" "):
     return T.StructType([T.StructField(name, kind(of)) for name, _, of in fields])
 
 
-@pytest.mark.parametrize("old, new, both", [
-    ("a int, b string", "a int, b string", "a int, b string"),
-    ("a int, b string", "b string, a int", "a int, b string"),
-    ("a int, b string", "a int, b string, COUNTRY string", "a int, b string, COUNTRY string"),
-    ("a int, b string", "a int", "a int, b string"),
-    ("a int, b string", "a int, order string", "a int, b string, order string"),
-    ("a int, b float", "a bigint, b double", "a bigint, b double"),
-    ("a bigint, b double", "a int, b float", "a bigint, b double"),
-    ("a int", "a double", "a double"),
-    ("a decimal(10,2)", "a decimal(12,2)", "a decimal(12,2)"),
-    ("a decimal(12,4)", "a decimal(10,2)", "a decimal(12,4)"),
-    ("a struct<x:int>", "a struct<y:int,x:bigint>", "a struct<x:bigint,y:int>"),
-    ("a array<struct<x:int>>", "a array<struct<x:bigint>>", "a array<struct<x:bigint>>"),
-    ("a map<string,int>", "a map<string,bigint>", "a map<string,bigint>"),
-    ("a map<string,bigint>", "a map<string,int>", "a map<string,bigint>"),
-])
+@pytest.mark.parametrize(
+    "old, new, both",
+    [
+        ("a int, b string", "a int, b string", "a int, b string"),
+        ("a int, b string", "b string, a int", "a int, b string"),
+        ("a int, b string", "a int, b string, COUNTRY string", "a int, b string, COUNTRY string"),
+        ("a int, b string", "a int", "a int, b string"),
+        ("a int, b string", "a int, order string", "a int, b string, order string"),
+        ("a int, b float", "a bigint, b double", "a bigint, b double"),
+        ("a bigint, b double", "a int, b float", "a bigint, b double"),
+        ("a int", "a double", "a double"),
+        ("a decimal(10,2)", "a decimal(12,2)", "a decimal(12,2)"),
+        ("a decimal(12,4)", "a decimal(10,2)", "a decimal(12,4)"),
+        ("a struct<x:int>", "a struct<y:int,x:bigint>", "a struct<x:bigint,y:int>"),
+        ("a array<struct<x:int>>", "a array<struct<x:bigint>>", "a array<struct<x:bigint>>"),
+        ("a map<string,int>", "a map<string,bigint>", "a map<string,bigint>"),
+        ("a map<string,bigint>", "a map<string,int>", "a map<string,bigint>"),
+    ],
+)
 def test_messages_of_both_schemas_are_read_into_one(old, new, both):
     assert evolving.merged("t", row(old), row(new)) == row(both)
 
@@ -96,43 +123,78 @@ def grown(old, new, as_text=False):
     return evolving.grown("t", row(old), row(new), as_text)
 
 
-@pytest.mark.parametrize("old, new, both", [
-    ("a int, b string", "COUNTRY string, a int", "a int, b string, COUNTRY string"),
-    ("a int, b float, c int", "a bigint, b double, c double", "a bigint, b double, c double"),
-    ("a bigint", "a int", "a bigint"),
-    ("a decimal(12,2)", "a decimal(10,2)", "a decimal(12,2)"),
-    ("a struct<x:int>, b array<struct<x:int>>", "a struct<y:int,x:int>, b array<struct<x:int,y:int>>",
-     "a struct<x:int,y:int>, b array<struct<x:int,y:int>>"),
-    ("a struct<x:bigint>", "a struct<x:int>", "a struct<x:bigint>"),
-    ("a int, b int, c array<int>, d bigint", "a smallint, b tinyint, c array<smallint>, d smallint",
-     "a int, b int, c array<int>, d bigint"),  # as Hudi gives back a smallint that was written
-    ("a smallint, b tinyint, c tinyint", "a int, b smallint, c double", "a int, b smallint, c double"),
-])
+@pytest.mark.parametrize(
+    "old, new, both",
+    [
+        ("a int, b string", "COUNTRY string, a int", "a int, b string, COUNTRY string"),
+        ("a int, b float, c int", "a bigint, b double, c double", "a bigint, b double, c double"),
+        ("a bigint", "a int", "a bigint"),
+        ("a decimal(12,2)", "a decimal(10,2)", "a decimal(12,2)"),
+        (
+            "a struct<x:int>, b array<struct<x:int>>",
+            "a struct<y:int,x:int>, b array<struct<x:int,y:int>>",
+            "a struct<x:int,y:int>, b array<struct<x:int,y:int>>",
+        ),
+        ("a struct<x:bigint>", "a struct<x:int>", "a struct<x:bigint>"),
+        (
+            "a int, b int, c array<int>, d bigint",
+            "a smallint, b tinyint, c array<smallint>, d smallint",
+            "a int, b int, c array<int>, d bigint",
+        ),  # as Hudi gives back a smallint that was written
+        (
+            "a smallint, b tinyint, c tinyint",
+            "a int, b smallint, c double",
+            "a int, b smallint, c double",
+        ),
+    ],
+)
 def test_a_table_takes_new_fields_and_wider_columns(old, new, both):
     assert grown(old, new) == row(both)
 
 
-@pytest.mark.parametrize("old, new", [
-    ("a decimal(10,2)", "a decimal(12,2)"), ("a decimal(10,2)", "a decimal(12,4)"),
-    ("a decimal(10,2)", "a decimal(26,8)"), ("a struct<x:int>", "a struct<x:bigint>"),
-    ("a array<int>", "a array<bigint>"), ("a map<string,int>", "a map<string,bigint>"),
-    ("a array<struct<x:int>>", "a array<struct<x:bigint>>"), ("a struct<d:decimal(5,2)>", "a struct<d:decimal(6,2)>"),
-])
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("a decimal(10,2)", "a decimal(12,2)"),
+        ("a decimal(10,2)", "a decimal(12,4)"),
+        ("a decimal(10,2)", "a decimal(26,8)"),
+        ("a struct<x:int>", "a struct<x:bigint>"),
+        ("a array<int>", "a array<bigint>"),
+        ("a map<string,int>", "a map<string,bigint>"),
+        ("a array<struct<x:int>>", "a array<struct<x:bigint>>"),
+        ("a struct<d:decimal(5,2)>", "a struct<d:decimal(6,2)>"),
+    ],
+)
 def test_what_no_reader_of_hudi_sees_as_wider_rewrites_a_table(old, new):
     assert grown(old, new) == row(new) and grown(new, old) == row(new)
     assert evolving.needs_rewrite(row(f"id int, {old}"), row(f"id int, {new}, more string"))
 
 
-@pytest.mark.parametrize("old, new", [
-    ("a int, b float", "a bigint, b double"), ("a int", "a string"), ("a struct<x:int>", "a struct<x:int,y:string>"),
-    ("a array<struct<x:int>>", "a array<struct<x:int,y:int>>"), ("a decimal(10,2)", "a decimal(10,2), b string")])
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("a int, b float", "a bigint, b double"),
+        ("a int", "a string"),
+        ("a struct<x:int>", "a struct<x:int,y:string>"),
+        ("a array<struct<x:int>>", "a array<struct<x:int,y:int>>"),
+        ("a decimal(10,2)", "a decimal(10,2), b string"),
+    ],
+)
 def test_what_hudi_reads_as_it_is_rewrites_nothing(old, new):
     assert not evolving.needs_rewrite(row(old), row(new))
 
 
-@pytest.mark.parametrize("old, new", [
-    ("a decimal(10,2)", "a decimal(10,4)"), ("a decimal(12,4)", "a decimal(14,2)"), ("a int", "a string"),
-    ("a array<int>", "a array<string>"), ("a double", "a string"), ("a timestamp", "a string")])
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("a decimal(10,2)", "a decimal(10,4)"),
+        ("a decimal(12,4)", "a decimal(14,2)"),
+        ("a int", "a string"),
+        ("a array<int>", "a array<string>"),
+        ("a double", "a string"),
+        ("a timestamp", "a string"),
+    ],
+)
 def test_a_type_that_does_not_hold_the_old_values_stops_a_table(old, new):
     with pytest.raises(LakeError, match=r"(?s)its column cannot follow.*recapture\.run\("):
         grown(old, new)
@@ -140,47 +202,82 @@ def test_a_type_that_does_not_hold_the_old_values_stops_a_table(old, new):
 
 def test_a_whole_number_becomes_a_text_where_a_person_says_so():
     assert grown("a int, b bigint", "a string, b string", as_text=True) == row("a string, b string")
-    for old, new in (("a double", "a string"), ("a struct<x:int>", "a struct<x:string>"), ("a string", "a int")):
+    for old, new in (
+        ("a double", "a string"),
+        ("a struct<x:int>", "a struct<x:string>"),
+        ("a string", "a int"),
+    ):
         with pytest.raises(LakeError, match="its column cannot follow"):
             grown(old, new, as_text=True)
 
 
-@pytest.mark.parametrize("old, new", [("a bigint", "a string"), ("a bigint", "a decimal(20,0)"), ("a int", "a double"),
-                                      ("a decimal(20,0)", "a string"), ("a string", "a int")])
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("a bigint", "a string"),
+        ("a bigint", "a decimal(20,0)"),
+        ("a int", "a double"),
+        ("a decimal(20,0)", "a string"),
+        ("a string", "a int"),
+    ],
+)
 def test_a_key_column_keeps_its_type_whatever_a_person_says(old, new):
-    with pytest.raises(LakeError, match="(?s)a key column keeps its type.*bigint.unsigned.handling.mode"
-                                        r".*recapture\.run\("):
+    with pytest.raises(
+        LakeError,
+        match="(?s)a key column keeps its type.*bigint.unsigned.handling.mode"
+        r".*recapture\.run\(",
+    ):
         evolving.grown("t", row(f"{old}, b int"), row(f"{new}, b int"), True, ["a"])
 
 
 def test_a_key_column_of_int_becomes_bigint():
-    assert evolving.grown("t", row("a int, b int"), row("a bigint, b int"), True, ["a"]) == row("a bigint, b int")
-    assert evolving.grown("t", row("a bigint, b int"), row("a int, b int"), True, ["a"]) == row("a bigint, b int")
-    assert evolving.grown("t", row("a int, b int"), row("b int"), False, ["a"]) == row("a int, b int")
-    assert evolving.grown("t", row("a int, b int"), row("a smallint"), True, ["a"]) == row("a int, b int")
+    assert evolving.grown("t", row("a int, b int"), row("a bigint, b int"), True, ["a"]) == row(
+        "a bigint, b int"
+    )
+    assert evolving.grown("t", row("a bigint, b int"), row("a int, b int"), True, ["a"]) == row(
+        "a bigint, b int"
+    )
+    assert evolving.grown("t", row("a int, b int"), row("b int"), False, ["a"]) == row(
+        "a int, b int"
+    )
+    assert evolving.grown("t", row("a int, b int"), row("a smallint"), True, ["a"]) == row(
+        "a int, b int"
+    )
 
 
-@pytest.mark.parametrize("old, new, told", [
-    ("a int", "a string", "t.a was int and becomes string"),
-    ("a string", "a int", "t.a was string and becomes int"),
-    ("a bigint", "a double", "t.a was bigint and becomes double"),
-    ("a string", "a binary", "t.a was string and becomes binary"),
-    ("a smallint", "a string", "t.a was smallint and becomes string"),
-    ("a date", "a timestamp", "t.a was date and becomes timestamp"),
-    ("a decimal(10,2)", "a decimal(10,4)", r"t.a was decimal\(10,2\) and becomes decimal\(10,4\)"),
-    ("a struct<x:int>", "a struct<x:string>", "t.a.x was int and becomes string"),
-    ("a array<int>", "a array<string>", r"t.a\[\] was int and becomes string"),
-    ("a map<string,int>", "a map<string,string>", r"t.a\{\} was int and becomes string"),
-    ("a int", "a struct<x:int>", "t.a was int and becomes struct<x:int>"),
-])
+@pytest.mark.parametrize(
+    "old, new, told",
+    [
+        ("a int", "a string", "t.a was int and becomes string"),
+        ("a string", "a int", "t.a was string and becomes int"),
+        ("a bigint", "a double", "t.a was bigint and becomes double"),
+        ("a string", "a binary", "t.a was string and becomes binary"),
+        ("a smallint", "a string", "t.a was smallint and becomes string"),
+        ("a date", "a timestamp", "t.a was date and becomes timestamp"),
+        (
+            "a decimal(10,2)",
+            "a decimal(10,4)",
+            r"t.a was decimal\(10,2\) and becomes decimal\(10,4\)",
+        ),
+        ("a struct<x:int>", "a struct<x:string>", "t.a.x was int and becomes string"),
+        ("a array<int>", "a array<string>", r"t.a\[\] was int and becomes string"),
+        ("a map<string,int>", "a map<string,string>", r"t.a\{\} was int and becomes string"),
+        ("a int", "a struct<x:int>", "t.a was int and becomes struct<x:int>"),
+    ],
+)
 def test_what_no_column_holds_is_told_with_the_choices(old, new, told):
-    with pytest.raises(LakeError, match=f"(?s){told}: its column cannot follow.*int to bigint.*schema=…"
-                                        r".*recapture\.run\(.*then replaces the table"):
+    with pytest.raises(
+        LakeError,
+        match=f"(?s){told}: its column cannot follow.*int to bigint.*schema=…"
+        r".*recapture\.run\(.*then replaces the table",
+    ):
         evolving.merged("t", row(old), row(new))
 
 
 def test_names_that_differ_in_case_only_are_one_name():
-    with pytest.raises(LakeError, match="(?s)t has country and COUNTRY, which Spark and Athena.*rename one"):
+    with pytest.raises(
+        LakeError, match="(?s)t has country and COUNTRY, which Spark and Athena.*rename one"
+    ):
         evolving.merged("t", row("id int, country string"), row("id int, COUNTRY string"))
     with pytest.raises(LakeError, match=r"t\.a has X and x"):
         evolving.merged("t", row("a struct<x:int,X:int>"))
@@ -201,7 +298,8 @@ def test_what_is_said_of_a_change():
     assert said("n int", "n bigint", "n bigint") == "widened n int to bigint"
     assert said("n bigint", "n int", "n bigint") == "changed n bigint to int, in a column of bigint"
     assert said("a int, b string", "a int, order string", "a int, b string, order string") == (
-        "added order string; dropped b string, which stays and is null in new rows")
+        "added order string; dropped b string, which stays and is null in new rows"
+    )
 
 
 def commit(schema):
@@ -210,12 +308,30 @@ def commit(schema):
 
 def test_the_columns_of_a_table_are_those_of_its_last_commit_that_says_them():
     def record(*fields):
-        return {"type": "record", "name": "t_record", "namespace": "hoodie.t", "fields": [
-            {"name": name, "type": ["null", kind], "default": None} for name, kind in fields]}
+        return {
+            "type": "record",
+            "name": "t_record",
+            "namespace": "hoodie.t",
+            "fields": [
+                {"name": name, "type": ["null", kind], "default": None} for name, kind in fields
+            ],
+        }
 
-    price = {"type": "fixed", "name": "fixed", "namespace": "hoodie.t.t_record.price", "size": 5,
-             "logicalType": "decimal", "precision": 10, "scale": 2}
-    last = record(("_hoodie_commit_time", "string"), ("id", "int"), ("price", price), ("_hoodie_is_deleted", "boolean"))
+    price = {
+        "type": "fixed",
+        "name": "fixed",
+        "namespace": "hoodie.t.t_record.price",
+        "size": 5,
+        "logicalType": "decimal",
+        "precision": 10,
+        "scale": 2,
+    }
+    last = record(
+        ("_hoodie_commit_time", "string"),
+        ("id", "int"),
+        ("price", price),
+        ("_hoodie_is_deleted", "boolean"),
+    )
     done = [commit(record(("id", "int"))), commit(last), commit("")]
     assert evolving.columns(done) == row("id int, price decimal(10,2)")
     assert evolving.columns([]) is evolving.columns([commit(None)]) is None

@@ -1,4 +1,5 @@
 """Small files of the lake: written whole or not at all."""
+
 import pytest
 from workbench.base import files
 

@@ -1,5 +1,7 @@
-"""The Glue side of the registry, and its wire format: moto answers where it knows the operation (it has none of the
-lists), else botocore's Stubber, which judges requests and answers by the service's own model."""
+"""The Glue side of the registry, and its wire format: moto answers where it knows the operation (it
+has none of the lists), else botocore's Stubber, which judges requests and answers by the service's
+own model."""
+
 import io
 import json
 from types import SimpleNamespace
@@ -18,8 +20,16 @@ from workbench.run import notebooks
 from workbench.topic import glue_registry, registry, wire
 
 WORLD = on_aws.world()
-ROW = {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [{"name": "id", "type": "int"}]}
-MORE = {**ROW, "fields": [*ROW["fields"], {"name": "name", "type": ["null", "string"], "default": None}]}
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "m.p.t",
+    "fields": [{"name": "id", "type": "int"}],
+}
+MORE = {
+    **ROW,
+    "fields": [*ROW["fields"], {"name": "name", "type": ["null", "string"], "default": None}],
+}
 ID, OTHER = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9", "ffffffff-0000-0000-0000-000000000001"
 ARN = f"arn:aws:glue:{on_aws.REGION}:{on_aws.ACCOUNT}:schema/workbench-values/m.p.t"
 KEYS, VALUES = "workbench-keys", "workbench-values"
@@ -31,7 +41,9 @@ def framed(id, avsc, record, magic=b"\3\0"):
     return magic + UUID(id).bytes + out.getvalue()
 
 
-# --- the wire format -------------------------------------------------------------------------------------------------
+# --- the wire format
+# -------------------------------------------------------------------------------------------------
+
 
 def test_a_message_is_taken_apart():
     body = b"\x02 and more"
@@ -41,17 +53,30 @@ def test_a_message_is_taken_apart():
 
 def test_what_is_no_message_of_glue():
     head = UUID(ID).bytes
-    for bad in (b"", b"\3", b"\3\0" + head[:-1], b"\0\0" + head, b"\3\1" + head, b"\3\5" + head + b"packed",
-                b"\0" + bytes(8) + b"x"):
+    for bad in (
+        b"",
+        b"\3",
+        b"\3\0" + head[:-1],
+        b"\0\0" + head,
+        b"\3\1" + head,
+        b"\3\5" + head + b"packed",
+        b"\0" + bytes(8) + b"x",
+    ):
         assert wire.framed(WORLD, bad) is None
     assert wire.framed(WORLD, b"\3\0" + head).body == b""
-    with pytest.raises(LakeError, match="(?s)does not begin as Avro.*7b 22.*03 00, 16 bytes of schema id.*is glue"):
+    with pytest.raises(
+        LakeError, match="(?s)does not begin as Avro.*7b 22.*03 00, 16 bytes of schema id.*is glue"
+    ):
         registry.peek(WORLD, '{"a": 1}')
     assert wire.not_avro(WORLD).startswith("not Avro as glue has it: 03 00, 16 bytes of schema id")
-    assert "03 05 is compressed" in wire.not_avro(WORLD) and "value.converter.compression" in wire.not_avro(WORLD)
+    assert "03 05 is compressed" in wire.not_avro(
+        WORLD
+    ) and "value.converter.compression" in wire.not_avro(WORLD)
 
 
-# --- what moto knows -------------------------------------------------------------------------------------------------
+# --- what moto knows
+# -------------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def glue(account):
@@ -63,16 +88,28 @@ def glue(account):
 
 
 def create(glue, name, avsc, registry=VALUES):
-    made = glue.create_schema(RegistryId={"RegistryName": registry}, SchemaName=name, DataFormat="AVRO",
-                              Compatibility="NONE", SchemaDefinition=json.dumps(avsc))
+    made = glue.create_schema(
+        RegistryId={"RegistryName": registry},
+        SchemaName=name,
+        DataFormat="AVRO",
+        Compatibility="NONE",
+        SchemaDefinition=json.dumps(avsc),
+    )
     return made["SchemaVersionId"]
 
 
 def test_a_schema_by_its_id(glue):
     id = create(glue, "m.p.t", ROW)
     assert registry.schema(WORLD, id) == registry.find(WORLD, id, "globalId") == ROW
-    assert registry.find(WORLD, OTHER) is registry.find(WORLD, "4711") is registry.find(WORLD, 4711) is None
-    with pytest.raises(LakeError, match=f"(?s)no schema with globalId {OTHER}.*{KEYS}, {VALUES} in {WORLD.region}"):
+    assert (
+        registry.find(WORLD, OTHER)
+        is registry.find(WORLD, "4711")
+        is registry.find(WORLD, 4711)
+        is None
+    )
+    with pytest.raises(
+        LakeError, match=f"(?s)no schema with globalId {OTHER}.*{KEYS}, {VALUES} in {WORLD.region}"
+    ):
         registry.schema(WORLD, OTHER)
     with pytest.raises(LakeError, match="(?s)no kind of id 'ccompat' here.*valid: globalId"):
         registry.find(WORLD, id, "ccompat")
@@ -83,8 +120,13 @@ def test_a_message_is_decoded(glue):
     decode = registry.Decoder(WORLD)
     assert decode(framed(old, ROW, {"id": 7})).record == {"id": 7}
     seen = registry.peek(WORLD, framed(new, MORE, {"id": 7, "name": "é"}))
-    assert (seen["wire"], seen["id_kind"], seen["schema_id"], seen["schema_name"], seen["record"]) == (
-        "glue", "globalId", new, "m.p.t.Value", {"id": 7, "name": "é"})
+    assert (
+        seen["wire"],
+        seen["id_kind"],
+        seen["schema_id"],
+        seen["schema_name"],
+        seen["record"],
+    ) == ("glue", "globalId", new, "m.p.t.Value", {"id": 7, "name": "é"})
     with pytest.raises(LakeError, match=f"no schema with globalId {OTHER}"):
         decode(framed(OTHER, ROW, {"id": 7}))
 
@@ -104,8 +146,13 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
 
     monkeypatch.setattr(aws, "call", call)
     monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
-    monkeypatch.setattr(aws, "pages", lambda *_, RegistryId: [
-        {"SchemaName": topic} for topic in here[RegistryId["RegistryName"]]])
+    monkeypatch.setattr(
+        aws,
+        "pages",
+        lambda *_, RegistryId: [
+            {"SchemaName": topic} for topic in here[RegistryId["RegistryName"]]
+        ],
+    )
     registry.delete(WORLD, "t-key", "t-value", "u-key-value", "not there-value", "neither")
     for name, topic in ((KEYS, "t"), (VALUES, "t"), (VALUES, "u-key")):
         with pytest.raises(glue.exceptions.EntityNotFoundException):
@@ -141,7 +188,9 @@ def test_a_login_that_expires_while_schemas_go_is_told_at_once(monkeypatch):
     assert len(waited) == 1
 
 
-# --- what it does not ------------------------------------------------------------------------------------------------
+# --- what it does not
+# ------------------------------------------------------------------------------------------------
+
 
 def version(number, id, status="AVAILABLE"):
     return {"SchemaArn": ARN, "SchemaVersionId": id, "VersionNumber": number, "Status": status}
@@ -149,9 +198,15 @@ def version(number, id, status="AVAILABLE"):
 
 def listed(stub, registry_name, *topics, more=()):
     """ListSchemas, in two pages where there are `more`."""
+
     def page(topics, **told):
-        return {"Schemas": [{"RegistryName": registry_name, "SchemaName": t, "SchemaStatus": "AVAILABLE"}
-                            for t in topics], **told}
+        return {
+            "Schemas": [
+                {"RegistryName": registry_name, "SchemaName": t, "SchemaStatus": "AVAILABLE"}
+                for t in topics
+            ],
+            **told,
+        }
 
     asked = {"RegistryId": {"RegistryName": registry_name}}
     stub.add_response("list_schemas", page(topics, **({"NextToken": "2"} if more else {})), asked)
@@ -160,8 +215,11 @@ def listed(stub, registry_name, *topics, more=()):
 
 
 def versions(stub, registry_name, topic, *found):
-    stub.add_response("list_schema_versions", {"Schemas": list(found)},
-                      {"SchemaId": {"RegistryName": registry_name, "SchemaName": topic}})
+    stub.add_response(
+        "list_schema_versions",
+        {"Schemas": list(found)},
+        {"SchemaId": {"RegistryName": registry_name, "SchemaName": topic}},
+    )
 
 
 def test_artifacts_are_called_as_with_apicurio():
@@ -175,17 +233,32 @@ def test_artifacts_are_called_as_with_apicurio():
         versions(stub, KEYS, "n")
         versions(stub, VALUES, "o", version(1, third))
         frame = registry.artifacts(WORLD)
-    assert list(frame.columns) == ["group", "artifact", "type", "version", "global_id", "content_id"]
+    assert list(frame.columns) == [
+        "group",
+        "artifact",
+        "type",
+        "version",
+        "global_id",
+        "content_id",
+    ]
     assert frame[["group", "artifact", "version", "global_id"]].values.tolist() == [
-        [KEYS, "m-key", "1", third], [VALUES, "m-value", "1", OTHER], [VALUES, "m-value", "2", ID],
-        [VALUES, "o-value", "1", third]]
+        [KEYS, "m-key", "1", third],
+        [VALUES, "m-value", "1", OTHER],
+        [VALUES, "m-value", "2", ID],
+        [VALUES, "o-value", "1", third],
+    ]
 
 
 def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
-    """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown removes them."""
+    """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown
+    removes them."""
     monkeypatch.setattr(recapture, "deployed_by", lambda *_: {})  # its journals lie in the lake
-    for flow in (flow for flow in walkthroughs.ALL if "apicurio" in flow.services and flow.captures):
-        wanted = {f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")}
+    for flow in (
+        flow for flow in walkthroughs.ALL if "apicurio" in flow.services and flow.captures
+    ):
+        wanted = {
+            f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")
+        }
         assert wanted and wanted <= flow._artifacts(WORLD)
         topics = sorted({artifact.rpartition("-")[0] for artifact in flow._artifacts(WORLD)})
         with on_aws.stubbed("glue") as stub:
@@ -207,8 +280,12 @@ def test_the_newest_version_is_the_last_one_that_may_be_used():
     with on_aws.stubbed("glue") as stub:
         listed(stub, KEYS, "m.p.t")
         listed(stub, VALUES, "m.p.t")
-        versions(stub, VALUES, "m.p.t", version(3, OTHER, "FAILURE"), version(2, ID), version(1, OTHER))
-        stub.add_response("get_schema_version", {"SchemaDefinition": json.dumps(MORE), "SchemaArn": ARN}, asked)
+        versions(
+            stub, VALUES, "m.p.t", version(3, OTHER, "FAILURE"), version(2, ID), version(1, OTHER)
+        )
+        stub.add_response(
+            "get_schema_version", {"SchemaDefinition": json.dumps(MORE), "SchemaArn": ARN}, asked
+        )
         assert registry.latest(WORLD, "m.p.t-value") == MORE
 
 
@@ -218,18 +295,35 @@ def test_an_artifact_that_is_not_there_names_the_nearest(name):
         for _ in "ab":
             listed(stub, KEYS)
             listed(stub, VALUES, "moma.public.artists")
-        with pytest.raises(LakeError, match="(?s)no artifact .*Glue schema .*moma.public.artists-value"):
+        with pytest.raises(
+            LakeError, match="(?s)no artifact .*Glue schema .*moma.public.artists-value"
+        ):
             registry.latest(WORLD, name)
 
 
-@pytest.mark.parametrize("code, message, told", [
-    ("EntityNotFoundException", "Registry is not found.",
-     "there is no schema registry workbench-keys(?s:.)*ap-southeast-2(?s:.)*2-lake.yaml(?s:.)*workbench aws up"),
-    ("AccessDeniedException", "User: arn:aws:iam::1:user/x is not authorized to perform: glue:ListSchemas on resource: "
-     "arn:aws:glue:r:1:registry/w-keys", "glue:ListSchemas is not allowed on arn:aws:glue:r:1:registry/w-keys"),
-    ("ThrottlingException", "Rate exceeded", "asked too often")])
+@pytest.mark.parametrize(
+    "code, message, told",
+    [
+        (
+            "EntityNotFoundException",
+            "Registry is not found.",
+            "there is no schema registry workbench-keys(?s:.)*ap-southeast-2(?s:.)*2-lake.yaml(?s:.)*workbench aws up",
+        ),
+        (
+            "AccessDeniedException",
+            "User: arn:aws:iam::1:user/x is not authorized to perform: glue:ListSchemas on resource: "
+            "arn:aws:glue:r:1:registry/w-keys",
+            "glue:ListSchemas is not allowed on arn:aws:glue:r:1:registry/w-keys",
+        ),
+        ("ThrottlingException", "Rate exceeded", "asked too often"),
+    ],
+)
 def test_what_glue_refuses_is_told(code, message, told):
-    for ask in (registry.artifacts, lambda w: registry.latest(w, "t-value"), lambda w: registry.delete(w, "t-value")):
+    for ask in (
+        registry.artifacts,
+        lambda w: registry.latest(w, "t-value"),
+        lambda w: registry.delete(w, "t-value"),
+    ):
         with on_aws.stubbed("glue") as stub:
             stub.add_client_error("list_schemas", code, message)
             with pytest.raises(StackError, match=told):
@@ -237,18 +331,27 @@ def test_what_glue_refuses_is_told(code, message, told):
 
 
 def test_a_right_that_is_missing_is_no_unknown_schema():
-    for ask in (lambda: registry.find(WORLD, ID), lambda: registry.peek(WORLD, framed(ID, ROW, {"id": 1}))):
+    for ask in (
+        lambda: registry.find(WORLD, ID),
+        lambda: registry.peek(WORLD, framed(ID, ROW, {"id": 1})),
+    ):
         with on_aws.stubbed("glue") as stub:
-            stub.add_client_error("get_schema_version", "AccessDeniedException", "User: u is not authorized to "
-                                  "perform: glue:GetSchemaVersion on resource: *")
+            stub.add_client_error(
+                "get_schema_version",
+                "AccessDeniedException",
+                "User: u is not authorized to perform: glue:GetSchemaVersion on resource: *",
+            )
             with pytest.raises(StackError, match="glue:GetSchemaVersion is not allowed"):
                 ask()
 
 
 def test_a_schema_that_is_no_avro():
     with on_aws.stubbed("glue") as stub:
-        stub.add_response("get_schema_version", {"SchemaDefinition": "syntax = proto3", "SchemaArn": ARN},
-                          {"SchemaVersionId": ID})
+        stub.add_response(
+            "get_schema_version",
+            {"SchemaDefinition": "syntax = proto3", "SchemaArn": ARN},
+            {"SchemaVersionId": ID},
+        )
         with pytest.raises(LakeError, match="(?s)not an Avro schema.*workbench-values/m.p.t"):
             registry.find(WORLD, ID)
 
@@ -258,41 +361,72 @@ def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     monkeypatch.setattr(glue_registry, "find", lambda world, *given: asked.append(given) or ROW)
     monkeypatch.setattr(glue_registry, "newest", lambda *_: MORE)
     known = decode_avro.Schemas(WORLD, "m.p.t")
-    assert known.meet([f"globalId {ID}", json.dumps(ROW)]) == {f"globalId {ID}": ROW, json.dumps(ROW): ROW}
+    assert known.meet([f"globalId {ID}", json.dumps(ROW)]) == {
+        f"globalId {ID}": ROW,
+        json.dumps(ROW): ROW,
+    }
     assert asked == [(ID, "globalId")] and known.reader.fieldNames() == ["id", "name"]
 
 
-# --- the landing, whose tasks cannot ask ------------------------------------------------------------------------------
+# --- the landing, whose tasks cannot ask
+# ------------------------------------------------------------------------------
 
-CONVERTER = {"value.converter": "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter",
-             "value.converter.region": WORLD.region, "value.converter.registry.name": VALUES,
-             "value.converter.avroRecordType": "GENERIC_RECORD"}
-SINK = {"name": "s", "connector.class": "io.confluent.connect.s3.S3SinkConnector", "topics": "t", "flush.size": "10",
-        "storage.class": "io.confluent.connect.s3.storage.S3Storage",
-        "format.class": "io.confluent.connect.s3.format.avro.AvroFormat", "behavior.on.null.values": "ignore",
-        **CONVERTER, **{k.replace("value", "key"): v for k, v in CONVERTER.items()}}
+CONVERTER = {
+    "value.converter": "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter",
+    "value.converter.region": WORLD.region,
+    "value.converter.registry.name": VALUES,
+    "value.converter.avroRecordType": "GENERIC_RECORD",
+}
+SINK = {
+    "name": "s",
+    "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+    "topics": "t",
+    "flush.size": "10",
+    "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+    "format.class": "io.confluent.connect.s3.format.avro.AvroFormat",
+    "behavior.on.null.values": "ignore",
+    **CONVERTER,
+    **{k.replace("value", "key"): v for k, v in CONVERTER.items()},
+}
 
 
 def test_the_landing_honours_the_converter_of_the_worlds_registry():
     assert landing.parse(SINK, WORLD).messages == "avro"
-    with pytest.raises(ConnectorError, match="(?s)registry.name is 'other'.*params/aws.yaml: workbench-values"):
+    with pytest.raises(
+        ConnectorError, match="(?s)registry.name is 'other'.*params/aws.yaml: workbench-values"
+    ):
         landing.parse({**SINK, "value.converter.registry.name": "other"}, WORLD)
-    with pytest.raises(ConnectorError, match="(?s)registry.name is missing.*params/aws.yaml: workbench-values"):
-        landing.parse({k: v for k, v in SINK.items() if k != "value.converter.registry.name"}, WORLD)
-    with pytest.raises(ConnectorError, match="(?s)value.converter is .*params/local.yaml, apicurio"):
+    with pytest.raises(
+        ConnectorError, match="(?s)registry.name is missing.*params/aws.yaml: workbench-values"
+    ):
+        landing.parse(
+            {k: v for k, v in SINK.items() if k != "value.converter.registry.name"}, WORLD
+        )
+    with pytest.raises(
+        ConnectorError, match="(?s)value.converter is .*params/local.yaml, apicurio"
+    ):
         landing.parse(SINK, params.load("local"))
     apicurio = {k: v for k, v in SINK.items() if not k.startswith("value.")}
     with pytest.raises(ConnectorError, match="(?s)value.converter is .*params/aws.yaml, glue"):
-        landing.parse({**apicurio, "value.converter": "io.apicurio.registry.utils.converter.AvroConverter"}, WORLD)
+        landing.parse(
+            {**apicurio, "value.converter": "io.apicurio.registry.utils.converter.AvroConverter"},
+            WORLD,
+        )
     with pytest.raises(ConnectorError, match="(?s)value.converter.compression is not honoured"):
         landing.parse({**SINK, "value.converter.compression": "ZLIB"}, WORLD)
 
 
 def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
     body = framed(ID, ROW, {"id": 7})[18:]
-    form = job.form(WORLD, landing.parse(SINK, WORLD), {f"globalId {ID}": json.dumps(ROW), f"globalId {OTHER}": "null"})
+    form = job.form(
+        WORLD,
+        landing.parse(SINK, WORLD),
+        {f"globalId {ID}": json.dumps(ROW), f"globalId {OTHER}": "null"},
+    )
     assert form.converter.read(b"", f"globalId {ID}", body)[1] == {"id": 7}
-    with pytest.raises(ValueError, match=f"schema globalId {OTHER} is not in the registry .registry.wire is glue"):
+    with pytest.raises(
+        ValueError, match=f"schema globalId {OTHER} is not in the registry .registry.wire is glue"
+    ):
         form.converter.read(b"", f"globalId {OTHER}", body)
     with pytest.raises(ValueError, match="not Avro as glue has it"):
         form.converter.read(b"{}", None, None)
@@ -302,12 +436,20 @@ def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
         form.converter.meet([f"globalId {third}"])
 
 
-def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another_schema(monkeypatch):
+def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another_schema(
+    monkeypatch,
+):
     third, fourth = (f"00000000-0000-0000-0000-00000000000{n}" for n in (3, 4))
     kept, asked, given, sink = {ID: ROW, OTHER: MORE}, [], [], landing.parse(SINK, WORLD)
-    listed = pandas.DataFrame({"artifact": [f"{SINK['topics']}-value"], "global_id": [ID], "version": ["1"]})
-    monkeypatch.setattr(glue_registry, "artifacts", lambda _, of: listed[listed["artifact"].isin(of)])
-    monkeypatch.setattr(glue_registry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id))
+    listed = pandas.DataFrame(
+        {"artifact": [f"{SINK['topics']}-value"], "global_id": [ID], "version": ["1"]}
+    )
+    monkeypatch.setattr(
+        glue_registry, "artifacts", lambda _, of: listed[listed["artifact"].isin(of)]
+    )
+    monkeypatch.setattr(
+        glue_registry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id)
+    )
     monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"], "others"])
     monkeypatch.setattr(job, "_met", {})
     rounds = [[OTHER], [third, fourth], None]  # what the task of each round has not been given
@@ -320,17 +462,23 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         unmet = rounds.pop(0)
         if unmet:
             named = ", ".join(f"globalId {id}" for id in unmet)
-            raise RuntimeError(f"PythonException: …\nConnectionError: {messages.UNMET} {named};\n at …")
+            raise RuntimeError(
+                f"PythonException: …\nConnectionError: {messages.UNMET} {named};\n at …"
+            )
         return query.recentProgress
 
     monkeypatch.setattr(job, "_start", start)
     monkeypatch.setattr(job, "_finish", finish)
     done = job._all(None, WORLD, sink, 1, 1)
-    assert done == ["done in round 1", "done in round 2", "done in round 3"], "what was landed before is counted, too"
+    assert done == ["done in round 1", "done in round 2", "done in round 3"], (
+        "what was landed before is counted, too"
+    )
     names = {id: f"globalId {id}" for id in (ID, OTHER, third, fourth)}
     assert given == [{names[ID]}, {names[ID], names[OTHER]}, set(names.values())]
     assert sorted(asked) == sorted(names) and job._met == {
-        names[ID]: json.dumps(ROW), names[OTHER]: json.dumps(MORE)}, "one that is not there may come yet"
+        names[ID]: json.dumps(ROW),
+        names[OTHER]: json.dumps(MORE),
+    }, "one that is not there may come yet"
     rounds[:] = [[third], [third]]
     with pytest.raises(RuntimeError, match=third):
         job._all(None, WORLD, sink, 1, 1)
@@ -339,11 +487,14 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
 
 
 def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
-    """A round for each hundred of them would never end: after a few they are unknown without being asked for, and the
-    rounds have one time together."""
+    """A round for each hundred of them would never end: after a few they are unknown without being
+    asked for, and the rounds have one time together."""
     asked, given, clock = [], [], [100.0]
-    monkeypatch.setattr(glue_registry, "artifacts", lambda _, of: pandas.DataFrame(
-        columns=["artifact", "global_id", "version"]))
+    monkeypatch.setattr(
+        glue_registry,
+        "artifacts",
+        lambda _, of: pandas.DataFrame(columns=["artifact", "global_id", "version"]),
+    )
     monkeypatch.setattr(glue_registry, "find", lambda _, id, kind="globalId": asked.append(id))
     monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"]])
     monkeypatch.setattr(job.time, "monotonic", lambda: clock[0])
@@ -364,7 +515,9 @@ def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
     monkeypatch.setattr(job, "_start", start)
     monkeypatch.setattr(job, "_finish", finish)
     assert job._all(None, WORLD, landing.parse(SINK, WORLD), 600, 1) == ["done"]
-    assert 2 <= len(asked) == len(given) - 1 <= 5 and given == [600 - 10 * n for n in range(len(given))]
+    assert 2 <= len(asked) == len(given) - 1 <= 5 and given == [
+        600 - 10 * n for n in range(len(given))
+    ]
 
 
 def test_the_schemas_that_tasks_have_met_are_found_in_whatever_is_left_of_an_error():
@@ -373,7 +526,10 @@ def test_the_schemas_that_tasks_have_met_are_found_in_whatever_is_left_of_an_err
         messages.Avro({}, "", "", True).meet([one, two, three])
     said = str(raised.value)
     assert messages.unmet(f"task 1: {said}\n at x") == {one, two, three}
-    assert messages.unmet(said[:-5]) == {one, two} and messages.unmet(said[:-len(three) - 1]) == {one, two}
+    assert messages.unmet(said[:-5]) == {one, two} and messages.unmet(said[: -len(three) - 1]) == {
+        one,
+        two,
+    }
     assert messages.unmet(f"{said[:-20]}\nCaused by: {said}") == {one, two, three}
     assert messages.unmet("something else") == set()
 
@@ -381,7 +537,9 @@ def test_the_schemas_that_tasks_have_met_are_found_in_whatever_is_left_of_an_err
 def test_only_the_artifacts_that_are_meant_are_asked_for():
     with on_aws.stubbed("glue") as stub:
         versions(stub, VALUES, "t", version(1, ID))
-        stub.add_client_error("list_schema_versions", "EntityNotFoundException", "none")  # it went meanwhile
+        stub.add_client_error(
+            "list_schema_versions", "EntityNotFoundException", "none"
+        )  # it went meanwhile
         assert registry.numbered(WORLD, ["t-value", "gone-value"]) == {f"globalId {ID}": "1"}
     with on_aws.stubbed("glue") as stub:
         listed(stub, KEYS)

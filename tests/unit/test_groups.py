@@ -22,7 +22,9 @@ def asked_once(monkeypatch):
     monkeypatch.setattr(groups, "wait_until", lambda condition, *_, **__: condition())
 
 
-@pytest.mark.parametrize("ask", [groups.names, lambda world: groups.forget(world, "storefront.orders")])
+@pytest.mark.parametrize(
+    "ask", [groups.names, lambda world: groups.forget(world, "storefront.orders")]
+)
 def test_without_kafka_no_list_is_empty_and_nothing_is_deleted(asked_once, ask):
     with pytest.raises(StackError, match="(?s)the service kafka is stopped.*workbench up"):
         ask(NOWHERE)
@@ -33,8 +35,13 @@ def answering(code):
         if code:
             raise KafkaException(KafkaError(code))
 
-    return lambda settings: contextlib.nullcontext(SimpleNamespace(
-        delete_consumer_groups=lambda names, request_timeout: {names[0]: SimpleNamespace(result=result)}))
+    return lambda settings: contextlib.nullcontext(
+        SimpleNamespace(
+            delete_consumer_groups=lambda names, request_timeout: {
+                names[0]: SimpleNamespace(result=result)
+            }
+        )
+    )
 
 
 @pytest.mark.parametrize("code", [None, KafkaError.GROUP_ID_NOT_FOUND])
@@ -49,8 +56,8 @@ def test_a_group_with_members_is_not_forgotten(asked_once, monkeypatch):
         groups.forget(NOWHERE, "storefront.orders")
 
 
-# A broker (librdkafka's mock) behind an address where nothing listens at first. The errors keep their tracebacks, and
-# these whatever client the functions have left open.
+# A broker (librdkafka's mock) behind an address where nothing listens at first. The errors keep
+# their tracebacks, and these whatever client the functions have left open.
 COMES_BACK = """
 import socket, sys, threading
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -91,8 +98,16 @@ print(*(type(e).__name__ for e in errors), "messages:", sum(held))
 
 
 def test_a_broker_that_comes_back_after_a_time_out_ends_no_process_and_gets_nothing_late():
-    """librdkafka: `rd_kafka_enq_once_del_source_return: Assertion eonce->refcnt > 0 failed`, SIGABRT. And a message
-    that `send` could not send is not there a moment later."""
-    done = subprocess.run([sys.executable, "-c", COMES_BACK], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    assert (done.returncode, done.stdout) == (0, "ServiceLost ServiceLost ServiceLost messages: 0\n"), done.stderr
+    """librdkafka: `rd_kafka_enq_once_del_source_return: Assertion eonce->refcnt > 0 failed`,
+    SIGABRT. And a message that `send` could not send is not there a moment later."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMES_BACK],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.returncode, done.stdout) == (
+        0,
+        "ServiceLost ServiceLost ServiceLost messages: 0\n",
+    ), done.stderr

@@ -1,4 +1,6 @@
-"""What a Table refuses, the options it becomes, and that what is kept of it is of no other table."""
+"""What a Table refuses, the options it becomes, and that what is kept of it is of no other
+table."""
+
 import dataclasses
 from types import SimpleNamespace
 
@@ -12,69 +14,117 @@ from workbench.hudi.tables import alone, dead_letters_path, state
 
 
 def table(**fields):
-    return hudi.Table(**{"name": "t", "base": "file:/nowhere/t", "key": ("id",), "ordering": "__lsn", **fields})
+    return hudi.Table(
+        **{"name": "t", "base": "file:/nowhere/t", "key": ("id",), "ordering": "__lsn", **fields}
+    )
 
 
-@pytest.mark.parametrize("fields, says", [
-    ({"key": "id"}, "key of table t is 'id'"), ({"key": ()}, r"key of table t is \(\)"),
-    ({"ordering": ""}, "ordering of table t is ''"), ({"ordering": "a,,b"}, "ordering of table t is 'a,,b'"),
-    ({"type": "mro"}, "did you mean 'mor'"), ({"index": "SIMPEL"}, "did you mean 'SIMPLE'"),
-])
+@pytest.mark.parametrize(
+    "fields, says",
+    [
+        ({"key": "id"}, "key of table t is 'id'"),
+        ({"key": ()}, r"key of table t is \(\)"),
+        ({"ordering": ""}, "ordering of table t is ''"),
+        ({"ordering": "a,,b"}, "ordering of table t is 'a,,b'"),
+        ({"type": "mro"}, "did you mean 'mor'"),
+        ({"index": "SIMPEL"}, "did you mean 'SIMPLE'"),
+    ],
+)
 def test_a_table_that_cannot_be(fields, says):
     with pytest.raises(LakeError, match=says):
         table(**fields)
 
 
-@pytest.mark.parametrize("fields, generator", [
-    ({}, "NonpartitionedKeyGenerator"),
-    ({"partition": ("a",)}, "SimpleKeyGenerator"),
-    ({"partition": ("a", "b")}, "ComplexKeyGenerator"),
-    ({"partition": ("a",), "key": ("x", "y")}, "ComplexKeyGenerator"),
-])
+@pytest.mark.parametrize(
+    "fields, generator",
+    [
+        ({}, "NonpartitionedKeyGenerator"),
+        ({"partition": ("a",)}, "SimpleKeyGenerator"),
+        ({"partition": ("a", "b")}, "ComplexKeyGenerator"),
+        ({"partition": ("a",), "key": ("x", "y")}, "ComplexKeyGenerator"),
+    ],
+)
 def test_key_generators(fields, generator):
-    assert table(**fields).options()["hoodie.datasource.write.keygenerator.class"].endswith("." + generator)
+    assert (
+        table(**fields)
+        .options()["hoodie.datasource.write.keygenerator.class"]
+        .endswith("." + generator)
+    )
 
 
 def test_options_can_be_overridden_and_say_what_matters():
     options = table(extra={"hoodie.metadata.enable": "true"}).options()
     assert options["hoodie.metadata.enable"] == "true"
-    assert options["hoodie.write.table.version"] == "6" and options["hoodie.table.timeline.timezone"] == "UTC"
+    assert (
+        options["hoodie.write.table.version"] == "6"
+        and options["hoodie.table.timeline.timezone"] == "UTC"
+    )
     assert options["hoodie.datasource.write.streaming.ignore.failed.batch"] == "false"
     assert all(isinstance(v, str) for v in options.values())
     assert table(index="BLOOM").options()["hoodie.parquet.bloom.filter.enabled"] == "true"
     assert table(index="BUCKET", buckets=5).options()["hoodie.bucket.index.num.buckets"] == "5"
     assert "hoodie.bucket.index.num.buckets" not in table().options()
-    assert "hoodie.cleaner.parallelism" not in options and options["hoodie.global.index.reconcile.parallelism"] == "2"
+    assert (
+        "hoodie.cleaner.parallelism" not in options
+        and options["hoodie.global.index.reconcile.parallelism"] == "2"
+    )
 
 
 BINLOG = "__source_file, __source_pos,__source_row"
 
 
 def test_a_table_may_be_ordered_by_several_fields():
-    """As one column, whose texts are in the order of the log: first its files, then the numbers in them."""
+    """As one column, whose texts are in the order of the log: first its files, then the numbers in
+    them."""
     it = table(ordering=BINLOG)
     assert it.ordering_fields == ["__source_file", "__source_pos", "__source_row"]
     options = it.options()
-    assert {options[f"hoodie.{name}"] for name in (
-        "datasource.write.precombine.field", "payload.ordering.field", "payload.event.time.field")} == {"__position"}
-    assert table().options()["hoodie.payload.ordering.field"] == "__lsn" and table().version({"__lsn": 7}) == 7
-    log = [("bin.000001", 5, 0), ("bin.000001", 40, 0), ("bin.000001", 40, 3), ("bin.000001", 2**63 - 1, 12),
-           ("bin.000002", 4, 0), ("bin.000010", 0, 0), ("bin.0000100", 0, 0)]
+    assert {
+        options[f"hoodie.{name}"]
+        for name in (
+            "datasource.write.precombine.field",
+            "payload.ordering.field",
+            "payload.event.time.field",
+        )
+    } == {"__position"}
+    assert (
+        table().options()["hoodie.payload.ordering.field"] == "__lsn"
+        and table().version({"__lsn": 7}) == 7
+    )
+    log = [
+        ("bin.000001", 5, 0),
+        ("bin.000001", 40, 0),
+        ("bin.000001", 40, 3),
+        ("bin.000001", 2**63 - 1, 12),
+        ("bin.000002", 4, 0),
+        ("bin.000010", 0, 0),
+        ("bin.0000100", 0, 0),
+    ]
     versions = [it.version(dict(zip(it.ordering_fields, place))) for place in log]
     assert versions == sorted(versions) and len(set(versions)) == len(log)
     assert versions[2] == "bin.000001/00000000000000000040/00000000000000000003"
-    with_floats = {"__source_file": "f", "__source_pos": 40.0, "__source_row": 3.0}  # as pandas has them beside nulls
-    assert it.version(with_floats) == it.version({**with_floats, "__source_pos": 40, "__source_row": 3})
+    with_floats = {
+        "__source_file": "f",
+        "__source_pos": 40.0,
+        "__source_row": 3.0,
+    }  # as pandas has them beside nulls
+    assert it.version(with_floats) == it.version(
+        {**with_floats, "__source_pos": 40, "__source_row": 3}
+    )
 
 
 def test_the_position_is_a_column_from_the_beginning_and_no_change_of_the_source():
     it = table(ordering=BINLOG)
-    source = T.StructType([T.StructField(name, T.StringType()) for name in ("id", *it.ordering_fields)])
+    source = T.StructType(
+        [T.StructField(name, T.StringType()) for name in ("id", *it.ordering_fields)]
+    )
     assert decode.judged_schema(source, table()) == source
     whole = decode.judged_schema(source, it)
     assert whole.fieldNames() == ["id", *it.ordering_fields, "__position"]
     assert evolving.grown("t", whole, whole, as_text=False) == whole
-    assert evolving.told(evolving.fields(whole), evolving.fields(whole), evolving.fields(whole)) == ""
+    assert (
+        evolving.told(evolving.fields(whole), evolving.fields(whole), evolving.fields(whole)) == ""
+    )
 
 
 @pytest.mark.parametrize("count", [0, "2", True])
@@ -95,21 +145,33 @@ def test_another_table_version_is_an_error(tmp_path):
         timeline.check_version(table(base=f"file:{tmp_path}"))
 
 
-# --- what is kept of a table -----------------------------------------------------------------------------------------
+# --- what is kept of a table
+# -----------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def world(tmp_path):
-    lake = {name: f"file:{tmp_path}/{name}" for name in ("tables", "checkpoints", "dead_letters", "landing")}
+    lake = {
+        name: f"file:{tmp_path}/{name}"
+        for name in ("tables", "checkpoints", "dead_letters", "landing")
+    }
     return SimpleNamespace(lake=SimpleNamespace(**lake), spark=SimpleNamespace(parallelism=2))
 
 
 def kept(world, it):
-    """What is kept of a table: labels, dead letters, landed files that were read, files of its own."""
-    return (list(hudi.labels(world, it)["label"]), bool(files.below(dead_letters_path(world, it))),
-            files.read_text(f"{state(world, it)}/landed-x/00000000.json") == "[]", hudi.exists(it))
+    """What is kept of a table: labels, dead letters, landed files that were read, files of its
+    own."""
+    return (
+        list(hudi.labels(world, it)["label"]),
+        bool(files.below(dead_letters_path(world, it))),
+        files.read_text(f"{state(world, it)}/landed-x/00000000.json") == "[]",
+        hudi.exists(it),
+    )
 
 
-@pytest.mark.parametrize("bases", [("", ""), ("file:/elsewhere/a/b", "file:/elsewhere/a_b"), ("", "file:/elsewhere")])
+@pytest.mark.parametrize(
+    "bases", [("", ""), ("file:/elsewhere/a/b", "file:/elsewhere/a_b"), ("", "file:/elsewhere")]
+)
 def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, bases):
     """Labels, dead letters, lists of landed files and the lock are of a table's address."""
     made = []
@@ -123,7 +185,12 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
     hudi.label(world, one, "mine")
     files.write_text(f"{dead_letters_path(world, one)}/topic-x/00000000/part-0.json", "{}")
     files.write_text(f"{state(world, one)}/landed-x/00000000.json", "[]")
-    assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == ([], False, False, True)
+    assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == (
+        [],
+        False,
+        False,
+        True,
+    )
     with pytest.raises(LakeError, match="(?s)no instant labelled 'mine'.*hudi.label"):
         hudi.as_of(None, world, other, "mine")
     hudi.label(world, other, "its")
@@ -131,13 +198,23 @@ def test_two_tables_of_one_name_in_two_databases_share_nothing(world, tmp_path, 
         hudi.drop(None, world, other)
         with pytest.raises(LakeError, match="another ingest into one.same is going on"):
             hudi.drop(None, world, one)
-    assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == ([], False, False, False)
+    assert kept(world, one) == (["mine"], True, True, True) and kept(world, other) == (
+        [],
+        False,
+        False,
+        False,
+    )
 
 
 def test_the_state_of_a_table_lies_below_a_name_that_a_person_can_read(world, tmp_path):
     it = hudi.table(world, "orders", database="shop", key=("id",), ordering="v")
     assert it.base == f"file:{tmp_path}/tables/shop/orders"
-    assert hudi.table(world, "t", key=("a",), ordering="b").base == f"file:{tmp_path}/tables/datalake/t"
+    assert (
+        hudi.table(world, "t", key=("a",), ordering="b").base
+        == f"file:{tmp_path}/tables/datalake/t"
+    )
     assert state(world, it) == f"file:{tmp_path}/checkpoints/shop/orders"
     far = dataclasses.replace(it, base="s3a://lake/raw/orders")
-    assert state(world, far).startswith(f"file:{tmp_path}/checkpoints/elsewhere/s3a___lake_raw_orders-")
+    assert state(world, far).startswith(
+        f"file:{tmp_path}/checkpoints/elsewhere/s3a___lake_raw_orders-"
+    )

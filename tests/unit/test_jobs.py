@@ -1,4 +1,6 @@
-"""Connectors that are jobs of ours: what is deployed, kept, told, removed. Real polls and landings: tests/notebooks."""
+"""Connectors that are jobs of ours: what is deployed, kept, told, removed. Real polls and landings:
+tests/notebooks."""
+
 from types import SimpleNamespace
 
 import pytest
@@ -19,18 +21,29 @@ def work(patch, kind, does):
 @pytest.fixture
 def there(tmp_path, monkeypatch):
     """A world, and a Connect with one connector and no plugin but Debezium's."""
+
     def status(world, name):
         if name not in running:
             raise ConnectorError(f"there is no connector {name!r}")
         return running[name]
 
-    world = varied(params.load("local"), lake={"checkpoints": f"file:{tmp_path}", "landing": f"file:{tmp_path}/landed"})
-    running, plugins = {"outbox_source": {"worker": "127.0.0.1:8083"}}, [{"class": "io.debezium.Postgres"}]
+    world = varied(
+        params.load("local"),
+        lake={"checkpoints": f"file:{tmp_path}", "landing": f"file:{tmp_path}/landed"},
+    )
+    running, plugins = (
+        {"outbox_source": {"worker": "127.0.0.1:8083"}},
+        [{"class": "io.debezium.Postgres"}],
+    )
     monkeypatch.setattr(connect, "plugins", lambda world: plugins)
     monkeypatch.setattr(connect, "names", lambda world: sorted(running))
     monkeypatch.setattr(connect, "status", status)
     monkeypatch.setattr(connect, "delete", lambda world, name: running.pop(name, None))
-    monkeypatch.setattr(connect, "apply", lambda world, name, config: running.setdefault(name, {"worker": "connect"}))
+    monkeypatch.setattr(
+        connect,
+        "apply",
+        lambda world, name, config: running.setdefault(name, {"worker": "connect"}),
+    )
     work(monkeypatch, "source", lambda spark, world, config: f"polled {config['name']}")
     work(monkeypatch, "sink", lambda spark, world, config: f"landed {config['name']}")
     return SimpleNamespace(world=world, plugins=plugins, running=running)
@@ -50,7 +63,9 @@ def test_a_connector_is_unassigned_until_a_step_and_then_runs(there):
     assert source["tasks"] == [{"id": 0, "state": "UNASSIGNED", "worker": jobs.WORKER, "error": ""}]
     assert landing.names(there.world) == ["outbox_source", SOURCE, SINK]
     done = landing.step(None, there.world, SINK, SOURCE)
-    assert list(done.items()) == [(SOURCE, f"polled {SOURCE}"), (SINK, f"landed {SINK}")], "sources first"
+    assert list(done.items()) == [(SOURCE, f"polled {SOURCE}"), (SINK, f"landed {SINK}")], (
+        "sources first"
+    )
     assert states(there, SOURCE, SINK) == ["RUNNING", "RUNNING"]
 
 
@@ -64,17 +79,45 @@ def test_the_same_again_changes_nothing_and_another_configuration_begins_anew(th
     assert states(there, SOURCE) == ["UNASSIGNED"]
 
 
-@pytest.mark.parametrize("name, change, says", [
-    (SOURCE, {"tabel.whitelist": "address"}, "tabel.whitelist"), (SOURCE, {"mode": "timestamps"}, "did you mean"),
-    (SOURCE, {"connection.password": "geheim"}, "connection.password"), (SINK, {"flush.size": "0"}, "flush.size"),
-    (SINK, {"producer.override.sasl.jaas.config": 'a.B required username="x" password="geheim";'},
-     "producer.override.sasl.jaas.config' holds a secret"),
-    (SINK, {"producer.override.ssl.truststore.password": "geheim"}, "truststore.password' holds a secret"),
-    (SINK, {"producer.override.sasl.jaas.config": 'a.B required username="${file:a:b}" password="geheim";'},
-     "producer.override.sasl.jaas.config' holds a secret"),
-    (SINK, {"value.converter.apicurio.registry.url": "http://me:geheim@127.0.0.1:1/x"}, "registry.url' holds a secret"),
-    (SINK, {"transforms": "a", "transforms.a.type": "org.apache.kafka.connect.transforms.Cast$Value"}, "Cast"),
-])
+@pytest.mark.parametrize(
+    "name, change, says",
+    [
+        (SOURCE, {"tabel.whitelist": "address"}, "tabel.whitelist"),
+        (SOURCE, {"mode": "timestamps"}, "did you mean"),
+        (SOURCE, {"connection.password": "geheim"}, "connection.password"),
+        (SINK, {"flush.size": "0"}, "flush.size"),
+        (
+            SINK,
+            {"producer.override.sasl.jaas.config": 'a.B required username="x" password="geheim";'},
+            "producer.override.sasl.jaas.config' holds a secret",
+        ),
+        (
+            SINK,
+            {"producer.override.ssl.truststore.password": "geheim"},
+            "truststore.password' holds a secret",
+        ),
+        (
+            SINK,
+            {
+                "producer.override.sasl.jaas.config": 'a.B required username="${file:a:b}" password="geheim";'
+            },
+            "producer.override.sasl.jaas.config' holds a secret",
+        ),
+        (
+            SINK,
+            {"value.converter.apicurio.registry.url": "http://me:geheim@127.0.0.1:1/x"},
+            "registry.url' holds a secret",
+        ),
+        (
+            SINK,
+            {
+                "transforms": "a",
+                "transforms.a.type": "org.apache.kafka.connect.transforms.Cast$Value",
+            },
+            "Cast",
+        ),
+    ],
+)
 def test_what_cannot_be_honoured_is_refused_whole(there, name, change, says):
     deploy(there, name)
     kept = files.read_text(jobs._place(there.world))
@@ -99,7 +142,9 @@ def test_where_the_plugin_is_there_the_job_steps_aside(there):
     there.plugins.append({"class": sources.JDBC})
     deploy(there, SOURCE)
     assert landing.status(there.world, SOURCE) == {"worker": "connect"}
-    assert list(landing.step(None, there.world, SOURCE, SINK)) == [SINK], "the other one works by itself"
+    assert list(landing.step(None, there.world, SOURCE, SINK)) == [SINK], (
+        "the other one works by itself"
+    )
     landing.delete(there.world, SOURCE)
     assert landing.names(there.world) == ["outbox_source", SINK]
 
@@ -122,7 +167,9 @@ def test_one_that_fails_says_why_keeps_nobody_from_working_and_is_tried_again(th
     assert landing.status(there.world, SOURCE)["error"] == "the table is gone"
     assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
     landing.step(None, there.world)
-    assert landing.status(there.world, SOURCE)["error"] == "" and states(there, SOURCE) == ["RUNNING"]
+    assert landing.status(there.world, SOURCE)["error"] == "" and states(there, SOURCE) == [
+        "RUNNING"
+    ]
 
 
 def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there):
@@ -156,4 +203,7 @@ def test_a_step_that_fails_unforeseen_is_told_as_failed(there, monkeypatch):
     work(monkeypatch, "source", lambda spark, world, config: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         landing.step(None, there.world)
-    assert states(there, SOURCE) == ["FAILED"] and "ZeroDivision" in landing.status(there.world, SOURCE)["error"]
+    assert (
+        states(there, SOURCE) == ["FAILED"]
+        and "ZeroDivision" in landing.status(there.world, SOURCE)["error"]
+    )

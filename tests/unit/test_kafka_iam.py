@@ -1,4 +1,5 @@
 """How we prove to MSK who we are; no AWS and no broker is asked."""
+
 import base64
 import json
 import stat
@@ -52,13 +53,20 @@ def test_settings_of_both_clients(signed_in):
     said = topics.settings(world, **{"group.id": "g"})
     token, ends = said.pop("oauth_cb")(None)
     assert len(token) > 100 and ends > time.time()
-    assert said == {"bootstrap.servers": "b-1.example:9098,b-2.example:9098", "security.protocol": "SASL_SSL",
-                    "sasl.mechanism": "OAUTHBEARER", "log_level": 0, "group.id": "g"}
+    assert said == {
+        "bootstrap.servers": "b-1.example:9098,b-2.example:9098",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "log_level": 0,
+        "group.id": "g",
+    }
     spark = topics.spark_options(world)
     assert {k: v for k, v in spark.items() if "sasl" in k or "security" in k} == {
-        "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "AWS_MSK_IAM",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "AWS_MSK_IAM",
         "kafka.sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
-        "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
+        "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    }
     local = topics.settings(params.load("local"))
     assert not {"oauth_cb", "sasl.mechanism"} & set(local)
     assert not any("sasl" in key for key in topics.spark_options(params.load("local")))
@@ -66,21 +74,38 @@ def test_settings_of_both_clients(signed_in):
 
 def test_without_credentials_no_client_is_made(aws_config):
     begun = time.monotonic()
-    for ask in (topics.names, lambda w: topics.bounds(w, "t"), lambda w: topics.create(w, "t"), topics.settings):
-        with pytest.raises(StackError, match="(?s)there are no AWS credentials.*kafka-cluster:Connect in ap-.*sign in"):
+    for ask in (
+        topics.names,
+        lambda w: topics.bounds(w, "t"),
+        lambda w: topics.create(w, "t"),
+        topics.settings,
+    ):
+        with pytest.raises(
+            StackError,
+            match="(?s)there are no AWS credentials.*kafka-cluster:Connect in ap-.*sign in",
+        ):
             ask(on_aws.world())
-    assert time.monotonic() - begun < 5, "the client itself says after ten seconds that it has no token"
+    assert time.monotonic() - begun < 5, (
+        "the client itself says after ten seconds that it has no token"
+    )
 
 
 def test_credentials_that_have_expired_and_are_not_renewed(aws_config, tmp_path, monkeypatch):
-    said = {"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s", "SessionToken": "t",
-            "Expiration": "2020-01-01T00:00:00Z"}
+    said = {
+        "Version": 1,
+        "AccessKeyId": "A",
+        "SecretAccessKey": "s",
+        "SessionToken": "t",
+        "Expiration": "2020-01-01T00:00:00Z",
+    }
     program = tmp_path / "program"
     program.write_text(f"#!{sys.executable}\nprint({json.dumps(said)!r})\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     aws_config(f"[profile old]\ncredential_process = {program}\n")
     monkeypatch.setenv("AWS_PROFILE", "old")
-    with pytest.raises(StackError, match="(?s)AWS credentials have expired.*kafka-cluster:Connect.*sign in"):
+    with pytest.raises(
+        StackError, match="(?s)AWS credentials have expired.*kafka-cluster:Connect.*sign in"
+    ):
         topics.names(on_aws.world())
     program.write_text(f"#!{sys.executable}\nraise SystemExit('no')\n")
     kafka_iam._credentials.cache_clear()
@@ -116,7 +141,9 @@ def test_credentials_that_end_while_a_client_is_at_work(signed_in, monkeypatch):
 def test_a_broker_that_takes_no_token_is_told_after_a_while(signed_in, monkeypatch):
     monkeypatch.setattr(topics, "TIMEOUT", 1)
     world = on_aws.world(**{"kafka/bootstrap": "127.0.0.1:1"})
-    with pytest.raises(StackError, match="(?s)Kafka does not answer.*127.0.0.1:1.*get-caller-identity.*Connect"):
+    with pytest.raises(
+        StackError, match="(?s)Kafka does not answer.*127.0.0.1:1.*get-caller-identity.*Connect"
+    ):
         topics.names(world)
 
 
@@ -141,10 +168,24 @@ def test_a_topics_replicas_are_the_brokers_default(monkeypatch):
 
     monkeypatch.setattr(topics, "AdminClient", Admin)
     topics.create(params.load("local"), "t")
-    assert isinstance(made[0], NewTopic) and (made[0].num_partitions, made[0].replication_factor) == (1, -1)
+    assert isinstance(made[0], NewTopic) and (
+        made[0].num_partitions,
+        made[0].replication_factor,
+    ) == (1, -1)
 
 
 def test_topics_of_msk_itself_are_not_listed(monkeypatch):
-    monkeypatch.setattr(topics, "_partitions", lambda _: dict.fromkeys(
-        ("__amazon_msk_canary", "__amazon_msk_connect_status_x", "__consumer_offsets", "__debezium-heartbeat.m", "t")))
+    monkeypatch.setattr(
+        topics,
+        "_partitions",
+        lambda _: dict.fromkeys(
+            (
+                "__amazon_msk_canary",
+                "__amazon_msk_connect_status_x",
+                "__consumer_offsets",
+                "__debezium-heartbeat.m",
+                "t",
+            )
+        ),
+    )
     assert topics.names(params.load("local")) == ["__debezium-heartbeat.m", "t"]

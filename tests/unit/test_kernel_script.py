@@ -1,5 +1,6 @@
-"""deploy/jobs/kernel.sh, run with the commands of an EMR node made up: EMR installs behind the first step, kernels
-stand behind links, and their user is not the one of the steps."""
+"""deploy/jobs/kernel.sh, run with the commands of an EMR node made up: EMR installs behind the
+first step, kernels stand behind links, and their user is not the one of the steps."""
+
 import json
 import os
 import subprocess
@@ -27,11 +28,20 @@ def node(tmp_path):
     for name, body in FAKES.items():
         (programs / name).write_text(f"#!/bin/sh\n{body}\n")
         (programs / name).chmod(0o755)
-    (tmp_path / "profile.sh").write_text("export WORKBENCH_ROOT=/opt/workbench WORKBENCH_SPARK=classic "
-                                         "SPARK_HOME=/usr/lib/spark PYTHONPATH=/opt/workbench/environment\n")
-    given = {"PATH": f"{programs}:{os.environ['PATH']}", "NODE": str(tmp_path), "CALLS": str(tmp_path / "calls"),
-             "PROFILE": str(tmp_path / "profile.sh"), "KERNELS": str(tmp_path / "emr"), "PYTHON": sys.executable,
-             "POLL": "0.1", "WAIT": "20"}
+    (tmp_path / "profile.sh").write_text(
+        "export WORKBENCH_ROOT=/opt/workbench WORKBENCH_SPARK=classic "
+        "SPARK_HOME=/usr/lib/spark PYTHONPATH=/opt/workbench/environment\n"
+    )
+    given = {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "NODE": str(tmp_path),
+        "CALLS": str(tmp_path / "calls"),
+        "PROFILE": str(tmp_path / "profile.sh"),
+        "KERNELS": str(tmp_path / "emr"),
+        "PYTHON": sys.executable,
+        "POLL": "0.1",
+        "WAIT": "20",
+    }
     return tmp_path, given
 
 
@@ -58,11 +68,13 @@ def test_a_kernel_behind_a_link_is_found_and_its_user_has_a_place_in_hdfs(node):
     assert done.returncode == 0, done.stderr
     kernel = json.loads(spec.read_text())
     assert kernel["argv"][0] == sys.executable and kernel["env"]["WORKBENCH_SPARK"] == "classic"
-    # AWS's own two lines (EMR Management Guide, "Differences in capabilities by cluster release version"): without them
-    # a Spark session of this user cannot put its files anywhere
+    # AWS's own two lines (EMR Management Guide, "Differences in capabilities by cluster release
+    # version"): without them a Spark session of this user cannot put its files anywhere
     assert (folder / "calls").read_text().splitlines() == [
         "install -d -o emr-notebook -m 700 /opt/workbench/var /opt/workbench/runs",
-        "hadoop fs -mkdir -p /user/emr-notebook", "hadoop fs -chown emr-notebook /user/emr-notebook"]
+        "hadoop fs -mkdir -p /user/emr-notebook",
+        "hadoop fs -chown emr-notebook /user/emr-notebook",
+    ]
 
 
 def test_it_waits_for_emrs_installation_and_outlasts_what_that_writes_last(node):

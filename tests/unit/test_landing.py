@@ -1,4 +1,6 @@
-"""The sink's JSON is understood whole or refused; what a task writes is named and escaped as it should be."""
+"""The sink's JSON is understood whole or refused; what a task writes is named and escaped as it
+should be."""
+
 import base64
 import json
 from types import SimpleNamespace
@@ -15,61 +17,97 @@ from workbench.landing.sinks import LENSES, Sink
 from workbench.source import postgres
 from workbench.walkthroughs import frames, outbox
 
-KCQL = ("insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
-        "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
+KCQL = (
+    "insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "
+    "WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50"
+)
 GOOD = {"connector.class": LENSES, "topics": "msk.t", "connect.s3.kcql": KCQL}
 COLUMNS = ["topic", "partition", "offset", "keyed", "sent", "value"]
 
 
 def test_the_statement_of_the_walkthrough():
-    assert landing.parse(GOOD) == Sink("json", "cdc-events", 50, r"msk\.t", ("msk.t",), ("customer_id", "order_id"))
-    short = landing.parse({**GOOD, "topics": "t", "connect.s3.kcql": "INSERT INTO b:p/q SELECT * FROM `t`"})
+    assert landing.parse(GOOD) == Sink(
+        "json", "cdc-events", 50, r"msk\.t", ("msk.t",), ("customer_id", "order_id")
+    )
+    short = landing.parse(
+        {**GOOD, "topics": "t", "connect.s3.kcql": "INSERT INTO b:p/q SELECT * FROM `t`"}
+    )
     assert short == Sink("json", "p/q", 50_000, "t", ("t",))
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"schema.enable": "false"}, "value.converter.schemas.enable was meant"),
-    ({"flush.count": "3"}, "flush.count is not honoured"),
-    ({"topics": "other"}, "topics is 'other'.*msk.t, which the KCQL reads"),
-    ({"connector.class": "x"}, "connector.class is 'x'"),
-    ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is"),
-    ({"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
-    ({"connect.s3.kcql": KCQL.replace("`json`", "`parquet`")}, "STOREAS is 'parquet'.*json"),
-    ({"connect.s3.kcql": KCQL.replace("*", "order_id")}, "SELECT is 'order_id'"),
-    ({"connect.s3.kcql": KCQL.replace("COUNT = 50", "COUNT = many")}, "WITH_FLUSH_COUNT is 'many'"),
-    ({"connect.s3.kcql": KCQL.replace("= 60", "= 0")}, "WITH_FLUSH_INTERVAL is '0'"),
-    ({"connect.s3.kcql": KCQL.replace("= 60", "= -1")}, "WITH_FLUSH_INTERVAL is '-1'"),
-    ({"connect.s3.kcql": KCQL.replace("FLUSH_COUNT", "FLUSH_SIZE")}, "WITH_FLUSH_SIZE is not honoured"),
-    ({"connect.s3.kcql": KCQL + " LIMIT"}, "WITH_FLUSH_COUNT is '50 LIMIT'"),
-    ({"connect.s3.kcql": KCQL + ";" + KCQL}, "one statement"),
-    ({"connect.s3.kcql": "insert into lake select * from msk.t"}, "INSERT INTO is 'lake'.*bucket:prefix"),
-    ({"connect.s3.kcql": "upsert " + KCQL}, "kcql is .*one statement"),
-    ({"connect.s3.kcql": ""}, "connect.s3.kcql is ''.*a statement"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"schema.enable": "false"}, "value.converter.schemas.enable was meant"),
+        ({"flush.count": "3"}, "flush.count is not honoured"),
+        ({"topics": "other"}, "topics is 'other'.*msk.t, which the KCQL reads"),
+        ({"connector.class": "x"}, "connector.class is 'x'"),
+        ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is"),
+        ({"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
+        ({"connect.s3.kcql": KCQL.replace("`json`", "`parquet`")}, "STOREAS is 'parquet'.*json"),
+        ({"connect.s3.kcql": KCQL.replace("*", "order_id")}, "SELECT is 'order_id'"),
+        (
+            {"connect.s3.kcql": KCQL.replace("COUNT = 50", "COUNT = many")},
+            "WITH_FLUSH_COUNT is 'many'",
+        ),
+        ({"connect.s3.kcql": KCQL.replace("= 60", "= 0")}, "WITH_FLUSH_INTERVAL is '0'"),
+        ({"connect.s3.kcql": KCQL.replace("= 60", "= -1")}, "WITH_FLUSH_INTERVAL is '-1'"),
+        (
+            {"connect.s3.kcql": KCQL.replace("FLUSH_COUNT", "FLUSH_SIZE")},
+            "WITH_FLUSH_SIZE is not honoured",
+        ),
+        ({"connect.s3.kcql": KCQL + " LIMIT"}, "WITH_FLUSH_COUNT is '50 LIMIT'"),
+        ({"connect.s3.kcql": KCQL + ";" + KCQL}, "one statement"),
+        (
+            {"connect.s3.kcql": "insert into lake select * from msk.t"},
+            "INSERT INTO is 'lake'.*bucket:prefix",
+        ),
+        ({"connect.s3.kcql": "upsert " + KCQL}, "kcql is .*one statement"),
+        ({"connect.s3.kcql": ""}, "connect.s3.kcql is ''.*a statement"),
+    ],
+)
 def test_what_cannot_be_honoured_is_refused(change, says):
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse({**GOOD, **change})
 
 
-@pytest.mark.parametrize("value, folder", [
-    ("RICSU", "a=RICSU"), ("a/b=c", "a=a%2Fb%3Dc"), (None, "a=__HIVE_DEFAULT_PARTITION__"), ("Genève", "a=Genève"),
-    ("", "a=__HIVE_DEFAULT_PARTITION__"), (10248, "a=10248"), (True, "a=true"), ("..", "a=.."), ("\n", "a=%0A"),
-    ("a\0b", "a=a%00b"),
-])
+@pytest.mark.parametrize(
+    "value, folder",
+    [
+        ("RICSU", "a=RICSU"),
+        ("a/b=c", "a=a%2Fb%3Dc"),
+        (None, "a=__HIVE_DEFAULT_PARTITION__"),
+        ("Genève", "a=Genève"),
+        ("", "a=__HIVE_DEFAULT_PARTITION__"),
+        (10248, "a=10248"),
+        (True, "a=true"),
+        ("..", "a=.."),
+        ("\n", "a=%0A"),
+        ("a\0b", "a=a%00b"),
+    ],
+)
 def test_folders(value, folder):
     assert places.folder_of({"a": value}, ["a"]) == folder
 
 
-@pytest.mark.parametrize("text, line, reason", [
-    ('{"a": 6.190000057220459}', '{"a": 6.190000057220459}', None),
-    ('{"schema": {"x": "}"}, "payload": {"a": 12345678901234567890.123456789} }',
-     '{"a": 12345678901234567890.123456789}', None),
-    ('{"payload":{"a":1},"schema":null}', '{"a":1}', None),
-    ('{"a":\n1}', '{"a":1}', None),
-    ('{"schema":null,"payload":null}', "", None),
-    ("{broken", "", "malformed JSON"), ("", "", "malformed JSON"), ('{"a": NaN}', "", "malformed JSON"),
-    ("[1]", "", "not a JSON object"),
-])
+@pytest.mark.parametrize(
+    "text, line, reason",
+    [
+        ('{"a": 6.190000057220459}', '{"a": 6.190000057220459}', None),
+        (
+            '{"schema": {"x": "}"}, "payload": {"a": 12345678901234567890.123456789} }',
+            '{"a": 12345678901234567890.123456789}',
+            None,
+        ),
+        ('{"payload":{"a":1},"schema":null}', '{"a":1}', None),
+        ('{"a":\n1}', '{"a":1}', None),
+        ('{"schema":null,"payload":null}', "", None),
+        ("{broken", "", "malformed JSON"),
+        ("", "", "malformed JSON"),
+        ('{"a": NaN}', "", "malformed JSON"),
+        ("[1]", "", "not a JSON object"),
+    ],
+)
 def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
     converter = messages.Json(envelope=True)
     for _ in range(2):  # the second time its schema is known
@@ -88,20 +126,31 @@ def by_c(most):
 DEEP = b'{"c": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 POISON = [
     (json.dumps({"c": "\xe9" * 127}).encode(), "too long for"),
-    (DEEP, "RecursionError"), (b'{"schema":' + DEEP + b',"payload":{}}', "RecursionError"),
-    (b'{"c": "\\ud800"}', "surrogates not allowed"), (b'{"c": 1,\n"d": "\\ud800"}', "surrogates not allowed"),
-    (b'{"c": "\xff"}', "not UTF-8"), (b"", "malformed JSON"),
-    (b'{"c": "\xed\xa0\x80"}', "not UTF-8"), (b'"c"', "not a JSON object"),
+    (DEEP, "RecursionError"),
+    (b'{"schema":' + DEEP + b',"payload":{}}', "RecursionError"),
+    (b'{"c": "\\ud800"}', "surrogates not allowed"),
+    (b'{"c": 1,\n"d": "\\ud800"}', "surrogates not allowed"),
+    (b'{"c": "\xff"}', "not UTF-8"),
+    (b"", "malformed JSON"),
+    (b'{"c": "\xed\xa0\x80"}', "not UTF-8"),
+    (b'"c"', "not a JSON object"),
 ]
 
 
 def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
     values = [p for p, _ in POISON] + [b'{"c": 1, "d": "\\ud800"}']
-    frame = pandas.DataFrame([("t", 0, i, True, 0, v) for i, v in enumerate(values)], columns=COLUMNS, dtype=object)
+    frame = pandas.DataFrame(
+        [("t", 0, i, True, 0, v) for i, v in enumerate(values)], columns=COLUMNS, dtype=object
+    )
     task = writing.task(by_c(50), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    done, = task(iter([frame]))
-    assert done.iloc[0][["records", "dead_letters"]].to_dict() == {"records": 1, "dead_letters": len(POISON)}
-    letters = [json.loads(x) for f in (tmp_path / "dead").iterdir() for x in f.read_text().splitlines()]
+    (done,) = task(iter([frame]))
+    assert done.iloc[0][["records", "dead_letters"]].to_dict() == {
+        "records": 1,
+        "dead_letters": len(POISON),
+    }
+    letters = [
+        json.loads(x) for f in (tmp_path / "dead").iterdir() for x in f.read_text().splitlines()
+    ]
     for number, (letter, (_, reason)) in enumerate(zip(letters, POISON)):
         assert (letter["topic"], letter["partition"], letter["offset"]) == ("t", 0, number)
         assert reason in letter["reason"]
@@ -110,62 +159,104 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
     assert by_c(1).read("t", 0, 0, json.dumps({"c": "x" * 253}).encode())[0] == f"c={'x' * 253}"
-    files.write_bytes(files.open_address(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}")
+    files.write_bytes(
+        files.open_address(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}"
+    )
 
 
 def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):
     def frames():
         rows = [("t", 0, i, True, 0, json.dumps({"c": i % 2}).encode()) for i in range(10)]
-        rows += [("t", 0, 10, True, 0, None), ("t", 0, 11, False, 0, None), ("t", 0, 12, True, 0, b"{no")]
+        rows += [
+            ("t", 0, 10, True, 0, None),
+            ("t", 0, 11, False, 0, None),
+            ("t", 0, 12, True, 0, b"{no"),
+        ]
         frame = pandas.DataFrame(rows, columns=COLUMNS, dtype=object)
         yield frame[:4]
         yield frame[4:]
 
     task = writing.task(by_c(2), f"file:{tmp_path}/out", f"file:{tmp_path}/dead")
-    first, = task(frames())
+    (first,) = task(frames())
     assert first.iloc[0].to_dict() == {
-        "messages": 13, "records": 10, "tombstones": 1, "dead_letters": 2, "objects": 6, "bytes": 90}
+        "messages": 13,
+        "records": 10,
+        "tombstones": 1,
+        "dead_letters": 2,
+        "objects": 6,
+        "bytes": 90,
+    }
     seen = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.json")}
     assert seen["out/c=0/t-0-00000000000000000004.json"] == '{"c": 0}\n{"c": 0}\n'
     letters = [json.loads(x) for x in seen["dead/t-0-00000000000000000011.json"].splitlines()]
-    assert [(x["offset"], x["reason"]) for x in letters] == [(11, "no value and no key"), (12, "malformed JSON")]
+    assert [(x["offset"], x["reason"]) for x in letters] == [
+        (11, "no value and no key"),
+        (12, "malformed JSON"),
+    ]
     list(task(frames()))
-    assert {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()} == seen
+    assert {
+        str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()
+    } == seen
 
 
 def test_metrics_read_alike_from_connect_and_classic():
-    connect = {"schema": {"fields": [{"name": "messages"}, {"name": "upserts"}]}, "values": [3, None]}
+    connect = {
+        "schema": {"fields": [{"name": "messages"}, {"name": "upserts"}]},
+        "values": [3, None],
+    }
     for metrics in (connect, {"messages": 3, "upserts": 0}):
-        assert job.observed({"observedMetrics": {"landing": metrics}}) == {"messages": 3, "upserts": 0}
+        assert job.observed({"observedMetrics": {"landing": metrics}}) == {
+            "messages": 3,
+            "upserts": 0,
+        }
     assert job.observed({}) == {}
 
 
 def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_not_at_all():
-    mine = [("b=1/t-1-0-00000000000000000002.json", 9), ("a=1/t-1-0-00000000000000000010.json", 1),
-            ("a=1/t-1-1-00000000000000000001.json", 5)]
+    mine = [
+        ("b=1/t-1-0-00000000000000000002.json", 9),
+        ("a=1/t-1-0-00000000000000000010.json", 1),
+        ("a=1/t-1-1-00000000000000000001.json", 5),
+    ]
     lenses = [("a=1/u(0_2).json", 9), ("a=1/u(0_10).json", 1)]
     other = [("part-x.json", 3), ("part-a.json", 4)]
-    ordered = sorted(mine[::-1] + lenses[::-1] + other[::-1], key=lambda f: changes.reading_order(*f))
+    ordered = sorted(
+        mine[::-1] + lenses[::-1] + other[::-1], key=lambda f: changes.reading_order(*f)
+    )
     assert ordered == other + mine + lenses
-    for path in ("/a=1/.t.json", "/a=1/_SUCCESS", "/_temporary/0/t.json", "/a=1/t.json.tmp", "/a=1/.t.json.crc"):
+    for path in (
+        "/a=1/.t.json",
+        "/a=1/_SUCCESS",
+        "/_temporary/0/t.json",
+        "/a=1/t.json.tmp",
+        "/a=1/.t.json.crc",
+    ):
         assert changes.is_scratch(path)
     assert not changes.is_scratch("/_a=1/t-0-00000000000000000002.json")
 
 
-# --- one run ---------------------------------------------------------------------------------------------------------
+# --- one run
+# ---------------------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def world(tmp_path):
     lake = {name: f"file:{tmp_path}/{name}" for name in ("landing", "checkpoints", "dead_letters")}
-    return SimpleNamespace(lake=SimpleNamespace(**lake), connect=SimpleNamespace(topic_prefix="My-msk"),
-                           kafka=SimpleNamespace(bootstrap="b", security_protocol="p"))
+    return SimpleNamespace(
+        lake=SimpleNamespace(**lake),
+        connect=SimpleNamespace(topic_prefix="My-msk"),
+        kafka=SimpleNamespace(bootstrap="b", security_protocol="p"),
+    )
 
 
 def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_path):
     (tmp_path / "landing" / "cdc-events").mkdir(parents=True)
     with job._alone(world, landing.parse(GOOD)):
         for busy in (lambda: landing.run(None, world, GOOD), lambda: landing.drop(world, GOOD)):
-            with pytest.raises(LakeError, match=r"(?s)another landing of msk.t.*process \d+ holds .*cdc-events.lock"):
+            with pytest.raises(
+                LakeError,
+                match=r"(?s)another landing of msk.t.*process \d+ holds .*cdc-events.lock",
+            ):
                 busy()
         assert (tmp_path / "landing" / "cdc-events").is_dir()
         other = {**GOOD, "connect.s3.kcql": KCQL.replace(":cdc-events", ":mine")}
@@ -231,20 +322,35 @@ def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp
     removed = []
     monkeypatch.setattr(files, "remove", removed.append)
     landing.drop(world, GOOD)
-    assert removed == [f"file:{tmp_path}/{place}" for place in (
-        "checkpoints/landing/cdc-events", "landing/cdc-events", "dead_letters/landing/cdc-events",
-        "checkpoints/landing/cdc-events.topic-id")]
+    assert removed == [
+        f"file:{tmp_path}/{place}"
+        for place in (
+            "checkpoints/landing/cdc-events",
+            "landing/cdc-events",
+            "dead_letters/landing/cdc-events",
+            "checkpoints/landing/cdc-events.topic-id",
+        )
+    ]
 
 
-# --- what the outbox walkthrough reads of it -------------------------------------------------------------------------
+# --- what the outbox walkthrough reads of it
+# -------------------------------------------------------------------------
+
 
 def land(world, name, *lines):
     files.write_text(f"{world.lake.landing}/cdc-events/a=1/{name}", "\n".join(lines))
 
 
 def test_landed_lines_end_at_a_line_feed_only_and_come_in_the_order_of_the_log(world):
-    text = "x\u2028y\u2029\x85z"  # JSON holds these as they are; str.splitlines() would end a line at each
-    land(world, "t-0-1.json", json.dumps({"__lsn": 2, "a": text}, ensure_ascii=False), '{"__lsn": 3}', "")
+    # JSON holds these as they are; str.splitlines() would end a line at each
+    text = "x\u2028y\u2029\x85z"
+    land(
+        world,
+        "t-0-1.json",
+        json.dumps({"__lsn": 2, "a": text}, ensure_ascii=False),
+        '{"__lsn": 3}',
+        "",
+    )
     land(world, "t-0-0.json", '{"__lsn": 1}')  # a writer that ends the file without a line feed
     land(world, "t-0-9.json", "")
     assert sorted(frames.landed_files(f"{world.lake.landing}/cdc-events")["records"]) == [0, 1, 2]
@@ -259,7 +365,9 @@ def test_a_line_that_is_not_json_is_named_by_its_file(world):
 
 
 def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
-    monkeypatch.setattr(connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"])
+    monkeypatch.setattr(
+        connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"]
+    )
     slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
     monkeypatch.setattr(postgres, "slots", lambda *_: slots)
     assert outbox.flow.connectors_left(world) == [outbox.ENVELOPE]
@@ -270,15 +378,24 @@ def test_parquet_files_are_told_by_name_and_footer(tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
 
-    for topic, offset, n, codec in (("t", 300, 2, "gzip"), ("t", 0, 300, "gzip"), ("t", 302, 1, "snappy")):
+    for topic, offset, n, codec in (
+        ("t", 300, 2, "gzip"),
+        ("t", 0, 300, "gzip"),
+        ("t", 302, 1, "snappy"),
+    ):
         (tmp_path / "partition=0").mkdir(exist_ok=True)
         path = tmp_path / "partition=0" / f"{topic}+0+{offset:010}.{codec}.parquet"
         parquet.write_table(pa.table({"n": range(n)}), path, compression=codec)
     seen = frames.parquet_files(f"file:{tmp_path}")
     assert list(seen["folder"].unique()) == [f"file:{tmp_path}/partition=0"]
     assert list(seen[["offset", "records", "codec"]].itertuples(index=False, name=None)) == [
-        (0, 300, "GZIP"), (300, 2, "GZIP"), (302, 1, "SNAPPY")]
+        (0, 300, "GZIP"),
+        (300, 2, "GZIP"),
+        (302, 1, "SNAPPY"),
+    ]
     there = sorted((tmp_path / "partition=0").iterdir())
     assert list(seen["bytes"]) == [path.stat().st_size for path in there]
-    assert [round(at.timestamp(), 3) for at in seen["written"]] == [round(path.stat().st_mtime, 3) for path in there]
+    assert [round(at.timestamp(), 3) for at in seen["written"]] == [
+        round(path.stat().st_mtime, 3) for path in there
+    ]
     assert frames.parquet_files(f"file:{tmp_path}/none").empty

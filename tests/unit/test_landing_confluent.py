@@ -1,4 +1,6 @@
-"""Confluent's sink: what it writes of messages, and where: the published sinks, partitioners, rotation, null values."""
+"""Confluent's sink: what it writes of messages, and where: the published sinks, partitioners,
+rotation, null values."""
+
 import base64
 import contextlib
 import datetime as dt
@@ -15,7 +17,18 @@ import avro_bytes
 import pandas
 import pyarrow.parquet
 import pytest
-from confluent_sink import ADDRESS, BY_COUNTRY, BY_DAY, CONFLUENT, FOUR, PARQUET, SINK, address, struct, wrapped
+from confluent_sink import (
+    ADDRESS,
+    BY_COUNTRY,
+    BY_DAY,
+    CONFLUENT,
+    FOUR,
+    PARQUET,
+    SINK,
+    address,
+    struct,
+    wrapped,
+)
 from pyspark import cloudpickle
 from workbench import landing
 from workbench.base import params
@@ -27,145 +40,305 @@ from workbench.topic.connect_schema import DATE
 
 @pytest.fixture
 def land(tmp_path):
-    """Land messages, each a value or (milliseconds, value), by a sink; {path: rows} of what is there then."""
+    """Land messages, each a value or (milliseconds, value), by a sink; {path: rows} of what is
+    there then."""
     world = params.load("local")
 
     def land(config, *values, more=((),), folder="out", schemas=None):
         frame = pandas.DataFrame(
-            [("t", 0, n, True, *(v if isinstance(v, tuple) else (0, v)), *more[n % len(more)])
-             for n, v in enumerate(values)],
-            columns=["topic", "partition", "offset", "keyed", "sent", "value", *("schema", "body")[:len(more[0])]],
-            dtype=object)
+            [
+                ("t", 0, n, True, *(v if isinstance(v, tuple) else (0, v)), *more[n % len(more)])
+                for n, v in enumerate(values)
+            ],
+            columns=[
+                "topic",
+                "partition",
+                "offset",
+                "keyed",
+                "sent",
+                "value",
+                *("schema", "body")[: len(more[0])],
+            ],
+            dtype=object,
+        )
         form = job.form(world, landing.parse(config), schemas or {})
         task = writing.task(form, f"file:{tmp_path}/{folder}", f"file:{tmp_path}/dead")
-        done, = task(iter([frame[:3], frame[3:]]))
+        (done,) = task(iter([frame[:3], frame[3:]]))
         root = tmp_path / folder
         files = {str(p.relative_to(root)): p for p in sorted(root.rglob("*")) if p.is_file()}
-        dead = [json.loads(x)["reason"] for f in tmp_path.glob("dead/*") for x in f.read_text().splitlines()]
-        return SimpleNamespace(files=files, dead=dead, counts=done.iloc[0].to_dict(), rows={
-            name: pyarrow.parquet.ParquetFile(p).read().to_pylist() if name.endswith("parquet")
-            else [json.loads(x) for x in p.read_text().splitlines()] for name, p in files.items()})
+        dead = [
+            json.loads(x)["reason"]
+            for f in tmp_path.glob("dead/*")
+            for x in f.read_text().splitlines()
+        ]
+        return SimpleNamespace(
+            files=files,
+            dead=dead,
+            counts=done.iloc[0].to_dict(),
+            rows={
+                name: pyarrow.parquet.ParquetFile(p).read().to_pylist()
+                if name.endswith("parquet")
+                else [json.loads(x) for x in p.read_text().splitlines()]
+                for name, p in files.items()
+            },
+        )
 
     return land
 
 
-# --- the published sinks ---------------------------------------------------------------------------------------------
+# --- the published sinks
+# ---------------------------------------------------------------------------------------------
+
 
 def test_json_by_kafka_partition(land):
     done = land({**SINK, "topics.dir": "topics"}, *[wrapped(address(n)) for n in range(1, 604)])
     assert {name: len(rows) for name, rows in done.rows.items()} == {
-        f"t/partition=0/t+0+{first:010d}.json": 100 if first < 600 else 3 for first in range(0, 601, 100)}
+        f"t/partition=0/t+0+{first:010d}.json": 100 if first < 600 else 3
+        for first in range(0, 601, 100)
+    }
     assert done.rows["t/partition=0/t+0+0000000100.json"][0] == address(101)
 
 
 def test_parquet_by_country_with_four_transforms(land):
-    done = land({**PARQUET, **BY_COUNTRY, **FOUR, "flush.size": "4"}, *[wrapped(address(n)) for n in range(6)])
+    done = land(
+        {**PARQUET, **BY_COUNTRY, **FOUR, "flush.size": "4"},
+        *[wrapped(address(n)) for n in range(6)],
+    )
     assert {name: [r["address_id"] for r in rows] for name, rows in done.rows.items()} == {
-        "t/country=Country 0/t+0+0000000000.gz.parquet": [0, 3], "t/country=Country 1/t+0+0000000001.gz.parquet": [1],
-        "t/country=Country 1/t+0+0000000004.gz.parquet": [4], "t/country=Country 2/t+0+0000000002.gz.parquet": [2],
-        "t/country=Country 2/t+0+0000000005.gz.parquet": [5]}, "four records of all countries end all their objects"
+        "t/country=Country 0/t+0+0000000000.gz.parquet": [0, 3],
+        "t/country=Country 1/t+0+0000000001.gz.parquet": [1],
+        "t/country=Country 1/t+0+0000000004.gz.parquet": [4],
+        "t/country=Country 2/t+0+0000000002.gz.parquet": [2],
+        "t/country=Country 2/t+0+0000000005.gz.parquet": [5],
+    }, "four records of all countries end all their objects"
     row = done.rows["t/country=Country 1/t+0+0000000001.gz.parquet"][0]
     assert list(row.items()) == [
-        ("address_id", 1), ("address", "1 Way"), ("state_province", "Tete"), ("country", "Country 1"),
-        ("last_update", dt.datetime(2017, 2, 15, 9, 45, 30, tzinfo=dt.timezone.utc)), ("message_source", "pagila"),
-        ("message_source_engine", "postgresql"), ("environment", "development")]
+        ("address_id", 1),
+        ("address", "1 Way"),
+        ("state_province", "Tete"),
+        ("country", "Country 1"),
+        ("last_update", dt.datetime(2017, 2, 15, 9, 45, 30, tzinfo=dt.timezone.utc)),
+        ("message_source", "pagila"),
+        ("message_source_engine", "postgresql"),
+        ("environment", "development"),
+    ]
     found = pyarrow.parquet.ParquetFile(next(iter(done.files.values())))
     assert {found.metadata.row_group(0).column(n).compression for n in range(8)} == {"GZIP"}
 
 
-VALUE = {"type": "record", "name": "Value", "namespace": "pagila.public.film", "fields": [
-    {"name": "film_id", "type": "int"},
-    {"name": "rental_duration", "type": {"type": "int", "connect.default": 3, "connect.type": "int16"}, "default": 3},
-    {"name": "rental_rate", "type": ["null", {
-        "type": "bytes", "scale": 2, "precision": 4, "connect.version": 1, "logicalType": "decimal",
-        "connect.parameters": {"scale": "2", "connect.decimal.precision": "4"},
-        "connect.name": connect_schema.DECIMAL}], "default": None},
-    {"name": "special_features", "type": ["null", {"type": "array", "items": ["null", "string"]}], "default": None},
-    {"name": "seen", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}},
-    {"name": "day", "type": {"type": "int", "connect.name": connect_schema.DATE, "logicalType": "date"}}]}
-ENVELOPE = {"type": "record", "name": "Envelope", "namespace": "pagila.public.film", "fields": [
-    {"name": "before", "type": ["null", VALUE], "default": None},
-    {"name": "after", "type": ["null", "Value"], "default": None}, {"name": "op", "type": "string"}]}
+VALUE = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "pagila.public.film",
+    "fields": [
+        {"name": "film_id", "type": "int"},
+        {
+            "name": "rental_duration",
+            "type": {"type": "int", "connect.default": 3, "connect.type": "int16"},
+            "default": 3,
+        },
+        {
+            "name": "rental_rate",
+            "type": [
+                "null",
+                {
+                    "type": "bytes",
+                    "scale": 2,
+                    "precision": 4,
+                    "connect.version": 1,
+                    "logicalType": "decimal",
+                    "connect.parameters": {"scale": "2", "connect.decimal.precision": "4"},
+                    "connect.name": connect_schema.DECIMAL,
+                },
+            ],
+            "default": None,
+        },
+        {
+            "name": "special_features",
+            "type": ["null", {"type": "array", "items": ["null", "string"]}],
+            "default": None,
+        },
+        {
+            "name": "seen",
+            "type": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+        },
+        {
+            "name": "day",
+            "type": {"type": "int", "connect.name": connect_schema.DATE, "logicalType": "date"},
+        },
+    ],
+}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "namespace": "pagila.public.film",
+    "fields": [
+        {"name": "before", "type": ["null", VALUE], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "op", "type": "string"},
+    ],
+}
 
 
 def film(n):
-    return (avro_bytes.number(n) + avro_bytes.number(6) + avro_bytes.number(1) + avro_bytes.number(1) + b"\x63"
-            + avro_bytes.number(1) + avro_bytes.number(2) + avro_bytes.number(1) + avro_bytes.text("Trailers")
-            + avro_bytes.number(0) + avro_bytes.number(0) + avro_bytes.number(1629340334432123)
-            + avro_bytes.number(17000))
+    return (
+        avro_bytes.number(n)
+        + avro_bytes.number(6)
+        + avro_bytes.number(1)
+        + avro_bytes.number(1)
+        + b"\x63"
+        + avro_bytes.number(1)
+        + avro_bytes.number(2)
+        + avro_bytes.number(1)
+        + avro_bytes.text("Trailers")
+        + avro_bytes.number(0)
+        + avro_bytes.number(0)
+        + avro_bytes.number(1629340334432123)
+        + avro_bytes.number(17000)
+    )
 
 
 def registered(*schemas):
     return {f"globalId {id}": json.dumps(avsc) for id, avsc in enumerate(schemas)}
 
 
-AVRO = {**PARQUET, "topics": "t", "flush.size": "300",
-        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
-        "value.converter.apicurio.registry.url": "http://localhost:8080/apis/registry/v2",
-        "value.converter.apicurio.registry.auto-register": "true",
-        "value.converter.apicurio.registry.find-latest": "true"}
+AVRO = {
+    **PARQUET,
+    "topics": "t",
+    "flush.size": "300",
+    "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+    "value.converter.apicurio.registry.url": "http://localhost:8080/apis/registry/v2",
+    "value.converter.apicurio.registry.auto-register": "true",
+    "value.converter.apicurio.registry.find-latest": "true",
+}
 del AVRO["partitioner.class"]
 
 
 def test_parquet_of_debezium_envelopes_in_avro(land):
-    bodies = [("globalId 0", b"\0" + avro_bytes.number(1) + film(n) + avro_bytes.text("r")) for n in range(5)]
+    bodies = [
+        ("globalId 0", b"\0" + avro_bytes.number(1) + film(n) + avro_bytes.text("r"))
+        for n in range(5)
+    ]
     done = land({**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies, schemas=registered(ENVELOPE))
     assert {name: [r["after"]["film_id"] for r in rows] for name, rows in done.rows.items()} == {
-        "t/partition=0/t+0+0000000000.gz.parquet": [0, 1, 2], "t/partition=0/t+0+0000000003.gz.parquet": [3, 4]}
+        "t/partition=0/t+0+0000000000.gz.parquet": [0, 1, 2],
+        "t/partition=0/t+0+0000000003.gz.parquet": [3, 4],
+    }
     row = done.rows["t/partition=0/t+0+0000000003.gz.parquet"][1]
-    assert row == {"before": None, "op": "r", "after": {
-        "film_id": 4, "rental_duration": 6, "rental_rate": Decimal("0.99"),
-        "special_features": ["Trailers", None], "seen": 1629340334432123, "day": dt.date(2016, 7, 18)}}
+    assert row == {
+        "before": None,
+        "op": "r",
+        "after": {
+            "film_id": 4,
+            "rental_duration": 6,
+            "rental_rate": Decimal("0.99"),
+            "special_features": ["Trailers", None],
+            "seen": 1629340334432123,
+            "day": dt.date(2016, 7, 18),
+        },
+    }
     before = {name: p.read_bytes() for name, p in done.files.items()}
-    again = land({**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies, schemas=registered(ENVELOPE))
-    assert {name: p.read_bytes() for name, p in again.files.items()} == before, "done again it is the same, to the byte"
+    again = land(
+        {**AVRO, "flush.size": "3"}, *[b"x"] * 5, more=bodies, schemas=registered(ENVELOPE)
+    )
+    assert {name: p.read_bytes() for name, p in again.files.items()} == before, (
+        "done again it is the same, to the byte"
+    )
 
 
-@pytest.mark.parametrize("codec, ending", [("none", ""), ("snappy", ".snappy"), ("gzip", ".gz"), ("zstd", ".zstd"),
-                                           (None, ".snappy")])
+@pytest.mark.parametrize(
+    "codec, ending",
+    [("none", ""), ("snappy", ".snappy"), ("gzip", ".gz"), ("zstd", ".zstd"), (None, ".snappy")],
+)
 def test_names_say_the_codec(land, codec, ending):
     config = {k: v for k, v in {**PARQUET, "parquet.codec": codec}.items() if v}
-    (name, path), = land(config, wrapped(address(1))).files.items()
+    ((name, path),) = land(config, wrapped(address(1))).files.items()
     assert name == f"t/partition=0/t+0+0000000000{ending}.parquet"
     found = pyarrow.parquet.ParquetFile(path).metadata.row_group(0).column(0).compression
     assert found == {"none": "UNCOMPRESSED", None: "SNAPPY"}.get(codec, str(codec).upper())
 
 
-# --- schemas ---------------------------------------------------------------------------------------------------------
+# --- schemas
+# ---------------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("config, ending", [(SINK, "json"), (PARQUET, "gz.parquet")])
 def test_another_schema_begins_another_object(land, config, ending):
-    wider = {**ADDRESS, "fields": [*ADDRESS["fields"], {"type": "string", "optional": True, "field": "email"}]}
-    values = [wrapped(address(0)), wrapped(address(1)), wrapped(address(2, email="x"), wider), wrapped(address(3))]
+    wider = {
+        **ADDRESS,
+        "fields": [*ADDRESS["fields"], {"type": "string", "optional": True, "field": "email"}],
+    }
+    values = [
+        wrapped(address(0)),
+        wrapped(address(1)),
+        wrapped(address(2, email="x"), wider),
+        wrapped(address(3)),
+    ]
     done = land(config, *values)
     assert {name: [r["address_id"] for r in rows] for name, rows in done.rows.items()} == {
-        f"t/partition=0/t+0+{first:010d}.{ending}": ids for first, ids in ((0, [0, 1]), (2, [2]), (3, [3]))}
+        f"t/partition=0/t+0+{first:010d}.{ending}": ids
+        for first, ids in ((0, [0, 1]), (2, [2]), (3, [3]))
+    }
     assert "email" in done.rows[f"t/partition=0/t+0+0000000002.{ending}"][0]
 
 
 def decimal_of(scale, **more):
-    return {"type": "bytes", "optional": True, "name": connect_schema.DECIMAL, "version": 1,
-            "parameters": {"scale": str(scale), **more}}
+    return {
+        "type": "bytes",
+        "optional": True,
+        "name": connect_schema.DECIMAL,
+        "version": 1,
+        "parameters": {"scale": str(scale), **more},
+    }
 
 
 def number(n):
     return base64.b64encode(n.to_bytes(20, "big", signed=True)).decode()
 
 
-@pytest.mark.parametrize("kind, value, says", [
-    ("int32", 2**31, "the record.x is '2147483648', which is no int32"), ("int16", -2**15 - 1, "no int16"),
-    ("int32", True, "is 'True', which is no int32"), ("int64", 1.5, "no int64"), ("string", 1, "no string"),
-    ("boolean", 0, "no boolean"), ("double", "NaN", "is 'NaN', which is no double"),
-    ("bytes", "a", "x is 'a', which is not base64"),
-    ("string", "\ud800", "surrogates not allowed"), (decimal_of(2), number(10**38), "x has more than 38 digits"),
-    (decimal_of(2, **{connect_schema.PRECISION: "4"}), number(10_000), "x has more than 4 digits"),
-    (decimal_of(39), number(1), "39 digits after the point"), ("nonsense", 1, "of type 'nonsense', which Parquet"),
-    ({"type": "struct", "fields": [], "optional": True}, {}, "of type 'struct', which Parquet cannot.*without a field"),
-    ({"type": "map", "keys": {"type": "string"}, "values": {"type": "int32"}, "optional": True}, {},
-     "of type 'map', which Parquet cannot"),
-    ({"type": "int32", "optional": False}, None, "x is 'None', which is no int32"),
-    ({"type": "array", "items": {"type": "int32", "optional": False}, "optional": True}, [1, None], r"x\[\] is 'None'"),
-])
+@pytest.mark.parametrize(
+    "kind, value, says",
+    [
+        ("int32", 2**31, "the record.x is '2147483648', which is no int32"),
+        ("int16", -(2**15) - 1, "no int16"),
+        ("int32", True, "is 'True', which is no int32"),
+        ("int64", 1.5, "no int64"),
+        ("string", 1, "no string"),
+        ("boolean", 0, "no boolean"),
+        ("double", "NaN", "is 'NaN', which is no double"),
+        ("bytes", "a", "x is 'a', which is not base64"),
+        ("string", "\ud800", "surrogates not allowed"),
+        (decimal_of(2), number(10**38), "x has more than 38 digits"),
+        (
+            decimal_of(2, **{connect_schema.PRECISION: "4"}),
+            number(10_000),
+            "x has more than 4 digits",
+        ),
+        (decimal_of(39), number(1), "39 digits after the point"),
+        ("nonsense", 1, "of type 'nonsense', which Parquet"),
+        (
+            {"type": "struct", "fields": [], "optional": True},
+            {},
+            "of type 'struct', which Parquet cannot.*without a field",
+        ),
+        (
+            {
+                "type": "map",
+                "keys": {"type": "string"},
+                "values": {"type": "int32"},
+                "optional": True,
+            },
+            {},
+            "of type 'map', which Parquet cannot",
+        ),
+        ({"type": "int32", "optional": False}, None, "x is 'None', which is no int32"),
+        (
+            {"type": "array", "items": {"type": "int32", "optional": False}, "optional": True},
+            [1, None],
+            r"x\[\] is 'None'",
+        ),
+    ],
+)
 def test_what_parquet_cannot_hold_is_a_dead_letter(land, kind, value, says):
     schema = struct(x=kind)
     done = land(PARQUET, wrapped(address(0)), wrapped({"x": value}, schema), wrapped(address(2)))
@@ -173,85 +346,166 @@ def test_what_parquet_cannot_hold_is_a_dead_letter(land, kind, value, says):
     assert re.search(says, done.dead[0]), done.dead
 
 
-@pytest.mark.parametrize("message", [
-    {"schema": 5, "payload": {"a": 1}}, {"schema": [], "payload": {"a": 1}},
-    {"schema": {"type": "struct"}, "payload": {}}, {"schema": struct(x={"type": "array"}), "payload": {"x": []}},
-    {"schema": struct(x={"type": []}), "payload": {"x": 1}},
-    {"schema": {"type": "struct", "fields": [{"type": "int32"}]}, "payload": {"x": 1}},
-    {"schema": {"type": "struct", "fields": [{"type": "int32", "field": 5}]}, "payload": {"x": 1}},
-    {"schema": struct(x={"type": "bytes", "name": connect_schema.DECIMAL}), "payload": {"x": "AA=="}},
-    {"schema": struct(x="double"), "payload": {"x": 10**400}},
-    {"schema": struct(x={"type": "array", "items": {"type": "string"}}), "payload": {"x": ["\ud800"]}},
-    {"schema": struct(**{"\ud800": "string"}), "payload": {}},
-])
-@pytest.mark.parametrize("config", [PARQUET, {**PARQUET, **FOUR, "transforms": "insertStaticField1"}])
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"schema": 5, "payload": {"a": 1}},
+        {"schema": [], "payload": {"a": 1}},
+        {"schema": {"type": "struct"}, "payload": {}},
+        {"schema": struct(x={"type": "array"}), "payload": {"x": []}},
+        {"schema": struct(x={"type": []}), "payload": {"x": 1}},
+        {"schema": {"type": "struct", "fields": [{"type": "int32"}]}, "payload": {"x": 1}},
+        {
+            "schema": {"type": "struct", "fields": [{"type": "int32", "field": 5}]},
+            "payload": {"x": 1},
+        },
+        {
+            "schema": struct(x={"type": "bytes", "name": connect_schema.DECIMAL}),
+            "payload": {"x": "AA=="},
+        },
+        {"schema": struct(x="double"), "payload": {"x": 10**400}},
+        {
+            "schema": struct(x={"type": "array", "items": {"type": "string"}}),
+            "payload": {"x": ["\ud800"]},
+        },
+        {"schema": struct(**{"\ud800": "string"}), "payload": {}},
+    ],
+)
+@pytest.mark.parametrize(
+    "config", [PARQUET, {**PARQUET, **FOUR, "transforms": "insertStaticField1"}]
+)
 def test_a_schema_that_no_program_wrote_stops_nothing(land, config, message):
-    config = {k: v for k, v in config.items() if not k.startswith("transforms.") or "insertStaticField1" in k}
+    config = {
+        k: v
+        for k, v in config.items()
+        if not k.startswith("transforms.") or "insertStaticField1" in k
+    }
     done = land(config, wrapped(address(0)), json.dumps(message).encode(), wrapped(address(2)))
     assert [len(r) for r in done.rows.values()] == [2] and len(done.dead) == 1, done.dead
 
 
 def test_a_name_of_connect_on_another_type_says_nothing(land):
-    schema = struct(x={"type": "string", "name": connect_schema.TIMESTAMP}, y={"type": "int64", "name": DATE})
+    schema = struct(
+        x={"type": "string", "name": connect_schema.TIMESTAMP}, y={"type": "int64", "name": DATE}
+    )
     (rows,) = land(PARQUET, wrapped({"x": "noon", "y": 2**40}, schema)).rows.values()
     assert rows == [{"x": "noon", "y": 2**40}]
 
 
-@pytest.mark.parametrize("kind, value, there", [
-    ("int8", 127, 127), ("float", 1, 1.0), ("double", 1e300, 1e300), ("bytes", "AAE=", b"\0\1"), ("int32", None, None),
-    ({"type": "int32", "optional": False, "default": 7}, None, 7),
-    (decimal_of(2), number(-123), "-1.23"), (decimal_of(38), number(10**38 - 1), "0." + "9" * 38),
-    ({"type": "int32", "optional": True, "name": connect_schema.DATE}, -1, dt.date(1969, 12, 31)),
-    ({"type": "int32", "optional": True, "name": connect_schema.TIME}, 1000, 1000),
-    ({"type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp"}, 10**15, 10**15),
-    ({"type": "array", "items": struct(y="int32"), "optional": True}, [{"y": 1}, {}], [{"y": 1}, {"y": None}]),
-])
+@pytest.mark.parametrize(
+    "kind, value, there",
+    [
+        ("int8", 127, 127),
+        ("float", 1, 1.0),
+        ("double", 1e300, 1e300),
+        ("bytes", "AAE=", b"\0\1"),
+        ("int32", None, None),
+        ({"type": "int32", "optional": False, "default": 7}, None, 7),
+        (decimal_of(2), number(-123), "-1.23"),
+        (decimal_of(38), number(10**38 - 1), "0." + "9" * 38),
+        (
+            {"type": "int32", "optional": True, "name": connect_schema.DATE},
+            -1,
+            dt.date(1969, 12, 31),
+        ),
+        ({"type": "int32", "optional": True, "name": connect_schema.TIME}, 1000, 1000),
+        (
+            {"type": "int64", "optional": True, "name": "io.debezium.time.MicroTimestamp"},
+            10**15,
+            10**15,
+        ),
+        (
+            {"type": "array", "items": struct(y="int32"), "optional": True},
+            [{"y": 1}, {}],
+            [{"y": 1}, {"y": None}],
+        ),
+    ],
+)
 def test_what_parquet_holds(land, kind, value, there):
     (rows,) = land(PARQUET, wrapped({"x": value}, struct(x=kind))).rows.values()
     assert (str(rows[0]["x"]) if isinstance(there, str) else rows[0]["x"]) == there
 
 
-@pytest.mark.parametrize("avsc, says", [
-    ({"type": "record", "name": "R", "fields": [{"name": "x", "type": ["int", "string"]}]}, "record.x is a union of 2"),
-    ({"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", "R"]}]}, "record.x is of Avro's type R"),
-    ("string", "holds structs"),
-])
+@pytest.mark.parametrize(
+    "avsc, says",
+    [
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["int", "string"]}]},
+            "record.x is a union of 2",
+        ),
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", "R"]}]},
+            "record.x is of Avro's type R",
+        ),
+        ("string", "holds structs"),
+    ],
+)
 def test_an_avro_type_that_connect_or_parquet_has_not_is_a_dead_letter(land, avsc, says):
     done = land(AVRO, b"x", more=[("globalId 0", avro_bytes.text("x"))], schemas=registered(avsc))
     assert not done.files and says in done.dead[0]
 
 
-def test_json_without_its_envelope_is_a_dead_letter_and_lines_need_none_where_it_is_switched_off(land):
+def test_json_without_its_envelope_is_a_dead_letter_and_lines_need_none_where_it_is_switched_off(
+    land,
+):
     bare = [json.dumps(address(n)).encode() for n in range(2)]
     done = land(PARQUET, *bare)
-    assert not done.files and done.dead[0].startswith('not {"schema": …, "payload": …}, as value.converter.schemas')
+    assert not done.files and done.dead[0].startswith(
+        'not {"schema": …, "payload": …}, as value.converter.schemas'
+    )
     done = land(PARQUET, wrapped(address(1), None), folder="none")
     assert not done.files and "holds structs with a schema" in done.dead[-1]
     off = {**SINK, "value.converter.schemas.enable": "false"}
     assert list(land(off, *bare, folder="off").rows.values()) == [[address(0), address(1)]]
     odd = [wrapped(address(1)), b'{"schema": 1, "payload": 2}']
-    assert [r["payload"] for r, in [land(off, o, folder=str(n)).rows["t/partition=0/t+0+0000000000.json"]
-                                    for n, o in enumerate(odd)]] == [address(1), 2]
+    assert [
+        r["payload"]
+        for (r,) in [
+            land(off, o, folder=str(n)).rows["t/partition=0/t+0+0000000000.json"]
+            for n, o in enumerate(odd)
+        ]
+    ] == [address(1), 2]
 
 
 def test_lines_of_avro(land):
-    config = {k: v for k, v in AVRO.items() if k != "parquet.codec"} | {"format.class": SINK["format.class"]}
-    (rows,) = land(config, b"x", more=[("globalId 0", film(4))], schemas=registered(VALUE)).rows.values()
-    assert rows == [{"film_id": 4, "rental_duration": 6, "rental_rate": "Yw==", "special_features": ["Trailers", None],
-                     "seen": 1629340334432123, "day": 17000}], "as JsonConverter: numbers, and bytes as base64"
+    config = {k: v for k, v in AVRO.items() if k != "parquet.codec"} | {
+        "format.class": SINK["format.class"]
+    }
+    (rows,) = land(
+        config, b"x", more=[("globalId 0", film(4))], schemas=registered(VALUE)
+    ).rows.values()
+    assert rows == [
+        {
+            "film_id": 4,
+            "rental_duration": 6,
+            "rental_rate": "Yw==",
+            "special_features": ["Trailers", None],
+            "seen": 1629340334432123,
+            "day": 17000,
+        }
+    ], "as JsonConverter: numbers, and bytes as base64"
 
 
-# --- folders, rotation, null values ----------------------------------------------------------------------------------
+# --- folders, rotation, null values
+# ----------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("country, folder", [("a/b", "country=a%2Fb"), (None, "country=__HIVE_DEFAULT_PARTITION__")])
+
+@pytest.mark.parametrize(
+    "country, folder", [("a/b", "country=a%2Fb"), (None, "country=__HIVE_DEFAULT_PARTITION__")]
+)
 def test_a_value_of_the_partition_field(land, country, folder):
     assert list(land({**SINK, **BY_COUNTRY}, wrapped(address(0, country=country))).files) == [
-        f"t/{folder}/t+0+0000000000.json"]
+        f"t/{folder}/t+0+0000000000.json"
+    ]
 
 
 def test_several_fields_one_within_another_and_one_that_is_not_there(land):
-    config = {**SINK, **BY_COUNTRY, "partition.field.name": "op, after.country",
-              "value.converter.schemas.enable": "false"}
+    config = {
+        **SINK,
+        **BY_COUNTRY,
+        "partition.field.name": "op, after.country",
+        "value.converter.schemas.enable": "false",
+    }
     done = land(config, b'{"op": "u", "after": {"country": "CH"}}', b'{"op": "d", "after": null}')
     assert list(done.files) == ["t/op=u/after.country=CH/t+0+0000000000.json"]
     assert done.dead == ["there is no field after.country"]
@@ -260,26 +514,49 @@ def test_several_fields_one_within_another_and_one_that_is_not_there(land):
 HOUR = 3_600_000
 
 
-@pytest.mark.parametrize("change, value, folder", [
-    ({}, wrapped(address(0)), "year=1970/day=01-02"),
-    ({"timezone": "America/New_York"}, wrapped(address(0)), "year=1970/day=01-01"),
-    ({"timestamp.extractor": "RecordField", "timestamp.field": "last_update"}, wrapped(address(0)),
-     "year=2017/day=02-15"),
-    ({"timestamp.extractor": "RecordField"},
-     wrapped({"timestamp": "2021-08-19T23:30:00.9Z"}, struct(timestamp="string")), "year=2021/day=08-19"),
-    ({"path.format": "YY''MM'T'HH:mm", "partition.duration.ms": "7200000"}, wrapped(address(0)), "7001T00:00"),
-])
+@pytest.mark.parametrize(
+    "change, value, folder",
+    [
+        ({}, wrapped(address(0)), "year=1970/day=01-02"),
+        ({"timezone": "America/New_York"}, wrapped(address(0)), "year=1970/day=01-01"),
+        (
+            {"timestamp.extractor": "RecordField", "timestamp.field": "last_update"},
+            wrapped(address(0)),
+            "year=2017/day=02-15",
+        ),
+        (
+            {"timestamp.extractor": "RecordField"},
+            wrapped({"timestamp": "2021-08-19T23:30:00.9Z"}, struct(timestamp="string")),
+            "year=2021/day=08-19",
+        ),
+        (
+            {"path.format": "YY''MM'T'HH:mm", "partition.duration.ms": "7200000"},
+            wrapped(address(0)),
+            "7001T00:00",
+        ),
+    ],
+)
 def test_folders_by_time(land, change, value, folder):
     (name,) = land({**SINK, **BY_DAY, **change}, (25 * HOUR, value)).files
     assert name == f"t/{folder}/t+0+0000000000.json"
 
 
-@pytest.mark.parametrize("value, says", [
-    ({"timestamp": "yesterday at noon"}, "yesterday"), ({"timestamp": None}, "timestamp is None, which is no time"),
-    ({"timestamp": 10**16}, "year 318857 is out of range"), ({}, "there is no field timestamp"),
-])
+@pytest.mark.parametrize(
+    "value, says",
+    [
+        ({"timestamp": "yesterday at noon"}, "yesterday"),
+        ({"timestamp": None}, "timestamp is None, which is no time"),
+        ({"timestamp": 10**16}, "year 318857 is out of range"),
+        ({}, "there is no field timestamp"),
+    ],
+)
 def test_a_record_without_a_time_is_a_dead_letter(land, value, says):
-    config = {**SINK, **BY_DAY, "timestamp.extractor": "RecordField", "value.converter.schemas.enable": "false"}
+    config = {
+        **SINK,
+        **BY_DAY,
+        "timestamp.extractor": "RecordField",
+        "value.converter.schemas.enable": "false",
+    }
     done = land(config, json.dumps(value).encode())
     assert not done.files and says in done.dead[0]
 
@@ -287,13 +564,19 @@ def test_a_record_without_a_time_is_a_dead_letter(land, value, says):
 def test_objects_end_by_the_time_of_their_records(land):
     timed = [(t, wrapped(address(n))) for n, t in enumerate([0, 5, 9, 10, 19, 20])]
     done = land({**SINK, **BY_DAY, "rotate.interval.ms": "10"}, *timed)
-    assert [[r["address_id"] for r in rows] for rows in done.rows.values()] == [[0, 1, 2], [3, 4], [5]]
+    assert [[r["address_id"] for r in rows] for rows in done.rows.values()] == [
+        [0, 1, 2],
+        [3, 4],
+        [5],
+    ]
     back = [(0, wrapped(address(0))), (24 * HOUR, wrapped(address(1))), (1, wrapped(address(2)))]
     done = land({**SINK, **BY_DAY, "rotate.interval.ms": str(99 * HOUR)}, *back, folder="back")
     assert len(done.rows) == 3, "another folder ends the objects, too"
     done = land({**SINK, **BY_DAY}, *back, folder="open")
     assert {name: [r["address_id"] for r in rows] for name, rows in done.rows.items()} == {
-        "t/year=1970/day=01-01/t+0+0000000000.json": [0, 2], "t/year=1970/day=01-02/t+0+0000000001.json": [1]}
+        "t/year=1970/day=01-01/t+0+0000000000.json": [0, 2],
+        "t/year=1970/day=01-02/t+0+0000000001.json": [1],
+    }
 
 
 def test_a_message_without_a_value(land):
@@ -302,40 +585,63 @@ def test_a_message_without_a_value(land):
     assert done.counts["tombstones"] == 2 and done.counts["records"] == 2
     fail = {k: v for k, v in SINK.items() if k != "behavior.on.null.values"}
     for bad in (None, nothing):
-        with pytest.raises(RuntimeError, match="offset 1 of t, partition 0, has no value.*null.values is fail"):
+        with pytest.raises(
+            RuntimeError, match="offset 1 of t, partition 0, has no value.*null.values is fail"
+        ):
             land(fail, wrapped(address(0)), bad, folder="fail")
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"timestamp.extractor": None}, "timestamp.extractor is missing.*Record"),
-    ({"timestamp.extractor": "Wallclock"}, "timestamp.extractor is 'Wallclock'"),
-    ({"timezone": "Mars"}, "timezone is 'Mars'"), ({"timezone": None}, "timezone is missing.*UTC"),
-    ({"path.format": "MMM"}, "path.format is 'MMM'.*MMM is no quoted text, and none of YYYY"),
-    ({"path.format": "'y=YYYY"}, "' is no quoted text"), ({"path.format": ""}, "path.format is ''"),
-    ({"path.format": "YYYY//dd"}, "path.format is"),
-    ({"partition.duration.ms": "-1"}, "partition.duration.ms is '-1'"),
-    ({"rotate.interval.ms": "x"}, "rotate.interval.ms is 'x'"),
-    ({"partition.field.name": "a"}, "partition.field.name is 'a'.*no effect with .*TimeBased"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"timestamp.extractor": None}, "timestamp.extractor is missing.*Record"),
+        ({"timestamp.extractor": "Wallclock"}, "timestamp.extractor is 'Wallclock'"),
+        ({"timezone": "Mars"}, "timezone is 'Mars'"),
+        ({"timezone": None}, "timezone is missing.*UTC"),
+        ({"path.format": "MMM"}, "path.format is 'MMM'.*MMM is no quoted text, and none of YYYY"),
+        ({"path.format": "'y=YYYY"}, "' is no quoted text"),
+        ({"path.format": ""}, "path.format is ''"),
+        ({"path.format": "YYYY//dd"}, "path.format is"),
+        ({"partition.duration.ms": "-1"}, "partition.duration.ms is '-1'"),
+        ({"rotate.interval.ms": "x"}, "rotate.interval.ms is 'x'"),
+        ({"partition.field.name": "a"}, "partition.field.name is 'a'.*no effect with .*TimeBased"),
+    ],
+)
 def test_what_cannot_be_honoured_of_times_is_refused(change, says):
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse({k: v for k, v in {**SINK, **BY_DAY, **change}.items() if v is not None})
 
 
-@pytest.mark.parametrize("config, change, says", [
-    (PARQUET, {"value.converter.schemas.enable": "false"}, "ParquetFormat'.*needs no schema.*schemas.enable=true"),
-    (SINK, {"format.class": f"{CONFLUENT}.s3.format.avro.AvroFormat"}, "AvroFormat'.*needs no schema.*apicurio"),
-    (PARQUET, {"parquet.codec": "lzo"}, "parquet.codec is 'lzo'.*gzip, none, snappy, zstd"),
-    ({**SINK, **BY_COUNTRY}, {"partition.field.name": " ,"}, "partition.field.name is ' ,'.*names of fields"),
-    (SINK, FOUR | {"transforms.RenameField.type": "x"}, "RenameField.type is 'x'"),
-    (SINK, {"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
-])
+@pytest.mark.parametrize(
+    "config, change, says",
+    [
+        (
+            PARQUET,
+            {"value.converter.schemas.enable": "false"},
+            "ParquetFormat'.*needs no schema.*schemas.enable=true",
+        ),
+        (
+            SINK,
+            {"format.class": f"{CONFLUENT}.s3.format.avro.AvroFormat"},
+            "AvroFormat'.*needs no schema.*apicurio",
+        ),
+        (PARQUET, {"parquet.codec": "lzo"}, "parquet.codec is 'lzo'.*gzip, none, snappy, zstd"),
+        (
+            {**SINK, **BY_COUNTRY},
+            {"partition.field.name": " ,"},
+            "partition.field.name is ' ,'.*names of fields",
+        ),
+        (SINK, FOUR | {"transforms.RenameField.type": "x"}, "RenameField.type is 'x'"),
+        (SINK, {"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
+    ],
+)
 def test_what_does_not_go_together_is_refused(config, change, says):
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse({**config, **change})
 
 
-# --- killed ----------------------------------------------------------------------------------------------------------
+# --- killed
+# ----------------------------------------------------------------------------------------------------------
 
 WORKER = """
 import pickle, sys
@@ -347,18 +653,29 @@ for counts in task(iter([frame])):
 
 
 def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path):
-    """What a person can see is whole at every moment: each file is as it will be; the rest comes with the next run."""
-    frame = pandas.DataFrame([("t", 0, n, True, 0, wrapped(address(n))) for n in range(6_000)],
-                             columns=["topic", "partition", "offset", "keyed", "sent", "value"], dtype=object)
-    form = job.form(params.load("local"), landing.parse({**PARQUET, **BY_COUNTRY, "flush.size": "30"}))
+    """What a person can see is whole at every moment: each file is as it will be; the rest comes
+    with the next run."""
+    frame = pandas.DataFrame(
+        [("t", 0, n, True, 0, wrapped(address(n))) for n in range(6_000)],
+        columns=["topic", "partition", "offset", "keyed", "sent", "value"],
+        dtype=object,
+    )
+    form = job.form(
+        params.load("local"), landing.parse({**PARQUET, **BY_COUNTRY, "flush.size": "30"})
+    )
 
     def files(folder):
-        return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.gz.parquet")
-                if not p.name.startswith(".")}
+        return {
+            str(p.relative_to(folder)): p.read_bytes()
+            for p in folder.rglob("*.gz.parquet")
+            if not p.name.startswith(".")
+        }
 
     def run(name, seconds=None):
         task = writing.task(form, f"file:{tmp_path}/{name}", f"file:{tmp_path}/dead")
-        with subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        with subprocess.Popen(
+            [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as worker:
             worker.stdin.write(cloudpickle.dumps((task, frame)))
             worker.stdin.close()
             assert worker.stdout.readline() == b"begun\n"
@@ -370,7 +687,12 @@ def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path):
 
     begun = time.monotonic()
     assert run("whole")
-    whole, took, rng, killed = files(tmp_path / "whole"), time.monotonic() - begun, random.Random(7), 0
+    whole, took, rng, killed = (
+        files(tmp_path / "whole"),
+        time.monotonic() - begun,
+        random.Random(7),
+        0,
+    )
     assert len(whole) == 600
     for number in range(20):
         folder = tmp_path / ("again" if number % 2 else "anew" + str(number))

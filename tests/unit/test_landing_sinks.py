@@ -1,4 +1,5 @@
 """Confluent's sink: its JSON is understood whole or refused."""
+
 from types import SimpleNamespace
 
 import pytest
@@ -23,46 +24,95 @@ def good(world):
 
 def test_the_sink_of_the_walkthrough(world, good):
     sink = landing.parse(good, world)
-    assert sink == Sink("avro", "topics", 10_000, r"moma\.public\.(.*)", confluent=True,
-                        messages="avro", codec="snappy")
-    names = ["moma.public.artworks", "moma_public.artists", "__debezium-heartbeat.moma", "moma.public.artists"]
+    assert sink == Sink(
+        "avro",
+        "topics",
+        10_000,
+        r"moma\.public\.(.*)",
+        confluent=True,
+        messages="avro",
+        codec="snappy",
+    )
+    names = [
+        "moma.public.artworks",
+        "moma_public.artists",
+        "__debezium-heartbeat.moma",
+        "moma.public.artists",
+    ]
     assert sink.matching(names) == [names[0], names[3]]
     assert sink.prefix_of(names[0]) == "topics/moma.public.artworks"
-    assert "/" not in sink.place.partition("/")[2] and sink.place != landing.parse({**good, "topics.regex": "x"}).place
+    assert (
+        "/" not in sink.place.partition("/")[2]
+        and sink.place != landing.parse({**good, "topics.regex": "x"}).place
+    )
 
 
 def test_topics_by_name_and_another_folder(good):
     del good["topics.regex"]
     sink = landing.parse({**good, "topics": "a, b", "topics.dir": "raw/avro", "flush.size": "3"})
-    assert (sink.shown, sink.pattern, sink.flush_count, sink.prefix_of("a")) == ("a,b", "a|b", 3, "raw/avro/a")
+    assert (sink.shown, sink.pattern, sink.flush_count, sink.prefix_of("a")) == (
+        "a,b",
+        "a|b",
+        3,
+        "raw/avro/a",
+    )
     assert sink.matching(["b", "c"]) == ["b"]
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"format.class": "x.OrcFormat"}, "format.class is 'x.OrcFormat'.*AvroFormat.*JsonFormat.*ParquetFormat"),
-    ({"format.class": None}, "format.class is missing.*JsonFormat"),
-    ({"partitioner.class": "x.TimeBasedPartitioner"}, "partitioner.class is 'x.Time"),
-    ({"schema.compatibility": "BACKWARD"}, "schema.compatibility is 'BACKWARD'.*NONE"),
-    ({"behavior.on.null.values": "write"}, "behavior.on.null.values is 'write'.*fail.*ignore"),
-    ({"storage.class": "x"}, "storage.class is 'x'"),
-    ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is.*apicurio.*JsonConverter"),
-    ({"flush.size": "0"}, "flush.size is '0'"), ({"flush.size": None}, "flush.size is missing.*from 1"),
-    ({"flush.sise": "3"}, "flush.sise is not honoured.*did you mean 'flush.size'"),
-    ({"rotate.interval.ms": "1"}, "rotate.interval.ms is '1'.*no effect with .*Default.*remove it"),
-    ({"parquet.codec": "gzip"}, "parquet.codec is 'gzip'.*no effect with format.class=.*AvroFormat"),
-    ({"value.converter": JSON}, "apicurio.*no effect with value.converter=.*JsonConverter"),
-    ({"value.converter.schemas.enable": "true"}, "schemas.enable is 'true'.*no effect with .*apicurio"),
-    ({"avro.codec": "deflate"}, "avro.codec is not honoured"),
-    ({"transforms": "x"}, "transforms is 'x'.*none with AvroFormat"),
-    ({"table.name.format": "${topic}"}, "table.name.format is not honoured.*JDBC"),
-    ({"key.converter.apicurio.auth.password": "x"}, "key.converter.apicurio.auth.password is not honoured"),
-    ({"topics": "a"}, "topics is 'a'.*either topics or topics.regex"),
-    ({"topics.regex": None}, "topics is missing.*either topics or"), ({"topics.regex": "("}, "topics.regex is"),
-    ({"topics.dir": "../x"}, "topics.dir is"),
-    ({"value.converter.apicurio.registry.url": "http://other/apis/registry/v2"}, "other.*the registry of"),
-    ({"value.converter.apicurio.registry.headers.enabled": "true"}, "headers.enabled is 'true'"),
-    ({"connector.class": "x"}, "connector.class is 'x'.*confluent.*lenses"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (
+            {"format.class": "x.OrcFormat"},
+            "format.class is 'x.OrcFormat'.*AvroFormat.*JsonFormat.*ParquetFormat",
+        ),
+        ({"format.class": None}, "format.class is missing.*JsonFormat"),
+        ({"partitioner.class": "x.TimeBasedPartitioner"}, "partitioner.class is 'x.Time"),
+        ({"schema.compatibility": "BACKWARD"}, "schema.compatibility is 'BACKWARD'.*NONE"),
+        ({"behavior.on.null.values": "write"}, "behavior.on.null.values is 'write'.*fail.*ignore"),
+        ({"storage.class": "x"}, "storage.class is 'x'"),
+        (
+            {"value.converter": "io.confluent.connect.avro.AvroConverter"},
+            "value.converter is.*apicurio.*JsonConverter",
+        ),
+        ({"flush.size": "0"}, "flush.size is '0'"),
+        ({"flush.size": None}, "flush.size is missing.*from 1"),
+        ({"flush.sise": "3"}, "flush.sise is not honoured.*did you mean 'flush.size'"),
+        (
+            {"rotate.interval.ms": "1"},
+            "rotate.interval.ms is '1'.*no effect with .*Default.*remove it",
+        ),
+        (
+            {"parquet.codec": "gzip"},
+            "parquet.codec is 'gzip'.*no effect with format.class=.*AvroFormat",
+        ),
+        ({"value.converter": JSON}, "apicurio.*no effect with value.converter=.*JsonConverter"),
+        (
+            {"value.converter.schemas.enable": "true"},
+            "schemas.enable is 'true'.*no effect with .*apicurio",
+        ),
+        ({"avro.codec": "deflate"}, "avro.codec is not honoured"),
+        ({"transforms": "x"}, "transforms is 'x'.*none with AvroFormat"),
+        ({"table.name.format": "${topic}"}, "table.name.format is not honoured.*JDBC"),
+        (
+            {"key.converter.apicurio.auth.password": "x"},
+            "key.converter.apicurio.auth.password is not honoured",
+        ),
+        ({"topics": "a"}, "topics is 'a'.*either topics or topics.regex"),
+        ({"topics.regex": None}, "topics is missing.*either topics or"),
+        ({"topics.regex": "("}, "topics.regex is"),
+        ({"topics.dir": "../x"}, "topics.dir is"),
+        (
+            {"value.converter.apicurio.registry.url": "http://other/apis/registry/v2"},
+            "other.*the registry of",
+        ),
+        (
+            {"value.converter.apicurio.registry.headers.enabled": "true"},
+            "headers.enabled is 'true'",
+        ),
+        ({"connector.class": "x"}, "connector.class is 'x'.*confluent.*lenses"),
+    ],
+)
 def test_what_cannot_be_honoured_is_refused(world, good, change, says):
     config = {k: v for k, v in {**good, **change}.items() if v is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):
@@ -82,7 +132,9 @@ def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatc
     monkeypatch.setattr(job.topics, "topic_id", lambda world, name: f"id of {name}")
     lab = SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}"), kafka=world.kafka)
     config = {k: v for k, v in good.items() if k != "topics.regex"}
-    with pytest.raises(LakeError, match="(?s)no topic for the sink.*artwork at .*did you mean 'artworks'"):
+    with pytest.raises(
+        LakeError, match="(?s)no topic for the sink.*artwork at .*did you mean 'artworks'"
+    ):
         job.same_topics(lab, landing.parse({**config, "topics": "artists,artwork"}))
     assert not list(tmp_path.iterdir()), "nothing is noted of a landing that is refused"
     job.same_topics(lab, landing.parse({**config, "topics": "artists,artworks"}))
@@ -91,7 +143,10 @@ def test_one_topic_of_several_that_is_not_there_is_named(world, good, monkeypatc
 
 def test_starting_clean_removes_files_of_a_topic_whose_id_is_gone_too(good, world, tmp_path):
     lake = {name: f"file:{tmp_path}/{name}" for name in ("landing", "checkpoints", "dead_letters")}
-    for place in ("landing/topics/moma.public.artists/left.avro", "landing/topics/others/kept.avro"):
+    for place in (
+        "landing/topics/moma.public.artists/left.avro",
+        "landing/topics/others/kept.avro",
+    ):
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).touch()
     landing.drop(SimpleNamespace(lake=SimpleNamespace(**lake)), good)

@@ -1,4 +1,6 @@
-"""Locks in S3, on a made-up S3 that judges conditions as a real one does (that one: tests/stack/test_s3.py)."""
+"""Locks in S3, on a made-up S3 that judges conditions as a real one does (that one:
+tests/stack/test_s3.py)."""
+
 import datetime as dt
 import io
 import json
@@ -17,9 +19,18 @@ ADDRESS = "s3a://bucket/checkpoints/table"
 
 @pytest.fixture
 def s3(monkeypatch, tmp_path):
-    """An S3 of one object: its text and when it was written, S3's clock, what was asked, answers that get lost."""
-    it = SimpleNamespace(text=None, version=0, at=None, now=dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc), asked=[],
-                         lose=0, answer="PreconditionFailed", one=threading.Lock())
+    """An S3 of one object: its text and when it was written, S3's clock, what was asked, answers
+    that get lost."""
+    it = SimpleNamespace(
+        text=None,
+        version=0,
+        at=None,
+        now=dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc),
+        asked=[],
+        lose=0,
+        answer="PreconditionFailed",
+        one=threading.Lock(),
+    )
 
     def refuse(name):
         with aws.answered("s3"):
@@ -32,10 +43,21 @@ def s3(monkeypatch, tmp_path):
             if operation == "get_object":
                 if it.text is None:
                     refuse("NoSuchKey")
-                return {"Body": io.BytesIO(it.text), "ETag": str(it.version), "LastModified": it.at,
-                        "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(it.now, usegmt=True)}}}
+                return {
+                    "Body": io.BytesIO(it.text),
+                    "ETag": str(it.version),
+                    "LastModified": it.at,
+                    "ResponseMetadata": {
+                        "HTTPHeaders": {"date": format_datetime(it.now, usegmt=True)}
+                    },
+                }
             assert (IfMatch is None) != (IfNoneMatch is None), "no write without a condition"
-            if IfNoneMatch and it.text is not None or IfMatch and (it.text is None or IfMatch != str(it.version)):
+            if (
+                IfNoneMatch
+                and it.text is not None
+                or IfMatch
+                and (it.text is None or IfMatch != str(it.version))
+            ):
                 refuse("NoSuchKey" if it.text is None else "PreconditionFailed")
             it.text, it.version, it.at = Body, it.version + 1, it.now
             if it.lose:
@@ -43,8 +65,12 @@ def s3(monkeypatch, tmp_path):
                 refuse(it.answer)
             return {"ETag": str(it.version)}
 
-    it.put = lambda **body: ask(None, "put_object", json.dumps(body).encode(), **(
-        {"IfMatch": str(it.version)} if it.text is not None else {"IfNoneMatch": "*"}))
+    it.put = lambda **body: ask(
+        None,
+        "put_object",
+        json.dumps(body).encode(),
+        **({"IfMatch": str(it.version)} if it.text is not None else {"IfNoneMatch": "*"}),
+    )
     monkeypatch.setattr(lease._Lock, "_ask", ask)
     monkeypatch.setattr(paths, "OWN", tmp_path / "own")
     return it
@@ -64,12 +90,15 @@ def test_who_comes_second_is_told_and_the_next_one_gets_it(s3):
     with files.alone(ADDRESS, "ingest into t"):
         with pytest.raises(LakeError, match="another ingest into t is going on") as error:
             take()
-        assert str(json.loads(s3.text)["pid"]) in error.value.where and f"{ADDRESS}.lock" in error.value.where
+        assert (
+            str(json.loads(s3.text)["pid"]) in error.value.where
+            and f"{ADDRESS}.lock" in error.value.where
+        )
     assert s3.text == b"{}" and take() and take()
 
 
 def lock_file():
-    file, = (paths.OWN / "locks").iterdir()
+    (file,) = (paths.OWN / "locks").iterdir()
     return file
 
 
@@ -125,7 +154,9 @@ def test_of_two_that_take_over_one_wins(s3, monkeypatch):
 def unreleased(s3, monkeypatch):
     """A lock as one leaves it that was killed."""
     with monkeypatch.context() as patch, files.alone(ADDRESS, "ingest"):
-        patch.setattr(lease._Lock, "_put", lambda *a, **k: (_ for _ in ()).throw(StackError("S3 is gone")))
+        patch.setattr(
+            lease._Lock, "_put", lambda *a, **k: (_ for _ in ()).throw(StackError("S3 is gone"))
+        )
         text = s3.text
     assert s3.text == text != b"{}"
 
@@ -167,7 +198,9 @@ def test_it_is_kept_by_beats_and_an_answer_that_is_lost_is_no_loss(s3, monkeypat
     assert s3.text == b"{}"
 
 
-@pytest.mark.parametrize("answer", ["PreconditionFailed", "503"])  # boto3's next try was told so; or it gave up
+@pytest.mark.parametrize(
+    "answer", ["PreconditionFailed", "503"]
+)  # boto3's next try was told so; or it gave up
 def test_a_beat_and_a_release_whose_answers_are_lost_are_no_loss(s3, monkeypatch, answer):
     s3.answer = answer
     with monkeypatch.context() as patch:
@@ -181,7 +214,9 @@ def test_a_beat_and_a_release_whose_answers_are_lost_are_no_loss(s3, monkeypatch
 
 
 @pytest.mark.parametrize("meanwhile", [of_another(), {}])
-def test_one_that_stood_still_for_too_long_is_told_in_the_end_and_takes_nothing_from_its_heir(s3, meanwhile):
+def test_one_that_stood_still_for_too_long_is_told_in_the_end_and_takes_nothing_from_its_heir(
+    s3, meanwhile
+):
     with pytest.raises(LakeError, match="lost while it was held"), files.alone(ADDRESS, "ingest"):
         s3.put(**meanwhile, **({} if meanwhile else {"by": ""}))
         there = s3.text

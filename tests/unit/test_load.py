@@ -1,4 +1,6 @@
-"""Splitting SQL into statements, and what a loader does before it connects: what needs no server."""
+"""Splitting SQL into statements, and what a loader does before it connects: what needs no
+server."""
+
 import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
@@ -6,21 +8,25 @@ from workbench.source.loading import statements
 from workbench.walkthroughs import northwind
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("SELECT 1; SELECT 2", [(1, "SELECT 1"), (1, "SELECT 2")]),
-    ("\n\nSELECT 1;\n\nSELECT\n2;\n", [(3, "SELECT 1"), (5, "SELECT\n2")]),
-    ("SELECT ';', 'it''s;';SELECT 2;", [(1, "SELECT ';', 'it''s;'"), (1, "SELECT 2")]),
-    (r"SELECT E'a\';b'; SELECT 2;", [(1, r"SELECT E'a\';b'"), (1, "SELECT 2")]),
-    (r"SELECT 'a\'; SELECT 2;", [(1, r"SELECT 'a\'"), (1, "SELECT 2")]),  # no escape without E
-    ('SELECT ";""" ; SELECT 2;', [(1, 'SELECT ";"""'), (1, "SELECT 2")]),
-    ("DO $$ BEGIN a; b; END $$; SELECT 2;", [(1, "DO $$ BEGIN a; b; END $$"), (1, "SELECT 2")]),
-    ("DO $x$ $$ ; $$ ; $x$; SELECT 2;", [(1, "DO $x$ $$ ; $$ ; $x$"), (1, "SELECT 2")]),
-    ("-- a; b\nSELECT 1; /* c;\n d */\nSELECT 2; -- e", [(2, "SELECT 1"), (4, "SELECT 2")]),
-    ("SELECT '-- no comment', 1;\n;;\n;", [(1, "SELECT '-- no comment', 1")]),
-    ("SELECT 'two\nlines';\nSELECT 2;", [(1, "SELECT 'two\nlines'"), (3, "SELECT 2")]),
-    ("SELECT 'Genève';", [(1, "SELECT 'Genève'")]),
-    ("", []), (" \n-- nothing\n", []),
-])
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("SELECT 1; SELECT 2", [(1, "SELECT 1"), (1, "SELECT 2")]),
+        ("\n\nSELECT 1;\n\nSELECT\n2;\n", [(3, "SELECT 1"), (5, "SELECT\n2")]),
+        ("SELECT ';', 'it''s;';SELECT 2;", [(1, "SELECT ';', 'it''s;'"), (1, "SELECT 2")]),
+        (r"SELECT E'a\';b'; SELECT 2;", [(1, r"SELECT E'a\';b'"), (1, "SELECT 2")]),
+        (r"SELECT 'a\'; SELECT 2;", [(1, r"SELECT 'a\'"), (1, "SELECT 2")]),  # no escape without E
+        ('SELECT ";""" ; SELECT 2;', [(1, 'SELECT ";"""'), (1, "SELECT 2")]),
+        ("DO $$ BEGIN a; b; END $$; SELECT 2;", [(1, "DO $$ BEGIN a; b; END $$"), (1, "SELECT 2")]),
+        ("DO $x$ $$ ; $$ ; $x$; SELECT 2;", [(1, "DO $x$ $$ ; $$ ; $x$"), (1, "SELECT 2")]),
+        ("-- a; b\nSELECT 1; /* c;\n d */\nSELECT 2; -- e", [(2, "SELECT 1"), (4, "SELECT 2")]),
+        ("SELECT '-- no comment', 1;\n;;\n;", [(1, "SELECT '-- no comment', 1")]),
+        ("SELECT 'two\nlines';\nSELECT 2;", [(1, "SELECT 'two\nlines'"), (3, "SELECT 2")]),
+        ("SELECT 'Genève';", [(1, "SELECT 'Genève'")]),
+        ("", []),
+        (" \n-- nothing\n", []),
+    ],
+)
 def test_statements(text, expected):
     assert list(statements(text)) == expected
 
@@ -28,14 +34,25 @@ def test_statements(text, expected):
 def test_own_scripts_split_into_whole_statements():
     text = (northwind.DATA / "03_cdc_events.sql").read_text(encoding="utf-8")
     starts = [" ".join(s.split()[:2]) for _, s in statements(text)]
-    assert starts == ["ANALYZE orders,", "CREATE TABLE", "ALTER TABLE", "CREATE VIEW", "CREATE FUNCTION",
-                      "CREATE FUNCTION", "INSERT INTO", "CREATE TRIGGER", "CREATE TRIGGER"]
+    assert starts == [
+        "ANALYZE orders,",
+        "CREATE TABLE",
+        "ALTER TABLE",
+        "CREATE VIEW",
+        "CREATE FUNCTION",
+        "CREATE FUNCTION",
+        "INSERT INTO",
+        "CREATE TRIGGER",
+        "CREATE TRIGGER",
+    ]
 
 
 def test_nothing_is_done_without_confirmation():
     """Declined: not even a connection is made (none is there in a unit test)."""
     asked = []
-    assert northwind.loader.load(params.load("local"), confirm=lambda q: bool(asked.append(q))) == {}
+    assert (
+        northwind.loader.load(params.load("local"), confirm=lambda q: bool(asked.append(q))) == {}
+    )
     assert len(asked) == 1 and "datalake" in asked[0]
 
 

@@ -1,4 +1,6 @@
-"""The log-based walkthrough's declaration and queries; what needs services is in tests/stack and tests/notebooks."""
+"""The log-based walkthrough's declaration and queries; what needs services is in tests/stack and
+tests/notebooks."""
+
 import pandas
 import pytest
 from workbench import connect, landing, walkthroughs
@@ -15,7 +17,9 @@ def world():
 
 
 def test_both_deployments_differ_by_the_transform_alone(world):
-    first, second = (connect.config(world, name) for name in (log_based.ENVELOPE, log_based.CONNECTOR))
+    first, second = (
+        connect.config(world, name) for name in (log_based.ENVELOPE, log_based.CONNECTOR)
+    )
     assert {key: second[key] for key in first} == first
     assert all(key.startswith("transforms") for key in set(second) - set(first))
 
@@ -25,21 +29,39 @@ def test_one_connector_and_one_sink_serve_its_six_tables_and_no_other_topic(worl
     topics = [log_based.flow.topic(world, name) for name in TABLES]
     assert topics == [f"pagila.public.{name}" for name in TABLES]
     sink = landing.parse(connect.config(world, log_based.SINK), world)
-    assert sink.matching([*topics, "pagila.public.address", "pagila.public.alt.address", "pagila.query"]) == topics
+    assert (
+        sink.matching(
+            [*topics, "pagila.public.address", "pagila.public.alt.address", "pagila.query"]
+        )
+        == topics
+    )
     assert log_based.flow.landing_folder(world, "film").endswith("/topics/pagila.public.film")
 
 
-def test_the_latest_state_is_asked_by_key_and_place_and_a_large_value_where_it_was_sent_last(world, monkeypatch):
+def test_the_latest_state_is_asked_by_key_and_place_and_a_large_value_where_it_was_sent_last(
+    world, monkeypatch
+):
     columns = {"film": ["film_id", "description"], "film_actor": ["actor_id", "film_id"]}
-    monkeypatch.setattr(type(log_based.flow), "rows", lambda self, world, name, where: pandas.DataFrame(
-        columns=columns[name]))
+    monkeypatch.setattr(
+        type(log_based.flow),
+        "rows",
+        lambda self, world, name, where: pandas.DataFrame(columns=columns[name]),
+    )
     film, actors = (log_based.latest_sql(name, world) for name in columns)
-    assert 'PARTITION BY film_id ORDER BY "__lsn" DESC' in film and "SELECT film_id, known AS description FROM" in film
+    assert (
+        'PARTITION BY film_id ORDER BY "__lsn" DESC' in film
+        and "SELECT film_id, known AS description FROM" in film
+    )
     assert "IS DISTINCT FROM '__debezium_unavailable_value'" in film
-    assert "PARTITION BY actor_id, film_id ORDER BY" in actors and "SELECT actor_id, film_id FROM" in actors
+    assert (
+        "PARTITION BY actor_id, film_id ORDER BY" in actors
+        and "SELECT actor_id, film_id FROM" in actors
+    )
 
 
 def test_a_table_whose_key_has_two_columns_is_not_traced(world):
     assert walkthroughs.traced(world, "film").key == "film_id"
-    with pytest.raises(LakeError, match="film_actor cannot be traced: its key is actor_id, film_id"):
+    with pytest.raises(
+        LakeError, match="film_actor cannot be traced: its key is actor_id, film_id"
+    ):
         walkthroughs.traced(world, "film_actor")

@@ -1,4 +1,6 @@
-"""The museum's rows at each scale: counts, named rows, messy values, and the same rows every time."""
+"""The museum's rows at each scale: counts, named rows, messy values, and the same rows every
+time."""
+
 import hashlib
 import itertools
 import re
@@ -20,7 +22,10 @@ def rows(scale):
 
 
 def frames(scale):
-    return {t.name: pandas.DataFrame(t.rows(), columns=t.columns, dtype=object) for t in moma.generated(scale)}
+    return {
+        t.name: pandas.DataFrame(t.rows(), columns=t.columns, dtype=object)
+        for t in moma.generated(scale)
+    }
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +33,9 @@ def data():
     return frames(0.02)
 
 
-@pytest.mark.parametrize("scale, artists, artworks", [(0.01, 150, 1380), (0.02, 300, 2760), (0.29, 4350, 40020)])
+@pytest.mark.parametrize(
+    "scale, artists, artworks", [(0.01, 150, 1380), (0.02, 300, 2760), (0.29, 4350, 40020)]
+)
 def test_counts(scale, artists, artworks):
     made = rows(scale)
     assert (len(made["artists"]), len(made["artworks"])) == (artists, artworks)
@@ -55,7 +62,12 @@ def test_named_artists(data):
 def test_picador_waits_for_its_updates(data):
     row = data["artworks"].set_index("artwork_id").loc[PICADOR]
     assert list(row[["artist_id", "title", "name", "classification", "department"]]) == [
-        PICASSO, "Picador (La Pique)", "Pablo Picasso", "Print", PRINTS]
+        PICASSO,
+        "Picador (La Pique)",
+        "Pablo Picasso",
+        "Print",
+        PRINTS,
+    ]
     assert row[["date", "acquisition_date", "dimensions"]].isna().all()
 
 
@@ -67,26 +79,42 @@ def test_84_dated_prints_after_the_update(scale):
     his = joined[joined.artist_id == PICASSO]
     prints = his[(his.classification == "Print") & (his.nationality == "Spanish")]
     assert prints.date.notna().sum() == 83 and PICADOR in set(prints[prints.date.isna()].artwork_id)
-    assert len(prints) > 84 and (his.date.notna() & (his.classification != "Print")).any(), "each filter matters"
+    assert len(prints) > 84 and (his.date.notna() & (his.classification != "Print")).any(), (
+        "each filter matters"
+    )
     assert not prints.duplicated(["date", "title"]).any(), "so that Q9 has one order"
     assert set(his.name) == {"Pablo Picasso"}
 
 
 def test_what_the_queries_ask_for_is_there(data):
     artists, artworks = data["artists"], data["artworks"]
-    assert {"Afghan", "Albanian", "Algerian", "American", "German", "Spanish"} <= set(artists.nationality)
-    assert (artworks.department == PRINTS).sum() >= 100 and (artworks.classification == "Print").sum() >= 10
+    assert {"Afghan", "Albanian", "Algerian", "American", "German", "Spanish"} <= set(
+        artists.nationality
+    )
+    assert (artworks.department == PRINTS).sum() >= 100 and (
+        artworks.classification == "Print"
+    ).sum() >= 10
     assert {1, 299, 441} <= set(artworks.artist_id), "artworks stay when their artist is deleted"
 
 
 def test_shares():
     made = frames(0.5)
     artists, artworks = made["artists"], made["artworks"]
-    assert 0.42 < (artists.nationality == "American").mean() < 0.48 and artists.nationality.nunique() > 25
+    assert (
+        0.42 < (artists.nationality == "American").mean() < 0.48
+        and artists.nationality.nunique() > 25
+    )
     classes = artworks.classification.value_counts(normalize=True)
-    assert {*classes.index[:4]} == {"Print", "Photograph", "Illustrated Book", "Mies van der Rohe Archive"}
+    assert {*classes.index[:4]} == {
+        "Print",
+        "Photograph",
+        "Illustrated Book",
+        "Mies van der Rohe Archive",
+    }
     assert len(classes) >= 25 and 0.2 < classes.iloc[0] < 0.3
-    assert artworks.artist_id.value_counts().iloc[0] > 20 * artworks.artist_id.value_counts().median()
+    assert (
+        artworks.artist_id.value_counts().iloc[0] > 20 * artworks.artist_id.value_counts().median()
+    )
 
 
 def test_messy_values(data):
@@ -98,9 +126,23 @@ def test_messy_values(data):
         assert 0 < artworks[column].isna().sum() < 700, column
     for texts in (artists.name, artworks.title, artworks.name):
         assert texts.str.contains("[^\x00-\x7f]").any()
-    for pattern in (r"\d{4}", r"c\. \d{4}", r"\d{4}-\d\d", r"\d{4}–\d\d", r"n\.d\.", r"\(\d{4}\)", r"\d{3}0s"):
+    for pattern in (
+        r"\d{4}",
+        r"c\. \d{4}",
+        r"\d{4}-\d\d",
+        r"\d{4}–\d\d",
+        r"n\.d\.",
+        r"\(\d{4}\)",
+        r"\d{3}0s",
+    ):
         assert artworks.date.str.fullmatch(pattern).any(), pattern
-    for part in (r"\d \d+/\d+ × ", r"/16 x ", r"^composition: .*; sheet: ", "^Overall", "^Dimensions variable$"):
+    for part in (
+        r"\d \d+/\d+ × ",
+        r"/16 x ",
+        r"^composition: .*; sheet: ",
+        "^Overall",
+        "^Dimensions variable$",
+    ):
         assert artworks.dimensions.str.contains(part).any(), part
     for part in (r"\r\n", '"', r"\\", ","):  # what COPY and CSV must quote
         assert artworks.title.str.contains(part).any(), part
@@ -111,7 +153,10 @@ def test_several_artists(data):
     """The first is artist_id; name has them all."""
     names = dict(zip(data["artists"].artist_id, data["artists"].name))
     known = data["artworks"].dropna(subset=["artist_id"])
-    assert all(name.split(", ")[0] == names[artist].split(", ")[0] for artist, name in zip(known.artist_id, known.name))
+    assert all(
+        name.split(", ")[0] == names[artist].split(", ")[0]
+        for artist, name in zip(known.artist_id, known.name)
+    )
     several = sum(name != names[artist] for artist, name in zip(known.artist_id, known.name))
     assert 0.01 < several / len(known) < 0.08
     assert data["artworks"][data["artworks"].artist_id.isna()].name.isna().all()
@@ -121,7 +166,9 @@ def test_values_fit_together(data):
     artists = data["artists"].dropna(subset=["death_year"])
     assert (artists.death_year - artists.birth_year).astype(int).between(35, 95).all()
     artworks = data["artworks"].dropna(subset=["height_cm"])
-    assert artworks.height_cm.map(lambda h: isinstance(h, Decimal) and h.as_tuple().exponent == -4).all()
+    assert artworks.height_cm.map(
+        lambda h: isinstance(h, Decimal) and h.as_tuple().exponent == -4
+    ).all()
     for text, height in zip(artworks.dimensions, artworks.height_cm):
         shown = Decimal(re.search(r"\(([\d.]+) [x×]", text).group(1))
         assert shown <= height < shown + Decimal("0.1"), text
@@ -154,7 +201,9 @@ def test_rows_stream():
     assert peak < 2_000_000, "bytes, for the names of the artists met so far and these rows"
 
 
-@pytest.mark.parametrize("scale", [0, -1, 0.009, 0.015, 10.1, "1", True, None, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "scale", [0, -1, 0.009, 0.015, 10.1, "1", True, None, float("nan"), float("inf")]
+)
 def test_wrong_scale(scale):
     with pytest.raises(SourceError, match="0.01 to 10"):
         moma.generated(scale)

@@ -1,4 +1,6 @@
-"""The museum's names and its reference tables. What needs services is in the checks of the notebooks."""
+"""The museum's names and its reference tables. What needs services is in the checks of the
+notebooks."""
+
 import csv
 import itertools
 
@@ -23,20 +25,39 @@ def reference(name):
 
 def test_both_kinds_of_both_tables(world):
     made = {t.name: t for t in museum.flow.tables(world)}
-    assert list(made) == ["moma_artists_cow", "moma_artists_mor", "moma_artworks_cow", "moma_artworks_mor"]
+    assert list(made) == [
+        "moma_artists_cow",
+        "moma_artists_mor",
+        "moma_artworks_cow",
+        "moma_artworks_mor",
+    ]
     assert {t.base.rpartition("/hudi/")[2] for t in made.values()} == {
-        "moma/artists_cow", "moma/artists_mor", "moma/artworks_cow", "moma/artworks_mor"}  # S5, 5.1
+        "moma/artists_cow",
+        "moma/artists_mor",
+        "moma/artworks_cow",
+        "moma/artworks_mor",
+    }  # S5, 5.1
     merged = made["moma_artists_mor"]
-    assert (merged.partition, merged.ordering, merged.deletes) == (("nationality",), "__lsn", "soft")
-    assert merged.index.startswith("GLOBAL_") and merged.options()["hoodie.compact.inline"] == "false"
-    assert museum.scratch(world).deletes == "hard" and museum.scratch(world).base not in {t.base for t in made.values()}
+    assert (merged.partition, merged.ordering, merged.deletes) == (
+        ("nationality",),
+        "__lsn",
+        "soft",
+    )
+    assert (
+        merged.index.startswith("GLOBAL_") and merged.options()["hoodie.compact.inline"] == "false"
+    )
+    assert museum.scratch(world).deletes == "hard" and museum.scratch(world).base not in {
+        t.base for t in made.values()
+    }
     with pytest.raises(LakeError, match="(?s)no captured table 'artist'.*artists"):
         museum.flow.table(world, "artist", "cow")
 
 
 def test_the_envelope_is_the_same_connector_without_the_transform(world):
     plain, config = connect.config(world, museum.ENVELOPE), connect.config(world, museum.CONNECTOR)
-    assert not [k for k in plain if k.startswith("transforms")] and [k for k in config if k.startswith("transforms")]
+    assert not [k for k in plain if k.startswith("transforms")] and [
+        k for k in config if k.startswith("transforms")
+    ]
     own = ("slot.name", "topic.prefix", "table.include.list")
     assert all(plain[key] != config[key] for key in own)
     kept = {k: v for k, v in config.items() if not k.startswith("transforms") and k not in own}
@@ -48,7 +69,10 @@ def test_the_envelope_is_the_same_connector_without_the_transform(world):
 def test_the_changes_lead_to_the_published_table():
     """LIFE, applied to artist 299 as generated, gives the values of S5's six instants."""
     artists, _ = moma.generated()
-    columns, generated = artists.columns[1:], {key: values for key, *values in itertools.islice(artists.rows(), 150)}
+    columns, generated = (
+        artists.columns[1:],
+        {key: values for key, *values in itertools.islice(artists.rows(), 150)},
+    )
     row = dict(zip(columns, generated[museum.BAKKER]))
     states = {"t0": dict(row)}
     for label, changes in museum.LIFE.items():

@@ -1,4 +1,5 @@
 """The generator: counts, named rows, the dashboard's findings, and the same rows every time."""
+
 import hashlib
 import itertools
 
@@ -13,14 +14,27 @@ BIG = ["ERNSH", "QUICK", "SAVEA"]
 RICSU_11075 = [(11075, 2, 19.0, 10, 0.15), (11075, 46, 12.0, 30, 0.15), (11075, 76, 18.0, 2, 0.15)]
 
 
-NUMBERS = ["order_id", "employee_id", "ship_via", "freight", "product_id", "unit_price", "quantity", "discount"]
+NUMBERS = [
+    "order_id",
+    "employee_id",
+    "ship_via",
+    "freight",
+    "product_id",
+    "unit_price",
+    "quantity",
+    "discount",
+]
 
 
 def frames(scale=1):
     """The tables; of orders and their details, numbers as PostgreSQL would have them."""
-    made = {t.name: pandas.DataFrame(t.rows(), columns=t.columns) for t in northwind.generated(scale)}
+    made = {
+        t.name: pandas.DataFrame(t.rows(), columns=t.columns) for t in northwind.generated(scale)
+    }
     for table in (made["orders"], made["order_details"]):
-        table[table.columns.intersection(NUMBERS)] = table[table.columns.intersection(NUMBERS)].apply(pandas.to_numeric)
+        table[table.columns.intersection(NUMBERS)] = table[
+            table.columns.intersection(NUMBERS)
+        ].apply(pandas.to_numeric)
     return made
 
 
@@ -33,22 +47,36 @@ def per_customer(orders, details):
     items = details.merge(orders[["order_id", "customer_id"]])
     items["revenue"] = items.quantity * items.unit_price * (1 - items.discount)
     return items.groupby("customer_id").agg(
-        revenue=("revenue", "sum"), orders=("order_id", "nunique"), quantity=("quantity", "mean"),
-        item=("revenue", "mean"))
+        revenue=("revenue", "sum"),
+        orders=("order_id", "nunique"),
+        quantity=("quantity", "mean"),
+        item=("revenue", "mean"),
+    )
 
 
 def with_11075(data):
-    orders = pandas.concat([data["orders"][["order_id", "customer_id"]],
-                            pandas.DataFrame([(11075, "RICSU")], columns=["order_id", "customer_id"])])
-    details = pandas.concat([data["order_details"],
-                             pandas.DataFrame(RICSU_11075, columns=data["order_details"].columns)])
+    orders = pandas.concat(
+        [
+            data["orders"][["order_id", "customer_id"]],
+            pandas.DataFrame([(11075, "RICSU")], columns=["order_id", "customer_id"]),
+        ]
+    )
+    details = pandas.concat(
+        [
+            data["order_details"],
+            pandas.DataFrame(RICSU_11075, columns=data["order_details"].columns),
+        ]
+    )
     return orders, details
 
 
 def test_counts(data):
     assert len(data["orders"]) == 829 and len(data["order_details"]) == 2152
     assert len(data["customers"]) == 91 and len(data["products"]) == 77
-    assert data["orders"].customer_id.nunique() == 89 and data["order_details"]["product_id"].nunique() == 77
+    assert (
+        data["orders"].customer_id.nunique() == 89
+        and data["order_details"]["product_id"].nunique() == 77
+    )
     assert set(data["orders"].order_id) == set(range(10248, 11078)) - {11075}
     assert set(data["order_details"].order_id) == set(data["orders"].order_id)
 
@@ -58,8 +86,9 @@ def test_named_rows(data):
     assert order.customer_id == "RATTC" and order.shipped_date is None
     assert (data["order_details"].order_id == 11077).sum() == 25
     richter = data["customers"].set_index("customer_id").loc["RICSU"]
-    assert list(richter[["company_name", "address", "city", "region", "postal_code", "country"]]) == [
-        "Richter Supermarkt", "Starenweg 5", "Genève", None, "1204", "Switzerland"]
+    assert list(
+        richter[["company_name", "address", "city", "region", "postal_code", "country"]]
+    ) == ["Richter Supermarkt", "Starenweg 5", "Genève", None, "1204", "Switzerland"]
     prices = data["products"].set_index("product_id").unit_price.astype(float)
     assert list(prices[["2", "46", "76"]]) == [19, 12, 18]
 
@@ -95,17 +124,21 @@ def test_findings_of_the_dashboard(data, variant):
 
 
 def test_profiles_are_met(data):
-    """The search for products came to its end for every customer: within a thousandth of the profile."""
+    """The search for products came to its end for every customer: within a thousandth of the
+    profile."""
     orders, details = with_11075(data)
     by = per_customer(data["orders"], data["order_details"])
     for profile in csv_files.read(northwind.DATA, "customer_profiles"):
         if int(profile["orders"]):
-            assert by["item"][profile["customer_id"]] == pytest.approx(float(profile["item_revenue"]), rel=0.0011)
+            assert by["item"][profile["customer_id"]] == pytest.approx(
+                float(profile["item_revenue"]), rel=0.0011
+            )
     assert per_customer(orders, details).orders["RICSU"] == 10
 
 
 def test_same_rows_every_time():
     """Rows may change only on purpose: readers keep charts and figures made of them."""
+
     def digest():
         rows = itertools.chain.from_iterable(t.rows() for t in northwind.generated(2))
         return hashlib.sha256("\n".join(map(repr, rows)).encode()).hexdigest()

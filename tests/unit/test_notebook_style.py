@@ -1,4 +1,6 @@
-"""Reads every notebook. A rule is a function from a notebook to sentences about what is wrong; each is seen to fail."""
+"""Reads every notebook. A rule is a function from a notebook to sentences about what is wrong; each
+is seen to fail."""
+
 import ast
 import re
 import shutil
@@ -14,7 +16,9 @@ from workbench.base import paths
 from workbench.base.errors import ParamsError
 from workbench.run import notebooks
 
-NOTEBOOKS = sorted(p for p in (paths.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+NOTEBOOKS = sorted(
+    p for p in (paths.ROOT / "notebooks").rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts
+)
 LITERALS = {  # what belongs into a params file: a notebook runs in every world
     "host": r"127\.0\.0\.1|0\.0\.0\.0|\blocalhost\b|\.amazonaws\.com|['\"][\w.-]+:\d{4,5}['\"]",
     "port": r"\bport\s*=\s*\d{4,5}\b|['\"]?\bport['\"]?\s*:\s*['\"]?\d{4,5}\b|:\d{4,5}/",
@@ -23,7 +27,8 @@ LITERALS = {  # what belongs into a params file: a notebook runs in every world
     "path": r"['\"](?:file:)?(?:/(?:tmp|home|root|work|mnt|var|Users|opt)/|~/|[A-Z]:\\)",
     "account": r"['\"]\d{12}['\"]|\barn:aws",
 }
-# a text among the parameters, and the comment that names its choices: `source = "landed"  # "landed": the files; …`
+# a text among the parameters, and the comment that names its choices: `source = "landed"  #
+# "landed": the files; …`
 CHOICES = re.compile(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", re.M)
 FORBIDDEN = {
     "sleep": r"\bsleep\s*\(|\bimport sleep\b",
@@ -50,9 +55,11 @@ def lines(cell):
 def parameters_are_judged_first(book):
     """In the cell after them, which removes nothing."""
     at = next((i for i, c in enumerate(book.cells) if "parameters" in tags(c)), len(book.cells))
-    first = next((c.source for c in book.cells[at + 1:] if c.cell_type == "code"), "")
-    for name in re.findall(r"^(\w+) *=", book.cells[at].source, re.M) if at < len(book.cells) else []:
-        if not re.search(rf"[(=\s]{name}[,)]", first):
+    first = next((c.source for c in book.cells[at + 1 :] if c.cell_type == "code"), "")
+    for name in (
+        re.findall(r"^(\w+) *=", book.cells[at].source, re.M) if at < len(book.cells) else []
+    ):
+        if not re.search(rf"[(=\s]{name}\s*[,)]", first):
             yield f"the cell after the parameters does not look at {name}"
     for name, said in CHOICES.findall(book.cells[at].source) if at < len(book.cells) else []:
         words = re.findall(r'"[^"]+"(?=:)', said)
@@ -61,7 +68,11 @@ def parameters_are_judged_first(book):
 
 
 def title_is_verb_and_noun(book):
-    first = book.cells[0].source.splitlines() if book.cells and book.cells[0].cell_type == "markdown" else [""]
+    first = (
+        book.cells[0].source.splitlines()
+        if book.cells and book.cells[0].cell_type == "markdown"
+        else [""]
+    )
     if not re.fullmatch(r"# [A-Z][a-z]+( \S+)+", first[0]):
         yield f"the first line is {first[0]!r}, not '# Verb the noun'"
     if not any(line.strip() and not line.startswith("#") for line in first[1:]):
@@ -69,13 +80,22 @@ def title_is_verb_and_noun(book):
 
 
 def sections_are_there(book):
-    headings = [h for c in book.cells if c.cell_type == "markdown" for h in re.findall(r"^## .*", c.source, re.M)]
+    headings = [
+        h
+        for c in book.cells
+        if c.cell_type == "markdown"
+        for h in re.findall(r"^## .*", c.source, re.M)
+    ]
     if not any(re.match(r"## 1\. ", h) for h in headings):
         yield "no section '## 1. …'"
     for wanted in ("## Check", "## Exercises", "## Next"):
         if wanted not in headings:
             yield f"no section {wanted!r}"
-    if [h for h in headings if h in ("## Check", "## Exercises", "## Next")] != ["## Check", "## Exercises", "## Next"]:
+    if [h for h in headings if h in ("## Check", "## Exercises", "## Next")] != [
+        "## Check",
+        "## Exercises",
+        "## Next",
+    ]:
         yield "the last sections are not Check, Exercises, Next"
 
 
@@ -97,7 +117,9 @@ def cells_are_short(book):
 
 
 def imports_are_few(book):
-    count = sum(len(re.findall("^(?:from|import) workbench", c.source, re.M)) for c in code_cells(book))
+    count = sum(
+        len(re.findall("^(?:from|import) workbench", c.source, re.M)) for c in code_cells(book)
+    )
     if count > 6:
         yield f"{count} lines import from workbench, at most 6: import nouns, several in a line"
 
@@ -136,16 +158,21 @@ def code_is_python(book):
 
 
 def shown_values_are_last(book):
-    """A cell displays its last expression only: a table or a picture above it is lost without a word."""
+    """A cell displays its last expression only: a table or a picture above it is lost without a
+    word."""
     for number, cell in enumerate(book.cells):
         try:
             statements = ast.parse(cell.source).body if cell.cell_type == "code" else []
         except SyntaxError:
             continue  # code_is_python reports it
         for statement in statements[:-1]:
-            if isinstance(statement, ast.Expr) and re.match(r"(show|draw)\.", ast.unparse(statement)):
+            if isinstance(statement, ast.Expr) and re.match(
+                r"(show|draw)\.", ast.unparse(statement)
+            ):
                 yield f"cell {number} shows a value that is lost: {ast.unparse(statement)[:60]!r} is not its last line"
-        if re.match(r"(show|draw)\.", ast.unparse(statements[-1]) if statements else "") and cell.source.endswith(";"):
+        if re.match(
+            r"(show|draw)\.", ast.unparse(statements[-1]) if statements else ""
+        ) and cell.source.endswith(";"):
             yield f"cell {number} shows a value that its last semicolon hides"
 
 
@@ -158,11 +185,17 @@ def plugins_are_loaded_after_what_unloads_them(book):
 
 def outputs_are_stripped(book):
     for number, cell in enumerate(book.cells):
-        if cell.cell_type == "code" and "keep_output" not in tags(cell) and (cell.outputs or cell.execution_count):
+        if (
+            cell.cell_type == "code"
+            and "keep_output" not in tags(cell)
+            and (cell.outputs or cell.execution_count)
+        ):
             yield f"cell {number} has stored output or a count, and no tag keep_output"
         if cell.cell_type == "code" and "keep_output" in tags(cell) and not cell.outputs:
             yield f"cell {number} is tagged keep_output and has no output"
-        if cell.cell_type == "code" and cell.outputs and cell.execution_count is None:  # nbval: "Unrun reference cell"
+        if (
+            cell.cell_type == "code" and cell.outputs and cell.execution_count is None
+        ):  # nbval: "Unrun reference cell"
             yield f"cell {number} has output and no count: .venv/bin/python .ci/strip_notebooks.py gives it one"
         if "raises-exception" in tags(cell):
             yield f"cell {number} is tagged raises-exception: the runner fails on it; use check.expect_failure"
@@ -173,12 +206,25 @@ def kernel_is_python3(book):
         yield "the kernelspec is not python3"
 
 
-RULES = [title_is_verb_and_noun, sections_are_there, parameters_are_literals, parameters_are_judged_first,
-         cells_are_short, imports_are_few, something_is_checked, no_literal_of_a_world, nothing_forbidden,
-         code_is_python, shown_values_are_last, plugins_are_loaded_after_what_unloads_them, outputs_are_stripped,
-         kernel_is_python3]
+RULES = [
+    title_is_verb_and_noun,
+    sections_are_there,
+    parameters_are_literals,
+    parameters_are_judged_first,
+    cells_are_short,
+    imports_are_few,
+    something_is_checked,
+    no_literal_of_a_world,
+    nothing_forbidden,
+    code_is_python,
+    shown_values_are_last,
+    plugins_are_loaded_after_what_unloads_them,
+    outputs_are_stripped,
+    kernel_is_python3,
+]
 FREE = {  # what a notebook of another kind need not have
-    "00_start_here": {sections_are_there, something_is_checked}, "99_teardown": {sections_are_there},
+    "00_start_here": {sections_are_there, something_is_checked},
+    "99_teardown": {sections_are_there},
 }
 
 
@@ -192,17 +238,24 @@ def test_notebook(path):
 
 # ---- the rules themselves
 
+
 def good():
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    return new_notebook(metadata={"kernelspec": kernel}, cells=[
-        new_markdown_cell("# Load the source database\n\nA database with 829 orders in it."),
-        new_code_cell('world = "local"\nscale = 1', metadata={"tags": ["parameters"]}),
-        new_markdown_cell("## 1. Load"),
-        new_code_cell("look(scale=scale)\nrows = sources.frame(world, 'select 1 as n -- 21:30')\nrows['n'] % 2"),
-        new_markdown_cell("## Check"),
-        new_code_cell("check.equal('orders', 829, 829)"),
-        new_markdown_cell("## Exercises\n\n1. …"), new_markdown_cell("## Next\n\n…"),
-    ])
+    return new_notebook(
+        metadata={"kernelspec": kernel},
+        cells=[
+            new_markdown_cell("# Load the source database\n\nA database with 829 orders in it."),
+            new_code_cell('world = "local"\nscale = 1', metadata={"tags": ["parameters"]}),
+            new_markdown_cell("## 1. Load"),
+            new_code_cell(
+                "look(scale=scale)\nrows = sources.frame(world, 'select 1 as n -- 21:30')\nrows['n'] % 2"
+            ),
+            new_markdown_cell("## Check"),
+            new_code_cell("check.equal('orders', 829, 829)"),
+            new_markdown_cell("## Exercises\n\n1. …"),
+            new_markdown_cell("## Next\n\n…"),
+        ],
+    )
 
 
 def test_a_good_notebook_passes():
@@ -212,6 +265,7 @@ def test_a_good_notebook_passes():
 def replace(index, source):
     def change(book):
         book.cells[index].source = source
+
     return change
 
 
@@ -227,50 +281,79 @@ def tag(name):
     return lambda book: book.cells[3].metadata.update(tags=[name])
 
 
-@pytest.mark.parametrize("rule, change, says", [
-    (title_is_verb_and_noun, replace(0, "# Database\n\nYes."), "Verb the noun"),
-    (title_is_verb_and_noun, replace(0, "# Load the source"), "promise"),
-    (sections_are_there, drop(2), "## 1."),
-    (sections_are_there, drop(4), "## Check"),
-    (sections_are_there, drop(6), "## Exercises"),
-    (sections_are_there, drop(7), "## Next"),
-    (sections_are_there, lambda book: book.cells.insert(3, book.cells.pop(7)), "last sections"),
-    (parameters_are_literals, drop(1), "no parameters cell"),
-    (parameters_are_literals, replace(1, 'world = "local"\nrows = 2 * 5'), "literals"),
-    (parameters_are_literals, replace(1, "scale = 1"), "world"),
-    (parameters_are_literals, replace(1, 'world = "local"\na = b = c = d = 1\n' + "e=1\nf=1\ng=1\nh=1"), "parameters"),
-    (parameters_are_judged_first, replace(3, "params.load(world)"), "does not look at scale"),
-    (parameters_are_judged_first, replace(1, 'world = "local"\nscale = "a"  # "a": one; "b": two'), "to its choices"),
-    (cells_are_short, replace(3, "1\n" * 16), "longest"),
-    (cells_are_short, lambda book: [replace(i, "1\n" * 5)(book) for i in (1, 3)], "median"),
-    (imports_are_few, replace(3, "from workbench import hudi\n" * 7), "at most 6"),
-    (something_is_checked, replace(5, "print(829)"), "no check"),
-    (no_literal_of_a_world, replace(3, "connect('127.0.0.1')"), "host"),
-    (no_literal_of_a_world, replace(3, "connect('broker:9092')"), "host"),
-    (no_literal_of_a_world, replace(3, "connect(port=5432)"), "port"),
-    (no_literal_of_a_world, replace(3, "read('s3a://lake/orders')"), "bucket"),
-    (no_literal_of_a_world, replace(3, "option('as.of.instant', '20261121093000123')"), "instant"),
-    (no_literal_of_a_world, replace(3, "read('/tmp/lake')"), "path"),
-    (no_literal_of_a_world, replace(3, "read('file:/home/me/lake')"), "path"),
-    (no_literal_of_a_world, replace(3, "role('arn:aws:iam::1')"), "account"),
-    (nothing_forbidden, replace(3, "import time\ntime.sleep(3)"), "sleep"),
-    (nothing_forbidden, replace(3, "import sys\nsys.path.append('..')"), "sys.path"),
-    (nothing_forbidden, replace(3, "spark = SparkSession.builder.getOrCreate()"), "builder"),
-    (nothing_forbidden, replace(3, "%%sql\nselect 1"), "magic"),
-    (nothing_forbidden, replace(3, "!ls"), "magic"),
-    (nothing_forbidden, replace(3, "try:\n    1\nexcept:\n    pass"), "bare except"),
-    (nothing_forbidden, replace(3, "world.postgres.admin_password.reveal()"), "secret"),
-    (code_is_python, replace(3, "select 1"), "not Python"),
-    (shown_values_are_last, replace(3, "show.table(rows)\nprint(len(rows))"), "is not its last line"),
-    (shown_values_are_last, replace(3, "draw.life(rows);"), "semicolon"),
-    (plugins_are_loaded_after_what_unloads_them, replace(
-        3, 'stack.load_plugins(world, "filestream")\nflow.ensure(world, "41_source_database")'), "before ensure"),
-    (outputs_are_stripped, output, "stored output"),
-    (outputs_are_stripped, tag("keep_output"), "has no output"),
-    (outputs_are_stripped, output, "no count"),
-    (outputs_are_stripped, tag("raises-exception"), "expect_failure"),
-    (kernel_is_python3, lambda book: book.metadata.kernelspec.update(name="pysparkkernel"), "python3"),
-])
+@pytest.mark.parametrize(
+    "rule, change, says",
+    [
+        (title_is_verb_and_noun, replace(0, "# Database\n\nYes."), "Verb the noun"),
+        (title_is_verb_and_noun, replace(0, "# Load the source"), "promise"),
+        (sections_are_there, drop(2), "## 1."),
+        (sections_are_there, drop(4), "## Check"),
+        (sections_are_there, drop(6), "## Exercises"),
+        (sections_are_there, drop(7), "## Next"),
+        (sections_are_there, lambda book: book.cells.insert(3, book.cells.pop(7)), "last sections"),
+        (parameters_are_literals, drop(1), "no parameters cell"),
+        (parameters_are_literals, replace(1, 'world = "local"\nrows = 2 * 5'), "literals"),
+        (parameters_are_literals, replace(1, "scale = 1"), "world"),
+        (
+            parameters_are_literals,
+            replace(1, 'world = "local"\na = b = c = d = 1\n' + "e=1\nf=1\ng=1\nh=1"),
+            "parameters",
+        ),
+        (parameters_are_judged_first, replace(3, "params.load(world)"), "does not look at scale"),
+        (
+            parameters_are_judged_first,
+            replace(1, 'world = "local"\nscale = "a"  # "a": one; "b": two'),
+            "to its choices",
+        ),
+        (cells_are_short, replace(3, "1\n" * 16), "longest"),
+        (cells_are_short, lambda book: [replace(i, "1\n" * 5)(book) for i in (1, 3)], "median"),
+        (imports_are_few, replace(3, "from workbench import hudi\n" * 7), "at most 6"),
+        (something_is_checked, replace(5, "print(829)"), "no check"),
+        (no_literal_of_a_world, replace(3, "connect('127.0.0.1')"), "host"),
+        (no_literal_of_a_world, replace(3, "connect('broker:9092')"), "host"),
+        (no_literal_of_a_world, replace(3, "connect(port=5432)"), "port"),
+        (no_literal_of_a_world, replace(3, "read('s3a://lake/orders')"), "bucket"),
+        (
+            no_literal_of_a_world,
+            replace(3, "option('as.of.instant', '20261121093000123')"),
+            "instant",
+        ),
+        (no_literal_of_a_world, replace(3, "read('/tmp/lake')"), "path"),
+        (no_literal_of_a_world, replace(3, "read('file:/home/me/lake')"), "path"),
+        (no_literal_of_a_world, replace(3, "role('arn:aws:iam::1')"), "account"),
+        (nothing_forbidden, replace(3, "import time\ntime.sleep(3)"), "sleep"),
+        (nothing_forbidden, replace(3, "import sys\nsys.path.append('..')"), "sys.path"),
+        (nothing_forbidden, replace(3, "spark = SparkSession.builder.getOrCreate()"), "builder"),
+        (nothing_forbidden, replace(3, "%%sql\nselect 1"), "magic"),
+        (nothing_forbidden, replace(3, "!ls"), "magic"),
+        (nothing_forbidden, replace(3, "try:\n    1\nexcept:\n    pass"), "bare except"),
+        (nothing_forbidden, replace(3, "world.postgres.admin_password.reveal()"), "secret"),
+        (code_is_python, replace(3, "select 1"), "not Python"),
+        (
+            shown_values_are_last,
+            replace(3, "show.table(rows)\nprint(len(rows))"),
+            "is not its last line",
+        ),
+        (shown_values_are_last, replace(3, "draw.life(rows);"), "semicolon"),
+        (
+            plugins_are_loaded_after_what_unloads_them,
+            replace(
+                3,
+                'stack.load_plugins(world, "filestream")\nflow.ensure(world, "41_source_database")',
+            ),
+            "before ensure",
+        ),
+        (outputs_are_stripped, output, "stored output"),
+        (outputs_are_stripped, tag("keep_output"), "has no output"),
+        (outputs_are_stripped, output, "no count"),
+        (outputs_are_stripped, tag("raises-exception"), "expect_failure"),
+        (
+            kernel_is_python3,
+            lambda book: book.metadata.kernelspec.update(name="pysparkkernel"),
+            "python3",
+        ),
+    ],
+)
 def test_each_rule_fails_on_a_bad_notebook(rule, change, says):
     book = good()
     change(book)
@@ -283,7 +366,10 @@ def test_stripping_changes_no_notebook_as_committed_and_takes_what_a_run_leaves(
     before = {c: c.read_bytes() for c in copies}
     ran = nbformat.read(copies[1], as_version=4)
     for number, cell in enumerate(c for c in ran.cells if c.cell_type == "code"):
-        cell.execution_count, cell.outputs = number + 1, [nbformat.v4.new_output("stream", text="x")]
+        cell.execution_count, cell.outputs = (
+            number + 1,
+            [nbformat.v4.new_output("stream", text="x")],
+        )
     nbformat.write(ran, copies[1])
     subprocess.run([sys.executable, paths.ROOT / ".ci" / "strip_notebooks.py", *copies], check=True)
     assert {c: c.read_bytes() for c in copies} == before

@@ -1,4 +1,5 @@
 """Worlds load strictly: each error names the file, the key path and the nearest key."""
+
 import os
 import re
 import subprocess
@@ -44,67 +45,166 @@ def test_every_world_loads_and_has_the_same_keys(name):
 
 
 def test_a_parameter_of_digits_is_a_number_only_where_the_world_has_one():
-    world = on_aws.world(**{"spark/application": "0012345678901234", "postgres/port": "05432", "lake/bucket": "007"})
-    assert (world.spark.url, world.postgres.port, world.lake.root) == ("0012345678901234", 5432, "s3://007")
+    world = on_aws.world(
+        **{"spark/application": "0012345678901234", "postgres/port": "05432", "lake/bucket": "007"}
+    )
+    assert (world.spark.url, world.postgres.port, world.lake.root) == (
+        "0012345678901234",
+        5432,
+        "s3://007",
+    )
     with pytest.raises(ParamsError, match="(?s)postgres.port is 'five'.*type int"):
         on_aws.world(**{"postgres/port": "five"})
 
 
 def test_the_worlds_are_there():
-    assert {"local", "cluster", "s3", "aws"} <= set(params.worlds()) and "versions" not in params.worlds()
+    assert {"local", "cluster", "s3", "aws"} <= set(
+        params.worlds()
+    ) and "versions" not in params.worlds()
 
 
 def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
     path = write()
-    path.write_bytes(path.read_bytes().replace(b"everything on this machine", "caf\u00e9".encode("latin-1")))
+    path.write_bytes(
+        path.read_bytes().replace(b"everything on this machine", "caf\u00e9".encode("latin-1"))
+    )
     with pytest.raises(ParamsError, match="not UTF-8") as error:
         params.load_file(path)
     assert "mine.yaml: " in error.value.where and "byte 0xe9" in error.value.where
 
 
-STACK = "stack:\n  embedded: true\n  deployment: \"\"\n  port_base: 21400\n  java_compiler: quick\n"
+STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_compiler: quick\n'
 
 
-@pytest.mark.parametrize(("old", "new", "says"), [
-    ("  bootstrap:", "  bootstrp:", ["unknown key 'bootstrp'", "kafka.bootstrp", "did you mean 'bootstrap'?"]),
-    ("lake:", "lak:", ["unknown key 'lak'", "mine.yaml: lak", "did you mean 'lake'?"]),
-    ("  database: devdb\n", "", ["missing key 'database'", "postgres.database", "type str"]),
-    ("  port: ${port:0}", "  port: '5432'", ["postgres.port is '5432' (str)", "type int"]),
-    ("embedded: true", "embedded: 1", ["stack.embedded is 1 (int)", "type bool"]),
-    ("workers: 0", "workers: true", ["spark.workers is True (bool)", "0, 1 or 2"]),
-    ("workers: 0", "workers: 3", ["spark.workers is 3", "mine.yaml: spark.workers", "0, 1 or 2", "of your own"]),
-    ("workers: 0", "workers: -1", ["spark.workers is -1", "0, 1 or 2"]),
-    ("region: \"\"", "region:", ["region is empty", "type str"]),
-    ("region: \"\"", "region: \"\"\nfile: x", ["unknown key 'file'", "mine.yaml: file"]),
-    ("region: \"\"", "region: \"\"\n5: x", ["unknown key '5'", "mine.yaml: 5"]),
-    ("region: \"\"", "region: 2026-11-22", ["region is datetime.date(2026, 11, 22) (date)", "type str"]),
-    ("parallelism: 2", "parallelism: 2.0", ["spark.parallelism is 2.0 (float)", "type int"]),
-    ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
-    ("port_base: 21400", "port_base: 80", ["port base is 80", "stack.port_base", "1024 to 65500"]),
-    ("database: devdb", "database: a\n  database: b", ["key 'postgres.database' is given twice", "mine.yaml: line"]),
-    ("region: \"\"", "region: \"\"\nregion: eu", ["key 'region' is given twice"]),
-    ("port_base: 21400", "port_base: ²", ["stack.port_base is '²' (str)"]),
-    (STACK, "stack: 5\n", ["stack is 5 (int)", "deployment, embedded, java_compiler, port_base"]),
-    (STACK, "", ["missing key 'stack'", "a mapping with deployment, embedded, java_compiler, port_base"]),
-    ("java_compiler: quick", "java_compiler: fast", ["stack.java_compiler is 'fast'", "full, quick"]),
-    ("wire: apicurio_legacy8", "wire: apicurio_legacy", [
-        "registry.wire is 'apicurio_legacy'", "did you mean 'apicurio_legacy8'?", "apicurio, apicurio_legacy8, conf"]),
-    ("  wire: apicurio_legacy8\n", "", ["missing key 'wire'", "registry.wire", "valid: apicurio, "]),
-    ("wire: apicurio_legacy8", "wire: 8", ["registry.wire is 8 (int)", "valid: apicurio, "]),
-    ("${secret:postgres.admin}", "hunter2", ["a password stands in a params file", "postgres.admin_password"]),
-    ("${secret:postgres.admin}", "\"\"", ["the secret is empty", "postgres.admin_password"]),
-    ("${secret:postgres.admin}", "", ["the secret is empty", "postgres.admin_password"]),
-    ("${secret:postgres.admin}", "5", ["a password stands in a params file", "postgres.admin_password"]),
-    ("${secret:postgres.admin}", "{name: hunter2}", ["a password stands in a params file", "postgres.admin_password"]),
-    ("${secret:postgres.admin}", "${secret:}", ["unknown reference ${secret:}", "postgres.admin_password"]),
-    ("${secret:postgres.admin}", "${secret:A}", ["unknown reference ${secret:A}", "postgres.admin_password"]),
-    ("${secret:postgres.admin}", "x${secret:a}", ["unknown reference ${secret:a}", "${secret:NAME} alone"]),
-    ("database: devdb", "database: d${secret:x}", ["unknown reference ${secret:x}", "${secret:NAME} alone"]),
-    ("database: devdb", "database: ${secret:x}", ["a secret stands where plain text", "postgres.database"]),
-    ("  admin_password: ${secret:postgres.admin}\n", "", ["missing key 'admin_password'", "a reference such as $"]),
-    ("${port:0}", "${port:99}", ["unknown reference ${port:99}", "postgres.port", "${port:0…39}"]),
-    ("file:${state}/lake\n", "file:${stat}/lake\n", ["unknown reference ${stat}", "lake.root"]),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "  bootstrap:",
+            "  bootstrp:",
+            ["unknown key 'bootstrp'", "kafka.bootstrp", "did you mean 'bootstrap'?"],
+        ),
+        ("lake:", "lak:", ["unknown key 'lak'", "mine.yaml: lak", "did you mean 'lake'?"]),
+        ("  database: devdb\n", "", ["missing key 'database'", "postgres.database", "type str"]),
+        ("  port: ${port:0}", "  port: '5432'", ["postgres.port is '5432' (str)", "type int"]),
+        ("embedded: true", "embedded: 1", ["stack.embedded is 1 (int)", "type bool"]),
+        ("workers: 0", "workers: true", ["spark.workers is True (bool)", "0, 1 or 2"]),
+        (
+            "workers: 0",
+            "workers: 3",
+            ["spark.workers is 3", "mine.yaml: spark.workers", "0, 1 or 2", "of your own"],
+        ),
+        ("workers: 0", "workers: -1", ["spark.workers is -1", "0, 1 or 2"]),
+        ('region: ""', "region:", ["region is empty", "type str"]),
+        ('region: ""', 'region: ""\nfile: x', ["unknown key 'file'", "mine.yaml: file"]),
+        ('region: ""', 'region: ""\n5: x', ["unknown key '5'", "mine.yaml: 5"]),
+        (
+            'region: ""',
+            "region: 2026-11-22",
+            ["region is datetime.date(2026, 11, 22) (date)", "type str"],
+        ),
+        ("parallelism: 2", "parallelism: 2.0", ["spark.parallelism is 2.0 (float)", "type int"]),
+        ("port_base: 21400", "port_base: x", ["stack.port_base is 'x' (str)", "type int"]),
+        (
+            "port_base: 21400",
+            "port_base: 80",
+            ["port base is 80", "stack.port_base", "1024 to 65500"],
+        ),
+        (
+            "database: devdb",
+            "database: a\n  database: b",
+            ["key 'postgres.database' is given twice", "mine.yaml: line"],
+        ),
+        ('region: ""', 'region: ""\nregion: eu', ["key 'region' is given twice"]),
+        ("port_base: 21400", "port_base: ²", ["stack.port_base is '²' (str)"]),
+        (
+            STACK,
+            "stack: 5\n",
+            ["stack is 5 (int)", "deployment, embedded, java_compiler, port_base"],
+        ),
+        (
+            STACK,
+            "",
+            [
+                "missing key 'stack'",
+                "a mapping with deployment, embedded, java_compiler, port_base",
+            ],
+        ),
+        (
+            "java_compiler: quick",
+            "java_compiler: fast",
+            ["stack.java_compiler is 'fast'", "full, quick"],
+        ),
+        (
+            "wire: apicurio_legacy8",
+            "wire: apicurio_legacy",
+            [
+                "registry.wire is 'apicurio_legacy'",
+                "did you mean 'apicurio_legacy8'?",
+                "apicurio, apicurio_legacy8, conf",
+            ],
+        ),
+        (
+            "  wire: apicurio_legacy8\n",
+            "",
+            ["missing key 'wire'", "registry.wire", "valid: apicurio, "],
+        ),
+        ("wire: apicurio_legacy8", "wire: 8", ["registry.wire is 8 (int)", "valid: apicurio, "]),
+        (
+            "${secret:postgres.admin}",
+            "hunter2",
+            ["a password stands in a params file", "postgres.admin_password"],
+        ),
+        ("${secret:postgres.admin}", '""', ["the secret is empty", "postgres.admin_password"]),
+        ("${secret:postgres.admin}", "", ["the secret is empty", "postgres.admin_password"]),
+        (
+            "${secret:postgres.admin}",
+            "5",
+            ["a password stands in a params file", "postgres.admin_password"],
+        ),
+        (
+            "${secret:postgres.admin}",
+            "{name: hunter2}",
+            ["a password stands in a params file", "postgres.admin_password"],
+        ),
+        (
+            "${secret:postgres.admin}",
+            "${secret:}",
+            ["unknown reference ${secret:}", "postgres.admin_password"],
+        ),
+        (
+            "${secret:postgres.admin}",
+            "${secret:A}",
+            ["unknown reference ${secret:A}", "postgres.admin_password"],
+        ),
+        (
+            "${secret:postgres.admin}",
+            "x${secret:a}",
+            ["unknown reference ${secret:a}", "${secret:NAME} alone"],
+        ),
+        (
+            "database: devdb",
+            "database: d${secret:x}",
+            ["unknown reference ${secret:x}", "${secret:NAME} alone"],
+        ),
+        (
+            "database: devdb",
+            "database: ${secret:x}",
+            ["a secret stands where plain text", "postgres.database"],
+        ),
+        (
+            "  admin_password: ${secret:postgres.admin}\n",
+            "",
+            ["missing key 'admin_password'", "a reference such as $"],
+        ),
+        (
+            "${port:0}",
+            "${port:99}",
+            ["unknown reference ${port:99}", "postgres.port", "${port:0…39}"],
+        ),
+        ("file:${state}/lake\n", "file:${stat}/lake\n", ["unknown reference ${stat}", "lake.root"]),
+    ],
+)
 def test_a_wrong_key_or_value_is_named(write, monkeypatch, old, new, says):
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
     with pytest.raises(ParamsError) as error:
@@ -113,24 +213,40 @@ def test_a_wrong_key_or_value_is_named(write, monkeypatch, old, new, says):
     assert "hunter2" not in str(error.value)
 
 
-@pytest.mark.parametrize(("old", "new", "key"), [
-    ("  host: 127.0.0.1\n  port: ${port:0}", "  host: db.example.com\n  port: 5432", "postgres.host"),
-    ("  host: 127.0.0.1\n  port: ${port:7}", "  host: 10.0.0.5\n  port: 3306", "mysql.host"),
-    ("bootstrap: 127.0.0.1:${port:1}", "bootstrap: broker.example.com:9092", "kafka.bootstrap"),
-    ("url: http://127.0.0.1:${port:3}", "url: http://connect.example.com:8083", "connect.url"),
-    ("url: https://127.0.0.1:${port:4}", "url: https://registry.example.com", "registry.url"),
-    ("url: sc://127.0.0.1:${port:5}", "url: sc://spark.example.com:15002", "spark.url"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        (
+            "  host: 127.0.0.1\n  port: ${port:0}",
+            "  host: db.example.com\n  port: 5432",
+            "postgres.host",
+        ),
+        ("  host: 127.0.0.1\n  port: ${port:7}", "  host: 10.0.0.5\n  port: 3306", "mysql.host"),
+        ("bootstrap: 127.0.0.1:${port:1}", "bootstrap: broker.example.com:9092", "kafka.bootstrap"),
+        ("url: http://127.0.0.1:${port:3}", "url: http://connect.example.com:8083", "connect.url"),
+        ("url: https://127.0.0.1:${port:4}", "url: https://registry.example.com", "registry.url"),
+        ("url: sc://127.0.0.1:${port:5}", "url: sc://spark.example.com:15002", "spark.url"),
+    ],
+)
 def test_an_embedded_world_has_no_service_on_another_machine(write, old, new, key):
     """Its stack would stop the embedded service and start one at that address."""
-    with pytest.raises(ParamsError, match=f"{key} is '.*', and an embedded stack starts its services") as error:
+    with pytest.raises(
+        ParamsError, match=f"{key} is '.*', and an embedded stack starts its services"
+    ) as error:
         params.load_file(write(old, new))
-    assert f"mine.yaml: {key}" in error.value.where and "stack.embedded: false" in error.value.next_step
+    assert (
+        f"mine.yaml: {key}" in error.value.where
+        and "stack.embedded: false" in error.value.next_step
+    )
 
 
-@pytest.mark.parametrize(("old", "new", "key"), [
-    ("  user: workbench", "  user: \"\"", "connect.user"),
-    ("url: https://127.0.0.1:${port:4}", "url: http://127.0.0.1:${port:4}", "registry.url")])
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("  user: workbench", '  user: ""', "connect.user"),
+        ("url: https://127.0.0.1:${port:4}", "url: http://127.0.0.1:${port:4}", "registry.url"),
+    ],
+)
 def test_an_embedded_world_reaches_its_protected_services(write, old, new, key):
     """Its stack would wait for a service that refuses it."""
     with pytest.raises(ParamsError, match=key) as error:
@@ -142,20 +258,36 @@ def test_a_cluster_elsewhere_has_no_workers_here(write):
     own = {"master: local[2]": "master: spark://h.example.com:7077"}
     assert params.load_file(write(*own.popitem())).spark.workers == 0
     one = write("workers: 0", "workers: 1")
-    one.write_text(one.read_text(encoding="utf-8").replace("master: local[2]", "master: spark://h.example.com:7077"))
-    with pytest.raises(ParamsError, match="spark.master is 'spark://h.example.com:7077', and an embedded stack"):
+    one.write_text(
+        one.read_text(encoding="utf-8").replace(
+            "master: local[2]", "master: spark://h.example.com:7077"
+        )
+    )
+    with pytest.raises(
+        ParamsError, match="spark.master is 'spark://h.example.com:7077', and an embedded stack"
+    ):
         params.load_file(one)
 
 
 def test_servers_of_ones_own_are_named_in_a_world_that_is_not_embedded(write):
     path = write("embedded: true", "embedded: false")
-    path.write_text(path.read_text(encoding="utf-8").replace("host: 127.0.0.1", "host: db.example.com"))
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("host: 127.0.0.1", "host: db.example.com")
+    )
     assert params.load_file(path).postgres.host == "db.example.com"
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("a: [", "not YAML"), ("- a", "holds no keys"), (" ", "holds no keys"), ("a: 2026-99-99", "(?s)not YAML.*month"),
-    ("a: " + "[" * 5_000, "not YAML")], ids=["open", "list", "blank", "date", "deep"])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [", "not YAML"),
+        ("- a", "holds no keys"),
+        (" ", "holds no keys"),
+        ("a: 2026-99-99", "(?s)not YAML.*month"),
+        ("a: " + "[" * 5_000, "not YAML"),
+    ],
+    ids=["open", "list", "blank", "date", "deep"],
+)
 def test_a_file_that_is_no_mapping(write, text, says):
     with pytest.raises(ParamsError, match=says):
         params.load_file(write("", text))
@@ -203,18 +335,34 @@ def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
         params.load("local")
 
 
-@pytest.mark.parametrize(("stated", "plain", "grpc"), [
-    ({}, "127.0.0.1,localhost", "127.0.0.1,localhost"),
-    ({"NO_PROXY": "corp.example, localhost"}, "corp.example,localhost,127.0.0.1", "corp.example,localhost,127.0.0.1"),
-    ({"no_proxy": "a", "NO_PROXY": "b,a"}, "a,b,127.0.0.1,localhost", "a,b,127.0.0.1,localhost"),
-    ({"no_proxy": "*"}, "*", "*,127.0.0.1,localhost"),
-])
+@pytest.mark.parametrize(
+    ("stated", "plain", "grpc"),
+    [
+        ({}, "127.0.0.1,localhost", "127.0.0.1,localhost"),
+        (
+            {"NO_PROXY": "corp.example, localhost"},
+            "corp.example,localhost,127.0.0.1",
+            "corp.example,localhost,127.0.0.1",
+        ),
+        (
+            {"no_proxy": "a", "NO_PROXY": "b,a"},
+            "a,b,127.0.0.1,localhost",
+            "a,b,127.0.0.1,localhost",
+        ),
+        ({"no_proxy": "*"}, "*", "*,127.0.0.1,localhost"),
+    ],
+)
 def test_no_proxy_leads_to_loopback(stated, plain, grpc):
     """Looked at in a process of its own, since it is done once, when the module is imported."""
     environment = {k: v for k, v in os.environ.items() if k.lower() != "no_proxy"}
-    show = ("import os, workbench.base.params; workbench.base.environment.spare_loopback(); "  # twice is as once
-            "print(*(os.environ[n] for n in ('no_proxy', 'NO_PROXY', 'no_grpc_proxy')), sep='|')")
-    done = subprocess.run([sys.executable, "-c", show], env={**environment, **stated}, capture_output=True, text=True)
+    show = (
+        # twice is as once
+        "import os, workbench.base.params; workbench.base.environment.spare_loopback(); "
+        "print(*(os.environ[n] for n in ('no_proxy', 'NO_PROXY', 'no_grpc_proxy')), sep='|')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", show], env={**environment, **stated}, capture_output=True, text=True
+    )
     assert done.stdout.strip().split("|") == [plain, plain, grpc], done.stderr
 
 
@@ -238,7 +386,8 @@ def test_instances_have_folders_of_their_own(monkeypatch):
 
 @pytest.fixture
 def spaced(tmp_path, monkeypatch):
-    """A folder with a space in its path, and the place for links moved to where a test may spoil it."""
+    """A folder with a space in its path, and the place for links moved to where a test may spoil
+    it."""
     monkeypatch.setattr(paths, "OWN", tmp_path / "links")
     (tmp_path / "x y").mkdir()
     return tmp_path / "x y"
@@ -254,7 +403,9 @@ def test_a_folder_with_a_space_is_reached_by_one_link_of_ours(spaced):
     assert paths._link(paths.OWN) == paths.OWN and len(list(paths.OWN.iterdir())) == 1
 
 
-def test_a_place_for_links_that_others_may_enter_or_that_leads_elsewhere_is_not_used(spaced, tmp_path):
+def test_a_place_for_links_that_others_may_enter_or_that_leads_elsewhere_is_not_used(
+    spaced, tmp_path
+):
     paths.OWN.mkdir(mode=0o755)
     assert paths._link(spaced) == spaced
     paths.OWN.rmdir()
@@ -277,7 +428,9 @@ def test_services_get_paths_without_the_space(monkeypatch, spaced):
     assert str(paths.plain(paths.Path("/usr/bin"))) == "/usr/bin"
 
 
-def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(tmp_path, monkeypatch):
+def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(
+    tmp_path, monkeypatch
+):
     def mode(folder):
         return folder.stat().st_mode & 0o777
 
@@ -286,12 +439,16 @@ def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(tm
     assert mode(paths.closed(tmp_path / "old")) == 0o700
     tmp_path.joinpath("theirs").mkdir(mode=0o755)
     tmp_path.joinpath("linked").symlink_to(tmp_path / "theirs")
-    assert mode(paths.closed(tmp_path / "linked")) == 0o755, "what a link leads to is no folder of the workbench's own"
+    assert mode(paths.closed(tmp_path / "linked")) == 0o755, (
+        "what a link leads to is no folder of the workbench's own"
+    )
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     assert mode(paths.closed(tmp_path / "theirs")) == 0o755
 
 
-def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stays(tmp_path, monkeypatch):
+def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stays(
+    tmp_path, monkeypatch
+):
     world = params.load("local")
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr(paths, "VAR", tmp_path / "var")
@@ -301,7 +458,11 @@ def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stay
     run_record.new({}, world, [], {})
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "named"))
     run_record.new({}, world, [], {})
-    assert [oct((tmp_path / f).stat().st_mode)[-3:] for f in ("var", "runs", "named")] == ["700", "700", "755"]
+    assert [oct((tmp_path / f).stat().st_mode)[-3:] for f in ("var", "runs", "named")] == [
+        "700",
+        "700",
+        "755",
+    ]
 
 
 def test_what_a_connect_worker_resolves_is_left_to_it():
@@ -309,9 +470,14 @@ def test_what_a_connect_worker_resolves_is_left_to_it():
     assert reference == f"${{directory:{paths.state_dir()}/secrets:postgres.replication}}"
 
 
-@pytest.mark.parametrize(("address", "parts"), [
-    ("127.0.0.1:9092", ("127.0.0.1", 9092)), ("http://h:80/x", ("h", 80)), ("sc://h:15002", ("h", 15002)),
-])
+@pytest.mark.parametrize(
+    ("address", "parts"),
+    [
+        ("127.0.0.1:9092", ("127.0.0.1", 9092)),
+        ("http://h:80/x", ("h", 80)),
+        ("sc://h:15002", ("h", 15002)),
+    ],
+)
 def test_addresses_split(address, parts):
     assert params.host_port(address) == parts
 
@@ -323,7 +489,9 @@ def test_only_file_addresses_are_local_paths():
 
 def test_values_of_parameters():
     params.choice("source", "topic", "landed", "topic")
-    with pytest.raises(ParamsError, match="(?s)parameter source is 'Topic'.*did you mean 'topic'.*landed"):
+    with pytest.raises(
+        ParamsError, match="(?s)parameter source is 'Topic'.*did you mean 'topic'.*landed"
+    ):
         params.choice("source", "Topic", "landed", "topic")
     params.between("top", 1, 1, 50)
     for value in (0, 51, -1, 1.0, "20", True, 10**30):

@@ -1,4 +1,6 @@
-"""The JDBC source's JSON is understood whole or refused; its statements; types as the connector has them."""
+"""The JDBC source's JSON is understood whole or refused; its statements; types as the connector has
+them."""
+
 import base64
 import json
 from contextlib import nullcontext
@@ -22,10 +24,16 @@ def good(world):
     """As published, its flaws mended."""
     pg, filled = world.postgres, connect.placeholders(world)
     return {
-        "connector.class": sources.JDBC, "connection.url": f"jdbc:postgresql://{pg.host}:{pg.port}/pagila",
-        "connection.user": filled["database_user"], "connection.password": filled["password_reference"],
-        "topic.prefix": "pagila.public.", "poll.interval.ms": "5000", "mode": "timestamp",
-        "timestamp.column.name": "last_update", "table.whitelist": "address, city, country"}
+        "connector.class": sources.JDBC,
+        "connection.url": f"jdbc:postgresql://{pg.host}:{pg.port}/pagila",
+        "connection.user": filled["database_user"],
+        "connection.password": filled["password_reference"],
+        "topic.prefix": "pagila.public.",
+        "poll.interval.ms": "5000",
+        "mode": "timestamp",
+        "timestamp.column.name": "last_update",
+        "table.whitelist": "address, city, country",
+    }
 
 
 def said(source, table="public.address", offset=None, end="2021-08-13 00:00:00"):
@@ -33,26 +41,58 @@ def said(source, table="public.address", offset=None, end="2021-08-13 00:00:00")
 
 
 def test_what_is_published(world, good):
-    source = sources.parse({**good, "numeric.mapping": "best_fit", "validate.non.null": "false", "tasks.max": "1",
-                            "name": "jdbc source/01"}, world)
-    assert (source.database, sources.topic_of(good, "public.address")) == ("pagila", "pagila.public.address")
+    source = sources.parse(
+        {
+            **good,
+            "numeric.mapping": "best_fit",
+            "validate.non.null": "false",
+            "tasks.max": "1",
+            "name": "jdbc source/01",
+        },
+        world,
+    )
+    assert (source.database, sources.topic_of(good, "public.address")) == (
+        "pagila",
+        "pagila.public.address",
+    )
     assert source.tables == ["public.address", "public.city", "public.country"]
-    assert sources.parse({**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world).tables == ["s.a", "b.c"]
+    assert sources.parse(
+        {**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world
+    ).tables == ["s.a", "b.c"]
     assert (source.said["batch.max.rows"], source.said["validate.non.null"]) == (100, False)
     assert polling._place(world, source).endswith("/polling/jdbc_source_01.json")
-    assert polling._place(world, sources.parse(good, world)).endswith("/polling/pagila.public..json")
-    assert said(source) == ('SELECT * FROM "public"."address" WHERE "last_update" > \'-infinity\' AND "last_update" < '
-                            '\'2021-08-13 00:00:00\' ORDER BY "last_update" ASC')
+    assert polling._place(world, sources.parse(good, world)).endswith(
+        "/polling/pagila.public..json"
+    )
+    assert said(source) == (
+        'SELECT * FROM "public"."address" WHERE "last_update" > \'-infinity\' AND "last_update" < '
+        "'2021-08-13 00:00:00' ORDER BY \"last_update\" ASC"
+    )
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"mode": "bulk", "timestamp.column.name": None}, 'SELECT * FROM "public"."address"'),
-    ({"mode": "incrementing", "timestamp.column.name": None, "incrementing.column.name": "Id"},
-     'SELECT * FROM "public"."address" WHERE "Id" > \'-1\' ORDER BY "Id" ASC'),
-    ({"mode": "timestamp+incrementing", "timestamp.column.name": "at", "incrementing.column.name": "id"},
-     'SELECT * FROM "public"."address" WHERE "at" < \'2021-08-13 00:00:00\' AND ("at","id") > (\'-infinity\',\'-1\') '
-     'ORDER BY "at","id" ASC'),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"mode": "bulk", "timestamp.column.name": None}, 'SELECT * FROM "public"."address"'),
+        (
+            {
+                "mode": "incrementing",
+                "timestamp.column.name": None,
+                "incrementing.column.name": "Id",
+            },
+            'SELECT * FROM "public"."address" WHERE "Id" > \'-1\' ORDER BY "Id" ASC',
+        ),
+        (
+            {
+                "mode": "timestamp+incrementing",
+                "timestamp.column.name": "at",
+                "incrementing.column.name": "id",
+            },
+            'SELECT * FROM "public"."address" WHERE "at" < \'2021-08-13 00:00:00\' AND ("at","id") > (\'-infinity\',\'-1\') '
+            'ORDER BY "at","id" ASC',
+        ),
+    ],
+)
 def test_the_statements_of_the_modes(world, good, change, says):
     config = {key: value for key, value in {**good, **change}.items() if value is not None}
     assert said(sources.parse(config, world)) == says
@@ -62,60 +102,103 @@ def test_a_query_is_wrapped_so_that_a_condition_can_follow(world, good):
     del good["table.whitelist"]
     query = "SELECT a.*, '{x}' AS \"50%\" FROM address a ORDER BY 1 -- the last"
     source = sources.parse({**good, "query": query}, world)
-    assert said(source, "").startswith(f"SELECT * FROM ({query}\n) AS query WHERE \"last_update\" > '-infinity' AND")
+    assert said(source, "").startswith(
+        f"SELECT * FROM ({query}\n) AS query WHERE \"last_update\" > '-infinity' AND"
+    )
 
 
 def test_names_and_values_are_quoted(world, good):
-    """What stands in a parameter of a notebook, say, ends up in no other place of a statement than it should."""
+    """What stands in a parameter of a notebook, say, ends up in no other place of a statement than
+    it should."""
     odd = 'x" < now(); DROP TABLE "address'
     source = sources.parse({**good, "timestamp.column.name": odd}, world)
     quoted = odd.replace('"', '""')
     assert said(source, offset={"timestamp": "'; DROP TABLE x; --"}) == (
         f'SELECT * FROM "public"."address" WHERE "{quoted}" > \'\'\'; DROP TABLE x; --\' AND "{quoted}" < '
-        f'\'2021-08-13 00:00:00\' ORDER BY "{quoted}" ASC')
+        f"'2021-08-13 00:00:00' ORDER BY \"{quoted}\" ASC"
+    )
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"connector.class": "x"}, "connector.class is 'x'.*JdbcSourceConnector"),
-    ({"timestamp.column.nam": "x"}, "timestamp.column.nam is not honoured.*did you mean 'timestamp.column.name'"),
-    ({"table.blacklist": "x"}, "table.blacklist is not honoured"),
-    ({"predicates": "x"}, "predicates is not honoured"),
-    ({"mode": None}, "mode is missing.*timestamp"), ({"mode": "timestamps"}, "mode is 'timestamps'.*did you mean"),
-    ({"timestamp.column.name": None}, "timestamp.column.name is missing.*one column"),
-    ({"timestamp.column.name": "changed,at"}, "timestamp.column.name is 'changed,at'.*one column"),
-    ({"timestamp.initial": "-1"}, "timestamp.initial is not honoured"),
-    ({"mode": "incrementing", "timestamp.column.name": None}, "incrementing.column.name is missing"),
-    ({"incrementing.column.name": "address_id"},
-     "incrementing.column.name is 'address_id'.*no effect with mode=timestamp.*remove it"),
-    ({"mode": "timestamp+incrementing", "incrementing.column.name": "a,b"}, "incrementing.column.name is 'a,b'"),
-    ({"catalog.pattern": "public"}, "catalog.pattern is not honoured.*schema.pattern.*published"),
-    ({"query": "SELECT 1"}, "query is 'SELECT 1'.*either a query or tables"),
-    ({"topic.prefix": None}, "topic.prefix is missing"), ({"topic.prefix": "a b"}, "topic.prefix is 'a b'"),
-    ({"table.whitelist": None}, "table.whitelist is missing.*either a query or tables"),
-    ({"table.whitelist": "a.x, b.x"}, "table.whitelist is 'a.x, b.x'.*without the schema"),
-    ({"numeric.mapping": "best"}, "numeric.mapping is 'best'.*best_fit"),
-    ({"validate.non.null": "no"}, "validate.non.null is 'no'"),
-    ({"batch.max.rows": "0"}, "batch.max.rows is '0'.*from 1"),
-    ({"timestamp.delay.interval.ms": "-1"}, "delay.interval.ms is '-1'"),
-    ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is.*JsonConverter"),
-    ({"value.converter.schemas.enable": "false"}, "schemas.enable is 'false'.*true"),
-    ({"value.converter.decimal.format": "numeric"}, "decimal.format is 'numeric'.*BASE64, NUMERIC"),
-    ({"db.timezone": "Europe/Berlin"}, "db.timezone is 'Europe/Berlin'.*UTC"),
-    ({"transforms": "x", "transforms.x.type": f"{PACKAGE}MaskField$Value"}, "transforms.x.type.*MaskField"),
-    ({"connection.user": "admin"}, "connection.user is not that.*cdc_reader"),
-    ({"connection.url": "jdbc:postgresql://127.0.0.1:1/x"}, "connection.url is not that.*<database>"),
-    ({"connection.url": None}, "connection.url is missing"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"connector.class": "x"}, "connector.class is 'x'.*JdbcSourceConnector"),
+        (
+            {"timestamp.column.nam": "x"},
+            "timestamp.column.nam is not honoured.*did you mean 'timestamp.column.name'",
+        ),
+        ({"table.blacklist": "x"}, "table.blacklist is not honoured"),
+        ({"predicates": "x"}, "predicates is not honoured"),
+        ({"mode": None}, "mode is missing.*timestamp"),
+        ({"mode": "timestamps"}, "mode is 'timestamps'.*did you mean"),
+        ({"timestamp.column.name": None}, "timestamp.column.name is missing.*one column"),
+        (
+            {"timestamp.column.name": "changed,at"},
+            "timestamp.column.name is 'changed,at'.*one column",
+        ),
+        ({"timestamp.initial": "-1"}, "timestamp.initial is not honoured"),
+        (
+            {"mode": "incrementing", "timestamp.column.name": None},
+            "incrementing.column.name is missing",
+        ),
+        (
+            {"incrementing.column.name": "address_id"},
+            "incrementing.column.name is 'address_id'.*no effect with mode=timestamp.*remove it",
+        ),
+        (
+            {"mode": "timestamp+incrementing", "incrementing.column.name": "a,b"},
+            "incrementing.column.name is 'a,b'",
+        ),
+        (
+            {"catalog.pattern": "public"},
+            "catalog.pattern is not honoured.*schema.pattern.*published",
+        ),
+        ({"query": "SELECT 1"}, "query is 'SELECT 1'.*either a query or tables"),
+        ({"topic.prefix": None}, "topic.prefix is missing"),
+        ({"topic.prefix": "a b"}, "topic.prefix is 'a b'"),
+        ({"table.whitelist": None}, "table.whitelist is missing.*either a query or tables"),
+        ({"table.whitelist": "a.x, b.x"}, "table.whitelist is 'a.x, b.x'.*without the schema"),
+        ({"numeric.mapping": "best"}, "numeric.mapping is 'best'.*best_fit"),
+        ({"validate.non.null": "no"}, "validate.non.null is 'no'"),
+        ({"batch.max.rows": "0"}, "batch.max.rows is '0'.*from 1"),
+        ({"timestamp.delay.interval.ms": "-1"}, "delay.interval.ms is '-1'"),
+        (
+            {"value.converter": "io.confluent.connect.avro.AvroConverter"},
+            "value.converter is.*JsonConverter",
+        ),
+        ({"value.converter.schemas.enable": "false"}, "schemas.enable is 'false'.*true"),
+        (
+            {"value.converter.decimal.format": "numeric"},
+            "decimal.format is 'numeric'.*BASE64, NUMERIC",
+        ),
+        ({"db.timezone": "Europe/Berlin"}, "db.timezone is 'Europe/Berlin'.*UTC"),
+        (
+            {"transforms": "x", "transforms.x.type": f"{PACKAGE}MaskField$Value"},
+            "transforms.x.type.*MaskField",
+        ),
+        ({"connection.user": "admin"}, "connection.user is not that.*cdc_reader"),
+        (
+            {"connection.url": "jdbc:postgresql://127.0.0.1:1/x"},
+            "connection.url is not that.*<database>",
+        ),
+        ({"connection.url": None}, "connection.url is missing"),
+    ],
+)
 def test_what_is_not_honoured_is_refused_by_name(world, good, change, says):
     config = {key: value for key, value in {**good, **change}.items() if value is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):
         sources.parse(config, world)
 
 
-@pytest.mark.parametrize("change", [
-    {"connection.password": "canary-7"}, {"connection.url": "jdbc:postgresql://127.0.0.1:1/x?password=canary-7"},
-    {"connection.url": "jdbc:postgresql://me:canary-7@{host}/pagila"},
-    {"connection.url": "{good}?password=canary-7"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"connection.password": "canary-7"},
+        {"connection.url": "jdbc:postgresql://127.0.0.1:1/x?password=canary-7"},
+        {"connection.url": "jdbc:postgresql://me:canary-7@{host}/pagila"},
+        {"connection.url": "{good}?password=canary-7"},
+    ],
+)
 def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, change):
     change = {key: value.replace("{good}", good["connection.url"]) for key, value in change.items()}
     with pytest.raises(ConnectorError, match=r"connection\.") as e:
@@ -124,15 +207,30 @@ def test_a_password_that_is_written_out_is_refused_and_not_shown(world, good, ch
 
 
 def column(kind, precision=None, scale=None, optional=True, mapping="none"):
-    numeric = settings.HONOURED["source"][sources.JDBC]["read"]["numeric.mapping"]["one of"][mapping]
-    return sources.column(SimpleNamespace(name="n", precision=precision, scale=scale), kind, optional, numeric)
+    numeric = settings.HONOURED["source"][sources.JDBC]["read"]["numeric.mapping"]["one of"][
+        mapping
+    ]
+    return sources.column(
+        SimpleNamespace(name="n", precision=precision, scale=scale), kind, optional, numeric
+    )
 
 
-@pytest.mark.parametrize("precision, scale, mapping, type_", [
-    (6, 2, "none", "bytes"), (6, 2, "precision_only", "bytes"), (6, 2, "best_fit", "double"),
-    (20, 2, "best_fit", "bytes"), (20, 2, "best_fit_eager_double", "double"),
-    (18, 0, "none", "bytes"), (18, 0, "precision_only", "int64"), (9, 0, "best_fit", "int32"),
-    (4, 0, "best_fit", "int16"), (2, 0, "best_fit_eager_double", "int8"), (19, 0, "best_fit", "bytes")])
+@pytest.mark.parametrize(
+    "precision, scale, mapping, type_",
+    [
+        (6, 2, "none", "bytes"),
+        (6, 2, "precision_only", "bytes"),
+        (6, 2, "best_fit", "double"),
+        (20, 2, "best_fit", "bytes"),
+        (20, 2, "best_fit_eager_double", "double"),
+        (18, 0, "none", "bytes"),
+        (18, 0, "precision_only", "int64"),
+        (9, 0, "best_fit", "int32"),
+        (4, 0, "best_fit", "int16"),
+        (2, 0, "best_fit_eager_double", "int8"),
+        (19, 0, "best_fit", "bytes"),
+    ],
+)
 def test_numbers_by_their_mapping(precision, scale, mapping, type_):
     field, value = column("numeric", precision, scale, mapping=mapping)
     assert field["type"] == type_ and field["optional"] is True and field["field"] == "n"
@@ -144,7 +242,9 @@ def test_numbers_by_their_mapping(precision, scale, mapping, type_):
 def test_a_numeric_without_precision_and_what_no_message_can_hold():
     for mapping in ("none", "best_fit"):
         assert column("numeric", mapping=mapping) is None
-        assert column("numeric", 5, 2046, mapping=mapping) is None, "a scale of -2, as psycopg has it"
+        assert column("numeric", 5, 2046, mapping=mapping) is None, (
+            "a scale of -2, as psycopg has it"
+        )
     for kind in ("_text", "int4range", "interval", "inet"):
         assert column(kind) is None
 
@@ -156,29 +256,55 @@ def payload(row, *columns):
     return json.loads(value)["payload"]
 
 
-@pytest.mark.parametrize("text, scale, unscaled", [
-    ("0.00", 2, 0), ("1.27", 2, 127), ("1.28", 2, 128), ("-1.28", 2, -128), ("-1.29", 2, -129), ("-0.01", 2, -1),
-    ("5.00", 2, 500), ("1234", 0, 1234), ("12345678901234567890.5", 1, 123456789012345678905)])
+@pytest.mark.parametrize(
+    "text, scale, unscaled",
+    [
+        ("0.00", 2, 0),
+        ("1.27", 2, 127),
+        ("1.28", 2, 128),
+        ("-1.28", 2, -128),
+        ("-1.29", 2, -129),
+        ("-0.01", 2, -1),
+        ("5.00", 2, 500),
+        ("1234", 0, 1234),
+        ("12345678901234567890.5", 1, 123456789012345678905),
+    ],
+)
 def test_a_decimal_is_its_unscaled_number_as_java_writes_it(text, scale, unscaled):
     raw = base64.b64decode(payload({"n": text}, column("numeric", 40, scale))["n"])
     assert int.from_bytes(raw, "big", signed=True) == unscaled
-    assert len(raw) == 1 or int.from_bytes(raw[1:], "big", signed=True) != unscaled, "no byte more than it takes"
+    assert len(raw) == 1 or int.from_bytes(raw[1:], "big", signed=True) != unscaled, (
+        "no byte more than it takes"
+    )
 
 
 @pytest.mark.parametrize("numeric_key", [False, True])
-def test_a_decimal_is_a_number_of_all_its_digits_where_the_format_is_numeric(world, good, numeric_key):
+def test_a_decimal_is_a_number_of_all_its_digits_where_the_format_is_numeric(
+    world, good, numeric_key
+):
     """As JsonConverter writes it with decimal.format=NUMERIC; of keys the format is its own."""
     side = {f"{side}.converter.decimal.format": "NUMERIC" for side in ("key", "value")}
-    source = sources.parse({**good, **side, "transforms": "key,one", "transforms.key.type": f"{PACKAGE}ValueToKey",
-                            "transforms.key.fields": "n", "transforms.one.type": f"{PACKAGE}ExtractField$Key",
-                            "transforms.one.field": "n"}, world)
+    source = sources.parse(
+        {
+            **good,
+            **side,
+            "transforms": "key,one",
+            "transforms.key.type": f"{PACKAGE}ValueToKey",
+            "transforms.key.fields": "n",
+            "transforms.one.type": f"{PACKAGE}ExtractField$Key",
+            "transforms.one.field": "n",
+        },
+        world,
+    )
     columns = [column("numeric", 40, 21), column("text")]
     columns[1][0]["field"] = "t"
     schema = {"type": "struct", "fields": [field for field, _ in columns]}
     number = "-12345678901234567.890123456789012345600"
-    row = {"n": number, "t": "\\u00001.5 \" \"\\u00007\""}
+    row = {"n": number, "t": '\\u00001.5 " "\\u00007"'}
     key, value = polling.message(json.dumps(row), "topic", schema, source.chain, numeric_key, True)
-    assert f'"payload":{{"n":{number},"t":' in value and json.loads(value)["payload"]["t"] == row["t"]
+    assert (
+        f'"payload":{{"n":{number},"t":' in value and json.loads(value)["payload"]["t"] == row["t"]
+    )
     assert key.endswith(f'"payload":{number}}}') is numeric_key
     assert source.said["key.converter.decimal.format"] == "NUMERIC"
 
@@ -193,8 +319,13 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
     """An error of the sending, or of the database's cursor, says what it is."""
     schema = {"fields": [{"field": "n", "name": "org.apache.kafka.connect.data.Decimal"}]}
     values = polling.sql.SQL("n")
-    for name, given in {"_alone": lambda *_: nullcontext(), "_begin": lambda *_: "now", "_look": lambda *_: (1, [0], 0),
-                        "_messages_of": lambda *_: (schema, values), "_rows": lambda *_: ['{"n": "NaN"}']}.items():
+    for name, given in {
+        "_alone": lambda *_: nullcontext(),
+        "_begin": lambda *_: "now",
+        "_look": lambda *_: (1, [0], 0),
+        "_messages_of": lambda *_: (schema, values),
+        "_rows": lambda *_: ['{"n": "NaN"}'],
+    }.items():
         monkeypatch.setattr(polling, name, given)
     monkeypatch.setattr(polling.postgres, "session", lambda *_: nullcontext())
     monkeypatch.setattr(polling.files, "read_text", lambda _: None)
@@ -213,5 +344,7 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
 
 def test_what_a_poll_did_is_told():
     done = polling.Polled({"a": 603, "b": 2}, {}, {"a": 0, "b": 1})
-    assert repr(done) == ("polled 605 messages: a 603, b 2; 1 more are never polled, for what polling goes by is null "
-                          "in them (b)")
+    assert repr(done) == (
+        "polled 605 messages: a 603, b 2; 1 more are never polled, for what polling goes by is null "
+        "in them (b)"
+    )

@@ -1,4 +1,6 @@
-"""Hudi's procedures: what is called, with which options, and values that stay values. A fake session notes the SQL."""
+"""Hudi's procedures: what is called, with which options, and values that stay values. A fake
+session notes the SQL."""
+
 import threading
 from types import SimpleNamespace
 
@@ -25,8 +27,16 @@ class Spark:
 
 
 def table(tmp_path, **fields):
-    return hudi.Table(**{"name": "t", "base": f"file:{tmp_path}", "key": ("id",), "ordering": "__lsn", "type": "mor",
-                         **fields})
+    return hudi.Table(
+        **{
+            "name": "t",
+            "base": f"file:{tmp_path}",
+            "key": ("id",),
+            "ordering": "__lsn",
+            "type": "mor",
+            **fields,
+        }
+    )
 
 
 @pytest.fixture
@@ -41,18 +51,29 @@ def calls(spark):
     """[(op, table, {option: value})] of the compactions that were called."""
     found = []
     for text in (t for t in spark.asked if t.startswith("CALL ")):
-        given = dict(part.split(" => ") for part in text[len("CALL run_compaction("):-1].split(", "))
+        given = dict(
+            part.split(" => ") for part in text[len("CALL run_compaction(") : -1].split(", ")
+        )
         options = dict(option.split("=") for option in given["options"].strip("'").split(","))
         found.append((given["op"].strip("'"), given["table"].strip("'"), options))
     return found
 
 
 def test_a_compaction_is_planned_and_run_and_its_files_are_seen(written):
-    for asked, operations in (([], ["schedule", "run"]), (["schedule"], ["schedule"]), (["run"], ["run"])):
+    for asked, operations in (
+        ([], ["schedule", "run"]),
+        (["schedule"], ["schedule"]),
+        (["run"], ["run"]),
+    ):
         spark = Spark()
         hudi.compact(spark, table(written, catalog="people"), *asked)
-        assert [(op, entry) for op, entry, _ in calls(spark)] == [(op, "datalake.people_rt") for op in operations]
-        assert spark.asked[-2:] == ["REFRESH TABLE `datalake`.`people_ro`", "REFRESH TABLE `datalake`.`people_rt`"]
+        assert [(op, entry) for op, entry, _ in calls(spark)] == [
+            (op, "datalake.people_rt") for op in operations
+        ]
+        assert spark.asked[-2:] == [
+            "REFRESH TABLE `datalake`.`people_ro`",
+            "REFRESH TABLE `datalake`.`people_rt`",
+        ]
 
 
 def test_a_compaction_writes_base_files_as_the_table_does(written):
@@ -61,21 +82,42 @@ def test_a_compaction_writes_base_files_as_the_table_does(written):
         hudi.compact(spark, table(written, **fields))
         return calls(spark)[-1][2]
 
-    assert options().items() >= {**tables.PARTS["no bloom filter"], "hoodie.parquet.compression.codec": "snappy",
-                                 "hoodie.compact.inline.max.delta.commits": "1"}.items()
+    assert (
+        options().items()
+        >= {
+            **tables.PARTS["no bloom filter"],
+            "hoodie.parquet.compression.codec": "snappy",
+            "hoodie.compact.inline.max.delta.commits": "1",
+        }.items()
+    )
     assert options(index="BLOOM")["hoodie.parquet.bloom.filter.enabled"] == "true"
-    assert options(extra={"hoodie.parquet.compression.codec": "zstd"})["hoodie.parquet.compression.codec"] == "zstd"
+    assert (
+        options(extra={"hoodie.parquet.compression.codec": "zstd"})[
+            "hoodie.parquet.compression.codec"
+        ]
+        == "zstd"
+    )
 
 
 BY_RECORDS = "hoodie.file.group.reader.enabled"
 
 
-@pytest.mark.parametrize(("columns", "by_records"), [
-    ("struct<l:array<int>,d:decimal(18,2)>", True), ("struct<m:map<string,decimal(10,2)>>", True),
-    ("struct<s:struct<l:array<int>>,d:decimal(5,2)>", True), ("struct<l:array<int>,d:decimal(19,2)>", False),
-    ("struct<d:decimal(10,2),n:int>", False), ("struct<l:array<int>,n:int>", False)])
-def test_only_a_list_or_a_map_beside_a_small_decimal_is_compacted_by_records(written, monkeypatch, columns, by_records):
-    """By records a delete that comes late removes the row; by rows the next merge would read lists as null."""
+@pytest.mark.parametrize(
+    ("columns", "by_records"),
+    [
+        ("struct<l:array<int>,d:decimal(18,2)>", True),
+        ("struct<m:map<string,decimal(10,2)>>", True),
+        ("struct<s:struct<l:array<int>>,d:decimal(5,2)>", True),
+        ("struct<l:array<int>,d:decimal(19,2)>", False),
+        ("struct<d:decimal(10,2),n:int>", False),
+        ("struct<l:array<int>,n:int>", False),
+    ],
+)
+def test_only_a_list_or_a_map_beside_a_small_decimal_is_compacted_by_records(
+    written, monkeypatch, columns, by_records
+):
+    """By records a delete that comes late removes the row; by rows the next merge would read lists
+    as null."""
     schema = SimpleNamespace(simpleString=lambda: columns)
     assert tables.needs_records(schema) == by_records
     monkeypatch.setattr(catalog.evolving, "columns", lambda done: schema)
@@ -130,13 +172,15 @@ def test_a_compaction_that_hudi_refuses(written):
 
 
 def test_what_cannot_be_compacted(tmp_path):
-    with pytest.raises(LakeError, match="(?s)table t is Copy-on-Write, it has no logs.*type \"mor\""):
+    with pytest.raises(LakeError, match='(?s)table t is Copy-on-Write, it has no logs.*type "mor"'):
         hudi.compact(Spark(), table(tmp_path, type="cow"))
     with pytest.raises(LakeError, match="(?s)no completed commit to compact.*ingest something"):
         hudi.compact(Spark(), table(tmp_path))
 
 
-@pytest.mark.parametrize("value", ["plain", "it's", "''", "\\", "\\' OR 1 => 1, x => '", "a\nb", "100%_", '"`é', ""])
+@pytest.mark.parametrize(
+    "value", ["plain", "it's", "''", "\\", "\\' OR 1 => 1, x => '", "a\nb", "100%_", '"`é', ""]
+)
 def test_a_hostile_text_stays_one_text(value):
     read = sqlglot.parse_one(catalog.literal(value), read="spark")
     assert isinstance(read, sqlglot.exp.Literal) and read.is_string and read.this == value

@@ -1,4 +1,5 @@
 """The state machine of one service, with a tiny web server as the service."""
+
 import errno
 import json
 import os
@@ -25,7 +26,9 @@ from workbench.stack import addresses, artifacts, databases, process, services, 
 from workbench.stack.process import Service
 from worlds import varied
 
-WORLD = SimpleNamespace(stack=SimpleNamespace(port_base=0))  # a service of these tests asks no more of its world
+WORLD = SimpleNamespace(
+    stack=SimpleNamespace(port_base=0)
+)  # a service of these tests asks no more of its world
 SERVER = """
 import http.server, signal, subprocess, sys
 port, how = int(sys.argv[1]), sys.argv[2]
@@ -71,8 +74,15 @@ def make(tmp_path, monkeypatch):
 
     def service(how="", timeout=20.0):
         port = free_port()
-        made.append(Service("web", lambda w: f"127.0.0.1:{port}", lambda w: server(port, how or "plain"),
-                            lambda w: answers(port), timeout=timeout))
+        made.append(
+            Service(
+                "web",
+                lambda w: f"127.0.0.1:{port}",
+                lambda w: server(port, how or "plain"),
+                lambda w: answers(port),
+                timeout=timeout,
+            )
+        )
         return made[-1]
 
     yield service
@@ -83,7 +93,9 @@ def make(tmp_path, monkeypatch):
 def note(**changes):
     file = pidfiles.pid_file("web")
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **changes}))
+    file.write_text(
+        json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **changes})
+    )
 
 
 def gone(pid):
@@ -98,7 +110,12 @@ def test_starts_once_then_is_reused_then_stops(make):
     assert process.status(web, WORLD).state == "stopped"
     assert process.start(web, WORLD) == "started"
     seen = process.status(web, WORLD)
-    assert seen.state == "up" and seen.pid == process.own("web").pid and seen.memory_mb > 0 and seen.seconds < 60
+    assert (
+        seen.state == "up"
+        and seen.pid == process.own("web").pid
+        and seen.memory_mb > 0
+        and seen.seconds < 60
+    )
     assert process.start(web, WORLD) == "reused" and process.own("web").pid == seen.pid
     assert process.stop(web) and gone(seen.pid)
     assert process.status(web, WORLD).state == "stopped" and not process.stop(web)
@@ -121,7 +138,9 @@ def test_what_bears_our_mark_is_found_until_it_ends(make):
     web = make("parent")
     process.start(web, WORLD)
     found = instance.marked(str(paths.state_dir()))
-    assert {p.pid for p, _ in found} >= {process.own("web").pid} and len(found) == 2, "its child too"
+    assert {p.pid for p, _ in found} >= {process.own("web").pid} and len(found) == 2, (
+        "its child too"
+    )
     assert {mark for _, mark in found} == {f"{paths.state_dir()}:web"}
     process.stop(web)
     assert instance.marked(str(paths.state_dir())) == []
@@ -132,9 +151,13 @@ def test_a_stranger_on_the_port_is_named_and_left_alone(make):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port_of(web)))
         taken.listen()
-        with pytest.raises(StackError, match=f"web cannot start: port {port_of(web)} is taken") as error:
+        with pytest.raises(
+            StackError, match=f"web cannot start: port {port_of(web)} is taken"
+        ) as error:
             process.start(web, WORLD)
-        assert error.value.where.startswith(f"pid {os.getpid()}: ") and "python" in error.value.where
+        assert (
+            error.value.where.startswith(f"pid {os.getpid()}: ") and "python" in error.value.where
+        )
         assert "`workbench down`, then WORKBENCH_PORT_BASE=" in error.value.next_step
         seen = process.status(web, WORLD)
         assert seen.state == "stranger" and f"pid {os.getpid()}" in seen.detail
@@ -145,7 +168,10 @@ def test_a_service_that_dies_shows_its_last_lines_at_once(make):
     web = make("dies", timeout=60)
     with pytest.raises(StackError, match="its process ended") as error:
         process.start(web, WORLD)
-    assert "| the disk is full" in str(error.value) and str(process.log_file("web")) in error.value.next_step
+    assert (
+        "| the disk is full" in str(error.value)
+        and str(process.log_file("web")) in error.value.next_step
+    )
     assert process.status(web, WORLD).state == "died"
 
 
@@ -165,15 +191,26 @@ def test_what_a_service_prints_that_writes_its_log_itself_is_kept_beside_it(make
             process.start(web, WORLD)
         assert not log.exists() and "disk is full" in process.printed("web").read_text()
         log.write_text("a line of its own\n")
-    assert "disk is full" in process.printed("web").with_suffix(".out.1").read_text(), "of the one before"
+    assert "disk is full" in process.printed("web").with_suffix(".out.1").read_text(), (
+        "of the one before"
+    )
     assert "a line of its own" in log.with_suffix(".log.1").read_text()
     shown = process.tail("web")
-    assert shown.index("a line of its own") < shown.index("first line") < shown.index("the disk is full")
+    assert (
+        shown.index("a line of its own")
+        < shown.index("first line")
+        < shown.index("the disk is full")
+    )
 
 
 def test_the_services_that_roll_their_log_print_elsewhere():
     """The others have little to say."""
-    assert {n for n, s in services.SERVICES.items() if not s.logs} == {"mariadb", "postgres", "s3", *STOREFRONT}
+    assert {n for n, s in services.SERVICES.items() if not s.logs} == {
+        "mariadb",
+        "postgres",
+        "s3",
+        *STOREFRONT,
+    }
 
 
 def test_one_that_ends_while_it_is_waited_for_is_started_anew(make):
@@ -209,7 +246,9 @@ def test_stop_asks_with_the_signal_of_the_service(make):
     assert "KeyboardInterrupt" in process.log_file("web").read_text()
 
 
-@pytest.mark.parametrize("end", [process.stop, lambda web: process.start(web, WORLD)], ids=["stop", "start"])
+@pytest.mark.parametrize(
+    "end", [process.stop, lambda web: process.start(web, WORLD)], ids=["stop", "start"]
+)
 def test_what_a_killed_leader_left_is_swept(make, end):
     web = make("parent")
     process.start(web, WORLD)
@@ -233,7 +272,8 @@ def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
 
 
 def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatch):
-    """A process that ends gives back its memory, and with it the environment, before it closes its ports."""
+    """A process that ends gives back its memory, and with it the environment, before it closes its
+    ports."""
     process.start(make(), WORLD)
     seen = process.own("web")
     pidfiles.pid_file("web").unlink()
@@ -253,7 +293,9 @@ def test_instances_with_a_living_service_are_told(make, tmp_path):
 
 
 def test_a_pid_file_whose_number_somebody_else_has_now_is_not_ours(make):
-    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    stranger = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
+    )
     try:
         for stale in ({"pid": stranger.pid, "born": 1.0}, {"pid": stranger.pid}):
             pidfiles.pid_file("web").unlink(missing_ok=True)
@@ -283,11 +325,16 @@ def test_a_pythonpath_is_not_handed_on(make, monkeypatch):
     web = make()
     process.start(web, WORLD)
     given = process.own("web").environ()
-    assert "PYTHONPATH" not in given and "PYTHONPATH" not in services._spark_env(params.load("local"))
-    assert "127.0.0.1" in given["no_proxy"] and given["http_proxy"], "a proxy is for others, never for loopback"
+    assert "PYTHONPATH" not in given and "PYTHONPATH" not in services._spark_env(
+        params.load("local")
+    )
+    assert "127.0.0.1" in given["no_proxy"] and given["http_proxy"], (
+        "a proxy is for others, never for loopback"
+    )
 
 
 # ---- one that was started for another world or on other ports
+
 
 def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypatch):
     def how(service):
@@ -309,8 +356,11 @@ def test_another_world_or_port_restarts_it_and_the_same_does_not(make, monkeypat
     assert process.holder(port_of(other)) is None and process.held() == {port_of(moved)}
 
 
-@pytest.mark.parametrize("restart", [
-    lambda world: verbs._start(world, ["web"]), lambda world: stack.restart(world, "web")], ids=["up", "restart"])
+@pytest.mark.parametrize(
+    "restart",
+    [lambda world: verbs._start(world, ["web"]), lambda world: stack.restart(world, "web")],
+    ids=["up", "restart"],
+)
 def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypatch, restart):
     web, world = make(), params.load("local")
     process.start(web, world)
@@ -321,7 +371,9 @@ def test_one_whose_new_port_is_held_by_a_stranger_is_not_stopped(make, monkeypat
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")})
+        monkeypatch.setattr(
+            verbs, "SERVICES", {"web": replace(web, address=lambda w: f"127.0.0.1:{port}")}
+        )
         with pytest.raises(StackError, match=f"web cannot start: port {port} is taken") as error:
             restart(world)
     assert process.own("web").pid == first and "stack.embedded: false" in error.value.next_step
@@ -361,17 +413,32 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     other = varied(world, name="cluster", spark={"master": "spark://h:1"})
     stack.need(other, "web")
     second = process.own("web").pid
-    assert second != first and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
-    assert stack.up(world, ["web"], say=lines.append)[0].state == "up" and process.own("web").pid != second
+    assert (
+        second != first
+        and "web runs with other settings than world 'cluster' has" in capsys.readouterr().out
+    )
+    assert (
+        stack.up(world, ["web"], say=lines.append)[0].state == "up"
+        and process.own("web").pid != second
+    )
     assert lines[0].startswith("web") and " restarted " in lines[0]
 
 
-@pytest.mark.parametrize("verb", [lambda w: stack.need(w, "web"), lambda w: stack.up(w, ["web"]),
-                                  lambda w: stack.restart(w, "web")], ids=["need", "up", "restart"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda w: stack.need(w, "web"),
+        lambda w: stack.up(w, ["web"]),
+        lambda w: stack.restart(w, "web"),
+    ],
+    ids=["need", "up", "restart"],
+)
 def test_jars_are_fetched_before_anything_starts(make, monkeypatch, verb):
     """In a fresh clone `make run`, `up` and `lab` come before `make install`."""
     web, fetched = make(), []
-    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(web, fresh=lambda w: fetched.append("started"))})
+    monkeypatch.setattr(
+        verbs, "SERVICES", {"web": replace(web, fresh=lambda w: fetched.append("started"))}
+    )
     monkeypatch.setattr(artifacts, "ensure", lambda *more: fetched.append("jars"))
     verb(params.load("local"))
     assert fetched == ["jars", "started"]
@@ -381,8 +448,14 @@ def test_each_service_stops_before_what_it_needs(monkeypatch):
     stopped = []
     monkeypatch.setattr(process, "stop", lambda service: stopped.append(service.name) or True)
     assert set(verbs._stop(list(services.SERVICES))) == set(services.SERVICES)
-    before = [("connect", "kafka"), ("connect", "postgres"), ("spark", "spark_worker_1"), ("spark", "spark_master"),
-              ("spark_worker_1", "spark_master"), ("spark_worker_2", "spark_master")]
+    before = [
+        ("connect", "kafka"),
+        ("connect", "postgres"),
+        ("spark", "spark_worker_1"),
+        ("spark", "spark_master"),
+        ("spark_worker_1", "spark_master"),
+        ("spark_worker_2", "spark_master"),
+    ]
     for first, second in before:
         assert stopped.index(first) < stopped.index(second), stopped
     assert list(verbs._stop([])) == [] and list(verbs._stop(["kafka"])) == ["kafka"]
@@ -391,34 +464,61 @@ def test_each_service_stops_before_what_it_needs(monkeypatch):
 def test_a_service_comes_with_those_of_its_world_that_it_needs():
     local, cluster = params.load("local"), params.load("cluster")
     assert verbs._closure(local, ["spark"]) == ["spark"]
-    assert verbs._closure(cluster, ["spark"]) == ["spark_master", "spark_worker_1", "spark_worker_2", "spark"]
+    assert verbs._closure(cluster, ["spark"]) == [
+        "spark_master",
+        "spark_worker_1",
+        "spark_worker_2",
+        "spark",
+    ]
     assert verbs._closure(local, ["connect"]) == ["postgres", "kafka", "connect"]
 
 
 def test_what_a_needed_service_needs_comes_before_it(monkeypatch):
     local, row = params.load("local"), services.SERVICES["kafka"]
-    needs = {"web": ("app", "postgres"), "app": ("store", "elsewhere"), "store": ("postgres",), "postgres": (),
-             "elsewhere": ()}
-    monkeypatch.setattr(verbs, "SERVICES", {name: replace(row, name=name, needs=of) for name, of in needs.items()})
+    needs = {
+        "web": ("app", "postgres"),
+        "app": ("store", "elsewhere"),
+        "store": ("postgres",),
+        "postgres": (),
+        "elsewhere": (),
+    }
+    monkeypatch.setattr(
+        verbs, "SERVICES", {name: replace(row, name=name, needs=of) for name, of in needs.items()}
+    )
     monkeypatch.setattr(services, "wanted", lambda world: ("web", "app", "store", "postgres"))
     assert verbs._closure(local, ["web"]) == ["postgres", "store", "app", "web"]
     assert verbs._closure(local, ["app", "web"]) == ["postgres", "store", "app", "web"]
-    assert verbs._closure(local, ["elsewhere"]) == ["elsewhere"], "named, it comes, whatever the world has"
+    assert verbs._closure(local, ["elsewhere"]) == ["elsewhere"], (
+        "named, it comes, whatever the world has"
+    )
 
 
 @pytest.fixture
 def by_base(make, monkeypatch):
     """The service `web` at the fifth port of a base; the base is returned."""
     base = free_port() - 5
-    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(
-        make(), address=lambda w: f"127.0.0.1:{w.stack.port_base + 5}",
-        command=lambda w: server(w.stack.port_base + 5), ready=lambda w: answers(w.stack.port_base + 5))})
+    monkeypatch.setattr(
+        verbs,
+        "SERVICES",
+        {
+            "web": replace(
+                make(),
+                address=lambda w: f"127.0.0.1:{w.stack.port_base + 5}",
+                command=lambda w: server(w.stack.port_base + 5),
+                ready=lambda w: answers(w.stack.port_base + 5),
+            )
+        },
+    )
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
     return base
 
 
-VERBS = (lambda w: stack.need(w, "web"), lambda w: stack.up(w, ["web"]), lambda w: stack.restart(w, "web"),
-         stack.status)
+VERBS = (
+    lambda w: stack.need(w, "web"),
+    lambda w: stack.up(w, ["web"]),
+    lambda w: stack.restart(w, "web"),
+    stack.status,
+)
 
 
 def test_a_running_instance_keeps_its_ports(by_base, monkeypatch):
@@ -427,8 +527,9 @@ def test_a_running_instance_keeps_its_ports(by_base, monkeypatch):
     first = process.own("web").pid
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
     for verb in VERBS:
-        with pytest.raises(StackError,
-                           match=f"runs with port base {by_base}, and WORKBENCH_PORT_BASE is 31000") as error:
+        with pytest.raises(
+            StackError, match=f"runs with port base {by_base}, and WORKBENCH_PORT_BASE is 31000"
+        ) as error:
             verb(params.load("local"))
         assert "unset WORKBENCH_PORT_BASE" in error.value.next_step
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
@@ -448,14 +549,21 @@ def test_a_kernel_that_loaded_its_world_before_the_instance_moved_is_refused(by_
     first = process.own("web").pid
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
     for verb in VERBS:
-        with pytest.raises(StackError, match=f"runs with port base {now.stack.port_base}, and this world was loaded "
-                                             f"with {by_base}") as error:
+        with pytest.raises(
+            StackError,
+            match=f"runs with port base {now.stack.port_base}, and this world was loaded "
+            f"with {by_base}",
+        ) as error:
             verb(earlier)
-        assert "load the world again" in error.value.next_step and "unset" not in error.value.next_step
+        assert (
+            "load the world again" in error.value.next_step and "unset" not in error.value.next_step
+        )
     assert process.own("web").pid == first
 
 
-def test_what_a_kernel_started_after_a_down_is_found_and_what_died_does_not_rule(by_base, monkeypatch):
+def test_what_a_kernel_started_after_a_down_is_found_and_what_died_does_not_rule(
+    by_base, monkeypatch
+):
     world = params.load("local")
     monkeypatch.delenv("WORKBENCH_PORT_BASE")
     stack.need(world, "web")
@@ -470,9 +578,18 @@ def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch)
     """That of a cluster runs: the local world has no port for it, and the same base."""
     base = free_port() - 9
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
-    monkeypatch.setattr(verbs, "SERVICES", {"web": replace(
-        make(), address=lambda w: w.spark.master, command=lambda w: server(base + 9),
-        ready=lambda w: answers(base + 9))})
+    monkeypatch.setattr(
+        verbs,
+        "SERVICES",
+        {
+            "web": replace(
+                make(),
+                address=lambda w: w.spark.master,
+                command=lambda w: server(base + 9),
+                ready=lambda w: answers(base + 9),
+            )
+        },
+    )
     stack.need(params.load("cluster"), "web")
     verbs._refuse_other_ports(params.load("local"))
 
@@ -487,12 +604,17 @@ def test_a_port_base_that_cannot_be_read_from_a_pid_file_is_none(by_base, monkey
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """A function that gives everything a service is started with for a world: command, environment, configuration."""
+    """A function that gives everything a service is started with for a world: command, environment,
+    configuration."""
     monkeypatch.setattr(paths, "VAR", tmp_path)
     (tmp_path / "apicurio-registry-app").mkdir()
     (tmp_path / "apicurio-registry-app" / "a-runner.jar").touch()
-    for name, made in (("jars", lambda s: [tmp_path / "a.jar"]), ("java_home", lambda: tmp_path),
-                       ("package", lambda n: tmp_path / n), ("LIB", tmp_path)):
+    for name, made in (
+        ("jars", lambda s: [tmp_path / "a.jar"]),
+        ("java_home", lambda: tmp_path),
+        ("package", lambda n: tmp_path / n),
+        ("LIB", tmp_path),
+    ):
         monkeypatch.setattr(artifacts, name, made)
 
     def everything(service, world):
@@ -504,7 +626,12 @@ def written(tmp_path, monkeypatch):
     return everything
 
 
-OTHER = {"embedded": False, "java_compiler": "full", "wire": "confluent", "workers": 1}  # those with a choice
+OTHER = {
+    "embedded": False,
+    "java_compiler": "full",
+    "wire": "confluent",
+    "workers": 1,
+}  # those with a choice
 
 
 def variants(value):
@@ -525,13 +652,16 @@ def test_a_service_of_the_storefront_is_started_anew_where_kafka_or_its_store_is
     service, world = services.SERVICES[name], params.load("local")
     for other in variants(world):
         now = process._fingerprint(service, other) != process._fingerprint(service, world)
-        host = [(w.kafka, w.postgres.host, w.postgres.port, w.stack.port_base) for w in (world, other)]
+        host = [
+            (w.kafka, w.postgres.host, w.postgres.port, w.stack.port_base) for w in (world, other)
+        ]
         assert now == (host[0] != host[1]), other
 
 
 @pytest.mark.parametrize("name", sorted({*services.SERVICES} - STOREFRONT))
 def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
-    """`told` is a second hand at `command`: this keeps the two together, for every value of a params file."""
+    """`told` is a second hand at `command`: this keeps the two together, for every value of a
+    params file."""
     service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "cluster")
     tls.ensure()
     before = written(service, world), process._fingerprint(service, world)
@@ -545,15 +675,22 @@ def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, n
 
 def test_only_spark_restarts_between_local_and_cluster_and_nothing_is_written(written, tmp_path):
     local, cluster = params.load("local"), params.load("cluster")
-    same = {n for n in services.wanted(local)
-            if process._fingerprint(services.SERVICES[n], local) == process._fingerprint(services.SERVICES[n], cluster)}
+    same = {
+        n
+        for n in services.wanted(local)
+        if process._fingerprint(services.SERVICES[n], local)
+        == process._fingerprint(services.SERVICES[n], cluster)
+    }
     assert same == {"postgres", "kafka", "connect"} and not paths.state_dir().exists()
 
 
 # ---- PostgreSQL of root, below a folder that only root may enter
 
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives up rights")
-def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(tmp_path, monkeypatch):
+def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
+    tmp_path, monkeypatch
+):
     installed = databases.postgres_bin().parents[1]
     for folder in (installed, *installed.parent.glob(f"{installed.name}.libs")):
         shutil.copytree(folder, tmp_path / "closed" / folder.name)
@@ -564,12 +701,22 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
     databases.postgres_fresh(params.load("local"))
     mine, inside = tmp_path / "closed" / "mine", process.data("postgres") / "inside"
     mine.write_text("mine")
-    ask = databases.as_nobody([str(databases.postgres_bin() / "postgres"), "--single", "-D",
-                                 str(process.data("postgres")), "postgres"])
+    ask = databases.as_nobody(
+        [
+            str(databases.postgres_bin() / "postgres"),
+            "--single",
+            "-D",
+            str(process.data("postgres")),
+            "postgres",
+        ]
+    )
     asked = f"COPY (SELECT 'overwritten') TO '{mine}'\nCOPY (SELECT 'its own') TO '{inside}'\n"
     done = subprocess.run(ask, input=asked, capture_output=True, text=True, cwd="/")
     if databases._passing() == "dac_read_search":  # a container may lack it
-        assert mine.read_text() == "mine" and f'could not open file "{mine}" for writing' in done.stderr, done.stderr
+        assert (
+            mine.read_text() == "mine"
+            and f'could not open file "{mine}" for writing' in done.stderr
+        ), done.stderr
     assert inside.read_text() == "its own\n"
 
 
@@ -586,6 +733,7 @@ def test_an_initdb_that_fails_tells_root_what_to_do(tmp_path, monkeypatch):
 
 # ---- worlds whose services are not ours
 
+
 def test_the_source_database_of_such_a_world_can_be_reached(monkeypatch):
     with socket.socket() as there:
         there.bind(("127.0.0.1", 0))
@@ -597,7 +745,9 @@ def test_the_source_database_of_such_a_world_can_be_reached(monkeypatch):
         stack.need(near, "postgres")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"pid": "x", "born": 1}', '{"pid": 1, "born": null}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"pid": "x", "born": 1}', '{"pid": 1, "born": null}']
+)
 def test_a_damaged_pid_file_is_no_process(make, text):
     web = make()
     note()
@@ -612,7 +762,9 @@ def test_a_service_gets_no_secret_of_ours_and_its_mark(make, monkeypatch):
     web = make()
     process.start(web, WORLD)
     environment = process.own("web").environ()
-    assert "canary" not in str(environment) and environment[process.MARK] == f"{paths.state_dir()}:web"
+    assert (
+        "canary" not in str(environment) and environment[process.MARK] == f"{paths.state_dir()}:web"
+    )
 
 
 def test_a_service_that_is_lost_is_told_with_its_state(make):
@@ -654,7 +806,10 @@ def test_a_blocking_call_ends_when_its_service_is_killed(make, monkeypatch):
     wait_until(lambda: look() is None and process.own("web"), "the grace period", timeout=5)
     elsewhere = varied(world, stack={"embedded": False})
     process.stop(web)
-    assert stack.watched(elsewhere, lambda wanted: 5, "web") == 5 and stack.watch(elsewhere, "web")() is None
+    assert (
+        stack.watched(elsewhere, lambda wanted: 5, "web") == 5
+        and stack.watch(elsewhere, "web")() is None
+    )
 
 
 def test_nobody_holds_a_free_port():
@@ -663,8 +818,12 @@ def test_nobody_holds_a_free_port():
 
 def test_the_holder_of_a_port_is_named_without_its_arguments():
     script = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", script, "--password=hidden"], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True) as listener:
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "--password=hidden"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as listener:
         held = process.holder(int(listener.stdout.readline()))
         listener.stdin.close()
     assert held.startswith(f"pid {listener.pid}: python") and "hidden" not in held
@@ -677,9 +836,15 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
 
     def seen():
         command = services._connect_command(world)  # writes the worker's configuration
-        conf = next(Path(part) for part in command if part.endswith("connect.properties")).read_text()
+        conf = next(
+            Path(part) for part in command if part.endswith("connect.properties")
+        ).read_text()
         names = {link.name for link in services._connect_plugins().iterdir()}
-        return "hybrid_warn" in conf, names, process._fingerprint(services.SERVICES["connect"], world)
+        return (
+            "hybrid_warn" in conf,
+            names,
+            process._fingerprint(services.SERVICES["connect"], world),
+        )
 
     without = seen()
     assert without[:2] == (False, {"converter", "debezium"})
@@ -690,9 +855,13 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
     (tmp_path / "plugins" / "jdbc").rmdir()
     assert seen() == without, "and it goes again"
     monkeypatch.setattr(verbs, "need", lambda *names: None)
-    stack.load_plugins(world, "filestream")  # what reads and writes any file is loaded where a notebook asks for it
+    stack.load_plugins(
+        world, "filestream"
+    )  # what reads and writes any file is loaded where a notebook asks for it
     loaded = seen()
-    assert loaded[:2] == (False, {"converter", "debezium", "filestream"}) and loaded[2] != without[2]
+    assert (
+        loaded[:2] == (False, {"converter", "debezium", "filestream"}) and loaded[2] != without[2]
+    )
     stack.unload_plugins(world, "filestream")
     assert seen() == without
     stack.load_plugins(varied(world, stack={"embedded": False}), "filestream")
@@ -706,16 +875,28 @@ FILE_SINK = {"connector.class": "org.apache.kafka.connect.file.FileStreamSinkCon
 def running_connect(tmp_path, monkeypatch):
     """A world whose Connect runs: its connectors, and what has been done to it."""
     monkeypatch.setattr(paths, "VAR", tmp_path)
-    there = SimpleNamespace(world=params.load("local"), done=[], flag=services.wanted_plugin("filestream"),
-                            connectors={"outbox_source": {"connector.class": "io.debezium.P"}})
+    there = SimpleNamespace(
+        world=params.load("local"),
+        done=[],
+        flag=services.wanted_plugin("filestream"),
+        connectors={"outbox_source": {"connector.class": "io.debezium.P"}},
+    )
     monkeypatch.setattr(process, "own", lambda name: name == "connect" or None)
-    monkeypatch.setattr(process, "outdated", lambda service, world: service.name == "connect" and there.outdated)
+    monkeypatch.setattr(
+        process, "outdated", lambda service, world: service.name == "connect" and there.outdated
+    )
     monkeypatch.setattr(addresses, "in_connect", lambda world: there.connectors, raising=False)
     monkeypatch.setattr(addresses, "update", lambda world, say: None)
     monkeypatch.setattr(verbs, "need", lambda world, name: there.done.append(f"need {name}"))
     monkeypatch.setattr(process, "refuse_strangers", lambda *_: None)
-    monkeypatch.setattr(process, "start", lambda service, world: there.done.append(
-        f"start {service.name}{' with filestream' * there.flag.exists()}") or "started")
+    monkeypatch.setattr(
+        process,
+        "start",
+        lambda service, world: (
+            there.done.append(f"start {service.name}{' with filestream' * there.flag.exists()}")
+            or "started"
+        ),
+    )
     monkeypatch.setattr(process, "stop", lambda service: there.done.append(f"stop {service.name}"))
     there.outdated = False
     there.flag.parent.mkdir(parents=True)
@@ -723,7 +904,8 @@ def running_connect(tmp_path, monkeypatch):
 
 
 def test_connect_is_restarted_only_where_it_has_loaded_the_plugin(running_connect):
-    """The reset of a walkthrough restarted a Connect of other settings, under the connectors of all others."""
+    """The reset of a walkthrough restarted a Connect of other settings, under the connectors of all
+    others."""
     running_connect.outdated = True
     stack.unload_plugins(running_connect.world, "filestream")
     assert running_connect.done == []
@@ -749,7 +931,8 @@ def test_another_worlds_connect_keeps_the_plugins_of_this_machine(running_connec
 
 @pytest.mark.parametrize("is_wanted", [False, True])
 def test_connect_starts_with_the_plugin_of_a_deployed_connector(running_connect, is_wanted):
-    """One that was deployed before plugins were loaded on demand has no flag: it failed, as its class was not there."""
+    """One that was deployed before plugins were loaded on demand has no flag: it failed, as its
+    class was not there."""
     verbs._start(running_connect.world, ["connect"])
     assert running_connect.done == ["start connect"] and not running_connect.flag.exists()
     running_connect.done.clear()
@@ -764,6 +947,7 @@ def test_connect_starts_with_the_plugin_of_a_deployed_connector(running_connect,
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):
     """Else the services of another user (after one `sudo make`) would be listed as stopped."""
+
     def refused(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 

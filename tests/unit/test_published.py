@@ -1,4 +1,6 @@
-"""The published configurations against ours: what differs stands in one table, and nothing else does."""
+"""The published configurations against ours: what differs stands in one table, and nothing else
+does."""
+
 import csv
 import json
 import re
@@ -17,7 +19,8 @@ NAMES = sorted(f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json"))
 
 
 def ours(world):
-    """The configurations that are the same in every run; what is submitted is known in the notebooks only."""
+    """The configurations that are the same in every run; what is submitted is known in the
+    notebooks only."""
     mor = {name: museum.flow.table(world, name, "mor").options() for name in museum.flow.names}
     return {
         "S1/source_connector": connect.config(world, outbox.CONNECTOR),
@@ -29,8 +32,11 @@ def ours(world):
         "S5/sink_connector": connect.config(world, museum.SINK),
         "S7/source_connector": connect.config(world, log_based.CONNECTOR),
         "S7/sink_connector": connect.config(world, log_based.SINK),
-        **{f"S3/{kind}_connector_0{n}": connect.config(world, name) for n, pair in enumerate(query_based.PAIRS)
-           for kind, name in zip(("source", "sink"), pair)},
+        **{
+            f"S3/{kind}_connector_0{n}": connect.config(world, name)
+            for n, pair in enumerate(query_based.PAIRS)
+            for kind, name in zip(("source", "sink"), pair)
+        },
         **{f"S5/properties_{name}": options for name, options in mor.items()},
     }
 
@@ -49,32 +55,54 @@ def test_what_differs_stands_in_the_table(name):
         assert not {"database.hostname", "database.user", "database.password"} & set(table["key"])
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"poll.interval.ms": "49"}, "key='poll.interval.ms', here: here '49', table '50'"),
-    ({"plugin.name": "decoderbufs"}, "key='plugin.name': not in table"),
-    ({"plugin.name": ""}, "key='plugin.name': not in table"),
-    ({"max.batch.size": "1"}, "key='max.batch.size': not in table"),
-    ({"database.server.name": "msk"}, "key='database.server.name': missing in here"),
-    ({"heartbeat.interval.ms": ""}, "key='heartbeat.interval.ms': missing in here"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"poll.interval.ms": "49"}, "key='poll.interval.ms', here: here '49', table '50'"),
+        ({"plugin.name": "decoderbufs"}, "key='plugin.name': not in table"),
+        ({"plugin.name": ""}, "key='plugin.name': not in table"),
+        ({"max.batch.size": "1"}, "key='max.batch.size': not in table"),
+        ({"database.server.name": "msk"}, "key='database.server.name': missing in here"),
+        ({"heartbeat.interval.ms": ""}, "key='heartbeat.interval.ms': missing in here"),
+    ],
+)
 def test_a_difference_that_is_not_in_the_table_is_red_and_so_is_one_that_is_gone(change, says):
     world = params.load("local")
     with pytest.raises(CheckFailed, match=re.escape(says)):
-        published.compare(world, "S1/source_connector", {**connect.config(world, outbox.CONNECTOR), **change})
+        published.compare(
+            world, "S1/source_connector", {**connect.config(world, outbox.CONNECTOR), **change}
+        )
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"value.converter.compatibility": "BACKWARD"}, "here 'BACKWARD', table 'NONE'"),
-    ({"key.converter.registry.name": "workbench-values"}, "here 'workbench-values', table 'workbench-keys'"),
-    ({"value.converter.avroRecordType": ""}, "key='value.converter.avroRecordType': missing in here"),
-    ({"value.converter": "org.apache.kafka.connect.json.JsonConverter"}, "key='value.converter', here"),
-    ({"key.converter.apicurio.registry.find-latest": "true"}, "find-latest': missing in here"),
-    ({"value.converter.compression": "ZLIB"}, "key='value.converter.compression': not in table"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"value.converter.compatibility": "BACKWARD"}, "here 'BACKWARD', table 'NONE'"),
+        (
+            {"key.converter.registry.name": "workbench-values"},
+            "here 'workbench-values', table 'workbench-keys'",
+        ),
+        (
+            {"value.converter.avroRecordType": ""},
+            "key='value.converter.avroRecordType': missing in here",
+        ),
+        (
+            {"value.converter": "org.apache.kafka.connect.json.JsonConverter"},
+            "key='value.converter', here",
+        ),
+        ({"key.converter.apicurio.registry.find-latest": "true"}, "find-latest': missing in here"),
+        (
+            {"value.converter.compression": "ZLIB"},
+            "key='value.converter.compression': not in table",
+        ),
+    ],
+)
 def test_so_it_is_where_the_registry_is_glues(change, says):
     world = on_aws.world()
     with pytest.raises(CheckFailed, match=re.escape(says)):
-        published.compare(world, "S5/source_connector", {**connect.config(world, museum.CONNECTOR), **change})
+        published.compare(
+            world, "S5/source_connector", {**connect.config(world, museum.CONNECTOR), **change}
+        )
 
 
 def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeypatch):
@@ -82,27 +110,45 @@ def test_a_line_of_the_table_is_held_against_what_is_published(tmp_path, monkeyp
     world = params.load("local")
     theirs = json.loads((REFERENCE / "S1" / "sink_connector.json").read_text(encoding="utf-8"))
     (tmp_path / "S1").mkdir()
-    (tmp_path / "S1" / "sink_connector.json").write_text(json.dumps({**theirs, "schema.enable": "true"}))
-    (tmp_path / "differences.csv").write_text((REFERENCE / "differences.csv").read_text(encoding="utf-8"))
+    (tmp_path / "S1" / "sink_connector.json").write_text(
+        json.dumps({**theirs, "schema.enable": "true"})
+    )
+    (tmp_path / "differences.csv").write_text(
+        (REFERENCE / "differences.csv").read_text(encoding="utf-8")
+    )
     monkeypatch.setattr(published, "REFERENCE", tmp_path)
     with pytest.raises(CheckFailed, match="key='schema.enable', published"):
         published.compare(world, "S1/sink_connector", connect.config(world, outbox.SINK))
 
 
-# Our files, each with the published one that it follows: what is no walkthrough's own follows that of its kind. Of
-# Kafka's sink to a file none is published
+# Our files, each with the published one that it follows: what is no walkthrough's own follows that
+# of its kind. Of Kafka's sink to a file none is published
 FOLLOWS = {
-    outbox.CONNECTOR: "S1/source_connector", outbox.ENVELOPE: "S1/source_connector", outbox.SINK: "S1/sink_connector",
-    movies.CONNECTOR: "S4/source_connector", movies.POSITIONS: "S4/source_connector", movies.SINK: "S4/sink_connector",
-    museum.CONNECTOR: "S5/source_connector", museum.ENVELOPE: "S5/source_connector", museum.SINK: "S5/sink_connector",
-    log_based.CONNECTOR: "S7/source_connector", log_based.ENVELOPE: "S7/source_connector",
-    log_based.SINK: "S7/sink_connector", query_based.LOG: "S7/source_connector",
+    outbox.CONNECTOR: "S1/source_connector",
+    outbox.ENVELOPE: "S1/source_connector",
+    outbox.SINK: "S1/sink_connector",
+    movies.CONNECTOR: "S4/source_connector",
+    movies.POSITIONS: "S4/source_connector",
+    movies.SINK: "S4/sink_connector",
+    museum.CONNECTOR: "S5/source_connector",
+    museum.ENVELOPE: "S5/source_connector",
+    museum.SINK: "S5/sink_connector",
+    log_based.CONNECTOR: "S7/source_connector",
+    log_based.ENVELOPE: "S7/source_connector",
+    log_based.SINK: "S7/sink_connector",
+    query_based.LOG: "S7/source_connector",
     log_based.POLL: "S3/source_connector_00",
-    **{name: f"S3/{kind}_connector_0{n}" for n, pair in enumerate(query_based.PAIRS)
-       for kind, name in zip(("source", "sink"), pair)}}
+    **{
+        name: f"S3/{kind}_connector_0{n}"
+        for n, pair in enumerate(query_based.PAIRS)
+        for kind, name in zip(("source", "sink"), pair)
+    },
+}
 
 
-@pytest.mark.parametrize("name", sorted({file.stem for file in connect.FOLDER.glob("*.json")} - {movies.FILE_SINK}))
+@pytest.mark.parametrize(
+    "name", sorted({file.stem for file in connect.FOLDER.glob("*.json")} - {movies.FILE_SINK})
+)
 def test_a_placeholder_stands_only_where_the_published_one_has_it_or_the_table_says_why(name):
     ours = json.loads((connect.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     theirs = json.loads((REFERENCE / f"{FOLLOWS[name]}.json").read_text(encoding="utf-8"))
@@ -122,18 +168,26 @@ def test_an_unknown_configuration_is_named():
 def test_the_table_holds_differences_with_reasons_of_configurations_that_are_there():
     rows = known()
     assert all(row["published"] != row["here"] and row["reason"] for row in rows)
-    assert len({(row["walkthrough"], row["part"], row["key"], row["here"]) for row in rows}) == len(rows)
+    assert len({(row["walkthrough"], row["part"], row["key"], row["here"]) for row in rows}) == len(
+        rows
+    )
     parts = [row["part"].partition("@") for row in rows]
     assert {where for _, _, where in parts} == {"", "apicurio", "glue", "SASL_SSL"}
-    of = [{name for name in NAMES if fnmatch(name, f"{row['walkthrough']}/{part}")}
-          for row, (part, *_) in zip(rows, parts)]
+    of = [
+        {name for name in NAMES if fnmatch(name, f"{row['walkthrough']}/{part}")}
+        for row, (part, *_) in zip(rows, parts)
+    ]
     assert all(of), "a line is of no published configuration"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_published_configuration_is_flat_holds_no_placeholder_of_its_authors_and_is_compared(name):
+def test_a_published_configuration_is_flat_holds_no_placeholder_of_its_authors_and_is_compared(
+    name,
+):
     values = json.loads((REFERENCE / f"{name}.json").read_text(encoding="utf-8"))
     assert all(isinstance(value, str) and not re.search("[<>]", value) for value in values.values())
     stem = re.sub("_(artists|artworks)$", "", name)
     texts = [p.read_text(encoding="utf-8") for p in (paths.ROOT / "notebooks").rglob("*.ipynb")]
-    assert any(stem in text and "published.compare(" in text for text in texts), "no notebook compares it"
+    assert any(stem in text and "published.compare(" in text for text in texts), (
+        "no notebook compares it"
+    )

@@ -1,4 +1,5 @@
 """Athena's dialect becomes Spark's, or an error."""
+
 import gc
 from types import SimpleNamespace
 
@@ -16,74 +17,135 @@ def translated(text, ask=lambda text: None):
     return dialect.write(dialect.read(text)[0], ask)
 
 
-@pytest.mark.parametrize("athena, spark", [
-    ("SELECT CAST(json_parse(x) AS ARRAY(MAP(VARCHAR, VARCHAR))) AS a FROM t",
-     "SELECT FROM_JSON(x, 'ARRAY<MAP<STRING, STRING>>', MAP('mode', 'FAILFAST')) AS a FROM t"),
-    ("SELECT i FROM t CROSS JOIN UNNEST(a) AS u(i)", "SELECT i FROM t CROSS JOIN LATERAL EXPLODE(a) AS u(i)"),
-    ("SELECT i FROM t LEFT JOIN UNNEST(a) AS u(i) ON TRUE JOIN s ON s.i = u.i",
-     "SELECT i FROM t LEFT JOIN LATERAL EXPLODE(a) AS u(i) ON TRUE JOIN s ON s.i = u.i"),
-    ("SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t", "SELECT CAST(ELEMENT_AT(x, 'd') AS DECIMAL(6, 2)) AS d FROM t"),
-    ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
-    ("SELECT date_add('day', d, date '1970-01-01') AS d FROM t",
-     "SELECT ((CAST('1970-01-01' AS DATE)) + CAST((d) * INTERVAL '1' DAY AS INTERVAL DAY)) AS d FROM t"),
-    ("SELECT date_format(x, 'on %Y-%m-%dT%h:%i %p') AS d FROM t",
-     r"SELECT DATE_FORMAT(x, '\'on\' yyyy-MM-dd\'T\'hh:mm a') AS d FROM t"),
-    ("SELECT array_agg(DISTINCT x) FILTER (WHERE x > 1) OVER (PARTITION BY y) AS a FROM t",
-     "SELECT TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM(COLLECT_LIST(DISTINCT STRUCT(x AS v)) FILTER(WHERE x > 1) OVER "
-     "(PARTITION BY y), r -> r.v)), a -> SIZE(a) > 0), 1) AS a FROM t"),
-    ("SELECT count(*), a, upper(b) FROM t", "SELECT COUNT(*), a, UPPER(b) FROM t"),
-    ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = :b"),
-    ("SELECT a FROM t UNION ALL SELECT b FROM u", "SELECT a FROM t UNION ALL SELECT b FROM u"),
-    ("WITH t AS (SELECT 1 AS a) SELECT a FROM t", "WITH t AS (SELECT 1 AS a) SELECT a FROM t"),
-    ("SELECT a FROM t ORDER BY a OFFSET 2 LIMIT 1", "SELECT a FROM t ORDER BY a NULLS LAST LIMIT 1 OFFSET 2"),
-])
+@pytest.mark.parametrize(
+    "athena, spark",
+    [
+        (
+            "SELECT CAST(json_parse(x) AS ARRAY(MAP(VARCHAR, VARCHAR))) AS a FROM t",
+            "SELECT FROM_JSON(x, 'ARRAY<MAP<STRING, STRING>>', MAP('mode', 'FAILFAST')) AS a FROM t",
+        ),
+        (
+            "SELECT i FROM t CROSS JOIN UNNEST(a) AS u(i)",
+            "SELECT i FROM t CROSS JOIN LATERAL EXPLODE(a) AS u(i)",
+        ),
+        (
+            "SELECT i FROM t LEFT JOIN UNNEST(a) AS u(i) ON TRUE JOIN s ON s.i = u.i",
+            "SELECT i FROM t LEFT JOIN LATERAL EXPLODE(a) AS u(i) ON TRUE JOIN s ON s.i = u.i",
+        ),
+        (
+            "SELECT CAST(x['d'] AS DECIMAL(6,2)) AS d FROM t",
+            "SELECT CAST(ELEMENT_AT(x, 'd') AS DECIMAL(6, 2)) AS d FROM t",
+        ),
+        ("SELECT a[i] AS b FROM t", "SELECT ELEMENT_AT(a, i) AS b FROM t"),
+        (
+            "SELECT date_add('day', d, date '1970-01-01') AS d FROM t",
+            "SELECT ((CAST('1970-01-01' AS DATE)) + CAST((d) * INTERVAL '1' DAY AS INTERVAL DAY)) AS d FROM t",
+        ),
+        (
+            "SELECT date_format(x, 'on %Y-%m-%dT%h:%i %p') AS d FROM t",
+            r"SELECT DATE_FORMAT(x, '\'on\' yyyy-MM-dd\'T\'hh:mm a') AS d FROM t",
+        ),
+        (
+            "SELECT array_agg(DISTINCT x) FILTER (WHERE x > 1) OVER (PARTITION BY y) AS a FROM t",
+            "SELECT TRY_ELEMENT_AT(FILTER(ARRAY(TRANSFORM(COLLECT_LIST(DISTINCT STRUCT(x AS v)) FILTER(WHERE x > 1) OVER "
+            "(PARTITION BY y), r -> r.v)), a -> SIZE(a) > 0), 1) AS a FROM t",
+        ),
+        ("SELECT count(*), a, upper(b) FROM t", "SELECT COUNT(*), a, UPPER(b) FROM t"),
+        ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = :b"),
+        ("SELECT a FROM t UNION ALL SELECT b FROM u", "SELECT a FROM t UNION ALL SELECT b FROM u"),
+        ("WITH t AS (SELECT 1 AS a) SELECT a FROM t", "WITH t AS (SELECT 1 AS a) SELECT a FROM t"),
+        (
+            "SELECT a FROM t ORDER BY a OFFSET 2 LIMIT 1",
+            "SELECT a FROM t ORDER BY a NULLS LAST LIMIT 1 OFFSET 2",
+        ),
+    ],
+)
 def test_translations(athena, spark):
     assert translated(athena) == spark
 
 
-@pytest.mark.parametrize("text, says", [
-    ("SELECT nosuch(a) FROM t", "nosuch of 1 arg(?s:.*)NOSUCH"), ("SELECT 1; SELECT 2", "not one statement"),
-    ("SELEC a FROM t WHERE", "not Athena SQL"), ("SELECT try(a / b)", "try of 1 arg"),
-    ("SELECT CAST(x AS TIME)", "(?s)the type TIME "), ("SELECT CAST(x AS ROW(a CHAR(3)))", "(?s)the type CHAR"),
-    ("SELECT CAST('::1' AS IPADDRESS)", "(?s)the type IPADDRESS .*::1"),
-    ("SELECT CAST(x AS IPPREFIX)", "the type IPPREFIX "),
-    ("SELECT a = ALL (SELECT 1)", "(?s)this clause.*ALL"), ("SELECT json_value(a, 'lax $')", "json_value"),
-    ("SELECT a FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES", "(?s)this clause.*TIES"),
-    ("SELECT date_format(a, '%Y week %V')", "(?s)this pattern.*%V"), ("SELECT date_parse(a, '%y')", "(?s)pattern.*%y"),
-    ("SELECT date_format(a, '100 %')", "(?s)this pattern.*100 %"), ("SELECT date_format(a, b)", "this pattern"),
-    ("SELECT format_datetime(a, 'YYYY')", "format_datetime of 2"), ("SELECT date_add('eon', 1, a)", "date_add of 3"),
-    ("SELECT date_add(day, 1, a)", "date_add of 3"), ("SELECT checksum(a)", "checksum"), ("", "not one statement"),
-    ("SELECT json_extract(a, '$[b]')", "(?s)this path.*b"), ("SELECT json_extract(a, 'b')", "this path"),
-    ("SELECT json_extract(a, b)", "this path"), ("SELECT approx_distinct(DISTINCT a)", "distinct approx_distinct of 1"),
-    ("SELECT max_by(a, b ORDER BY c)", "(?s)this clause.*ORDER BY"), ("SELECT max(a ORDER BY a)", "this clause"),
-    ("SELECT array_agg(DISTINCT a ORDER BY b)", "(?s)this clause.*ORDER BY"),
-    ("SELECT array_agg(a ORDER BY b, c)", "(?s)this clause.*ORDER BY b, c"),
-    ("SELECT `a` FROM t", '(?s)a backtick.*replace each `name` by "name"'), ("SELECT '`' FROM `t`", "a backtick"),
-    ("SELECT '`' FROM FROM", r"not Athena SQL: (?!a backtick)"), ("USE db", "(?s)no statement USE.*database.table"),
-    ("-- mine\nuse db;", "(?s)no statement USE.*database.table"),
-    ("SELECT listagg(a, ',') WITHIN GROUP (ORDER BY a)", "(?s)this clause.*WITHIN GROUP"),
-    ("SELECT * FROM UNNEST(a, b, c) AS t(x, y, z)", "unnest rows of 3|unnest of 3"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("SELECT nosuch(a) FROM t", "nosuch of 1 arg(?s:.*)NOSUCH"),
+        ("SELECT 1; SELECT 2", "not one statement"),
+        ("SELEC a FROM t WHERE", "not Athena SQL"),
+        ("SELECT try(a / b)", "try of 1 arg"),
+        ("SELECT CAST(x AS TIME)", "(?s)the type TIME "),
+        ("SELECT CAST(x AS ROW(a CHAR(3)))", "(?s)the type CHAR"),
+        ("SELECT CAST('::1' AS IPADDRESS)", "(?s)the type IPADDRESS .*::1"),
+        ("SELECT CAST(x AS IPPREFIX)", "the type IPPREFIX "),
+        ("SELECT a = ALL (SELECT 1)", "(?s)this clause.*ALL"),
+        ("SELECT json_value(a, 'lax $')", "json_value"),
+        ("SELECT a FROM t ORDER BY a FETCH FIRST 2 ROWS WITH TIES", "(?s)this clause.*TIES"),
+        ("SELECT date_format(a, '%Y week %V')", "(?s)this pattern.*%V"),
+        ("SELECT date_parse(a, '%y')", "(?s)pattern.*%y"),
+        ("SELECT date_format(a, '100 %')", "(?s)this pattern.*100 %"),
+        ("SELECT date_format(a, b)", "this pattern"),
+        ("SELECT format_datetime(a, 'YYYY')", "format_datetime of 2"),
+        ("SELECT date_add('eon', 1, a)", "date_add of 3"),
+        ("SELECT date_add(day, 1, a)", "date_add of 3"),
+        ("SELECT checksum(a)", "checksum"),
+        ("", "not one statement"),
+        ("SELECT json_extract(a, '$[b]')", "(?s)this path.*b"),
+        ("SELECT json_extract(a, 'b')", "this path"),
+        ("SELECT json_extract(a, b)", "this path"),
+        ("SELECT approx_distinct(DISTINCT a)", "distinct approx_distinct of 1"),
+        ("SELECT max_by(a, b ORDER BY c)", "(?s)this clause.*ORDER BY"),
+        ("SELECT max(a ORDER BY a)", "this clause"),
+        ("SELECT array_agg(DISTINCT a ORDER BY b)", "(?s)this clause.*ORDER BY"),
+        ("SELECT array_agg(a ORDER BY b, c)", "(?s)this clause.*ORDER BY b, c"),
+        ("SELECT `a` FROM t", '(?s)a backtick.*replace each `name` by "name"'),
+        ("SELECT '`' FROM `t`", "a backtick"),
+        ("SELECT '`' FROM FROM", r"not Athena SQL: (?!a backtick)"),
+        ("USE db", "(?s)no statement USE.*database.table"),
+        ("-- mine\nuse db;", "(?s)no statement USE.*database.table"),
+        ("SELECT listagg(a, ',') WITHIN GROUP (ORDER BY a)", "(?s)this clause.*WITHIN GROUP"),
+        ("SELECT * FROM UNNEST(a, b, c) AS t(x, y, z)", "unnest rows of 3|unnest of 3"),
+    ],
+)
 def test_what_cannot_be_translated_is_an_error(text, says):
     with pytest.raises(LakeError, match=f"(?i){says}"):
         translated(text)
 
 
-@pytest.mark.parametrize("text, says", [
-    ("DELETE FROM t WHERE a = 1", "not one statement"), ("UPDATE t SET a = 1", "not one statement"),
-    ("INSERT INTO t SELECT 1", "not one statement"), ("CREATE TABLE t (a INT)", "not one statement"),
-    ("CREATE VIEW t AS SELECT 1", "not one statement"),
-    ("CREATE EXTERNAL TABLE t (a INT) STORED AS PARQUET", "not one table of files.*has.*LOCATION.*PARQUET"),
-    ("CREATE EXTERNAL TABLE t (a INT) LOCATION 's3://b/'", "that has STORED AS"),
-    ("CREATE EXTERNAL TABLE t (a INT) STORED AS TEXTFILE LOCATION 's3://b/'", "that has STORED AS.*TEXTFILE"),
-    ("CREATE EXTERNAL TABLE t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS STORED AS ORC LOCATION 's3://b/'", "CLUSTERED"),
-    ("CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/' TBLPROPERTIES ('projection.enabled'='true')",
-     "this clause.*projection"),
-    ("CREATE EXTERNAL TABLE t (a INT) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' WITH SERDEPROPERTIES "
-     "('ignore.malformed.json' = 'true') LOCATION 's3://b/'", "without properties.*malformed"),
-    ("CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/'; SELECT 1", "not one table"),
-    ("CREATE EXTERNAL TABLE t (a CHAR(3)) STORED AS ORC LOCATION 's3://b/'", "the type CHAR"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("DELETE FROM t WHERE a = 1", "not one statement"),
+        ("UPDATE t SET a = 1", "not one statement"),
+        ("INSERT INTO t SELECT 1", "not one statement"),
+        ("CREATE TABLE t (a INT)", "not one statement"),
+        ("CREATE VIEW t AS SELECT 1", "not one statement"),
+        (
+            "CREATE EXTERNAL TABLE t (a INT) STORED AS PARQUET",
+            "not one table of files.*has.*LOCATION.*PARQUET",
+        ),
+        ("CREATE EXTERNAL TABLE t (a INT) LOCATION 's3://b/'", "that has STORED AS"),
+        (
+            "CREATE EXTERNAL TABLE t (a INT) STORED AS TEXTFILE LOCATION 's3://b/'",
+            "that has STORED AS.*TEXTFILE",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t (a INT) CLUSTERED BY (a) INTO 4 BUCKETS STORED AS ORC LOCATION 's3://b/'",
+            "CLUSTERED",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/' TBLPROPERTIES ('projection.enabled'='true')",
+            "this clause.*projection",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t (a INT) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' WITH SERDEPROPERTIES "
+            "('ignore.malformed.json' = 'true') LOCATION 's3://b/'",
+            "without properties.*malformed",
+        ),
+        (
+            "CREATE EXTERNAL TABLE t (a INT) STORED AS ORC LOCATION 's3://b/'; SELECT 1",
+            "not one table",
+        ),
+        ("CREATE EXTERNAL TABLE t (a CHAR(3)) STORED AS ORC LOCATION 's3://b/'", "the type CHAR"),
+    ],
+)
 def test_statements_that_are_refused(text, says):
     with pytest.raises(LakeError, match=f"(?is){says}"):
         translated(text)
@@ -114,42 +176,85 @@ class Rows:
         self.said["table"] = name
 
 
-@pytest.mark.parametrize("text, said", [
-    ("""CREATE TABLE "a"."b" WITH (format = 'ORC', partitioned_by = ARRAY['c', 'd'],
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (
+            """CREATE TABLE "a"."b" WITH (format = 'ORC', partitioned_by = ARRAY['c', 'd'],
         external_location = 's3://bucket/x') AS SELECT 1 AS a, 2 AS c, 3 AS d""",
-     {"format": "orc", "by": ("c", "d"), "compression": "zlib", "path": "s3://bucket/x", "table": "`a`.`b`"}),
-    ("CREATE TABLE b AS SELECT ') TO' AS a", {"format": "parquet", "by": (), "compression": "gzip", "table": "b"}),
-    ("UNLOAD (SELECT ') TO' AS a FROM t) TO 's3://bucket/Y' WITH (format = 'JSON')",
-     {"format": "json", "by": (), "compression": "gzip", "path": "s3://bucket/Y", "table": ""}),
-    ("UNLOAD (SELECT 1) TO 's3://b' WITH (format = 'PARQUET', compression = 'SNAPPY', partitioned_by = ARRAY['a'])",
-     {"format": "parquet", "by": ("a",), "compression": "snappy", "path": "s3://b", "table": ""}),
-])
+            {
+                "format": "orc",
+                "by": ("c", "d"),
+                "compression": "zlib",
+                "path": "s3://bucket/x",
+                "table": "`a`.`b`",
+            },
+        ),
+        (
+            "CREATE TABLE b AS SELECT ') TO' AS a",
+            {"format": "parquet", "by": (), "compression": "gzip", "table": "b"},
+        ),
+        (
+            "UNLOAD (SELECT ') TO' AS a FROM t) TO 's3://bucket/Y' WITH (format = 'JSON')",
+            {
+                "format": "json",
+                "by": (),
+                "compression": "gzip",
+                "path": "s3://bucket/Y",
+                "table": "",
+            },
+        ),
+        (
+            "UNLOAD (SELECT 1) TO 's3://b' WITH (format = 'PARQUET', compression = 'SNAPPY', partitioned_by = ARRAY['a'])",
+            {
+                "format": "parquet",
+                "by": ("a",),
+                "compression": "snappy",
+                "path": "s3://b",
+                "table": "",
+            },
+        ),
+    ],
+)
 def test_where_the_rows_of_a_query_go(text, said):
     rows = Rows()
     spark_sql._keep(rows, dialect.read(text)[1])
     assert rows.said == said
 
 
-@pytest.mark.parametrize("text, says", [
-    ("CREATE TABLE t WITH (bucket_count = 4) AS SELECT 1 AS a", "bucket_count"),
-    ("CREATE TABLE t WITH (table_type = 'ICEBERG') AS SELECT 1 AS a", "table_type"),
-    ("CREATE TABLE t WITH (format = 'AVRO') AS SELECT 1 AS a", "avro"),
-    ("CREATE TABLE IF NOT EXISTS t AS SELECT 1 AS a", "IF NOT EXISTS"),
-    ("CREATE TABLE t AS SELECT 1 AS a WITH NO DATA", "NO DATA"),
-    ("CREATE TABLE t WITH (write_compression = 'SNAPPY', orc_compression = 'ZLIB') AS SELECT 1", "orc_compression"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("CREATE TABLE t WITH (bucket_count = 4) AS SELECT 1 AS a", "bucket_count"),
+        ("CREATE TABLE t WITH (table_type = 'ICEBERG') AS SELECT 1 AS a", "table_type"),
+        ("CREATE TABLE t WITH (format = 'AVRO') AS SELECT 1 AS a", "avro"),
+        ("CREATE TABLE IF NOT EXISTS t AS SELECT 1 AS a", "IF NOT EXISTS"),
+        ("CREATE TABLE t AS SELECT 1 AS a WITH NO DATA", "NO DATA"),
+        (
+            "CREATE TABLE t WITH (write_compression = 'SNAPPY', orc_compression = 'ZLIB') AS SELECT 1",
+            "orc_compression",
+        ),
+    ],
+)
 def test_settings_that_are_refused(text, says):
     with pytest.raises(LakeError, match=f"(?s)(?=.*not honoured).*{says}"):
         spark_sql._keep(Rows(), dialect.read(text)[1])
 
 
 def test_statements():
-    assert translated("-- tell it\n/* the\n folders */ MSCK REPAIR TABLE a.b").strip() == "MSCK REPAIR TABLE a.b"
-    assert translated("""
+    assert (
+        translated("-- tell it\n/* the\n folders */ MSCK REPAIR TABLE a.b").strip()
+        == "MSCK REPAIR TABLE a.b"
+    )
+    assert (
+        translated("""
         CREATE EXTERNAL TABLE IF NOT EXISTS a.b (id int COMMENT 'x', `a b` struct<c:int>) PARTITIONED BY (country
-        string) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' LOCATION 's3://bucket/it\\'s/'""") == (
+        string) ROW FORMAT SERDE 'org.openx.data.jsonserde.JsonSerDe' LOCATION 's3://bucket/it\\'s/'""")
+        == (
             "CREATE TABLE IF NOT EXISTS a.b (id INT COMMENT 'x', `a b` STRUCT<c: INT>, country STRING) "
-            "USING JSON OPTIONS (MODE 'FAILFAST') PARTITIONED BY (country) LOCATION 's3://bucket/it\\'s/'")
+            "USING JSON OPTIONS (MODE 'FAILFAST') PARTITIONED BY (country) LOCATION 's3://bucket/it\\'s/'"
+        )
+    )
 
 
 def test_values_are_neither_missing_nor_left_over():
@@ -162,28 +267,41 @@ class Remote:
     """A Spark Connect session whose server is gone."""
 
     def __init__(self):
-        self.client = SimpleNamespace(is_closed=False, _builder=SimpleNamespace(endpoint="127.0.0.1:1"))
+        self.client = SimpleNamespace(
+            is_closed=False, _builder=SimpleNamespace(endpoint="127.0.0.1:1")
+        )
 
 
 def test_a_dead_server_is_told_at_once_and_not_tried_for_ten_minutes(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "VAR", tmp_path)
     session = Remote()
     spark_module._worlds[session] = params.load("local")
-    with pytest.raises(StackError, match="(?s)the service spark is stopped.*127.0.0.1:1.*set-up cell"):
+    with pytest.raises(
+        StackError, match="(?s)the service spark is stopped.*127.0.0.1:1.*set-up cell"
+    ):
         query.sql(session, "SELECT 1")
     session.client.is_closed = True
     assert unreachable(session) == "the session was closed"
     assert unreachable(object()) == ""  # a classic session is its own server
 
 
-@pytest.mark.parametrize("text, gone", [
-    ('_InactiveRpcError: status = StatusCode.UNAVAILABLE details = "Socket closed"', True),
-    ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid. Session not found.", True),
-    ("(java.lang.NullPointerException) … because SparkEnv.get() is null", True),  # it is being stopped
-    ("[UNKNOWN] the query failed\n\nJVM stacktrace:\nCaused by: ConnectException: Connection refused", False),
-    ("[TABLE_OR_VIEW_NOT_FOUND] The table or view `session` cannot be found", False),
-    ("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nosuch` cannot be resolved", False),
-])
+@pytest.mark.parametrize(
+    "text, gone",
+    [
+        ('_InactiveRpcError: status = StatusCode.UNAVAILABLE details = "Socket closed"', True),
+        ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid. Session not found.", True),
+        (
+            "(java.lang.NullPointerException) … because SparkEnv.get() is null",
+            True,
+        ),  # it is being stopped
+        (
+            "[UNKNOWN] the query failed\n\nJVM stacktrace:\nCaused by: ConnectException: Connection refused",
+            False,
+        ),
+        ("[TABLE_OR_VIEW_NOT_FOUND] The table or view `session` cannot be found", False),
+        ("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nosuch` cannot be resolved", False),
+    ],
+)
 def test_which_errors_say_that_spark_is_gone(text, gone):
     assert is_gone(RuntimeError(text)) is gone
 
@@ -209,11 +327,20 @@ class Session:
         self.said.append(value)
 
 
-@pytest.mark.parametrize("text, says", [
-    ("ParseException: \n[PARSE_SYNTAX_ERROR] Syntax error.\n\n== SQL ==\nx", "ParseException: [PARSE_SYNTAX_ERROR]"),
-    ("SparkException: aborted\nCaused by: a.b.C: \n\n  the file is gone\n\tat a.b(C.scala:1)", "a.b.C: the file is "),
-    ("Py4JError: it failed\nmore", "Py4JError: it failed"),
-])
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        (
+            "ParseException: \n[PARSE_SYNTAX_ERROR] Syntax error.\n\n== SQL ==\nx",
+            "ParseException: [PARSE_SYNTAX_ERROR]",
+        ),
+        (
+            "SparkException: aborted\nCaused by: a.b.C: \n\n  the file is gone\n\tat a.b(C.scala:1)",
+            "a.b.C: the file is ",
+        ),
+        ("Py4JError: it failed\nmore", "Py4JError: it failed"),
+    ],
+)
 def test_the_cause_of_an_error_whose_first_line_is_empty_is_its_next_line(text, says):
     assert spark_module.cause(text).startswith(says)
 
@@ -241,7 +368,9 @@ def test_a_session_that_ended_hides_no_error_and_its_count_goes_with_it():
     address = id(session)
     del session
     gc.collect()
-    assert address not in map(id, spark_module._asked), "another at the same address begins at nought"
+    assert address not in map(id, spark_module._asked), (
+        "another at the same address begins at nought"
+    )
 
 
 def test_only_a_session_of_an_embedded_world_is_told_as_our_service(tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 """The query-based walkthrough's declaration; what needs services is in tests/notebooks."""
+
 import pytest
 from workbench import connect, landing, walkthroughs
 from workbench.base import params
@@ -14,21 +15,34 @@ def world():
 
 
 def test_each_pair_has_its_topics_and_no_other_pairs(world):
-    topics = [*query_based.POLLED.values(), query_based.ALT, query_based.QUERY,
-              *(log_based.flow.topic(world, name) for name in log_based.flow.names)]
+    topics = [
+        *query_based.POLLED.values(),
+        query_based.ALT,
+        query_based.QUERY,
+        *(log_based.flow.topic(world, name) for name in log_based.flow.names),
+    ]
     for (source, sink), ours in zip(query_based.PAIRS, (topics[:3], topics[3:4], topics[4:5])):
         config = connect.config(world, source)
-        assert [sources.topic_of(config, table) for table in sources.parse(config, world).tables] == ours
+        assert [
+            sources.topic_of(config, table) for table in sources.parse(config, world).tables
+        ] == ours
         assert landing.parse(connect.config(world, sink), world).matching(topics) == ours
 
 
 def test_a_table_may_be_polled_several_times(world):
-    """Each by its own name, connectors and topic; what is told of the source is that of the table."""
+    """Each by its own name, connectors and topic; what is told of the source is that of the
+    table."""
     flow = query_based.flow
     assert [flow.topic(world, name) for name in flow.names] == [
-        *query_based.POLLED.values(), query_based.ALT, query_based.QUERY]
+        *query_based.POLLED.values(),
+        query_based.ALT,
+        query_based.QUERY,
+    ]
     assert flow.landing_folder(world, "query") == f"{world.lake.landing}/topics/{query_based.QUERY}"
-    assert flow.deployed == [*query_based.SOURCES, *query_based.SINKS] and log_based.flow.deployed == ["pagila_source"]
+    assert flow.deployed == [
+        *query_based.SOURCES,
+        *query_based.SINKS,
+    ] and log_based.flow.deployed == ["pagila_source"]
     assert flow._kept() == ("public.customer", *(f"public.{name}" for name in query_based.TABLES))
     assert flow._topics(world) >= {*query_based.POLLED.values(), query_based.ALT, query_based.QUERY}
 
@@ -41,26 +55,45 @@ def test_what_is_polled_is_not_traced(world):
 def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):
     """Sources and sinks, each with its own configuration, and all topics are waited for."""
     did = []
-    monkeypatch.setattr(flows.landing, "apply", lambda world, name, config: did.append((name, config["topic.prefix"])
-                                                                                      if "source" in name else name))
+    monkeypatch.setattr(
+        flows.landing,
+        "apply",
+        lambda world, name, config: did.append(
+            (name, config["topic.prefix"]) if "source" in name else name
+        ),
+    )
     monkeypatch.setattr(flows, "session", lambda world: None)
-    monkeypatch.setattr(flows.landing, "step", lambda spark, world, *names: did.append(("step", *names)))
+    monkeypatch.setattr(
+        flows.landing, "step", lambda spark, world, *names: did.append(("step", *names))
+    )
     monkeypatch.setattr(flows.Flow, "count", lambda self, world, name: 7)
     monkeypatch.setattr(flows.topics, "wait_count", lambda world, topic, n, connector: n)
     assert query_based.flow.deploy(world) == dict.fromkeys(
-        [*query_based.POLLED.values(), query_based.ALT, query_based.QUERY], 7)
+        [*query_based.POLLED.values(), query_based.ALT, query_based.QUERY], 7
+    )
     prefixes = ("pagila.public.", "pagila.public.alt.", "pagila.query")
-    assert did == [*zip(query_based.SOURCES, prefixes), *query_based.SINKS, ("step", *query_based.flow.deployed)]
+    assert did == [
+        *zip(query_based.SOURCES, prefixes),
+        *query_based.SINKS,
+        ("step", *query_based.flow.deployed),
+    ]
 
 
 def test_both_walkthroughs_on_pagila_are_loaded_by_name_into_their_own_databases(world):
     asked = []
     for name in ("pagila", "pagila_polled"):
         loader = walkthroughs.LOADERS[name]
-        assert loader.load(world, confirm=lambda question: asked.append(question)) == {}  # None: not confirmed
+        assert (
+            loader.load(world, confirm=lambda question: asked.append(question)) == {}
+        )  # None: not confirmed
         assert f"in {name} on" in asked[-1]
-    assert (log_based.flow.loader.database, query_based.flow.loader.database) == ("pagila", "pagila_polled")
-    assert query_based.flow.databases != log_based.flow.databases, "a reset drops its own tables of the catalog"
+    assert (log_based.flow.loader.database, query_based.flow.loader.database) == (
+        "pagila",
+        "pagila_polled",
+    )
+    assert query_based.flow.databases != log_based.flow.databases, (
+        "a reset drops its own tables of the catalog"
+    )
 
 
 def test_no_two_loaders_have_one_name():

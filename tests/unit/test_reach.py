@@ -1,4 +1,6 @@
-"""The verbs of the stack in a world on AWS: they look whether all can be reached, and start nothing."""
+"""The verbs of the stack in a world on AWS: they look whether all can be reached, and start
+nothing."""
+
 import contextlib
 import datetime as dt
 import socket
@@ -15,11 +17,22 @@ NOW, VALUES = dt.datetime(2026, 1, 1), "workbench-values"
 ANSWERS = {
     "kafkaconnect": ("list_connectors", {"connectors": []}, {"maxResults": 1}),
     "glue": ("get_registry", {"RegistryName": VALUES}, {"RegistryId": {"RegistryName": VALUES}}),
-    "emr-serverless": ("get_application", {"application": {
-        "applicationId": on_aws.PARAMETERS["spark/application"], "name": "workbench", "state": "STARTED",
-        "arn": f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/00f1r4c2hs0mq01p",
-        "type": "Spark", "releaseLabel": "emr-7.13.0", "createdAt": NOW, "updatedAt": NOW}},
-        {"applicationId": on_aws.PARAMETERS["spark/application"]}),
+    "emr-serverless": (
+        "get_application",
+        {
+            "application": {
+                "applicationId": on_aws.PARAMETERS["spark/application"],
+                "name": "workbench",
+                "state": "STARTED",
+                "arn": f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/00f1r4c2hs0mq01p",
+                "type": "Spark",
+                "releaseLabel": "emr-7.13.0",
+                "createdAt": NOW,
+                "updatedAt": NOW,
+            }
+        },
+        {"applicationId": on_aws.PARAMETERS["spark/application"]},
+    ),
     "s3": ("head_bucket", {"BucketRegion": on_aws.REGION}, {"Bucket": "workbench-lake"}),
     "athena": ("get_work_group", {"WorkGroup": {"Name": "workbench"}}, {"WorkGroup": "workbench"}),
 }
@@ -32,8 +45,11 @@ def near():
         there.bind(("127.0.0.1", 0))
         there.listen()
         port = there.getsockname()[1]
-        yield varied(on_aws.world(), postgres={"host": "127.0.0.1", "port": port},
-                     kafka={"bootstrap": f"127.0.0.1:{port},b-2.example:9098"})
+        yield varied(
+            on_aws.world(),
+            postgres={"host": "127.0.0.1", "port": port},
+            kafka={"bootstrap": f"127.0.0.1:{port},b-2.example:9098"},
+        )
 
 
 @pytest.fixture
@@ -50,20 +66,29 @@ def answering(monkeypatch):
 def test_all_of_a_deployment_is_looked_at(near, answering):
     found = stack.up(near)
     assert {s.name: s.state for s in found} == dict.fromkeys(
-        ("postgres", "kafka", "connect", "spark", "apicurio", "lake", "query"), "up")
+        ("postgres", "kafka", "connect", "spark", "apicurio", "lake", "query"), "up"
+    )
 
 
 def test_what_cannot_be_reached_is_named_with_the_reason(near):
     with on_aws.stubbed("kafkaconnect") as stub:
-        stub.add_client_error("list_connectors", "AccessDeniedException", "User: arn:aws:iam::1:user/x is not "
-                              "authorized to perform: kafkaconnect:ListConnectors on resource: *")
-        with pytest.raises(StackError, match="(?s)connect cannot be reached.*ListConnectors is not allowed"):
+        stub.add_client_error(
+            "list_connectors",
+            "AccessDeniedException",
+            "User: arn:aws:iam::1:user/x is not "
+            "authorized to perform: kafkaconnect:ListConnectors on resource: *",
+        )
+        with pytest.raises(
+            StackError, match="(?s)connect cannot be reached.*ListConnectors is not allowed"
+        ):
             stack.need(near, "postgres", "connect")
 
 
 def test_a_bucket_of_another_region_is_told(near):
     with on_aws.stubbed("s3") as stub:
-        stub.add_response("head_bucket", {"BucketRegion": "us-east-1"}, {"Bucket": "workbench-lake"})
+        stub.add_response(
+            "head_bucket", {"BucketRegion": "us-east-1"}, {"Bucket": "workbench-lake"}
+        )
         seen = verbs._look(near, "lake")
     assert seen.state == "unreachable" and "lies in us-east-1" in seen.detail
 
@@ -74,8 +99,14 @@ def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
         stack.need(far, "postgres")
 
 
-@pytest.mark.parametrize("kind, master, state", [
-    ("existing", "", "up"), ("classic", "yarn", "up"), ("classic", "", "up"),
-    ("classic", "spark://127.0.0.1:1", "unreachable")])
+@pytest.mark.parametrize(
+    "kind, master, state",
+    [
+        ("existing", "", "up"),
+        ("classic", "yarn", "up"),
+        ("classic", "", "up"),
+        ("classic", "spark://127.0.0.1:1", "unreachable"),
+    ],
+)
 def test_a_spark_of_this_process_needs_no_address(near, kind, master, state):
     assert verbs._look(varied(near, spark={"kind": kind, "master": master}), "spark").state == state

@@ -1,15 +1,21 @@
 """Which files a reader has to merge, on folders made by hand."""
+
 import pytest
 from workbench import hudi
 from workbench.results import readcost
 
-FILES = {  # the first group was compacted at …03, and got a log since; the second has only its base file
+# the first group was compacted at …03, and got a log since; the second has only its base file
+FILES = {
     "p=a/f-0_0-1-1_20260101120000001.parquet": 100,
-    "p=a/.f-0_20260101120000001.log.1_0-1-1": 10, "p=a/.f-0_20260101120000001.log.2_0-1-1": 11,
-    "p=a/f-0_0-9-9_20260101120000003.parquet": 120, "p=a/.f-0_20260101120000003.log.1_0-1-1": 12,
+    "p=a/.f-0_20260101120000001.log.1_0-1-1": 10,
+    "p=a/.f-0_20260101120000001.log.2_0-1-1": 11,
+    "p=a/f-0_0-9-9_20260101120000003.parquet": 120,
+    "p=a/.f-0_20260101120000003.log.1_0-1-1": 12,
     "p=b/g-1_0-1-1_20260101120000001.parquet": 50,
-    "p=a/.hoodie_partition_metadata": 5, "p=a/..f-0_20260101120000001.log.1_0-1-1.crc": 5,
-    ".hoodie/20260101120000001.deltacommit": 5, ".hoodie/20260101120000003.commit": 5,
+    "p=a/.hoodie_partition_metadata": 5,
+    "p=a/..f-0_20260101120000001.log.1_0-1-1.crc": 5,
+    ".hoodie/20260101120000001.deltacommit": 5,
+    ".hoodie/20260101120000003.commit": 5,
     ".hoodie/metadata/files/x-0_0-1-1_20260101120000001.parquet": 5,
 }
 
@@ -26,7 +32,14 @@ def table(tmp_path):
 def test_data_files_are_told_apart(table):
     found = readcost.data_files(table)
     assert list(found["kind"]) == ["base", "log", "log", "base", "log", "base"]
-    assert list(found["bytes"]) == [100, 10, 11, 120, 12, 50] and list(found["number"]) == [0, 1, 2, 0, 1, 0]
+    assert list(found["bytes"]) == [100, 10, 11, 120, 12, 50] and list(found["number"]) == [
+        0,
+        1,
+        2,
+        0,
+        1,
+        0,
+    ]
     assert set(found["group"]) == {"f-0", "g-1"} and set(found["partition"]) == {"p=a", "p=b"}
 
 
@@ -35,8 +48,12 @@ def test_only_logs_since_the_last_compaction_are_merged(table):
 
 
 def test_while_a_compaction_is_pending_the_logs_on_both_sides_of_it_are_merged(table, tmp_path):
-    """Also when it was killed after it had written its base file: that one does not count without the commit."""
-    for name in ("p=a/f-0_0-12-12_20260101120000005.parquet", "p=a/.f-0_20260101120000005.log.1_0-1-1"):
+    """Also when it was killed after it had written its base file: that one does not count without
+    the commit."""
+    for name in (
+        "p=a/f-0_0-12-12_20260101120000005.parquet",
+        "p=a/.f-0_20260101120000005.log.1_0-1-1",
+    ):
         (tmp_path / name).write_bytes(b"x" * 13)
     (tmp_path / ".hoodie/20260101120000005.compaction.requested").touch()
     assert list(readcost.logs(table)["bytes"]) == [12, 13]
@@ -53,7 +70,9 @@ def test_the_logs_of_a_file_group_that_was_clustered_are_merged_no_more(table, t
 
 
 def test_a_base_file_whose_commit_was_archived_counts(table, tmp_path):
-    (tmp_path / ".hoodie/20260101120000003.commit").rename(tmp_path / ".hoodie/20260101120000009.commit")
+    (tmp_path / ".hoodie/20260101120000003.commit").rename(
+        tmp_path / ".hoodie/20260101120000009.commit"
+    )
     (tmp_path / ".hoodie/20260101120000001.deltacommit").unlink()
     assert list(readcost.logs(table)["bytes"]) == [12]
 

@@ -1,4 +1,6 @@
-"""A recapture: the configuration of the new connector, what is refused, what a second call does, what it leaves."""
+"""A recapture: the configuration of the new connector, what is refused, what a second call does,
+what it leaves."""
+
 import json
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -15,18 +17,31 @@ from workbench.hudi.timeline import completed
 from workbench.source import postgres
 from worlds import varied
 
-POSTGRES = {"name": "shop", "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-            "topic.prefix": "shop", "slot.name": "local_shop", "publication.name": "shop",
-            "table.include.list": "public.a,public.b", "snapshot.mode": "no_data"}
-MARIADB = {"topic.prefix": "db1", "database.server.id": "42", "table.include.list": r"shop\..*",
-           "schema.history.internal.kafka.topic": "dbhistory.demo1"}
+POSTGRES = {
+    "name": "shop",
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "topic.prefix": "shop",
+    "slot.name": "local_shop",
+    "publication.name": "shop",
+    "table.include.list": "public.a,public.b",
+    "snapshot.mode": "no_data",
+}
+MARIADB = {
+    "topic.prefix": "db1",
+    "database.server.id": "42",
+    "table.include.list": r"shop\..*",
+    "schema.history.internal.kafka.topic": "dbhistory.demo1",
+}
 
 
 def test_a_new_connector_of_postgresql():
     new = recapture.renamed(POSTGRES, "_r2", ["public.b"])
     assert {key: value for key, value in new.items() if POSTGRES.get(key) != value} == {
-        "topic.prefix": "shop_r2", "slot.name": "local_shop_r2", "table.include.list": "public.b",
-        "snapshot.mode": "initial"}
+        "topic.prefix": "shop_r2",
+        "slot.name": "local_shop_r2",
+        "table.include.list": "public.b",
+        "snapshot.mode": "initial",
+    }
     assert POSTGRES.keys() - new.keys() == {"name"}
     again = recapture.renamed(new, "_r3", ["public.b"])
     assert (again["topic.prefix"], again["slot.name"]) == ("shop_r3", "local_shop_r3")
@@ -34,29 +49,47 @@ def test_a_new_connector_of_postgresql():
 
 def test_a_new_connector_of_mariadb():
     new = recapture.renamed(MARIADB, "_r2", ["shop.a"])
-    assert (new["topic.prefix"], new["schema.history.internal.kafka.topic"], new["table.include.list"]) == (
-        "db1_r2", "dbhistory.demo1_r2", "shop.a")
-    ids = {new["database.server.id"], recapture.renamed(MARIADB, "_r3", ["shop.a"])["database.server.id"], "42"}
+    assert (
+        new["topic.prefix"],
+        new["schema.history.internal.kafka.topic"],
+        new["table.include.list"],
+    ) == ("db1_r2", "dbhistory.demo1_r2", "shop.a")
+    ids = {
+        new["database.server.id"],
+        recapture.renamed(MARIADB, "_r3", ["shop.a"])["database.server.id"],
+        "42",
+    }
     assert len(ids) == 3 and all(0 < int(n) < 2**31 for n in ids)
     assert "slot.name" not in new
 
 
 @pytest.mark.parametrize("kind", ["io.confluent.connect.jdbc.JdbcSourceConnector", ""])
 def test_a_connector_that_reads_no_log_is_refused(kind):
-    with pytest.raises(ConnectorError, match="(?s)cannot be recaptured.*expected.*PostgresConnector, MariaDbConnector"):
+    with pytest.raises(
+        ConnectorError,
+        match="(?s)cannot be recaptured.*expected.*PostgresConnector, MariaDbConnector",
+    ):
         recapture.run(None, None, "shop", {**POSTGRES, "connector.class": kind})
 
 
 def test_a_connector_without_a_named_slot_gets_one():
-    """Debezium's own is `debezium`, for each connector that names none: the new one would read the old one's."""
+    """Debezium's own is `debezium`, for each connector that names none: the new one would read the
+    old one's."""
     unnamed = {key: value for key, value in POSTGRES.items() if key != "slot.name"}
     assert recapture.renamed(unnamed, "_r2", ["public.b"])["slot.name"] == "debezium_r2"
 
 
-# --- which tables ----------------------------------------------------------------------------------------------------
+# --- which tables
+# ----------------------------------------------------------------------------------------------------
 
-SOURCES = {"own": "topic-shop.public.b", "r2": "topic-shop_r2.public.b", "other": "topic-shop.public.a", "unknown": "*",
-           "landed": "landed-topics_shop.public.b_partition_0", "alike": "topic-shop.public.b2"}
+SOURCES = {
+    "own": "topic-shop.public.b",
+    "r2": "topic-shop_r2.public.b",
+    "other": "topic-shop.public.a",
+    "unknown": "*",
+    "landed": "landed-topics_shop.public.b_partition_0",
+    "alike": "topic-shop.public.b2",
+}
 
 
 class Lab:
@@ -64,38 +97,56 @@ class Lab:
 
     def __init__(self, path, monkeypatch):
         places = ("landing", "tables", "checkpoints", "dead_letters")
-        self.world = varied(params.load("local"), lake={part: f"file:{path}/{part}" for part in places})
+        self.world = varied(
+            params.load("local"), lake={part: f"file:{path}/{part}" for part in places}
+        )
         self.table = hudi.table(self.world, "b", key=("id",), ordering="__lsn")
         self.deployed, self.did, self.said, self.rows = {"shop": POSTGRES}, [], [], 3
         for module, name, answer in (
-                (connect, "names", lambda _: sorted(self.deployed)),
-                (connect, "deployed", lambda _, name: self.deployed.get(name, {})),
-                (connect, "validate", lambda *_: None), (connect, "failure", lambda *_: None),
-                (connect, "apply", lambda _, name, config: self.did.append(name)),
-                (connect, "delete", lambda _, name: self.did.append(f"-{name}")),
-                (recapture.hudi, "drop", lambda *_: None), (recapture.topics, "names", lambda _: ["shop.public.b"]),
-                (recapture.topics, "wait_count", lambda *_, **__: 1),
-                (recapture.hudi, "read", lambda *_: SimpleNamespace(count=lambda: 3)),
-                (recapture.postgres, "all_slots", lambda _: pd.DataFrame({"slot_name": []})),
-                (recapture.postgres, "frame", lambda *_, **__: pd.DataFrame({"n": [self.rows]}))):
+            (connect, "names", lambda _: sorted(self.deployed)),
+            (connect, "deployed", lambda _, name: self.deployed.get(name, {})),
+            (connect, "validate", lambda *_: None),
+            (connect, "failure", lambda *_: None),
+            (connect, "apply", lambda _, name, config: self.did.append(name)),
+            (connect, "delete", lambda _, name: self.did.append(f"-{name}")),
+            (recapture.hudi, "drop", lambda *_: None),
+            (recapture.topics, "names", lambda _: ["shop.public.b"]),
+            (recapture.topics, "wait_count", lambda *_, **__: 1),
+            (recapture.hudi, "read", lambda *_: SimpleNamespace(count=lambda: 3)),
+            (recapture.postgres, "all_slots", lambda _: pd.DataFrame({"slot_name": []})),
+            (recapture.postgres, "frame", lambda *_, **__: pd.DataFrame({"n": [self.rows]})),
+        ):
             monkeypatch.setattr(module, name, answer)
 
     def progress(self, **read):
         """Let the table have read these sources, {name of one in SOURCES: how far}."""
-        self.commit(self.table, "20240101000000000", {SOURCES[name]: last for name, last in read.items()})
+        self.commit(
+            self.table, "20240101000000000", {SOURCES[name]: last for name, last in read.items()}
+        )
 
     @staticmethod
     def commit(table, instant, progress, **body):
-        files.write_text(f"{table.base}/.hoodie/{instant}.commit", json.dumps(
-            {**body, "extraMetadata": {PROGRESS: json.dumps(progress)}}))
+        files.write_text(
+            f"{table.base}/.hoodie/{instant}.commit",
+            json.dumps({**body, "extraMetadata": {PROGRESS: json.dumps(progress)}}),
+        )
 
     def journal(self, done, suffix="_r2"):
-        files.write_text(f"{self.world.lake.checkpoints}/recapture/shop.json", json.dumps(
-            {"suffix": suffix, "tables": [["public.b", self.table.base]], "done": done}))
+        files.write_text(
+            f"{self.world.lake.checkpoints}/recapture/shop.json",
+            json.dumps({"suffix": suffix, "tables": [["public.b", self.table.base]], "done": done}),
+        )
 
     def run(self, *captured, config=None):
-        return recapture.run(None, self.world, "shop", config or POSTGRES, *(
-            captured or [recapture.Captured("public.b", self.table)]), timeout=0.1, say=self.said.append)
+        return recapture.run(
+            None,
+            self.world,
+            "shop",
+            config or POSTGRES,
+            *(captured or [recapture.Captured("public.b", self.table)]),
+            timeout=0.1,
+            say=self.said.append,
+        )
 
 
 @pytest.fixture
@@ -109,11 +160,15 @@ def test_a_table_with_rows_of_other_sources_is_refused(lab, read):
     lab.progress(own={"batch": 1}, **{read: {"batch": 1}})
     with pytest.raises(LakeError, match="table b holds rows of other sources than public.b"):
         lab.run()
-    assert lab.did == [] and not files.below(f"{lab.world.lake.checkpoints}/recapture").keys() - {"shop.json.lock"}
+    assert lab.did == [] and not files.below(f"{lab.world.lake.checkpoints}/recapture").keys() - {
+        "shop.json.lock"
+    }
 
 
 def test_what_a_table_has_read_of_its_own_source_or_no_longer_reads_is_no_other(lab):
-    lab.progress(own={"batch": 1}, landed={"batch": 1}, r2={"batch": 1}, other={"batch": 1, REPLACED_BY: "x"})
+    lab.progress(
+        own={"batch": 1}, landed={"batch": 1}, r2={"batch": 1}, other={"batch": 1, REPLACED_BY: "x"}
+    )
     job = recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)
     assert len(job._own_progress(recapture.Captured("public.b", lab.table))) == 4
 
@@ -121,14 +176,18 @@ def test_what_a_table_has_read_of_its_own_source_or_no_longer_reads_is_no_other(
 def renamed_table(lab, config=POSTGRES):
     """`public.b`, which was `public.a` before."""
     captured = recapture.Captured("public.b", lab.table, former="public.a")
-    job = recapture._Job(None, lab.world, "shop", config, (captured,), postgres, None, lab.said.append)
+    job = recapture._Job(
+        None, lab.world, "shop", config, (captured,), postgres, None, lab.said.append
+    )
     job._set_suffix("_r2")
     return job, captured
 
 
 def test_what_a_table_has_read_under_its_former_name_is_its_own(lab):
     lab.progress(own={"batch": 1}, other={"batch": 1})
-    with pytest.raises(LakeError, match=r"(?s)read into it: topic-shop\.public\.a .*Captured\(…, former=its name"):
+    with pytest.raises(
+        LakeError, match=r"(?s)read into it: topic-shop\.public\.a .*Captured\(…, former=its name"
+    ):
         lab.run()
     job, captured = renamed_table(lab)
     assert job._own_progress(captured).keys() == {SOURCES["own"], SOURCES["other"]}
@@ -144,18 +203,31 @@ def test_the_topic_of_a_former_name_is_an_old_one_and_refused(lab, monkeypatch):
     monkeypatch.setattr(recapture.topics, "names", lambda _: ["shop.public.a", "shop.public.c"])
     assert job._result(job.new_config).old_topics == ["shop.public.a"]
     lab.commit(job._copy(captured), "20240101000000000", {job._topic(captured).id: {"batch": 0}})
-    monkeypatch.setattr(recapture, "rewrite", lambda *args: lab.did.append(json.loads(args[-1][PROGRESS])))
+    monkeypatch.setattr(
+        recapture, "rewrite", lambda *args: lab.did.append(json.loads(args[-1][PROGRESS]))
+    )
     job._rewrite(captured)
     replaced = {REPLACED_BY: "shop_r2.public.b"}
-    assert lab.did == [{SOURCES["own"]: replaced, SOURCES["other"]: replaced, SOURCES["r2"]: {"batch": 0},
-                        SOURCES["landed"]: {"batch": 1, **replaced}}]
+    assert lab.did == [
+        {
+            SOURCES["own"]: replaced,
+            SOURCES["other"]: replaced,
+            SOURCES["r2"]: {"batch": 0},
+            SOURCES["landed"]: {"batch": 1, **replaced},
+        }
+    ]
 
 
 def test_a_former_name_leaves_the_old_connector_where_its_list_names_it(lab, monkeypatch):
     applied = []
-    monkeypatch.setattr(connect, "apply", lambda _, name, config: applied.append(config["table.include.list"]))
-    for list_, remaining in ((r"public\.a,public.b,public.c", ["public.c"]), ("public.[ad],public.b", ["public.[ad]"]),
-                             ("public.a,public.[bd]", [])):
+    monkeypatch.setattr(
+        connect, "apply", lambda _, name, config: applied.append(config["table.include.list"])
+    )
+    for list_, remaining in (
+        (r"public\.a,public.b,public.c", ["public.c"]),
+        ("public.[ad],public.b", ["public.[ad]"]),
+        ("public.a,public.[bd]", []),
+    ):
         applied.clear()
         renamed_table(lab, {**POSTGRES, "table.include.list": list_})[0]._release_old_connector()
         assert applied == remaining
@@ -189,7 +261,9 @@ def test_a_former_name_is_no_other_tables(lab, monkeypatch, tables):
     job, captured = renamed_table(lab)
     monkeypatch.setattr(postgres, "frame", lambda *args: pd.DataFrame({"n": [tables]}))
     if tables:
-        with pytest.raises(LakeError, match="public.a is a table of its own, not the former name of public.b"):
+        with pytest.raises(
+            LakeError, match="public.a is a table of its own, not the former name of public.b"
+        ):
             job._check_former(captured)
     else:
         job._check_former(captured)
@@ -200,11 +274,15 @@ def test_a_former_name_is_no_other_tables(lab, monkeypatch, tables):
 
 def test_one_table_for_two_sources_is_refused(lab):
     with pytest.raises(LakeError, match="table b is named twice"):
-        lab.run(recapture.Captured("public.a", lab.table), recapture.Captured("public.b", lab.table))
+        lab.run(
+            recapture.Captured("public.a", lab.table), recapture.Captured("public.b", lab.table)
+        )
     assert lab.did == []
 
 
-# --- a second call ---------------------------------------------------------------------------------------------------
+# --- a second call
+# ---------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("old", [None, {**POSTGRES, "table.include.list": "public.a"}])
 def test_a_finished_recapture_changes_nothing_when_it_is_repeated(lab, old):
@@ -213,14 +291,22 @@ def test_a_finished_recapture_changes_nothing_when_it_is_repeated(lab, old):
     lab.deployed = {"shop_r2": {**more, "name": "shop_r2"}, **({"shop": old} if old else {})}
     lab.journal(done=True)
     done = lab.run()
-    assert (done.connector, done.rows, done.old_topics, lab.did) == ("shop_r2", {"b": 3}, ["shop.public.b"], [])
+    assert (done.connector, done.rows, done.old_topics, lab.did) == (
+        "shop_r2",
+        {"b": 3},
+        ["shop.public.b"],
+        [],
+    )
     assert done.config["table.include.list"] == "public.b,public.c" and "name" not in done.config
-    assert lab.said == ["done. Keep the new configuration: connector shop_r2, table.include.list=public.b,public.c, "
-                        "topic.prefix=shop_r2"]
+    assert lab.said == [
+        "done. Keep the new configuration: connector shop_r2, table.include.list=public.b,public.c, "
+        "topic.prefix=shop_r2"
+    ]
 
 
 def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch):
-    """What the first recapture has left is not the answer: changes have come into the old topic since."""
+    """What the first recapture has left is not the answer: changes have come into the old topic
+    since."""
     lab.deployed["shop_r2"] = {**POSTGRES, "topic.prefix": "shop_r2"}
     lab.journal(done=True)
     monkeypatch.setattr(recapture._Job, "_fill_copy", lambda *_: 1 / 0)
@@ -229,7 +315,9 @@ def test_a_connector_that_was_deployed_again_is_recaptured_anew(lab, monkeypatch
     assert lab.did == ["shop_r3"]
 
 
-# --- a copy ----------------------------------------------------------------------------------------------------------
+# --- a copy
+# ----------------------------------------------------------------------------------------------------------
+
 
 def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monkeypatch):
     """And no count of messages is waited for: rows deleted before the snapshot come with none."""
@@ -243,7 +331,7 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
 
         def toPandas(self):  # noqa: N802 - Spark's name
             compared.append(1)
-            return pd.DataFrame({"id": [1, 2, 3][:len(compared) + 1]})
+            return pd.DataFrame({"id": [1, 2, 3][: len(compared) + 1]})
 
     def frame(_, query, **__):
         if "count" in str(query):
@@ -252,8 +340,12 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
         return pd.DataFrame({"id": [1, 2, 3]})
 
     monkeypatch.setattr(recapture.postgres, "frame", frame)
-    monkeypatch.setattr(recapture.topics, "wait_count", lambda _, topic, n, **__: asked.append(n) if n > 1 else 1)
-    monkeypatch.setattr(recapture.hudi, "ingest", lambda *_, **__: SimpleNamespace(messages=next(wrote)))
+    monkeypatch.setattr(
+        recapture.topics, "wait_count", lambda _, topic, n, **__: asked.append(n) if n > 1 else 1
+    )
+    monkeypatch.setattr(
+        recapture.hudi, "ingest", lambda *_, **__: SimpleNamespace(messages=next(wrote))
+    )
     monkeypatch.setattr(recapture.hudi, "read", lambda *_: Frame())
     monkeypatch.setattr(recapture._Job, "_raise_on_dead_letters", lambda *_: None)
     said = []
@@ -265,10 +357,13 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
     assert said == ["the copy of b equals public.b: 3 rows"]
 
 
-# --- afterwards ------------------------------------------------------------------------------------------------------
+# --- afterwards
+# ------------------------------------------------------------------------------------------------------
+
 
 def test_the_topic_of_before_is_refused_afterwards(lab):
-    """Its connector writes to it until it is deleted, and the new rows lack what was deleted since."""
+    """Its connector writes to it until it is deleted, and the new rows lack what was deleted
+    since."""
     lab.progress(own={"batch": 1, REPLACED_BY: "shop_r2.public.b"}, r2={"batch": 0})
     job = ingesting.Job.__new__(ingesting.Job)
     job.table, job.source, job.replay = lab.table, hudi.Topic("shop.public.b"), True
@@ -292,18 +387,35 @@ def test_what_follows_from_a_replacement_is_done_again_after_a_kill(lab, monkeyp
 
 def test_the_journal_names_every_connector_that_was_made(lab):
     for suffix in ("_r2", "_r3"):
-        recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)._write_journal(suffix, done=True)
-    recapture._Job(None, lab.world, "shop_r3", recapture.renamed(POSTGRES, "_r3", ["public.b"]), (), postgres, None,
-                   print)._write_journal("_r4", done=False)
-    recapture._Job(None, lab.world, "other", POSTGRES, (), postgres, None, print)._write_journal("_r2", done=False)
+        recapture._Job(None, lab.world, "shop", POSTGRES, (), postgres, None, print)._write_journal(
+            suffix, done=True
+        )
+    recapture._Job(
+        None,
+        lab.world,
+        "shop_r3",
+        recapture.renamed(POSTGRES, "_r3", ["public.b"]),
+        (),
+        postgres,
+        None,
+        print,
+    )._write_journal("_r4", done=False)
+    recapture._Job(None, lab.world, "other", POSTGRES, (), postgres, None, print)._write_journal(
+        "_r2", done=False
+    )
     made = recapture.deployed_by(lab.world, "shop")
     assert {name: config["slot.name"] for name, config in made.items()} == {
-        f"shop_r{n}": f"local_shop_r{n}" for n in (2, 3, 4)}
-    assert not any(key.startswith("database.p") for config in made.values() for key in config), "no password"
+        f"shop_r{n}": f"local_shop_r{n}" for n in (2, 3, 4)
+    }
+    assert not any(key.startswith("database.p") for config in made.values() for key in config), (
+        "no password"
+    )
     assert recapture.deployed_by(lab.world) == {}
 
 
-# --- a rewriting -----------------------------------------------------------------------------------------------------
+# --- a rewriting
+# -----------------------------------------------------------------------------------------------------
+
 
 def test_a_rewriting_sees_a_compaction_that_was_planned_before_it_held_the_table(lab, monkeypatch):
     """One that is under way is waited for, not run a second time."""

@@ -1,4 +1,6 @@
-"""How a message names its schema, what the registry's answers become, and schemas made exact; no service is asked."""
+"""How a message names its schema, what the registry's answers become, and schemas made exact; no
+service is asked."""
+
 import datetime as dt
 import io
 import json
@@ -25,12 +27,15 @@ def with_registry(**fields):
     return varied(WORLD, registry=fields)
 
 
-@pytest.mark.parametrize(("name", "head", "kind", "id"), [
-    ("apicurio", "00 00000007", "contentId", 7),
-    ("apicurio_legacy8", "00 0000000000000007", "globalId", 7),
-    ("apicurio_legacy8", "00 ffffffffffffffff", "globalId", 2**64 - 1),
-    ("confluent", "00 01000000", "ccompat", 2**24),
-])
+@pytest.mark.parametrize(
+    ("name", "head", "kind", "id"),
+    [
+        ("apicurio", "00 00000007", "contentId", 7),
+        ("apicurio_legacy8", "00 0000000000000007", "globalId", 7),
+        ("apicurio_legacy8", "00 ffffffffffffffff", "globalId", 2**64 - 1),
+        ("confluent", "00 01000000", "ccompat", 2**24),
+    ],
+)
 def test_each_wire_format(name, head, kind, id):
     world = with_registry(wire=name)
     for body in (b"", b"\x00avro"):
@@ -56,19 +61,30 @@ def test_what_the_registry_answers(answering):
     assert apicurio._ask(world, "/d") == b"1" and served.asked[-2:] == ["/d", "/d"]
 
 
-@pytest.mark.parametrize("status, text, says", [
-    (404, "no", "no list of artifacts: it answers 404.*registry.url"),
-    (409, '{"message": "busy"}', "refuses GET: busy"), (422, '{"message": "odd"}', "refuses GET: odd"),
-    (200, "{}", "answers no list of artifacts")])
+@pytest.mark.parametrize(
+    "status, text, says",
+    [
+        (404, "no", "no list of artifacts: it answers 404.*registry.url"),
+        (409, '{"message": "busy"}', "refuses GET: busy"),
+        (422, '{"message": "odd"}', "refuses GET: odd"),
+        (200, "{}", "answers no list of artifacts"),
+    ],
+)
 @pytest.mark.parametrize("ask", [registry.artifacts, registry.names])
-def test_an_answer_that_is_no_list_of_artifacts_is_not_an_empty_one(answering, ask, status, text, says):
-    served = answering({f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0": (status, text)})
+def test_an_answer_that_is_no_list_of_artifacts_is_not_an_empty_one(
+    answering, ask, status, text, says
+):
+    served = answering(
+        {f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0": (status, text)}
+    )
     with pytest.raises(StackError, match=f"(?s){says}"):
         ask(with_registry(url=served.url))
 
 
 def test_a_deletion_that_the_registry_refuses_raises(answering):
-    served = answering({"/apis/registry/v2/groups/default/artifacts/t-value": (409, '{"message": "referenced"}')})
+    served = answering(
+        {"/apis/registry/v2/groups/default/artifacts/t-value": (409, '{"message": "referenced"}')}
+    )
     with pytest.raises(StackError, match="refuses DELETE: referenced"):
         registry.delete(with_registry(url=served.url), "t-value")
 
@@ -78,16 +94,29 @@ def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     url = answering({"/a": (200, "1")}).url + "/a"
     assert http.call("the registry", "GET", url).content == b"1"
-    for outside in ("http://registry.invalid/a", "registry:80/a"):  # by way of the proxy, where nobody listens; no URL
+    for outside in (
+        "http://registry.invalid/a",
+        "registry:80/a",
+    ):  # by way of the proxy, where nobody listens; no URL
         with pytest.raises(StackError, match=f"the registry does not answer(?s:.)*GET {outside}"):
             http.call("the registry", "GET", outside)
 
 
-@pytest.mark.parametrize("ask", [
-    registry.artifacts, lambda w: registry.schema(w, 1), lambda w: registry.latest(w, "t-value"),
-    lambda w: registry.find(w, 1, "ccompat"), lambda w: registry.peek(w, bytes(8) + b"\x01")])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        registry.artifacts,
+        lambda w: registry.schema(w, 1),
+        lambda w: registry.latest(w, "t-value"),
+        lambda w: registry.find(w, 1, "ccompat"),
+        lambda w: registry.peek(w, bytes(8) + b"\x01"),
+    ],
+)
 def test_a_registry_that_is_stopped_is_named(ask):
-    with pytest.raises(StackError, match="(?s)schema registry does not answer.*127.0.0.1:1/.*next:.*nothing is lost"):
+    with pytest.raises(
+        StackError,
+        match="(?s)schema registry does not answer.*127.0.0.1:1/.*next:.*nothing is lost",
+    ):
         ask(with_registry(url="http://127.0.0.1:1"))
 
 
@@ -105,20 +134,32 @@ class Answers:
 
 def test_an_id_that_does_not_exist_is_named_with_what_to_do(monkeypatch):
     answers = Answers(monkeypatch)
-    with pytest.raises(LakeError, match="(?s)no schema with globalId 4711.*registry.artifacts.*registry.wire"):
+    with pytest.raises(
+        LakeError, match="(?s)no schema with globalId 4711.*registry.artifacts.*registry.wire"
+    ):
         registry.schema(WORLD, 4711)
     assert registry.find(WORLD, 4711, "contentId") is None
-    assert answers.asked == ["/apis/registry/v2/ids/globalIds/4711", "/apis/registry/v2/ids/contentIds/4711"]
-    assert registry.find(WORLD, 2**63) is None and len(answers.asked) == 2  # no long: it would be a bad request
+    assert answers.asked == [
+        "/apis/registry/v2/ids/globalIds/4711",
+        "/apis/registry/v2/ids/contentIds/4711",
+    ]
+    assert (
+        registry.find(WORLD, 2**63) is None and len(answers.asked) == 2
+    )  # no long: it would be a bad request
     with pytest.raises(LakeError, match="did you mean 'globalId'"):
         registry.schema(WORLD, 1, "globalid")
 
 
 def test_a_schema_by_each_kind_of_id(monkeypatch):
     text = json.dumps({"type": "string"})
-    Answers(monkeypatch, **{"/apis/registry/v2/ids/globalIds/1": text,
-                            "/apis/ccompat/v6/schemas/ids/2": json.dumps({"schema": text}),
-                            "/apis/registry/v2/ids/contentIds/3": "syntax = proto3"})
+    Answers(
+        monkeypatch,
+        **{
+            "/apis/registry/v2/ids/globalIds/1": text,
+            "/apis/ccompat/v6/schemas/ids/2": json.dumps({"schema": text}),
+            "/apis/registry/v2/ids/contentIds/3": "syntax = proto3",
+        },
+    )
     assert registry.schema(WORLD, 1) == registry.schema(WORLD, 2, "ccompat") == {"type": "string"}
     with pytest.raises(LakeError, match="(?s)not an Avro schema.*contentIds/3"):
         registry.schema(WORLD, 3, "contentId")
@@ -127,8 +168,13 @@ def test_a_schema_by_each_kind_of_id(monkeypatch):
 def test_the_newest_version_as_confluents_api_tells_it(monkeypatch):
     told = {"subject": "t/1-value", "version": 2, "id": 7, "schema": '{"type": "string"}'}
     search = f"/apis/registry/v2/search/artifacts?limit={apicurio.PAGE}&offset=0"
-    Answers(monkeypatch, **{"/apis/ccompat/v6/subjects/t%2F1-value/versions/latest": json.dumps(told),
-                            search: json.dumps({"count": 0, "artifacts": []})})
+    Answers(
+        monkeypatch,
+        **{
+            "/apis/ccompat/v6/subjects/t%2F1-value/versions/latest": json.dumps(told),
+            search: json.dumps({"count": 0, "artifacts": []}),
+        },
+    )
     assert registry.latest(WORLD, "t/1-value", "ccompat") == {"type": "string"}
     with pytest.raises(LakeError, match="no artifact 't-value'"):
         registry.latest(WORLD, "t-value", "ccompat")
@@ -148,40 +194,86 @@ def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
 def test_artifacts_come_page_by_page(monkeypatch):
     monkeypatch.setattr(apicurio, "PAGE", 1)
     base, at = "/apis/registry/v2", "?limit=1&offset="
-    version = {"count": 1, "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}]}
-    answers = Answers(monkeypatch, **{
-        f"{base}/search/artifacts{at}0": json.dumps({"count": 2, "artifacts": [{"id": "b c"}]}),
-        f"{base}/search/artifacts{at}1": json.dumps({"count": 2, "artifacts": [{"id": "a", "groupId": "g"}]}),
-        f"{base}/groups/default/artifacts/b%20c/versions{at}0": json.dumps(version),
-        f"{base}/groups/g/artifacts/a/versions{at}0": json.dumps(version)})
+    version = {
+        "count": 1,
+        "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}],
+    }
+    answers = Answers(
+        monkeypatch,
+        **{
+            f"{base}/search/artifacts{at}0": json.dumps({"count": 2, "artifacts": [{"id": "b c"}]}),
+            f"{base}/search/artifacts{at}1": json.dumps(
+                {"count": 2, "artifacts": [{"id": "a", "groupId": "g"}]}
+            ),
+            f"{base}/groups/default/artifacts/b%20c/versions{at}0": json.dumps(version),
+            f"{base}/groups/g/artifacts/a/versions{at}0": json.dumps(version),
+        },
+    )
     frame = registry.artifacts(WORLD)
-    assert frame.values.tolist() == [["default", "b c", "AVRO", "1", 5, 4], ["g", "a", "AVRO", "1", 5, 4]]
+    assert frame.values.tolist() == [
+        ["default", "b c", "AVRO", "1", 5, 4],
+        ["g", "a", "AVRO", "1", 5, 4],
+    ]
     assert len(answers.asked) == 4
-    assert list(frame.columns) == ["group", "artifact", "type", "version", "global_id", "content_id"]
+    assert list(frame.columns) == [
+        "group",
+        "artifact",
+        "type",
+        "version",
+        "global_id",
+        "content_id",
+    ]
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for(monkeypatch):
-    path = f"/apis/registry/v2/groups/default/artifacts/{{}}/versions?limit={apicurio.PAGE}&offset=0"
-    found = {"count": 1, "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}]}
+    path = (
+        f"/apis/registry/v2/groups/default/artifacts/{{}}/versions?limit={apicurio.PAGE}&offset=0"
+    )
+    found = {
+        "count": 1,
+        "versions": [{"version": "1", "type": "AVRO", "globalId": 5, "contentId": 4}],
+    }
     answers = Answers(monkeypatch, **{path.format("b%20c"): json.dumps(found)})
     assert registry.numbered(WORLD, ["b c", "gone"]) == {"globalId 5": "1"}
     assert answers.asked == [path.format("b%20c"), path.format("gone")]
 
 
 def test_bytes_that_are_no_message_are_shown():
-    with pytest.raises(LakeError, match="(?s)7b 22 61 22.*00, 8 bytes of schema id.*apicurio_legacy8"):
+    with pytest.raises(
+        LakeError, match="(?s)7b 22 61 22.*00, 8 bytes of schema id.*apicurio_legacy8"
+    ):
         registry.peek(WORLD, '{"a"')
 
 
-SEEN = {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [
-    {"name": "id", "type": "int"}, {"name": "day", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}},
-    {"name": "times", "type": {"type": "array", "items": {
-        "type": "long", "connect.name": "io.debezium.time.MicroTimestamp"}}},
-    {"name": "opens", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTime"}},
-    {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}},
-    {"name": "who", "type": {"type": "string", "logicalType": "uuid"}},
-    {"name": "inner", "type": ["null", {
-        "type": "record", "name": "Inner", "fields": [{"name": "a", "type": "string"}]}]}]}
+SEEN = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "m.p.t",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "day", "type": {"type": "int", "connect.name": "io.debezium.time.Date"}},
+        {
+            "name": "times",
+            "type": {
+                "type": "array",
+                "items": {"type": "long", "connect.name": "io.debezium.time.MicroTimestamp"},
+            },
+        },
+        {"name": "opens", "type": {"type": "long", "connect.name": "io.debezium.time.MicroTime"}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2},
+        },
+        {"name": "who", "type": {"type": "string", "logicalType": "uuid"}},
+        {
+            "name": "inner",
+            "type": [
+                "null",
+                {"type": "record", "name": "Inner", "fields": [{"name": "a", "type": "string"}]},
+            ],
+        },
+    ],
+}
 WHO = "12345678-1234-1234-1234-123456789012"
 
 
@@ -191,31 +283,60 @@ def test_a_message_is_taken_apart_without_spark(monkeypatch):
     monkeypatch.setattr(registry, "find", lambda world, id, kind: SEEN)
     now = dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
     out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(avro.exact(SEEN)), {
-        "id": 1, "day": dt.date(1959, 4, 15), "times": [now.replace(tzinfo=dt.timezone.utc)], "opens": 36_000_000_000,
-        "price": Decimal("-0.01"), "who": WHO, "inner": {"a": "b"}})
+    fastavro.schemaless_writer(
+        out,
+        fastavro.parse_schema(avro.exact(SEEN)),
+        {
+            "id": 1,
+            "day": dt.date(1959, 4, 15),
+            "times": [now.replace(tzinfo=dt.timezone.utc)],
+            "opens": 36_000_000_000,
+            "price": Decimal("-0.01"),
+            "who": WHO,
+            "inner": {"a": "b"},
+        },
+    )
     value = bytes(8) + b"\x07" + out.getvalue()
     seen = registry.peek(WORLD, value)
     assert seen == {
-        "wire": "apicurio_legacy8", "id_kind": "globalId", "schema_id": 7, "schema_name": "m.p.t.Value",
-        "hex": value.hex(" "), "record": {
-            "id": 1, "day": dt.date(1959, 4, 15), "times": [now.replace(tzinfo=dt.timezone.utc)],
-            "opens": 36_000_000_000, "price": Decimal("-0.01"), "who": UUID(WHO), "inner": {"a": "b"}}}
+        "wire": "apicurio_legacy8",
+        "id_kind": "globalId",
+        "schema_id": 7,
+        "schema_name": "m.p.t.Value",
+        "hex": value.hex(" "),
+        "record": {
+            "id": 1,
+            "day": dt.date(1959, 4, 15),
+            "times": [now.replace(tzinfo=dt.timezone.utc)],
+            "opens": 36_000_000_000,
+            "price": Decimal("-0.01"),
+            "who": UUID(WHO),
+            "inner": {"a": "b"},
+        },
+    }
     assert "2001-02-03 04:05:06.789012" in json.dumps(seen["record"], default=str)
     for bad in (value[:-1], value + b"\0"):
-        with pytest.raises(LakeError, match="(?s)not Avro of schema globalId 7: .*02 93 3d .*m.p.t.Value"):
+        with pytest.raises(
+            LakeError, match="(?s)not Avro of schema globalId 7: .*02 93 3d .*m.p.t.Value"
+        ):
             registry.peek(WORLD, bad)
 
 
-# --- exact schemas ---------------------------------------------------------------------------------------------------
+# --- exact schemas
+# ---------------------------------------------------------------------------------------------------
+
 
 def named(kind, name, **more):
     return {"type": kind, "connect.name": name, "connect.version": 1, **more}
 
 
 def value(*fields):
-    return {"type": "record", "name": "Value", "namespace": "m.p.t", "fields": [
-        {"name": f"f{n}", "type": kind} for n, kind in enumerate(fields)]}
+    return {
+        "type": "record",
+        "name": "Value",
+        "namespace": "m.p.t",
+        "fields": [{"name": f"f{n}", "type": kind} for n, kind in enumerate(fields)],
+    }
 
 
 def spark_types(*fields):
@@ -224,22 +345,41 @@ def spark_types(*fields):
 
 def test_types_of_debezium_become_those_of_spark():
     given = value(
-        named("int", "io.debezium.time.Date"), ["null", named("long", "io.debezium.time.MicroTimestamp")],
-        [named("long", "io.debezium.time.Timestamp"), "null"], named("string", "io.debezium.time.ZonedTimestamp"),
-        named("long", "io.debezium.time.MicroTime"), named("int", "x", logicalType="time-millis"),
+        named("int", "io.debezium.time.Date"),
+        ["null", named("long", "io.debezium.time.MicroTimestamp")],
+        [named("long", "io.debezium.time.Timestamp"), "null"],
+        named("string", "io.debezium.time.ZonedTimestamp"),
+        named("long", "io.debezium.time.MicroTime"),
+        named("int", "x", logicalType="time-millis"),
         named("bytes", DECIMAL, logicalType="decimal", precision=10, scale=2),
         named("bytes", DECIMAL, logicalType="decimal", precision=64, scale=4),
-        {"type": "array", "items": named("int", "io.debezium.time.Date")})
+        {"type": "array", "items": named("int", "io.debezium.time.Date")},
+    )
     before = json.dumps(given)
     kinds = [f.dataType.simpleString() for f in avro.to_spark(avro.exact(given))]
-    assert kinds == ["date", "timestamp", "timestamp", "string", "bigint", "int", "decimal(10,2)", "decimal(38,4)",
-                     "array<date>"]
+    assert kinds == [
+        "date",
+        "timestamp",
+        "timestamp",
+        "string",
+        "bigint",
+        "int",
+        "decimal(10,2)",
+        "decimal(38,4)",
+        "array<date>",
+    ]
     assert json.dumps(given) == before
 
 
 def test_the_envelope_of_debezium_is_a_nested_record():
-    row = {"type": "record", "name": "Row", "fields": [
-        {"name": "id", "type": "int"}, {"name": "day", "type": ["null", named("int", "io.debezium.time.Date")]}]}
+    row = {
+        "type": "record",
+        "name": "Row",
+        "fields": [
+            {"name": "id", "type": "int"},
+            {"name": "day", "type": ["null", named("int", "io.debezium.time.Date")]},
+        ],
+    }
     assert spark_types(["null", row], ["null", "Row"]) == ["struct<id:int,day:date>"] * 2
 
 
@@ -248,11 +388,18 @@ def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
     assert avro.exact(None) is None and avro.exact("int") == "int"
 
 
-@pytest.mark.parametrize(("have", "want"), [
-    (T.LongType(), T.IntegerType()), (T.StringType(), T.IntegerType()), (T.IntegerType(), T.StringType()),
-    (T.DecimalType(10, 2), T.DecimalType(10, 1)), (T.DecimalType(10, 2), T.DecimalType(10, 3)),
-    (T.StructType([]), T.StringType()), (T.DateType(), T.TimestampType()),
-])
+@pytest.mark.parametrize(
+    ("have", "want"),
+    [
+        (T.LongType(), T.IntegerType()),
+        (T.StringType(), T.IntegerType()),
+        (T.IntegerType(), T.StringType()),
+        (T.DecimalType(10, 2), T.DecimalType(10, 1)),
+        (T.DecimalType(10, 2), T.DecimalType(10, 3)),
+        (T.StructType([]), T.StringType()),
+        (T.DateType(), T.TimestampType()),
+    ],
+)
 def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     with pytest.raises(LakeError, match=f"(?s)cannot be read as .*{want.simpleString()[:4]}.*a.b"):
         decode_avro._converted(None, have, want, "a.b")
@@ -261,14 +408,23 @@ def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
             decode_avro._converted(None, have, want, "a.b", given=True)
 
 
-@pytest.mark.parametrize(("have", "want", "fits"), [((10, 2), (12, 2), True), ((10, 2), (12, 4), True),
-                                                    ((10, 2), (11, 4), False), ((10, 2), (38, 1), False)])
+@pytest.mark.parametrize(
+    ("have", "want", "fits"),
+    [
+        ((10, 2), (12, 2), True),
+        ((10, 2), (12, 4), True),
+        ((10, 2), (11, 4), False),
+        ((10, 2), (38, 1), False),
+    ],
+)
 def test_a_decimal_with_more_digits_holds_it(have, want, fits):
     assert evolving.more_digits(T.DecimalType(*have), T.DecimalType(*want)) is fits
 
 
 def test_the_format_of_a_topic_and_the_deletes_of_a_table():
-    assert hudi.Topic("t").format == "json" and hudi.Topic("t", format="avro").id == hudi.Topic("t").id
+    assert (
+        hudi.Topic("t").format == "json" and hudi.Topic("t", format="avro").id == hudi.Topic("t").id
+    )
     with pytest.raises(LakeError, match="did you mean 'avro'"):
         hudi.Topic("t", format="arvo")
     with pytest.raises(LakeError, match="(?s)deletes of table t is 'sotf'.*did you mean 'soft'"):

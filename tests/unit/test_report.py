@@ -1,4 +1,5 @@
 """The report: self-contained, escaped, and with what failed first."""
+
 import json
 import re
 
@@ -9,37 +10,88 @@ from workbench.base.errors import WorkbenchError
 from workbench.run import notebooks, run_record
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
-CHECK = {"cell": 3, "section": "Check", "ok": True, "what": "<i>rows</i> in the lake", "left": "829", "right": "829",
-         "left_label": "lake", "right_label": "source", "detail": "", "seconds": 0.1}
-ERROR = {"cell": 3, "section": "Check", "source": "check.equal('rows', 828, 829)", "name": "CheckFailed",
-         "message": "check failed: <script>alert(1)</script>", "traceback": "in <module>"}
+CHECK = {
+    "cell": 3,
+    "section": "Check",
+    "ok": True,
+    "what": "<i>rows</i> in the lake",
+    "left": "829",
+    "right": "829",
+    "left_label": "lake",
+    "right_label": "source",
+    "detail": "",
+    "seconds": 0.1,
+}
+ERROR = {
+    "cell": 3,
+    "section": "Check",
+    "source": "check.equal('rows', 828, 829)",
+    "name": "CheckFailed",
+    "message": "check failed: <script>alert(1)</script>",
+    "traceback": "in <module>",
+}
 
 
 def entry(name, status, checks=(), error=None):
-    cells = [{"index": 1, "section": "1. Load", "seconds": 61.2}, {"index": 2, "section": "1. Load", "seconds": 1.0},
-             {"index": 3, "section": "Check", "seconds": 0.25}] if status != "skipped" else []
-    return {"path": f"10_outbox/{name}.ipynb", "title": f"Do {name}", "promise": "It is done.", "track": "10_outbox",
-            "status": status, "why": "", "seconds": 63.0, "cell_seconds": 62.4, "cells": cells, "checks": list(checks),
-            "error": error}
+    cells = (
+        [
+            {"index": 1, "section": "1. Load", "seconds": 61.2},
+            {"index": 2, "section": "1. Load", "seconds": 1.0},
+            {"index": 3, "section": "Check", "seconds": 0.25},
+        ]
+        if status != "skipped"
+        else []
+    )
+    return {
+        "path": f"10_outbox/{name}.ipynb",
+        "title": f"Do {name}",
+        "promise": "It is done.",
+        "track": "10_outbox",
+        "status": status,
+        "why": "",
+        "seconds": 63.0,
+        "cell_seconds": 62.4,
+        "cells": cells,
+        "checks": list(checks),
+        "error": error,
+    }
 
 
 @pytest.fixture
 def run_dir(tmp_path):
     folder = tmp_path / "runs" / "20261121-090000-local"
     record = {
-        "format": 1, "status": "failed", "world": "local", "describe": "here", "targets": ["10_outbox"],
-        "parameters": {"scale": 3}, "started": "2026-11-21T09:00:00+01:00", "finished": None, "seconds": 190.0,
-        "cell_seconds": 170.0, "python": "3.11.7", "platform": "Linux", "processors": 2, "commit": "abc1234",
-        "versions": {"hudi": "1.0.2"}, "world_values": [["postgres.admin_password", "••••••"]],
-        "notebooks": [entry("11_a", "passed", [CHECK]), entry("12_b", "failed", [{**CHECK, "ok": False}], ERROR),
-                      entry("13_c", "skipped")],
+        "format": 1,
+        "status": "failed",
+        "world": "local",
+        "describe": "here",
+        "targets": ["10_outbox"],
+        "parameters": {"scale": 3},
+        "started": "2026-11-21T09:00:00+01:00",
+        "finished": None,
+        "seconds": 190.0,
+        "cell_seconds": 170.0,
+        "python": "3.11.7",
+        "platform": "Linux",
+        "processors": 2,
+        "commit": "abc1234",
+        "versions": {"hudi": "1.0.2"},
+        "world_values": [["postgres.admin_password", "••••••"]],
+        "notebooks": [
+            entry("11_a", "passed", [CHECK]),
+            entry("12_b", "failed", [{**CHECK, "ok": False}], ERROR),
+            entry("13_c", "skipped"),
+        ],
     }
     executed = folder / "notebooks" / "10_outbox" / "11_a.ipynb"
     executed.parent.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps(record))
     fig = new_output("display_data", {"image/png": PIXEL})
-    cells = [new_markdown_cell("# Do it\n\nWell."), new_markdown_cell("## 2. Who *earns* it?"),
-             new_code_cell("fig", outputs=[fig])]
+    cells = [
+        new_markdown_cell("# Do it\n\nWell."),
+        new_markdown_cell("## 2. Who *earns* it?"),
+        new_code_cell("fig", outputs=[fig]),
+    ]
     nbformat.write(new_notebook(cells=cells), executed)
     return folder
 
@@ -49,12 +101,20 @@ def test_report_needs_nothing_else_and_escapes(run_dir):
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
     assert not re.findall(r"@import|url\(|<link|<script", page)
     assert "&lt;i&gt;rows&lt;/i&gt;" in page and "&lt;script&gt;" in page
-    assert 'name="viewport"' in page and "@media print" in page and "prefers-color-scheme: dark" in page
+    assert (
+        'name="viewport"' in page
+        and "@media print" in page
+        and "prefers-color-scheme: dark" in page
+    )
 
 
 def test_report_tells_status_checks_pictures_and_how_to_repeat(run_dir):
     page = run_record.report(run_dir).read_text()
-    assert page.index("Failed in") < page.index("check.equal(&#39;rows&#39;") < page.index("<h2>Notebooks</h2>")
+    assert (
+        page.index("Failed in")
+        < page.index("check.equal(&#39;rows&#39;")
+        < page.index("<h2>Notebooks</h2>")
+    )
     assert '<a href="#notebook-2">Do 12_b</a>' in page and 'id="notebook-2"' in page
     assert "1 of 3" in page and "1 of 2" in page and "3 min 10 s" in page
     assert "<small>lake</small>829" in page and "<small>source</small>829" in page
@@ -69,41 +129,68 @@ def test_failed_checks_are_open_and_passed_ones_folded_after_them(run_dir):
     record["notebooks"][1]["checks"].insert(0, {**CHECK, "what": "a green one"})
     (run_dir / "run.json").write_text(json.dumps(record))
     page = run_record.report(run_dir).read_text()
-    first, second = page[page.index('id="notebook-1"'):].split('id="notebook-2"')
-    assert "<details><summary>1 of 1 checks passed</summary>" in first and 'class="red"' not in first
+    first, second = page[page.index('id="notebook-1"') :].split('id="notebook-2"')
+    assert (
+        "<details><summary>1 of 1 checks passed</summary>" in first and 'class="red"' not in first
+    )
     folded = second.index("<details><summary>1 of 2 checks passed</summary>")
     assert second.index('class="red"') < folded < second.index("a green one")
-    assert "details::details-content { content-visibility: visible" in page  # on paper nothing is folded
+    assert (
+        "details::details-content { content-visibility: visible" in page
+    )  # on paper nothing is folded
 
 
 def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(run_dir):
     record = json.loads((run_dir / "run.json").read_text())
-    record["notebooks"][0]["checks"].append({**CHECK, "ok": None, "what": "as published", "detail": "shown only"})
+    record["notebooks"][0]["checks"].append(
+        {**CHECK, "ok": None, "what": "as published", "detail": "shown only"}
+    )
     (run_dir / "run.json").write_text(json.dumps(record))
     page = run_record.report(run_dir).read_text()
-    assert "<b>1 of 3</b><span>checks passed</span>" in page and "<b>1</b><span>not as published: own data" in page
+    assert (
+        "<b>1 of 3</b><span>checks passed</span>" in page
+        and "<b>1</b><span>not as published: own data" in page
+    )
     assert "1 of 2, 1 not as published</td>" in page
-    first = page[page.index('id="notebook-1"'):].split('id="notebook-2"')[0]
-    assert 'class="own"' in first and "≠" in first and "shown only" in first and 'class="red"' not in first
+    first = page[page.index('id="notebook-1"') :].split('id="notebook-2"')[0]
+    assert (
+        'class="own"' in first
+        and "≠" in first
+        and "shown only" in first
+        and 'class="red"' not in first
+    )
 
 
 def test_a_folder_with_a_blank_is_quoted_where_the_command_is_repeated(run_dir):
     record = json.loads((run_dir / "run.json").read_text())
-    (run_dir / "run.json").write_text(json.dumps({**record, "parameters": {"from_dir": "/my data"}}))
+    (run_dir / "run.json").write_text(
+        json.dumps({**record, "parameters": {"from_dir": "/my data"}})
+    )
     assert "--param &#39;from_dir=/my data&#39; --resume" in run_record.report(run_dir).read_text()
 
 
-@pytest.mark.parametrize("text, title", [
-    ("<Figure size 8x6 with 1 Axes>", "2. Who earns it?"), ("Artist <299>", "Artist &lt;299&gt;"),
-    ("", "2. Who earns it?")])
-def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_and_a_full_size(run_dir, text, title):
+@pytest.mark.parametrize(
+    "text, title",
+    [
+        ("<Figure size 8x6 with 1 Axes>", "2. Who earns it?"),
+        ("Artist <299>", "Artist &lt;299&gt;"),
+        ("", "2. Who earns it?"),
+    ],
+)
+def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_and_a_full_size(
+    run_dir, text, title
+):
     path = run_dir / "notebooks" / "10_outbox" / "11_a.ipynb"
     book = json.loads(path.read_text())
     book["cells"][-1]["outputs"][0]["data"]["text/plain"] = text
     path.write_text(json.dumps(book))
     page = run_record.report(run_dir).read_text()
-    assert f'alt="{title}"></a><figcaption id="notebook-1-picture-1-caption">2. Who earns it? ' in page
-    assert '<figure id="notebook-1-picture-1"><a href="#notebook-1-picture-1"><img src="data:' in page
+    assert (
+        f'alt="{title}"></a><figcaption id="notebook-1-picture-1-caption">2. Who earns it? ' in page
+    )
+    assert (
+        '<figure id="notebook-1-picture-1"><a href="#notebook-1-picture-1"><img src="data:' in page
+    )
     assert "figure:target img { width: auto" in page and page.count(PIXEL) == 1
 
 
@@ -116,13 +203,18 @@ def test_title_and_promise():
     source = "# Load the `source`\n\nA [database](x.md) with *orders*\nin it.\n\nMore."
     cells = [{"cell_type": "markdown", "source": source}]
     intro = notebooks.introduction(cells, "11_a")
-    assert intro == {"title": "Load the `source`", "promise": "A [database](x.md) with *orders* in it."}
+    assert intro == {
+        "title": "Load the `source`",
+        "promise": "A [database](x.md) with *orders* in it.",
+    }
     assert notebooks.plain(intro["promise"]) == "A database with orders in it."
     assert notebooks.plain(intro["title"]) == "Load the source"
     assert notebooks.introduction([], "11_a") == {"title": "11_a", "promise": ""}
 
 
-@pytest.mark.parametrize("seconds, text", [
-    (0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s")])
+@pytest.mark.parametrize(
+    "seconds, text",
+    [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (59.6, "1 min 00 s"), (125, "2 min 05 s")],
+)
 def test_duration(seconds, text):
     assert run_record.duration(seconds) == text

@@ -1,4 +1,6 @@
-"""The house: its rooms in the order of the flow, nobody imports from a room below his, nothing goes in circles."""
+"""The house: its rooms in the order of the flow, nobody imports from a room below his, nothing goes
+in circles."""
+
 import ast
 from pathlib import Path
 
@@ -6,34 +8,67 @@ import pytest
 import workbench
 
 LIB = Path(workbench.__file__).parent
-ROOMS = ("base", "stack", "source", "connect", "topic", "storefront", "spark", "landing", "hudi", "results",
-         "recapture", "trace", "run", "walkthroughs", "cli_aws", "cli_dlq", "cli_storefront", "cli")
+ROOMS = (
+    "base",
+    "stack",
+    "source",
+    "connect",
+    "topic",
+    "storefront",
+    "spark",
+    "landing",
+    "hudi",
+    "results",
+    "recapture",
+    "trace",
+    "run",
+    "walkthroughs",
+    "cli_aws",
+    "cli_dlq",
+    "cli_storefront",
+    "cli",
+)
 
 
 def imported(text, module, modules):
-    """The modules of the package that a module imports, anywhere in it, for annotations only, too."""
+    """The modules of the package that a module imports, anywhere in it, for annotations only,
+    too."""
     package = module.split(".") if module + ".__init__" in modules else module.split(".")[:-1]
     found = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             names = [a.name.split(".", 1)[1] for a in node.names if a.name.startswith("workbench.")]
-        elif isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] == "workbench"):
-            base = package[:len(package) - node.level + 1] if node.level else []
-            base = base + ((node.module or "").split(".")[0 if node.level else 1:] if node.module else [])
+        elif isinstance(node, ast.ImportFrom) and (
+            node.level or (node.module or "").split(".")[0] == "workbench"
+        ):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = base + (
+                (node.module or "").split(".")[0 if node.level else 1 :] if node.module else []
+            )
             names = [".".join([*base, a.name]) for a in node.names]
         else:
             continue
         for name in names:  # a name may be a module, or something in one
-            name = name if name in modules or f"{name}.__init__" in modules else name.rpartition(".")[0]
+            name = (
+                name
+                if name in modules or f"{name}.__init__" in modules
+                else name.rpartition(".")[0]
+            )
             found.add(f"{name}.__init__" if f"{name}.__init__" in modules else name)
     return found - {module, "", "__init__"}
 
 
 def graph(root=LIB):
-    """{module: the modules it imports}, both by their names below the package; a room itself is `room.__init__`."""
-    paths = {p.relative_to(root).with_suffix("").as_posix().replace("/", "."): p for p in root.rglob("*.py")}
-    return {name: imported(path.read_text(encoding="utf-8"), name.removesuffix(".__init__"), set(paths))
-            for name, path in paths.items()}
+    """{module: the modules it imports}, both by their names below the package; a room itself is
+    `room.__init__`."""
+    paths = {
+        p.relative_to(root).with_suffix("").as_posix().replace("/", "."): p
+        for p in root.rglob("*.py")
+    }
+    return {
+        name: imported(path.read_text(encoding="utf-8"), name.removesuffix(".__init__"), set(paths))
+        for name, path in paths.items()
+    }
 
 
 def upward(imports):
@@ -67,19 +102,29 @@ def test_nothing_goes_in_circles():
     assert circles(graph()) == []
 
 
-@pytest.mark.parametrize("text, edge", [
-    ("from ..hudi.tables import Table", "hudi.tables"),
-    ("def f():\n    from .. import hudi", "hudi.__init__"),
-    ("if TYPE_CHECKING:\n    from ..hudi import Table", "hudi.__init__"),
-    ("from . import b", "base.b"),
-    ("import workbench.hudi.tables", "hudi.tables"),
-])
+@pytest.mark.parametrize(
+    "text, edge",
+    [
+        ("from ..hudi.tables import Table", "hudi.tables"),
+        ("def f():\n    from .. import hudi", "hudi.__init__"),
+        ("if TYPE_CHECKING:\n    from ..hudi import Table", "hudi.__init__"),
+        ("from . import b", "base.b"),
+        ("import workbench.hudi.tables", "hudi.tables"),
+    ],
+)
 def test_every_way_to_import_is_seen(tmp_path, text, edge):
-    for name, content in {"base/__init__": "", "base/a": text, "base/b": "from .a import x", "hudi/__init__": "",
-                          "hudi/tables": ""}.items():
+    for name, content in {
+        "base/__init__": "",
+        "base/a": text,
+        "base/b": "from .a import x",
+        "hudi/__init__": "",
+        "hudi/tables": "",
+    }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / f"{name}.py").write_text(content)
     found = graph(tmp_path)
     assert found["base.a"] == {edge}
     assert upward(found) == ([f"base.a imports {edge}"] if edge.startswith("hudi") else [])
-    assert circles(found) == (["base.a → base.b → base.a", "base.b → base.a → base.b"] if edge == "base.b" else [])
+    assert circles(found) == (
+        ["base.a → base.b → base.a", "base.b → base.a → base.b"] if edge == "base.b" else []
+    )

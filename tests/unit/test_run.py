@@ -1,4 +1,5 @@
 """The runner, on tiny notebooks in a temporary project."""
+
 import fcntl
 import json
 import os
@@ -40,7 +41,9 @@ def write(project, name, *cells, declares=PARAMETERS):
     if declares is not None:
         book.cells.append(new_code_cell(declares, metadata={"tags": ["parameters"]}))
     for source in cells:
-        book.cells.append(new_markdown_cell(source) if source.startswith("#") else new_code_cell(source))
+        book.cells.append(
+            new_markdown_cell(source) if source.startswith("#") else new_code_cell(source)
+        )
     path = project / "notebooks" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(book, path)
@@ -53,9 +56,16 @@ def quietly(*args, **kwargs):
 
 # ---- before anything starts (no kernel)
 
+
 def test_order_and_targets(project):
-    for name in ("99_teardown.ipynb", "10_outbox/12_b.ipynb", "10_outbox/11_a.ipynb", "00_start_here.ipynb",
-                 "20_other/21_c.ipynb", "10_outbox/.ipynb_checkpoints/11_a-checkpoint.ipynb"):
+    for name in (
+        "99_teardown.ipynb",
+        "10_outbox/12_b.ipynb",
+        "10_outbox/11_a.ipynb",
+        "00_start_here.ipynb",
+        "20_other/21_c.ipynb",
+        "10_outbox/.ipynb_checkpoints/11_a-checkpoint.ipynb",
+    ):
         write(project, name)
     names = lambda *targets: [p.stem for p in notebooks.find(targets)]  # noqa: E731
     assert names() == ["00_start_here", "11_a", "12_b", "21_c", "99_teardown"]
@@ -68,17 +78,33 @@ def test_order_and_targets(project):
 
 def test_the_drawing_of_all_chains_names_every_notebook_of_every_track():
     drawing = notebooks.chains().data
-    numbers = {number for text in re.findall(r'y="117">([^<]*)<', drawing) for number in text.split(" · ")}
-    assert numbers == {path.stem[:2] for path in notebooks.find() if path.parent.name != "notebooks"}
+    numbers = {
+        number for text in re.findall(r'y="117">([^<]*)<', drawing) for number in text.split(" · ")
+    }
+    assert numbers == {
+        path.stem[:2] for path in notebooks.find() if path.parent.name != "notebooks"
+    }
     one = notebooks.chains("30_log_based_cdc").data
-    assert "30 · Log-based capture" in one and one.count("<rect") == 1 + 6 and one.count("marker-end") == 5
+    assert (
+        "30 · Log-based capture" in one
+        and one.count("<rect") == 1 + 6
+        and one.count("marker-end") == 5
+    )
 
 
 def test_notebooks_and_tracks_have_numbers(project):
-    for name in ("99_teardown.ipynb", "10_outbox/11_a.ipynb", "10_outbox/12_b.ipynb", "20_other/21_c.ipynb"):
+    for name in (
+        "99_teardown.ipynb",
+        "10_outbox/11_a.ipynb",
+        "10_outbox/12_b.ipynb",
+        "20_other/21_c.ipynb",
+    ):
         write(project, name)
     assert [[p.stem for p in notebooks.find([number])] for number in ("12", "10", "99")] == [
-        ["12_b"], ["11_a", "12_b"], ["99_teardown"]]
+        ["12_b"],
+        ["11_a", "12_b"],
+        ["99_teardown"],
+    ]
     with pytest.raises(ParamsError, match="there is no notebook or track '13'"):
         notebooks.find(["13"])
 
@@ -96,14 +122,17 @@ def test_a_target_that_names_no_part_of_the_notebooks_is_refused(project, monkey
     assert [p.stem for p in notebooks.find(["."])] == ["11_a"]
 
 
-@pytest.mark.parametrize("declares, says", [
-    (None, "has no parameters cell"),
-    ("world = 'local'\nscale = 2 * 5", "something else than literals"),
-    ("world = 'local'\nname = f'{world}-1'", "something else than literals"),
-    ("import os\nworld = 'local'", "something else than literals"),
-    ("scale = 1", "does not declare `world`"),
-    ("world = ", "(?s)something else than literals.*invalid syntax"),
-])
+@pytest.mark.parametrize(
+    "declares, says",
+    [
+        (None, "has no parameters cell"),
+        ("world = 'local'\nscale = 2 * 5", "something else than literals"),
+        ("world = 'local'\nname = f'{world}-1'", "something else than literals"),
+        ("import os\nworld = 'local'", "something else than literals"),
+        ("scale = 1", "does not declare `world`"),
+        ("world = ", "(?s)something else than literals.*invalid syntax"),
+    ],
+)
 def test_parameters_cell(project, declares, says):
     write(project, "10_outbox/11_a.ipynb", declares=declares)
     with pytest.raises(ParamsError, match=says):
@@ -111,11 +140,16 @@ def test_parameters_cell(project, declares, says):
     assert not (project / "runs").exists()
 
 
-@pytest.mark.parametrize("text", ["[", "{a", "2026-99-99", "*x", "!!timestamp x", "!!python/name:os.system x",
-                                  "[" * 5_000], ids=lambda text: text[:9])
+@pytest.mark.parametrize(
+    "text",
+    ["[", "{a", "2026-99-99", "*x", "!!timestamp x", "!!python/name:os.system x", "[" * 5_000],
+    ids=lambda text: text[:9],
+)
 def test_a_parameter_that_is_not_yaml_is_told_with_its_name(project, text):
     write(project, "10_outbox/11_a.ipynb")
-    with pytest.raises(ParamsError, match="(?s)parameter scale is .*not YAML.*a value of type int, such as 1"):
+    with pytest.raises(
+        ParamsError, match="(?s)parameter scale is .*not YAML.*a value of type int, such as 1"
+    ):
         quietly(["10_outbox"], parameters={"scale": text})
     assert not (project / "runs").exists()
 
@@ -124,9 +158,13 @@ def test_unknown_world_and_parameter(project):
     write(project, "10_outbox/11_a.ipynb")
     with pytest.raises(ParamsError, match="there is no world 'locale'"):
         quietly(world="locale")
-    with pytest.raises(ParamsError, match="(?s)no selected notebook declares the parameter 'skale'.*mean 'scale'"):
+    with pytest.raises(
+        ParamsError, match="(?s)no selected notebook declares the parameter 'skale'.*mean 'scale'"
+    ):
         quietly(parameters={"skale": 2})
-    with pytest.raises(ParamsError, match="(?s)parameter scale is 'many'.*where: +10_outbox/11_a.ipynb"):
+    with pytest.raises(
+        ParamsError, match="(?s)parameter scale is 'many'.*where: +10_outbox/11_a.ipynb"
+    ):
         quietly(parameters={"scale": "many"})
     with pytest.raises(ParamsError, match="--world"):
         quietly(parameters={"world": "aws"})
@@ -138,8 +176,12 @@ def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch
     write(project, "10_outbox/11_a.ipynb", declares='world = "local"\nfrom_dir = ""')
     monkeypatch.chdir(tmp_path / "params")
     books = {p: nbformat.read(p, as_version=4) for p in notebooks.find()}
-    for typed, found in (("my data", f"{tmp_path}/params/my data"), ("/data", "/data"), ("", ""),
-                         ("~/data", os.path.expanduser("~/data"))):
+    for typed, found in (
+        ("my data", f"{tmp_path}/params/my data"),
+        ("/data", "/data"),
+        ("", ""),
+        ("~/data", os.path.expanduser("~/data")),
+    ):
         assert notebooks.as_declared(books, {"from_dir": typed}) == {"from_dir": found}
 
 
@@ -153,21 +195,32 @@ def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
         fcntl.flock(holder, fcntl.LOCK_EX)
         with pytest.raises(WorkbenchError, match="process 4711"):
             quietly()
-    with wait.alone(run_record.lock_file(), RuntimeError):  # the text of a run that is gone still stands there
+    with wait.alone(
+        run_record.lock_file(), RuntimeError
+    ):  # the text of a run that is gone still stands there
         assert wait.holder(lock) == str(os.getpid())
 
 
 def test_masking_reaches_every_form(project, monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", 'can"ary<1>/x')
-    text = run_record.masked({"a": ['x can"ary<1>/x y'], "b": "can&quot;ary&lt;1&gt;/x", "c": "can%22ary%3C1%3E%2Fx",
-                        "d": 'can\\"ary<1>/x', 'can"ary<1>/x': 1})
+    text = run_record.masked(
+        {
+            "a": ['x can"ary<1>/x y'],
+            "b": "can&quot;ary&lt;1&gt;/x",
+            "c": "can%22ary%3C1%3E%2Fx",
+            "d": 'can\\"ary<1>/x',
+            'can"ary<1>/x': 1,
+        }
+    )
     assert "ary" not in json.dumps(text)
 
 
 # ---- with kernels
 
+
 def test_no_kernel_is_interrupted_at_its_end(project, monkeypatch):
-    """It would be printed as an error, now and then: `[IPKernelApp] ERROR | KeyboardInterrupt caught in kernel.`"""
+    """It would be printed as an error, now and then: `[IPKernelApp] ERROR | KeyboardInterrupt
+    caught in kernel.`"""
     write(project, "20_other/21_c.ipynb", "1 + 1")
     signals = []
 
@@ -184,11 +237,21 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     secrets_folder.mkdir(parents=True)
     (secrets_folder / "postgres.admin").write_text(canary)
     flag = project / "mended"
-    write(project, "10_outbox/11_a.ipynb", "## 1. Count",
-          "from workbench.results import check\ncheck.equal('orders', 829, 829)", f"print('{canary}')\nscale",
-          declares='world = "local"\nscale = 1\nlabel = "x"')
-    write(project, "10_outbox/12_b.ipynb", "## 2. Break", f"import os\nfrom workbench.results import check\n'{canary}'",
-          f"check.equal('rows', 829 if os.path.exists('{flag}') else 828, 829)")
+    write(
+        project,
+        "10_outbox/11_a.ipynb",
+        "## 1. Count",
+        "from workbench.results import check\ncheck.equal('orders', 829, 829)",
+        f"print('{canary}')\nscale",
+        declares='world = "local"\nscale = 1\nlabel = "x"',
+    )
+    write(
+        project,
+        "10_outbox/12_b.ipynb",
+        "## 2. Break",
+        f"import os\nfrom workbench.results import check\n'{canary}'",
+        f"check.equal('rows', 829 if os.path.exists('{flag}') else 828, 829)",
+    )
     write(project, "10_outbox/13_c.ipynb", "1 + 1")
     write(project, "20_other/21_d.ipynb", "assert scale == 3")
 
@@ -197,19 +260,46 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     assert result.status == "failed" and result.exit_code == 1
     entries = {Path(e["path"]).stem: e for e in result.notebooks}
     assert {k: e["status"] for k, e in entries.items()} == {
-        "11_a": "passed", "12_b": "failed", "13_c": "skipped", "21_d": "passed"}
+        "11_a": "passed",
+        "12_b": "failed",
+        "13_c": "skipped",
+        "21_d": "passed",
+    }
     assert entries["11_a"]["checks"][0]["section"] == "1. Count"
-    assert "3" in str([c.get("outputs") for c in nbformat.read(
-        result.folder / "notebooks/10_outbox/11_a.ipynb", as_version=4).cells[-1:]])
-    assert entries["12_b"]["error"]["name"] == "CheckFailed" and "828" in entries["12_b"]["error"]["message"]
+    assert "3" in str(
+        [
+            c.get("outputs")
+            for c in nbformat.read(
+                result.folder / "notebooks/10_outbox/11_a.ipynb", as_version=4
+            ).cells[-1:]
+        ]
+    )
+    assert (
+        entries["12_b"]["error"]["name"] == "CheckFailed"
+        and "828" in entries["12_b"]["error"]["message"]
+    )
     lines = capsys.readouterr().out
-    assert "▶ 10_outbox/11_a.ipynb" in lines and "1 of 1 checks passed" in lines and "✘ 10_outbox/12_b.ipynb" in lines
+    assert (
+        "▶ 10_outbox/11_a.ipynb" in lines
+        and "1 of 1 checks passed" in lines
+        and "✘ 10_outbox/12_b.ipynb" in lines
+    )
 
     written = [f for f in result.folder.rglob("*") if f.is_file()]
-    assert {f.name for f in written} == {"run.json", "report.html", "11_a.ipynb", "12_b.ipynb", "21_d.ipynb"}
+    assert {f.name for f in written} == {
+        "run.json",
+        "report.html",
+        "11_a.ipynb",
+        "12_b.ipynb",
+        "21_d.ipynb",
+    }
     assert not [f for f in written if canary in f.read_text()] and canary not in lines
     page = result.report.read_text()
-    assert page.index("Failed in") < page.index("<h2>Notebooks</h2>") < page.index("How to repeat this")
+    assert (
+        page.index("Failed in")
+        < page.index("<h2>Notebooks</h2>")
+        < page.index("How to repeat this")
+    )
 
     with pytest.raises(ParamsError, match="had other parameters"):
         quietly(resume=True, parameters={"scale": 4})
@@ -220,7 +310,9 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     assert "of commit unknown, this is abc1234" in capsys.readouterr().out
     assert (again.folder, again.status, again.exit_code) == (result.folder, "passed", 0)
     record = json.loads((again.folder / "run.json").read_text())
-    assert record["notebooks"][0]["seconds"] == entries["11_a"]["seconds"]  # was not run a second time
+    assert (
+        record["notebooks"][0]["seconds"] == entries["11_a"]["seconds"]
+    )  # was not run a second time
     assert [e["status"] for e in record["notebooks"]] == ["passed"] * 4
 
 
@@ -228,9 +320,17 @@ def earlier(project, name, status, commit="abc1234"):
     """Write the record of a run of notebook 11_a, newer than the ones before."""
     file = project / "runs" / name / "run.json"
     file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({
-        "world": "local", "status": status, "parameters": {}, "commit": commit,
-        "notebooks": [{"path": "10_outbox/11_a.ipynb", "status": status}]}))
+    file.write_text(
+        json.dumps(
+            {
+                "world": "local",
+                "status": status,
+                "parameters": {},
+                "commit": commit,
+                "notebooks": [{"path": "10_outbox/11_a.ipynb", "status": status}],
+            }
+        )
+    )
     os.utime(file, (time.time(), 1e9 + len(list((project / "runs").iterdir()))))
     return file.parent
 
@@ -238,7 +338,10 @@ def earlier(project, name, status, commit="abc1234"):
 def test_only_a_run_that_did_not_pass_is_resumed(project, monkeypatch):
     monkeypatch.setattr(run_record, "commit", lambda: "abc1234")
     paths, said = [write(project, "10_outbox/11_a.ipynb")], []
-    assert run_record.earlier(paths, "local", {}, said.append) is None and "no run of these notebooks" in said[0]
+    assert (
+        run_record.earlier(paths, "local", {}, said.append) is None
+        and "no run of these notebooks" in said[0]
+    )
     broken = earlier(project, "1-local", "failed")
     earlier(project, "2-local", "passed")
     said.clear()
@@ -257,39 +360,63 @@ def test_resume_after_a_green_run_runs_everything(project, capsys):
 
 
 def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
-    write(project, "10_outbox/11_a.ipynb", "## Die", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    write(
+        project,
+        "10_outbox/11_a.ipynb",
+        "## Die",
+        "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+    )
     write(project, "20_other/21_b.ipynb", "import threading\nthreading.Event().wait(60)")
     began = time.monotonic()
     result = quietly(timeout=3)
     assert time.monotonic() - began < 25
     died, slow = (e["error"] for e in result.notebooks)
-    assert "kernel died" in died["message"] and died["section"] == "Die" and "SIGKILL" in died["source"]
+    assert (
+        "kernel died" in died["message"]
+        and died["section"] == "Die"
+        and "SIGKILL" in died["source"]
+    )
     assert "longer than 3 s" in slow["message"] and "wait(60)" in slow["source"]
     assert "kernel died" in result.report.read_text()
 
 
 def test_own_data_that_differ_leave_the_run_passed_and_are_counted_apart(project, capsys):
-    write(project, "10_outbox/11_a.ipynb", "from workbench.results import check",
-          "check.equal('rows', 828, 829, own='/my/data')\ncheck.equal('rows', 829, 829, own='/my/data')")
+    write(
+        project,
+        "10_outbox/11_a.ipynb",
+        "from workbench.results import check",
+        "check.equal('rows', 828, 829, own='/my/data')\ncheck.equal('rows', 829, 829, own='/my/data')",
+    )
     result = runner.run()
-    assert result.status == "passed" and [c["ok"] for c in result.notebooks[0]["checks"]] == [None, True]
+    assert result.status == "passed" and [c["ok"] for c in result.notebooks[0]["checks"]] == [
+        None,
+        True,
+    ]
     assert "1 of 2 checks passed, 1 shown: own data differ" in capsys.readouterr().out
 
 
 def test_a_red_check_that_the_notebook_caught_is_still_red(project):
-    write(project, "10_outbox/11_a.ipynb",
-          "from workbench.results import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass")
+    write(
+        project,
+        "10_outbox/11_a.ipynb",
+        "from workbench.results import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass",
+    )
     assert quietly().notebooks[0]["error"]["message"] == "check failed: rows"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
     pid_file = project / "kernel.pid"
-    write(project, "10_outbox/11_a.ipynb",
-          f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))\nthreading.Event().wait(60)")
+    write(
+        project,
+        "10_outbox/11_a.ipynb",
+        f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))\nthreading.Event().wait(60)",
+    )
     write(project, "10_outbox/12_b.ipynb", "1")
     code = "from workbench.run import runner; import sys; sys.exit(runner.run(progress=False).exit_code)"
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=project, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=project, stderr=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 30
     while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -300,7 +427,9 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
     record = json.loads(next(project.glob("runs/*/run.json")).read_text())
-    assert [e["status"] for e in record["notebooks"]] == ["stopped", "skipped"] and record["status"] == "stopped"
+    assert [e["status"] for e in record["notebooks"]] == ["stopped", "skipped"] and record[
+        "status"
+    ] == "stopped"
     assert "stopped by the user" in next(project.glob("runs/*/report.html")).read_text()
     with wait.alone(run_record.lock_file(), RuntimeError):
         pass
@@ -309,10 +438,19 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
 @pytest.mark.drill
 def test_overhead(project):
     """One kernel costs about a second; of a notebook of some seconds that is little."""
-    write(project, "10_outbox/11_a.ipynb", *[textwrap.dedent("""
+    write(
+        project,
+        "10_outbox/11_a.ipynb",
+        *[
+            textwrap.dedent("""
         import threading
-        _ = threading.Event().wait(0.4)""")] * 20)
+        _ = threading.Event().wait(0.4)""")
+        ]
+        * 20,
+    )
     result = quietly()
     cells = result.notebooks[0]["cell_seconds"]
-    assert cells > 8 and (result.seconds - cells) / cells <= 0.25 * 2, result  # twice: other tests share the machine
+    assert cells > 8 and (result.seconds - cells) / cells <= 0.25 * 2, (
+        result
+    )  # twice: other tests share the machine
     print(f"overhead {(result.seconds - cells) / cells:.0%}")

@@ -1,4 +1,5 @@
 """The S3 endpoint of an embedded world without a server: whom it answers."""
+
 import pytest
 import web_page
 from botocore import auth
@@ -11,15 +12,32 @@ from workbench.stack import s3, services
 PORT = 21_000
 OWN = f"127.0.0.1:{PORT}"
 UNSIGNED = {"Authorization": web_page.GUESSED}
-REQUESTS = [("GET", "/"), ("GET", "/lake"), ("GET", "/lake?list-type=2"), ("HEAD", "/lake"), ("PUT", "/lake"),
-            ("DELETE", "/lake"), ("POST", "/lake?delete"), ("GET", "/lake?acl"), ("PUT", "/lake?policy"),
-            ("GET", "/lake/a.txt"), ("HEAD", "/lake/a.txt"), ("PUT", "/lake/a.txt"), ("DELETE", "/lake/a.txt"),
-            ("POST", "/lake/a.txt?uploads"), ("GET", "/moto-api/data.json")]
+REQUESTS = [
+    ("GET", "/"),
+    ("GET", "/lake"),
+    ("GET", "/lake?list-type=2"),
+    ("HEAD", "/lake"),
+    ("PUT", "/lake"),
+    ("DELETE", "/lake"),
+    ("POST", "/lake?delete"),
+    ("GET", "/lake?acl"),
+    ("PUT", "/lake?policy"),
+    ("GET", "/lake/a.txt"),
+    ("HEAD", "/lake/a.txt"),
+    ("PUT", "/lake/a.txt"),
+    ("DELETE", "/lake/a.txt"),
+    ("POST", "/lake/a.txt?uploads"),
+    ("GET", "/moto-api/data.json"),
+]
 TARGETS = [
-    "AWSCognitoIdentityService.GetId", "AWSCognitoIdentityService.GetOpenIdToken",
-    "AWSCognitoIdentityProviderService.ConfirmSignUp", "AWSCognitoIdentityProviderService.GetUser",
-    "AWSCognitoIdentityProviderService.ForgotPassword", "AWSCognitoIdentityProviderService.InitiateAuth",
-    "AWSCognitoIdentityProviderService.SignUp"]
+    "AWSCognitoIdentityService.GetId",
+    "AWSCognitoIdentityService.GetOpenIdToken",
+    "AWSCognitoIdentityProviderService.ConfirmSignUp",
+    "AWSCognitoIdentityProviderService.GetUser",
+    "AWSCognitoIdentityProviderService.ForgotPassword",
+    "AWSCognitoIdentityProviderService.InitiateAuth",
+    "AWSCognitoIdentityProviderService.SignUp",
+]
 
 
 @pytest.fixture
@@ -31,9 +49,13 @@ def ask(monkeypatch):
     from werkzeug.test import Client
 
     monkeypatch.setenv("INITIAL_NO_AUTH_ACTION_COUNT", "0")
-    monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0)  # moto may have been imported before
+    monkeypatch.setattr(
+        settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0
+    )  # moto may have been imported before
     monkeypatch.setattr(auth, "SIGNED_HEADERS_BLACKLIST", [*auth.SIGNED_HEADERS_BLACKLIST])
-    monkeypatch.setattr(ActionAuthenticatorMixin, "PUBLIC_OPERATIONS", [*ActionAuthenticatorMixin.PUBLIC_OPERATIONS])
+    monkeypatch.setattr(
+        ActionAuthenticatorMixin, "PUBLIC_OPERATIONS", [*ActionAuthenticatorMixin.PUBLIC_OPERATIONS]
+    )
     monkeypatch.setattr(secrets, "read", lambda: {services.S3_KEY: "the key"})
     BackendDict.reset()
     client = Client(s3.application("lake"))
@@ -42,7 +64,12 @@ def ask(monkeypatch):
         answer = client.open(path, method=method, data=body, headers={"Host": OWN, **headers})
         return answer.status_code, answer.get_data()
 
-    assert call("PUT", "/lake/a.txt", signed("PUT", "/lake/a.txt", body=b"of the lake"), b"of the lake")[0] == 200
+    assert (
+        call(
+            "PUT", "/lake/a.txt", signed("PUT", "/lake/a.txt", body=b"of the lake"), b"of the lake"
+        )[0]
+        == 200
+    )
     yield call
     BackendDict.reset()
 
@@ -58,24 +85,43 @@ def test_a_request_that_is_signed_with_the_key_is_answered(ask):
     assert ask("GET", "/lake/a.txt", signed("GET", "/lake/a.txt", key="another"))[0] == 403
 
 
-@pytest.mark.parametrize("headers", [
-    {}, {"Authorization": "x"}, {"Authorization": "AWS4-HMAC-SHA256 x"}, UNSIGNED,
-    *({**UNSIGNED, "X-Amz-Target": target} for target in TARGETS),
-    {"Authorization": "x", "X-Amz-Target": TARGETS[0]},
-    {**UNSIGNED, "X-Amz-Target": TARGETS[0], "Host": "lake.evil.example"},
-    {**UNSIGNED, "X-Amz-Target": TARGETS[0], "Host": f"lake.127.0.0.1:{PORT}"},
-    {**UNSIGNED, "X-Amz-Target": TARGETS[0], "Origin": "http://evil.example"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "x"},
+        {"Authorization": "AWS4-HMAC-SHA256 x"},
+        UNSIGNED,
+        *({**UNSIGNED, "X-Amz-Target": target} for target in TARGETS),
+        {"Authorization": "x", "X-Amz-Target": TARGETS[0]},
+        {**UNSIGNED, "X-Amz-Target": TARGETS[0], "Host": "lake.evil.example"},
+        {**UNSIGNED, "X-Amz-Target": TARGETS[0], "Host": f"lake.127.0.0.1:{PORT}"},
+        {**UNSIGNED, "X-Amz-Target": TARGETS[0], "Origin": "http://evil.example"},
+    ],
+)
 def test_a_request_without_a_signature_gets_nothing(ask, headers):
-    answers = {(method, path): ask(method, path, headers, b"x" if method in ("PUT", "POST") else b"")
-               for method, path in REQUESTS}
-    told = {request: (status, body) for request, (status, body) in answers.items()
-            if not 400 <= status < 500 or b"of the lake" in body}
+    answers = {
+        (method, path): ask(method, path, headers, b"x" if method in ("PUT", "POST") else b"")
+        for method, path in REQUESTS
+    }
+    told = {
+        request: (status, body)
+        for request, (status, body) in answers.items()
+        if not 400 <= status < 500 or b"of the lake" in body
+    }
     assert told == {}
     assert ask("GET", "/lake/a.txt", signed("GET", "/lake/a.txt")) == (200, b"of the lake")
 
 
-@pytest.mark.parametrize("headers", [{"Host": "lake.evil.example"}, {"Origin": "http://evil.example"},
-                                     {"Host": f"evil.example:{PORT}"}, {"Host": "127.0.0.1.evil.example"}])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "lake.evil.example"},
+        {"Origin": "http://evil.example"},
+        {"Host": f"evil.example:{PORT}"},
+        {"Host": "127.0.0.1.evil.example"},
+    ],
+)
 def test_a_signed_request_of_a_foreign_page_is_refused(ask, headers):
     assert ask("GET", "/lake/a.txt", {**signed("GET", "/lake/a.txt"), **headers})[0] == 403
 

@@ -1,4 +1,6 @@
-"""The sales of the streaming walkthrough: what the published one states of them holds for the files that are here."""
+"""The sales of the streaming walkthrough: what the published one states of them holds for the files
+that are here."""
+
 import json
 from collections import defaultdict
 from decimal import Decimal
@@ -26,8 +28,15 @@ def test_the_files():
     assert [*rows[0].values()][:3] == ["16666", "204", "3.99"]
     without = {row["country"] for row in rows} - REGIONS.keys()
     assert without == {"Brunei", "Cape Verde", "Côte d'Ivoire"}
-    assert set(REGIONS.values()) == {"Africa", "Arab States", "Asia & Pacific", "Europe", "Latin America",
-                                     "Middle East", "North America"}
+    assert set(REGIONS.values()) == {
+        "Africa",
+        "Arab States",
+        "Asia & Pacific",
+        "Europe",
+        "Latin America",
+        "Middle East",
+        "North America",
+    }
     assert any(not row["district"] for row in rows) and any(not row["city"] for row in rows)
 
 
@@ -40,11 +49,18 @@ def test_the_published_windows_follow_from_the_files():
             mine = sums[REGIONS.get(row["country"], sales.NOBODY), begin]
             mine[0] += Decimal(row["amount"])
             mine[1] += 1
-    rows = [(region, float(total), n, begin, begin + 600) for (region, begin), (total, n) in sums.items()]
-    found = pandas.DataFrame(rows, columns=["region", "sales", "orders", "window_start", "window_end"])
+    rows = [
+        (region, float(total), n, begin, begin + 600)
+        for (region, begin), (total, n) in sums.items()
+    ]
+    found = pandas.DataFrame(
+        rows, columns=["region", "sales", "orders", "window_start", "window_end"]
+    )
     found = found.sort_values(["window_start", "sales"], ascending=False, ignore_index=True)
     shown = sales.formatted(found)
-    three = shown[shown["window_start"].between("2021-10-03 22:20", "2021-10-03 22:30")].reset_index(drop=True)
+    three = shown[
+        shown["window_start"].between("2021-10-03 22:20", "2021-10-03 22:30")
+    ].reset_index(drop=True)
     check.reference("S6/sales_by_region_and_window", three)
 
 
@@ -53,7 +69,9 @@ def test_the_schemas():
     for schema in sales.SCHEMAS.values():
         avro.reader(schema)
     value = avro.to_spark(sales.SCHEMAS[f"{sales.SALES}-value"])
-    assert value["payment_date"].dataType.simpleString() == "bigint", "the logical type beside it means nothing"
+    assert value["payment_date"].dataType.simpleString() == "bigint", (
+        "the logical type beside it means nothing"
+    )
     avro.reader(sales.SCHEMAS[f"{sales.SALES}-value"])
 
 
@@ -85,18 +103,37 @@ def test_what_a_query_tells(text):
         return json.dumps(offsets) if text else offsets
 
     def report(batch, begin, end, **time):
-        return {"batchId": batch, "timestamp": "2026-11-24T11:59:02.000Z", "durationMs": {"triggerExecution": 934},
-                "eventTime": time, "sink": {"numOutputRows": 56},
-                "stateOperators": [{"numRowsTotal": 56, "numRowsDroppedByWatermark": 1}],
-                "sources": [{"startOffset": edge(begin), "endOffset": edge(end), "numInputRows": end - begin}]}
+        return {
+            "batchId": batch,
+            "timestamp": "2026-11-24T11:59:02.000Z",
+            "durationMs": {"triggerExecution": 934},
+            "eventTime": time,
+            "sink": {"numOutputRows": 56},
+            "stateOperators": [{"numRowsTotal": 56, "numRowsDroppedByWatermark": 1}],
+            "sources": [
+                {"startOffset": edge(begin), "endOffset": edge(end), "numInputRows": end - begin}
+            ],
+        }
 
-    query = SimpleNamespace(recentProgress=[
-        report(0, 0, 3, watermark="1970-01-01T00:00:00.000Z", max="2021-10-03T22:38:41.705Z"),
-        report(1, 3, 3, watermark="2021-10-03T22:28:41.705Z"), report(2, 3, 7, watermark="2021-10-03T22:28:41.705Z")])
+    query = SimpleNamespace(
+        recentProgress=[
+            report(0, 0, 3, watermark="1970-01-01T00:00:00.000Z", max="2021-10-03T22:38:41.705Z"),
+            report(1, 3, 3, watermark="2021-10-03T22:28:41.705Z"),
+            report(2, 3, 7, watermark="2021-10-03T22:28:41.705Z"),
+        ]
+    )
     found = streams.progress(query)
-    assert found["batch"].tolist() == [0, 2] and found["rows"].tolist() == [3, 4], "one without messages is left out"
-    assert found["begin"].tolist() == [{0: 0}, {0: 3}] and found["dropped_groups"].tolist() == [1, 1]
-    assert found["watermark"].isna().tolist() == [True, False] and found["seconds"].tolist() == [0.934, 0.934]
+    assert found["batch"].tolist() == [0, 2] and found["rows"].tolist() == [3, 4], (
+        "one without messages is left out"
+    )
+    assert found["begin"].tolist() == [{0: 0}, {0: 3}] and found["dropped_groups"].tolist() == [
+        1,
+        1,
+    ]
+    assert found["watermark"].isna().tolist() == [True, False] and found["seconds"].tolist() == [
+        0.934,
+        0.934,
+    ]
 
 
 class Running:
@@ -121,13 +158,22 @@ class Running:
 NPE = 'java.lang.NullPointerException: Cannot invoke "org.apache.spark.SparkContext.x()" because "y" is null'
 
 
-@pytest.mark.parametrize("error, looks, raised, says", [
-    (NPE, 3, ServiceLost, "the service spark died"), ("StatusCode.CANCELLED", 3, ServiceLost, "the service spark died"),
-    ("any other", 1, ServiceLost, "the service spark died"), (NPE, 10**6, LakeError, "query failed: .*NullPointer"),
-    ("any other", 10**6, LakeError, "query failed: .*any other")])
+@pytest.mark.parametrize(
+    "error, looks, raised, says",
+    [
+        (NPE, 3, ServiceLost, "the service spark died"),
+        ("StatusCode.CANCELLED", 3, ServiceLost, "the service spark died"),
+        ("any other", 1, ServiceLost, "the service spark died"),
+        (NPE, 10**6, LakeError, "query failed: .*NullPointer"),
+        ("any other", 10**6, LakeError, "query failed: .*any other"),
+    ],
+)
 @pytest.mark.parametrize("call", [lambda query: query.lastProgress, lambda query: query.stop()])
-def test_a_query_names_a_server_that_ends_and_still_answers(monkeypatch, error, looks, raised, says, call):
+def test_a_query_names_a_server_that_ends_and_still_answers(
+    monkeypatch, error, looks, raised, says, call
+):
     """looks: at which look at the service it is seen to be gone."""
+
     class Spark:
         client = SimpleNamespace(_builder=SimpleNamespace(endpoint="127.0.0.1:1"), is_closed=False)
 
@@ -135,7 +181,11 @@ def test_a_query_names_a_server_that_ends_and_still_answers(monkeypatch, error, 
 
     def lost(world, name, address):
         seen.append(name)
-        return ServiceLost("the service spark died") if seen.count("spark") >= looks and name == "spark" else None
+        return (
+            ServiceLost("the service spark died")
+            if seen.count("spark") >= looks and name == "spark"
+            else None
+        )
 
     monkeypatch.setattr(sessions, "unreachable", lambda spark: "")
     monkeypatch.setattr(sessions, "world_of", lambda spark: params.load("local"))

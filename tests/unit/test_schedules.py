@@ -1,4 +1,6 @@
-"""The schedules in deploy/: each is read as its scheduler reads it. (EventBridge's: test_deploy.py.)"""
+"""The schedules in deploy/: each is read as its scheduler reads it. (EventBridge's:
+test_deploy.py.)"""
+
 import configparser
 import re
 import runpy
@@ -20,6 +22,7 @@ PAGE = (DEPLOY / "schedules.md").read_text(encoding="utf-8")
 
 class Dag:
     """What of Airflow's DAG the file uses."""
+
     def __init__(self, name, **given):
         Dag.made, self.name, self.given, self.tasks = self, name, given, []
 
@@ -31,9 +34,16 @@ class Dag:
 
 
 class Operator:
-    """As PapermillOperator: Airflow fills in its templates, and a task knows what comes after it."""
+    """As PapermillOperator: Airflow fills in its templates, and a task knows what comes after
+    it."""
+
     def __init__(self, *, task_id, input_nb, output_nb, parameters, kernel_name, language_name):
-        self.task_id, self.input_nb, self.output_nb, self.parameters = task_id, input_nb, output_nb, parameters
+        self.task_id, self.input_nb, self.output_nb, self.parameters = (
+            task_id,
+            input_nb,
+            output_nb,
+            parameters,
+        )
         self.kernel, self.after = (kernel_name, language_name), []
         Dag.made.tasks.append(self)
 
@@ -46,7 +56,9 @@ class Operator:
 def dag(monkeypatch):
     name = "airflow.providers.papermill.operators.papermill"
     stubs = {name.rsplit(".", n)[0]: types.ModuleType("stub") for n in range(1, 4)} | {
-        "airflow": types.SimpleNamespace(DAG=Dag), name: types.SimpleNamespace(PapermillOperator=Operator)}
+        "airflow": types.SimpleNamespace(DAG=Dag),
+        name: types.SimpleNamespace(PapermillOperator=Operator),
+    }
     for name, stub in stubs.items():
         monkeypatch.setitem(sys.modules, name, stub)
     monkeypatch.setenv("WORKBENCH_ROOT", str(ROOT))
@@ -67,8 +79,10 @@ def test_what_airflow_fills_in_is_known_and_declared_by_the_notebooks(dag):
     known = {"params": dag.given["params"], "ts_nodash": "20261123T020000"}
     fill = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string
     first = dag.tasks[0]
-    assert fill(first.output_nb).render(known) == \
-        "s3://lake/runs/airflow/20261123T020000/50_time_travel/51_source_database.ipynb"
+    assert (
+        fill(first.output_nb).render(known)
+        == "s3://lake/runs/airflow/20261123T020000/50_time_travel/51_source_database.ipynb"
+    )
     for task in dag.tasks:
         given = {k: fill(v).render(known) for k, v in task.parameters.items()}
         declared = notebooks.declared(nbformat.read(task.input_nb, as_version=4), task.task_id)
@@ -78,7 +92,13 @@ def test_what_airflow_fills_in_is_known_and_declared_by_the_notebooks(dag):
 def test_airflow_tells_a_failure_and_never_runs_two_at_once(dag, caplog):
     assert (dag.given["max_active_runs"], dag.given["catchup"]) == (1, False)
     assert dag.given["default_args"]["on_failure_callback"] is dag.told
-    dag.told({"task_instance": types.SimpleNamespace(task_id="11", task=types.SimpleNamespace(output_nb="s3://x"))})
+    dag.told(
+        {
+            "task_instance": types.SimpleNamespace(
+                task_id="11", task=types.SimpleNamespace(output_nb="s3://x")
+            )
+        }
+    )
     assert "notebook 11 failed" in caplog.text and "s3://x" in caplog.text
 
 
@@ -90,7 +110,8 @@ def unit(name):
 
 
 def parsed(words):
-    """What the command line makes of the words of a schedule; it exits where it does not know one."""
+    """What the command line makes of the words of a schedule; it exits where it does not know
+    one."""
     assert words[0].endswith(".venv/bin/workbench") and words[1] == "run"
     command = get_command(cli.app).commands["run"]
     with command.make_context("run", words[2:]) as context:
@@ -100,8 +121,13 @@ def parsed(words):
 def test_systemd_starts_a_run_as_a_person_would(tmp_path):
     service, timer = unit("workbench.service"), unit("workbench.timer")
     given = parsed(shlex.split(service["Service"]["ExecStart"]))
-    assert notebooks.find(given["targets"]) and (ROOT / "params" / f"{given['world']}.yaml").is_file()
-    assert service["Service"]["Type"] == "oneshot" and service["Service"]["User"] not in ("", "root")
+    assert (
+        notebooks.find(given["targets"]) and (ROOT / "params" / f"{given['world']}.yaml").is_file()
+    )
+    assert service["Service"]["Type"] == "oneshot" and service["Service"]["User"] not in (
+        "",
+        "root",
+    )
     assert re.fullmatch(r"\*-\*-\* \d\d:\d\d:\d\d", timer["Timer"]["OnCalendar"])
     assert timer["Install"]["WantedBy"] == "timers.target"
     told = service["Unit"]["OnFailure"]
@@ -112,15 +138,25 @@ def test_cron_starts_the_same_run():
     text = (DEPLOY / "workbench.cron").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line[0] != "#" and "=" not in line.split()[0]]
     minute, hour, *any_day, user, command = lines[0].split(None, 6)
-    assert len(lines) == 1 and 0 <= int(minute) < 60 and 0 <= int(hour) < 24 and any_day == ["*"] * 3
+    assert (
+        len(lines) == 1 and 0 <= int(minute) < 60 and 0 <= int(hour) < 24 and any_day == ["*"] * 3
+    )
     assert user == unit("workbench.service")["Service"]["User"]
     assert "%" not in command, "cron ends a line there"
     run = re.search(r"\.venv/bin/workbench run [^&|]*", command)[0]
-    assert parsed(shlex.split(run)) == parsed(shlex.split(unit("workbench.service")["Service"]["ExecStart"]))
+    assert parsed(shlex.split(run)) == parsed(
+        shlex.split(unit("workbench.service")["Service"]["ExecStart"])
+    )
 
 
 def test_the_page_describes_each_of_them():
-    for name in ("airflow_dag.py", "workbench.timer", "workbench.service", "workbench.cron", "8-schedule.yaml"):
+    for name in (
+        "airflow_dag.py",
+        "workbench.timer",
+        "workbench.service",
+        "workbench.cron",
+        "8-schedule.yaml",
+    ):
         assert name in PAGE, f"schedules.md says nothing of {name}"
         assert (DEPLOY / name).is_file()
     for way in ("EventBridge", "Airflow", "One machine"):

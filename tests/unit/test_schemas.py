@@ -19,7 +19,9 @@ DATE = field("d", "int32", optional=True, name="io.debezium.time.Date", version=
 
 
 def test_optional_is_a_union_whose_default_is_null():
-    avro = connect_schema_to_avro(struct(field("a", "int64", optional=True), name="x.Value"), "x.Value")
+    avro = connect_schema_to_avro(
+        struct(field("a", "int64", optional=True), name="x.Value"), "x.Value"
+    )
     assert avro == {
         "type": "record",
         "name": "Value",
@@ -60,7 +62,10 @@ def test_connects_own_logical_types():
     when = field("w", "int64", optional=True, name="org.apache.kafka.connect.data.Timestamp")
     made = to_spark(connect_schema_to_avro(struct(amount, when), "V"))
     assert made == t.StructType(
-        [t.StructField("n", t.DecimalType(10, 2), False), t.StructField("w", t.TimestampType(), True)]
+        [
+            t.StructField("n", t.DecimalType(10, 2), False),
+            t.StructField("w", t.TimestampType(), True),
+        ]
     )
 
 
@@ -118,6 +123,9 @@ def test_what_spark_lacks_is_refused(kind):
 
 def test_logical_types_of_avro():
     kinds = {"date": "int", "timestamp-millis": "long", "timestamp-micros": "long"}
-    fields = [{"name": f"c{i}", "type": {"type": k, "logicalType": m}} for i, (m, k) in enumerate(kinds.items())]
+    fields = [
+        {"name": f"c{i}", "type": {"type": k, "logicalType": m}}
+        for i, (m, k) in enumerate(kinds.items())
+    ]
     made = to_spark({"type": "record", "name": "R", "fields": fields})
     assert [f.dataType for f in made] == [t.DateType(), t.TimestampType(), t.TimestampType()]

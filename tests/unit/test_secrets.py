@@ -1,4 +1,5 @@
 """Secrets are made once, in files that only we can read, and are found by name."""
+
 import re
 import stat
 
@@ -21,7 +22,11 @@ def test_made_once_and_readable_by_us_only():
     first = secrets.read()
     assert {stat.S_IMODE(f.stat().st_mode) for f in secrets.folder().iterdir()} == {0o600}
     assert stat.S_IMODE(secrets.folder().stat().st_mode) == 0o700
-    assert set(first) == {"a.b", "c"} and all(len(v) >= 24 for v in first.values()) and first["a.b"] != first["c"]
+    assert (
+        set(first) == {"a.b", "c"}
+        and all(len(v) >= 24 for v in first.values())
+        and first["a.b"] != first["c"]
+    )
     secrets.ensure(["a.b", "d"])
     assert {**secrets.read(), "d": ""} == {**first, "d": ""}
     assert not list(secrets.folder().glob(".*"))
@@ -47,8 +52,13 @@ def test_another_value_in_the_environment_is_refused_and_the_file_stays(monkeypa
     secrets.ensure(services.SECRETS)
     before = secrets.read()
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-outside")
-    for call in (lambda: secrets.ensure(services.SECRETS), lambda: stack.need(params.load("local"), "kafka")):
-        with pytest.raises(ParamsError, match="WORKBENCH_SECRET_POSTGRES_ADMIN is not the password") as error:
+    for call in (
+        lambda: secrets.ensure(services.SECRETS),
+        lambda: stack.need(params.load("local"), "kafka"),
+    ):
+        with pytest.raises(
+            ParamsError, match="WORKBENCH_SECRET_POSTGRES_ADMIN is not the password"
+        ) as error:
             call()
         said = str(error.value)
         assert str(secrets.folder()) in said and "unset" in said and "workbench clean" in said
@@ -72,7 +82,8 @@ def test_odd_passwords_come_back_as_they_were(monkeypatch):
 
 
 def test_users_of_connect_are_written_as_java_reads_them():
-    """`java.util.Properties` in words: a backslash escapes, \\uXXXX is a character, leading blanks do not count."""
+    """`java.util.Properties` in words: a backslash escapes, \\uXXXX is a character, leading blanks
+    do not count."""
     file = secrets.write_users({f"user{n}": text for n, text in enumerate(ODD)})
     lines = file.read_text(encoding="ascii").splitlines()
     values = [line.partition("=")[2].lstrip(" ") for line in lines]

@@ -1,13 +1,21 @@
-"""What settings.yaml says is checked: of each way to say it, what is honoured, what is refused, and how."""
+"""What settings.yaml says is checked: of each way to say it, what is honoured, what is refused, and
+how."""
+
 import pytest
 from workbench.base.errors import ConnectorError
 from workbench.landing import settings
 
-RULES = {"read": {"kind": {"one of": {"a.Apple": "apple", "a.Pear": "pear"}, "default": "apple"},
-                  "worms": {"number from": 0, "only with": ["kind", "apple"]},
-                  "names": {"list": True, "like": r"\w+", "expected": "names", "default": []},
-                  "size": {"one of": ["big", "small"]}, "note": {"expected": "a text"}},
-         "passed over": ["connector.class", "key.*"], "flaws": {"colour": "fruit has none"}}
+RULES = {
+    "read": {
+        "kind": {"one of": {"a.Apple": "apple", "a.Pear": "pear"}, "default": "apple"},
+        "worms": {"number from": 0, "only with": ["kind", "apple"]},
+        "names": {"list": True, "like": r"\w+", "expected": "names", "default": []},
+        "size": {"one of": ["big", "small"]},
+        "note": {"expected": "a text"},
+    },
+    "passed over": ["connector.class", "key.*"],
+    "flaws": {"colour": "fruit has none"},
+}
 GOOD = {"connector.class": "Fruit", "worms": "3", "size": "big", "note": "x\ny"}
 
 
@@ -18,25 +26,46 @@ def fruit(monkeypatch):
 
 def read(**change):
     given = {key.replace("_", "."): value for key, value in change.items()}
-    return settings.read("sink", {k: v for k, v in {**GOOD, **given}.items() if v is not None}, "here", "my ")
+    return settings.read(
+        "sink", {k: v for k, v in {**GOOD, **given}.items() if v is not None}, "here", "my "
+    )
 
 
 def test_values_and_defaults():
-    assert read().values == {"kind": "apple", "worms": 3, "names": [], "size": "big", "note": "x\ny"}
+    assert read().values == {
+        "kind": "apple",
+        "worms": 3,
+        "names": [],
+        "size": "big",
+        "note": "x\ny",
+    }
     assert read(kind="a.Pear", worms=None, names="a, b,,a", key_x="1").values == {
-        "kind": "pear", "worms": None, "names": ["a", "b"], "size": "big", "note": "x\ny"}
+        "kind": "pear",
+        "worms": None,
+        "names": ["a", "b"],
+        "size": "big",
+        "note": "x\ny",
+    }
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"connector_class": None}, "my connector.class is missing.*valid: Fruit"),
-    ({"sise": "big"}, "my sise is not honoured.*here.*did you mean 'size'.*remove it"),
-    ({"keys": "1"}, "my keys is not honoured"), ({"colour": "red"}, "my colour is not honoured.*fruit has none"),
-    ({"size": None}, "my size is missing.*big, small"), ({"size": "bigg"}, "my size is 'bigg'.*did you mean 'big'"),
-    ({"worms": None}, "my worms is missing.*a whole number from 0"), ({"worms": "-1"}, "my worms is '-1'.*from 0"),
-    ({"worms": "\u00b2"}, "my worms is"), ({"worms": ""}, "my worms is ''"),
-    ({"kind": "a.Pear"}, "my worms is '3'.*no effect with kind=a.Pear.*remove it"),
-    ({"names": "a, b c"}, "my names is 'a, b c'.*expected: +names"), ({"note": ""}, "my note is ''.*a text"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        ({"connector_class": None}, "my connector.class is missing.*valid: Fruit"),
+        ({"sise": "big"}, "my sise is not honoured.*here.*did you mean 'size'.*remove it"),
+        ({"keys": "1"}, "my keys is not honoured"),
+        ({"colour": "red"}, "my colour is not honoured.*fruit has none"),
+        ({"size": None}, "my size is missing.*big, small"),
+        ({"size": "bigg"}, "my size is 'bigg'.*did you mean 'big'"),
+        ({"worms": None}, "my worms is missing.*a whole number from 0"),
+        ({"worms": "-1"}, "my worms is '-1'.*from 0"),
+        ({"worms": "\u00b2"}, "my worms is"),
+        ({"worms": ""}, "my worms is ''"),
+        ({"kind": "a.Pear"}, "my worms is '3'.*no effect with kind=a.Pear.*remove it"),
+        ({"names": "a, b c"}, "my names is 'a, b c'.*expected: +names"),
+        ({"note": ""}, "my note is ''.*a text"),
+    ],
+)
 def test_what_is_refused(change, says):
     with pytest.raises(ConnectorError, match="(?s)" + says):
         read(**change)
@@ -46,11 +75,24 @@ def test_the_file_says_nothing_that_is_not_read(monkeypatch):
     monkeypatch.undo()
     for kind, plugins in settings.HONOURED.items():
         for name, plugin in plugins.items():
-            assert plugin.keys() <= {*RULES, "modes", "types"} and settings.CLASS[kind] in plugin["passed over"], name
+            assert (
+                plugin.keys() <= {*RULES, "modes", "types"}
+                and settings.CLASS[kind] in plugin["passed over"]
+            ), name
             above = []
             for key, rule in plugin["read"].items():
-                assert rule.keys() <= {"one of", "number from", "list", "like", "expected", "default", "only with"}, key
+                assert rule.keys() <= {
+                    "one of",
+                    "number from",
+                    "list",
+                    "like",
+                    "expected",
+                    "default",
+                    "only with",
+                }, key
                 assert not rule.get("only with") or rule["only with"][0] in above, key
-                assert rule.keys() & {"one of", "number from", "expected", "default"}, f"{key}: what is expected?"
+                assert rule.keys() & {"one of", "number from", "expected", "default"}, (
+                    f"{key}: what is expected?"
+                )
                 assert "like" not in rule or "expected" in rule, key
                 above.append(key)

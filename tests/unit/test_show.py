@@ -1,4 +1,5 @@
 """Display helpers: what they show is complete, and text from data stays text."""
+
 import re
 from decimal import Decimal
 
@@ -18,7 +19,9 @@ def test_json_is_folded_and_escaped():
 def test_the_parts_of_a_message_are_marked_and_named():
     shown = show.segments({"header <id 7>": b"\0\7", "Avro": b"ab"}).data
     header, avro = re.findall(r"background:(#\w+);[^>]*>(?:00 07|61 62)<", shown)
-    assert header != avro and shown.count(header) == shown.count(avro) == 2, "digits and name have one color"
+    assert header != avro and shown.count(header) == shown.count(avro) == 2, (
+        "digits and name have one color"
+    )
     assert "header &lt;id 7&gt;" in shown
 
 
@@ -28,7 +31,13 @@ def test_table_says_how_many_rows_there_are():
 
 
 def test_tree_lists_files_with_sizes(tmp_path):
-    for name in ("a=1/b=2/one.json", "a=1/b=3/two.json", "a=2/three.json", ".hoodie/hidden", "a=2/.three.json.crc"):
+    for name in (
+        "a=1/b=2/one.json",
+        "a=1/b=3/two.json",
+        "a=2/three.json",
+        ".hoodie/hidden",
+        "a=2/.three.json.crc",
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x" * 1500)
@@ -37,7 +46,9 @@ def test_tree_lists_files_with_sizes(tmp_path):
     assert "hidden" not in shown and "crc" not in shown and "3 files, 4.5 kB" in shown
     assert "… and 2 more" in show.tree(str(tmp_path), limit=1).data
     both_ends = show.tree(str(tmp_path), limit=1, last=1).data
-    assert "one.json  (1.5 kB)\n  … and 1 more\n  a=2/\n    three.json  (1.5 kB)\n3 files" in both_ends
+    assert (
+        "one.json  (1.5 kB)\n  … and 1 more\n  a=2/\n    three.json  (1.5 kB)\n3 files" in both_ends
+    )
     assert show.tree(str(tmp_path), limit=2, last=2).data == shown
     with pytest.raises(LakeError, match="no such folder"):
         show.tree(f"file:{tmp_path}/absent")
@@ -48,31 +59,60 @@ def cells(shown):
 
 
 def sides(shown, tag="td"):
-    """The sides at which cells stand, as the table's own style has it: to the left where it does not name them."""
+    """The sides at which cells stand, as the table's own style has it: to the left where it does
+    not name them."""
     assert re.search(r"#T_\w+ +td \{\s*text-align: left;", shown)
     right = re.findall(r"#T_\w+ \.(col\d+) \{\s*text-align: right;", shown)
-    return ["right" if any(name in right for name in names.split()) else "left"
-            for names in re.findall(f'<{tag} [^>]*class="([^"]*)"', shown)]
+    return [
+        "right" if any(name in right for name in names.split()) else "left"
+        for names in re.findall(f'<{tag} [^>]*class="([^"]*)"', shown)
+    ]
 
 
 GREY_NULL = "<span style='color:#8A9099'>null</span>"
 
 
 def test_whole_numbers_are_whole_and_what_is_missing_is_a_grey_null():
-    frame = pd.DataFrame({
-        "order_id": pd.array([11075, None], dtype="Int64"), "shipped_date": [10392.0, None], "region": ["", "<b>"],
-        "freight": [14.0, 110184.2], "lsn": [27189760, 27136440], "items": [None, [{"q": 1}]]})
+    frame = pd.DataFrame(
+        {
+            "order_id": pd.array([11075, None], dtype="Int64"),
+            "shipped_date": [10392.0, None],
+            "region": ["", "<b>"],
+            "freight": [14.0, 110184.2],
+            "lsn": [27189760, 27136440],
+            "items": [None, [{"q": 1}]],
+        }
+    )
     assert cells(show.table(frame).data) == [
-        "11075", "10392", "", "14.0", "27189760", GREY_NULL,
-        GREY_NULL, GREY_NULL, "&lt;b&gt;", "110184.2", "27136440", '[{&#34;q&#34;: 1}]']
+        "11075",
+        "10392",
+        "",
+        "14.0",
+        "27189760",
+        GREY_NULL,
+        GREY_NULL,
+        GREY_NULL,
+        "&lt;b&gt;",
+        "110184.2",
+        "27136440",
+        "[{&#34;q&#34;: 1}]",
+    ]
     assert "overflow-x:auto" in show.table(frame).data
     assert "no rows" in show.table(frame[:0]).data
     assert cells(show.table(pd.DataFrame({"said": ["null", None]})).data) == ["null", GREY_NULL]
 
 
 def test_numbers_stand_to_the_right_with_their_heading_and_everything_else_to_the_left():
-    frame = pd.DataFrame({"year": [1906.0, None], "date": ["1906", "1907"], "flag": [True, False],
-                          "price": [Decimal("1.50"), None], "mixed": [1, "x"], "none": [None, None]})
+    frame = pd.DataFrame(
+        {
+            "year": [1906.0, None],
+            "date": ["1906", "1907"],
+            "flag": [True, False],
+            "price": [Decimal("1.50"), None],
+            "mixed": [1, "x"],
+            "none": [None, None],
+        }
+    )
     right = ["right", "left", "left", "right", "left", "left"]
     shown = show.table(frame).data
     assert sides(shown) == right * 2 and sides(shown, "th") == right
@@ -83,12 +123,29 @@ def test_numbers_stand_to_the_right_with_their_heading_and_everything_else_to_th
 
 def test_a_column_has_equally_many_decimals():
     frame = pd.DataFrame({"seconds": [0.247, 0.39, None, 12.0], "ratio": [2.0, 15.0, 1.0, 1.0]})
-    assert cells(show.table(frame).data) == ["0.247", "2.0", "0.390", "15.0", GREY_NULL, "1.0", "12.000", "1.0"]
+    assert cells(show.table(frame).data) == [
+        "0.247",
+        "2.0",
+        "0.390",
+        "15.0",
+        GREY_NULL,
+        "1.0",
+        "12.000",
+        "1.0",
+    ]
 
 
 def test_bytes_are_in_groups_of_three_and_keys_years_and_offsets_are_not():
-    frame = pd.DataFrame({"artwork_id": [128447], "year": [1906], "offset": [1530], "bytes": [313713],
-                          "total_bytes_written": pd.array([21217], dtype="Int64"), "kilobytes": [1234]})
+    frame = pd.DataFrame(
+        {
+            "artwork_id": [128447],
+            "year": [1906],
+            "offset": [1530],
+            "bytes": [313713],
+            "total_bytes_written": pd.array([21217], dtype="Int64"),
+            "kilobytes": [1234],
+        }
+    )
     assert cells(show.table(frame).data) == ["128447", "1906", "1530", "313,713", "21,217", "1234"]
 
 
@@ -102,14 +159,18 @@ def test_a_notebook_shows_every_frame_like_a_table(monkeypatch):
 
     frame = pd.DataFrame({"n": pd.array([1, None], dtype="Int64")})
     assert cells(shown(frame)) == ["1", GREY_NULL] and "overflow-x:auto" in shown(frame)
-    assert ">VINET</th>" in shown(frame.set_axis(["VINET", "TOMSP"]))  # rows that have names keep them
+    assert ">VINET</th>" in shown(
+        frame.set_axis(["VINET", "TOMSP"])
+    )  # rows that have names keep them
     assert ">0</th>" not in shown(frame)
     customers = pd.Index(["VINET", "TOMSP"], name="customer")
     assert cells(shown(frame.set_axis(customers))) == ["VINET", "1", "TOMSP", GREY_NULL]
 
 
 def test_a_row_is_shown_whole_a_line_for_each_column():
-    frame = pd.DataFrame([{f"c{n}": n for n in range(25)}, dict.fromkeys((f"c{n}" for n in range(25)), -1)])
+    frame = pd.DataFrame(
+        [{f"c{n}": n for n in range(25)}, dict.fromkeys((f"c{n}" for n in range(25)), -1)]
+    )
     assert cells(show.row(frame, "one").data) == [x for n in range(25) for x in (f"c{n}", str(n))]
 
 

@@ -1,14 +1,19 @@
 """Quoting names, and connecting in vain: what needs no server."""
+
 import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError, StackError
 from workbench.source import postgres
 
 
-@pytest.mark.parametrize("name, expected", [
-    ("orders", '"orders"'), ("datalake.orders", '"datalake"."orders"'),
-    ('x"; DROP TABLE orders; --', '"x""; DROP TABLE orders; --"'),
-])
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("orders", '"orders"'),
+        ("datalake.orders", '"datalake"."orders"'),
+        ('x"; DROP TABLE orders; --', '"x""; DROP TABLE orders; --"'),
+    ],
+)
 def test_identifier(name, expected):
     assert postgres.identifier(name).as_string(None) == expected
 

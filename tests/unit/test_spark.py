@@ -7,26 +7,36 @@ from workbench.stack import artifacts
 from worlds import varied
 
 
-@pytest.mark.parametrize("world, more, tables, blank", [
-    ("local", {}, "file:/lake", [server.NO_STORE_SETTINGS, server.NO_CLUSTER_SETTINGS]),
-    ("local", {}, "s3a://bucket/lake", [server.NO_CLUSTER_SETTINGS]),
-    ("cluster", {}, "file:/lake", [server.NO_STORE_SETTINGS, server.NO_CLUSTER_SETTINGS]),
-    ("cluster", {"workers": 0, "master": "spark://10.0.0.1:7077"}, "file:/lake", []),
-])
+@pytest.mark.parametrize(
+    "world, more, tables, blank",
+    [
+        ("local", {}, "file:/lake", [server.NO_STORE_SETTINGS, server.NO_CLUSTER_SETTINGS]),
+        ("local", {}, "s3a://bucket/lake", [server.NO_CLUSTER_SETTINGS]),
+        ("cluster", {}, "file:/lake", [server.NO_STORE_SETTINGS, server.NO_CLUSTER_SETTINGS]),
+        ("cluster", {"workers": 0, "master": "spark://10.0.0.1:7077"}, "file:/lake", []),
+    ],
+)
 def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_store_only(
-        monkeypatch, world, more, tables, blank):
+    monkeypatch, world, more, tables, blank
+):
     monkeypatch.setattr(artifacts, "jars", lambda kind: ["/a.jar", "/b.jar"])
     loaded = params.load(world)
     loaded = varied(loaded, spark=more, lake={"tables": tables})
     conf = server.of_server(loaded.spark, loaded.lake.tables, loaded.stack.java_compiler)
     own = "".join(f"{folder}:" for folder in blank)
     assert conf["spark.driver.extraClassPath"] == f"{own}/a.jar:/b.jar"
-    assert conf.get("spark.executor.extraClassPath", conf["spark.driver.extraClassPath"]).startswith(own)
+    assert conf.get(
+        "spark.executor.extraClassPath", conf["spark.driver.extraClassPath"]
+    ).startswith(own)
     for side in ("driver", "executor"):  # Hudi's clock
         options = conf.get(f"spark.{side}.extraJavaOptions", conf["spark.driver.extraJavaOptions"])
         assert "-Duser.timezone=UTC" in options.split()
     assert {f.name for f in server.NO_CLUSTER_SETTINGS.rglob("*.xml")} == {
-        "core-default.xml", "hdfs-default.xml", "mapred-default.xml", "yarn-default.xml"}
+        "core-default.xml",
+        "hdfs-default.xml",
+        "mapred-default.xml",
+        "yarn-default.xml",
+    }
 
 
 def test_a_catalog_whose_making_was_killed_is_made_anew_and_a_whole_one_is_kept(tmp_path):

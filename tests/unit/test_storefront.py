@@ -1,4 +1,6 @@
-"""What the storefront's services do when they are asked, what is an event and what is none, the sequential model."""
+"""What the storefront's services do when they are asked, what is an event and what is none, the
+sequential model."""
+
 import json
 import re
 import socket
@@ -26,40 +28,90 @@ def done(context, method, path, before, body):
 
 
 def created(**more):
-    return done("orders", "POST", "", None, {**FIRST, "customerId": JOHN["id"], "timestamp": 1, **more})
+    return done(
+        "orders", "POST", "", None, {**FIRST, "customerId": JOHN["id"], "timestamp": 1, **more}
+    )
 
 
 def status(context, order, wanted, **more):
-    return done(context, "POST", "id/status", order, {"orderStatusType": wanted, "timestamp": 2, **more})
+    return done(
+        context, "POST", "id/status", order, {"orderStatusType": wanted, "timestamp": 2, **more}
+    )
 
 
 def test_an_order_goes_its_way_and_each_step_twice_is_once():
     order = created()
-    for context, wanted in (("orders", "APPROVED"), ("fulfillment", "PROCESSING"), ("fulfillment", "COMPLETED")):
+    for context, wanted in (
+        ("orders", "APPROVED"),
+        ("fulfillment", "PROCESSING"),
+        ("fulfillment", "COMPLETED"),
+    ):
         order = status(context, order, wanted)
         assert status(context, order, wanted, timestamp=99) == order
-    assert [each["orderStatusType"] for each in order["orderStatusEvents"]] == list(contexts.STATUSES)
+    assert [each["orderStatusType"] for each in order["orderStatusEvents"]] == list(
+        contexts.STATUSES
+    )
     assert done("orders", "POST", "", order, {**FIRST, "customerId": JOHN["id"]}) == order
 
 
-@pytest.mark.parametrize("call, why, again", [
-    (lambda: status("orders", created(), "PROCESSING"), "'PROCESSING' is not given here", False),
-    (lambda: status("fulfillment", created(), "PROCESSING"), "after CREATED comes APPROVED", True),
-    (lambda: status("fulfillment", status("orders", created(), "APPROVED"), "COMPLETED"), "comes PROCESSING", True),
-    (lambda: status("fulfillment", None, "PROCESSING"), "no such order, or not yet", True),
-    (lambda: status("orders", created(), "APPROVED", timestamp="now"), "whole number", False),
-    (lambda: status("orders", created(), "APPROVED", timestamp=True), "whole number", False),
-    (lambda: created(orderItems=[]), "an order has", False),
-    (lambda: created(customerId=""), "an order has", False),
-    (lambda: done("orders", "POST", "", created(), {**SECOND, "guid": FIRST["guid"], "customerId": "1"}),
-     "another one of this key", False),
-    (lambda: done("accounts", "POST", "", None, {"id": "1", "name": {"x": "y"}}), "missing: contact, addresses", False),
-    (lambda: done("accounts", "POST", "", JOHN, {**JOHN, "name": {"x": "y"}}), "another one of this key", False),
-    (lambda: done("accounts", "PATCH", "id", None, {}), "no such customer, or not yet", True),
-    (lambda: done("accounts", "PATCH", "id", JOHN, {"contact": "x"}), "cannot be changed", False),
-    (lambda: done("accounts", "PATCH", "id", JOHN, {"id": "2"}), "cannot be changed", False),
-    (lambda: done("accounts", "PATCH", "id", JOHN, {"emial": "x"}), "'emial' cannot be changed.*known: name", False),
-])
+@pytest.mark.parametrize(
+    "call, why, again",
+    [
+        (
+            lambda: status("orders", created(), "PROCESSING"),
+            "'PROCESSING' is not given here",
+            False,
+        ),
+        (
+            lambda: status("fulfillment", created(), "PROCESSING"),
+            "after CREATED comes APPROVED",
+            True,
+        ),
+        (
+            lambda: status("fulfillment", status("orders", created(), "APPROVED"), "COMPLETED"),
+            "comes PROCESSING",
+            True,
+        ),
+        (lambda: status("fulfillment", None, "PROCESSING"), "no such order, or not yet", True),
+        (lambda: status("orders", created(), "APPROVED", timestamp="now"), "whole number", False),
+        (lambda: status("orders", created(), "APPROVED", timestamp=True), "whole number", False),
+        (lambda: created(orderItems=[]), "an order has", False),
+        (lambda: created(customerId=""), "an order has", False),
+        (
+            lambda: done(
+                "orders",
+                "POST",
+                "",
+                created(),
+                {**SECOND, "guid": FIRST["guid"], "customerId": "1"},
+            ),
+            "another one of this key",
+            False,
+        ),
+        (
+            lambda: done("accounts", "POST", "", None, {"id": "1", "name": {"x": "y"}}),
+            "missing: contact, addresses",
+            False,
+        ),
+        (
+            lambda: done("accounts", "POST", "", JOHN, {**JOHN, "name": {"x": "y"}}),
+            "another one of this key",
+            False,
+        ),
+        (lambda: done("accounts", "PATCH", "id", None, {}), "no such customer, or not yet", True),
+        (
+            lambda: done("accounts", "PATCH", "id", JOHN, {"contact": "x"}),
+            "cannot be changed",
+            False,
+        ),
+        (lambda: done("accounts", "PATCH", "id", JOHN, {"id": "2"}), "cannot be changed", False),
+        (
+            lambda: done("accounts", "PATCH", "id", JOHN, {"emial": "x"}),
+            "'emial' cannot be changed.*known: name",
+            False,
+        ),
+    ],
+)
 def test_what_makes_no_sense_is_refused_and_told_why(call, why, again):
     with pytest.raises(Refused, match=why) as seen:
         call()
@@ -67,19 +119,33 @@ def test_what_makes_no_sense_is_refused_and_told_why(call, why, again):
 
 
 def test_a_changed_customer_keeps_what_was_not_changed():
-    changed = done("accounts", "PATCH", "id", JOHN, {"contact": {"email": "x@y"}, "addresses": JOHN["addresses"][:1]})
-    assert changed == {**JOHN, "contact": {**JOHN["contact"], "email": "x@y"}, "addresses": JOHN["addresses"][:1]}
+    changed = done(
+        "accounts",
+        "PATCH",
+        "id",
+        JOHN,
+        {"contact": {"email": "x@y"}, "addresses": JOHN["addresses"][:1]},
+    )
+    assert changed == {
+        **JOHN,
+        "contact": {**JOHN["contact"], "email": "x@y"},
+        "addresses": JOHN["addresses"][:1],
+    }
     assert JOHN["contact"]["email"] == "john.doe@internet.com", "the one of before is another"
 
 
 def test_others_are_told_what_is_on_the_list_and_no_more():
-    event = events.told("accounts.customer.change", JOHN["id"], 1, {**JOHN, "socialSecurityNumber": "1"})
+    event = events.told(
+        "accounts.customer.change", JOHN["id"], 1, {**JOHN, "socialSecurityNumber": "1"}
+    )
     assert set(event.document) == {"id", "name", "contact", "addresses"}
     assert b"4000-0012" not in event.message()[1]
 
 
 class Message:
-    def __init__(self, key=b"1", value=json.dumps({**JOHN, "id": "1"}).encode(), headers=None, **more):
+    def __init__(
+        self, key=b"1", value=json.dumps({**JOHN, "id": "1"}).encode(), headers=None, **more
+    ):
         own = {"id": str(uuid.uuid4()).encode(), "version": b"1", **more}
         self.of = [key, value, list(own.items()) if headers is None else headers]
 
@@ -102,10 +168,24 @@ def test_an_event_goes_and_comes():
     assert events.parse(Message(key, value, more["headers"])) == event
 
 
-@pytest.mark.parametrize("message", [
-    Message(key=None), Message(key=b"2"), Message(key=b"\xff"), Message(value=None), Message(value=b"{"),
-    Message(value=b"[]"), Message(value=b'"1"'), Message(headers=[]), Message(id=b"7"), Message(version=b"x"),
-    Message(version=b"0"), Message(version=b"-1"), Message(id=None)])
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(key=None),
+        Message(key=b"2"),
+        Message(key=b"\xff"),
+        Message(value=None),
+        Message(value=b"{"),
+        Message(value=b"[]"),
+        Message(value=b'"1"'),
+        Message(headers=[]),
+        Message(id=b"7"),
+        Message(version=b"x"),
+        Message(version=b"0"),
+        Message(version=b"-1"),
+        Message(id=None),
+    ],
+)
 def test_what_is_no_event_is_told_why(message):
     with pytest.raises(LakeError, match="not an event"):
         events.parse(message)
@@ -130,20 +210,40 @@ def changed(document, path, value):
 
 
 INVALID = [
-    *[("customers", [name], value, name) for name in ("name", "contact", "addresses")
-      for value in (..., None, "text", 7)],
+    *[
+        ("customers", [name], value, name)
+        for name in ("name", "contact", "addresses")
+        for value in (..., None, "text", 7)
+    ],
     ("customers", ["addresses"], {"city": "Sunrise"}, "addresses"),
     ("customers", ["addresses", 1], "Oak Street", "addresses.1"),
-    *[("orders", [name], value, name) for name in ("customerId", "orderStatusEvents", "orderItems")
-      for value in (..., None, 7, "", [], {})],
-    *[("orders", ["orderStatusEvents", 0, "timestamp"], value, "orderStatusEvents.0.timestamp")
-      for value in (..., None, "1", 1.5, True)],
-    ("orders", ["orderStatusEvents", 0, "orderStatusType"], ..., "orderStatusEvents.0.orderStatusType"),
+    *[
+        ("orders", [name], value, name)
+        for name in ("customerId", "orderStatusEvents", "orderItems")
+        for value in (..., None, 7, "", [], {})
+    ],
+    *[
+        ("orders", ["orderStatusEvents", 0, "timestamp"], value, "orderStatusEvents.0.timestamp")
+        for value in (..., None, "1", 1.5, True)
+    ],
+    (
+        "orders",
+        ["orderStatusEvents", 0, "orderStatusType"],
+        ...,
+        "orderStatusEvents.0.orderStatusType",
+    ),
     ("orders", ["orderStatusEvents", 0, "orderStatusType"], "SHIPPED", "orderStatusEvents"),
-    ("orders", ["orderStatusEvents"], 2 * [{"timestamp": 1, "orderStatusType": "CREATED"}], "orderStatusEvents"),
+    (
+        "orders",
+        ["orderStatusEvents"],
+        2 * [{"timestamp": 1, "orderStatusType": "CREATED"}],
+        "orderStatusEvents",
+    ),
     ("orders", ["orderItems", 1], "Red Widget", "orderItems.1"),
-    *[("orders", ["orderItems", 1, "quantity"], value, "orderItems.1.quantity")
-      for value in (..., None, "2", 1.5, True, 0)],
+    *[
+        ("orders", ["orderItems", 1, "quantity"], value, "orderItems.1.quantity")
+        for value in (..., None, "2", 1.5, True, 0)
+    ],
     ("orders", ["orderItems", 1, "product"], ..., "orderItems.1.product"),
     ("orders", ["orderItems", 0, "product", "price"], ..., "orderItems.0.product.price"),
     ("orders", ["orderItems", 0, "product", "price"], 11.99, "orderItems.0.product.price"),
@@ -152,7 +252,9 @@ INVALID = [
 
 
 @pytest.mark.parametrize("collection, path, value, field", INVALID)
-def test_an_event_with_a_missing_or_invalid_field_is_none_and_no_command_makes_one(collection, path, value, field):
+def test_an_event_with_a_missing_or_invalid_field_is_none_and_no_command_makes_one(
+    collection, path, value, field
+):
     whole, context = (JOHN, "accounts") if collection == "customers" else (created(), "orders")
     topic, key = contexts.ALL[context].topic, whole[contexts.KEYS[collection]]
     document = changed(whole, path, value)
@@ -171,12 +273,22 @@ def test_a_service_hears_what_it_keeps_and_can_be_rebuilt_from():
         kept = {contexts.TOPICS[topic].owns for topic in context.hears}
         assert kept <= set(context.collections)
         assert not context.hears or context.topic in context.hears
-    assert sorted(contexts.TOPICS) == ["accounts.customer.change", "fulfillment.order.change", "orders.order.change"]
+    assert sorted(contexts.TOPICS) == [
+        "accounts.customer.change",
+        "fulfillment.order.change",
+        "orders.order.change",
+    ]
 
 
 def total(order):
     """What its items cost, in cents exactly."""
-    return sum(round(100 * float(item["product"]["price"])) * item["quantity"] for item in order["orderItems"]) / 100
+    return (
+        sum(
+            round(100 * float(item["product"]["price"])) * item["quantity"]
+            for item in order["orderItems"]
+        )
+        / 100
+    )
 
 
 def texts(figure):
@@ -210,24 +322,31 @@ def test_the_same_seed_asks_the_same_and_another_one_other_things():
 
 
 def test_the_model_is_what_the_commands_do_one_after_the_other():
-    """Two ways to the same: the model is written apart from the services, so that it can find them wrong."""
+    """Two ways to the same: the model is written apart from the services, so that it can find them
+    wrong."""
     asked, there = storefront_load.operations(3, 2_000), {"customers": {}, "orders": {}}
     for one in asked:
         collection = "customers" if one.service == "accounts" else "orders"
-        path = "" if one.path == collection else "id/status" if one.path.endswith("status") else "id"
+        path = (
+            "" if one.path == collection else "id/status" if one.path.endswith("status") else "id"
+        )
         version, before = there[collection].get(one.key, (0, None))
         after = done(one.service, one.method, path, before, one.body)
         there[collection][one.key] = (version + (after != before), after)
     for collection, rows in storefront_load.model(asked).items():
-        told = {key: (version, {name: document[name] for name in contexts.TOLD[collection]})
-                for key, (version, document) in there[collection].items()}
+        told = {
+            key: (version, {name: document[name] for name in contexts.TOLD[collection]})
+            for key, (version, document) in there[collection].items()
+        }
         assert {row.id: (row.version, row.document) for row in rows.itertuples()} == told
         assert json.dumps(rows["document"][0])
 
 
 @pytest.mark.parametrize("lost, status", [("postgres", 503), ("kafka", 409), ("accounts", 409)])
 def test_a_load_names_what_its_services_wait_for_and_ends(monkeypatch, lost, status):
-    """`orders` is to be asked again and again; what is to be asked of the others in the next seconds is left."""
+    """`orders` is to be asked again and again; what is to be asked of the others in the next
+    seconds is left."""
+
     def answer(world, service, *_, **__):
         return SimpleNamespace(status_code=status if service == "orders" else 200)
 
@@ -246,7 +365,9 @@ def test_a_load_names_what_its_services_wait_for_and_ends(monkeypatch, lost, sta
 
 def test_it_runs_on_one_machine_only():
     local = params.load("local")
-    elsewhere = local.model_copy(update={"stack": local.stack.model_copy(update={"embedded": False})})
+    elsewhere = local.model_copy(
+        update={"stack": local.stack.model_copy(update={"embedded": False})}
+    )
     assert storefront.flow in of(local) and storefront.flow not in of(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
         storefront.only_here(elsewhere)
@@ -260,8 +381,11 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
     def messages(world, topic, start, stop):
         for offset in range(start[0], stop[0]):
             read.append(topic)
-            yield SimpleNamespace(partition=lambda: 0, offset=lambda n=offset: n,
-                                  headers=lambda n=offset: [("id", ids[n].encode())])
+            yield SimpleNamespace(
+                partition=lambda: 0,
+                offset=lambda n=offset: n,
+                headers=lambda n=offset: [("id", ids[n].encode())],
+            )
 
     def bounds(world, topic):
         if topic == contexts.ACCOUNTS.topic:
@@ -309,36 +433,63 @@ def shop():
 
 
 def raw(port, text):
-    """Everything that is answered to what is sent on one connection, until it ends or stays silent."""
+    """Everything that is answered to what is sent on one connection, until it ends or stays
+    silent."""
     with socket.create_connection(("127.0.0.1", port), timeout=5) as s:
         s.sendall(text.encode().replace(b"\n", b"\r\n"))
         s.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: s.recv(65536), b"")).decode()
 
 
-@pytest.mark.parametrize("length", [
-    "Content-Length: x", "Content-Length: -5", "Content-Length: +5", "Content-Length: 1_0", "Content-Length:",
-    "Content-Length: 0\nContent-Length: 200", "Transfer-Encoding: chunked", "Content-Length: " + "9" * 5000,
-    "Content-Length: " + "0" * 30 + "9" * 30])
+@pytest.mark.parametrize(
+    "length",
+    [
+        "Content-Length: x",
+        "Content-Length: -5",
+        "Content-Length: +5",
+        "Content-Length: 1_0",
+        "Content-Length:",
+        "Content-Length: 0\nContent-Length: 200",
+        "Transfer-Encoding: chunked",
+        "Content-Length: " + "9" * 5000,
+        "Content-Length: " + "0" * 30 + "9" * 30,
+    ],
+)
 def test_a_body_of_unknown_length_is_not_taken_for_the_next_request(shop, length):
     port, behind = shop
-    hidden = f'POST /customers HTTP/1.1\nHost: 127.0.0.1:{port}\nContent-Type: application/json\nContent-Length: 13\n\n'
-    answers = raw(port, f'POST /customers HTTP/1.1\nHost: 127.0.0.1:{port}\n{length}\n\n{hidden}{{"id": "evil"}}')
+    hidden = f"POST /customers HTTP/1.1\nHost: 127.0.0.1:{port}\nContent-Type: application/json\nContent-Length: 13\n\n"
+    answers = raw(
+        port,
+        f'POST /customers HTTP/1.1\nHost: 127.0.0.1:{port}\n{length}\n\n{hidden}{{"id": "evil"}}',
+    )
     assert answers.count("HTTP/1.1 ") == 1 and answers.startswith("HTTP/1.1 400 ")
     assert behind.done == []
 
 
-@pytest.mark.parametrize("host, origin, status", [
-    ("127.0.0.1:{port}", None, 200), ("localhost:{port}", None, 200),
-    ("localhost:{port}", "http://localhost:{port}", 200),
-    ("evil.example:{port}", None, 403), ("127.0.0.1:1", None, 403), ("127.0.0.1", None, 403),
-    ("evil.example:{port}", "http://evil.example:{port}", 403), ("127.0.0.1:{port}", "http://evil.example", 403),
-    ("127.0.0.1:{port}", "null", 403), ("127.0.0.1:{port}@evil.example", None, 403),
-    ("127.0.0.1:{port}\nHost: evil.example", None, 403)])
+@pytest.mark.parametrize(
+    "host, origin, status",
+    [
+        ("127.0.0.1:{port}", None, 200),
+        ("localhost:{port}", None, 200),
+        ("localhost:{port}", "http://localhost:{port}", 200),
+        ("evil.example:{port}", None, 403),
+        ("127.0.0.1:1", None, 403),
+        ("127.0.0.1", None, 403),
+        ("evil.example:{port}", "http://evil.example:{port}", 403),
+        ("127.0.0.1:{port}", "http://evil.example", 403),
+        ("127.0.0.1:{port}", "null", 403),
+        ("127.0.0.1:{port}@evil.example", None, 403),
+        ("127.0.0.1:{port}\nHost: evil.example", None, 403),
+    ],
+)
 @pytest.mark.parametrize("asked", ["GET /health", "POST /customers"])
 def test_a_request_of_a_foreign_page_is_refused(shop, host, origin, status, asked):
     port, behind = shop
-    lines = [f"{asked} HTTP/1.1", f"Host: {host.format(port=port)}", "Content-Type: application/json"]
+    lines = [
+        f"{asked} HTTP/1.1",
+        f"Host: {host.format(port=port)}",
+        "Content-Type: application/json",
+    ]
     lines += [f"Origin: {origin.format(port=port)}"] if origin else []
     body = '{"id": "john"}'
     answers = raw(port, "\n".join([*lines, f"Content-Length: {len(body)}", "", body]))
@@ -346,13 +497,18 @@ def test_a_request_of_a_foreign_page_is_refused(shop, host, origin, status, aske
     assert behind.done == (["john"] if status == 200 and asked.startswith("POST") else [])
 
 
-@pytest.mark.parametrize("levels, status", [
-    (events.NESTING - 2, 200), (events.NESTING, 400), (900, 400), (100_000, 400)])
+@pytest.mark.parametrize(
+    "levels, status", [(events.NESTING - 2, 200), (events.NESTING, 400), (900, 400), (100_000, 400)]
+)
 def test_a_customer_nested_too_deeply_is_refused(shop, levels, status):
     port, behind = shop
     body = f'{{"id": "deep", "contact": {"[" * levels}{"]" * levels}}}'
-    answer = requests.post(f"http://127.0.0.1:{port}/customers", data=body, timeout=10,
-                           headers={"Content-Type": "application/json"})
+    answer = requests.post(
+        f"http://127.0.0.1:{port}/customers",
+        data=body,
+        timeout=10,
+        headers={"Content-Type": "application/json"},
+    )
     assert answer.status_code == status
     assert behind.done == (["deep"] if status == 200 else [])
 
@@ -361,10 +517,16 @@ def test_an_event_nested_too_deeply_is_none():
     deep: list = []
     for _ in range(events.NESTING):
         deep = [deep]
-    event = events.Event(str(uuid.uuid4()), "accounts.customer.change", "a", 1, {"id": "a", "contact": deep})
+    event = events.Event(
+        str(uuid.uuid4()), "accounts.customer.change", "a", 1, {"id": "a", "contact": deep}
+    )
     key, value, more = event.message()
-    message = SimpleNamespace(topic=lambda: event.topic, key=lambda: key, value=lambda: value,
-                              headers=lambda: more["headers"])
+    message = SimpleNamespace(
+        topic=lambda: event.topic,
+        key=lambda: key,
+        value=lambda: value,
+        headers=lambda: more["headers"],
+    )
     with pytest.raises(LakeError, match="nested more than 50 levels deep"):
         events.parse(message)
 
@@ -374,7 +536,9 @@ def test_a_store_is_emptied_after_its_offsets_are_gone_and_not_without(monkeypat
     world, done = params.load("local"), []
     monkeypatch.setattr(storefront, "stop", lambda *names: done.append("stop"))
     monkeypatch.setattr(storefront.groups, "forget", lambda *given: done.append("forget"))
-    monkeypatch.setattr(storefront.postgres, "execute", lambda *given, **more: done.append("truncate"))
+    monkeypatch.setattr(
+        storefront.postgres, "execute", lambda *given, **more: done.append("truncate")
+    )
     storefront.empty(world, "orders")
     assert done == ["stop", "forget", "truncate"]
 
@@ -389,7 +553,8 @@ def test_a_store_is_emptied_after_its_offsets_are_gone_and_not_without(monkeypat
 
 
 def test_settle_names_a_gone_kafka_and_asks_no_service_before(monkeypatch):
-    """A service asked for its metrics looks for Kafka for seconds, two of them in turn: the whole took 12 s."""
+    """A service asked for its metrics looks for Kafka for seconds, two of them in turn: the whole
+    took 12 s."""
     monkeypatch.setattr(wait, "GRACE", 0.1)
     monkeypatch.setattr(storefront, "unsent", lambda world: pytest.fail("a service is asked"))
     with pytest.raises(ServiceLost, match="the service kafka is stopped"):

@@ -1,4 +1,5 @@
 """What is printed to a terminal holds nothing that the terminal obeys."""
+
 import pandas
 import pytest
 from workbench import cli
@@ -6,11 +7,18 @@ from workbench.base import errors, terminal
 from workbench.results import check
 
 
-@pytest.mark.parametrize("text, shown", [
-    ("Zoë • €5 'x' \\x1b", "Zoë • €5 'x' \\x1b"), ("\x1b[2J", "\\x1b[2J"), ("\x9b31m", "\\x9b31m"),
-    ("a\rb\nc\td", "a\\rb\\nc\\td"), ("\x07\x00\x7f", "\\x07\\x00\\x7f"), ("\u202e\u200b", "\\u202e\\u200b"),
-    ("\udc80", "\\udc80"),
-])
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("Zoë • €5 'x' \\x1b", "Zoë • €5 'x' \\x1b"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\rb\nc\td", "a\\rb\\nc\\td"),
+        ("\x07\x00\x7f", "\\x07\\x00\\x7f"),
+        ("\u202e\u200b", "\\u202e\\u200b"),
+        ("\udc80", "\\udc80"),
+    ],
+)
 def test_what_cannot_be_printed_is_escaped(text, shown):
     assert terminal.printable(text) == shown
 
@@ -22,13 +30,19 @@ def test_lines_stay_lines_where_a_text_has_several(capsys):
 
 def test_an_error_of_the_command_line_cannot_clear_the_screen(monkeypatch, capsys):
     def refuse(arguments):
-        raise errors.LakeError("there is no topic '\x1b[2J'", where="\x1b]0;x\x07", next_step="a\nb")
+        raise errors.LakeError(
+            "there is no topic '\x1b[2J'", where="\x1b]0;x\x07", next_step="a\nb"
+        )
 
     monkeypatch.setattr(cli, "app", refuse)
     with pytest.raises(SystemExit):
         cli.main([])
     said = capsys.readouterr().err
-    assert "\x1b" not in said and said.splitlines()[0] == "there is no topic '\\x1b[2J'" and len(said.splitlines()) == 4
+    assert (
+        "\x1b" not in said
+        and said.splitlines()[0] == "there is no topic '\\x1b[2J'"
+        and len(said.splitlines()) == 4
+    )
 
 
 def test_a_trace_escapes_what_a_row_holds(monkeypatch, capsys):

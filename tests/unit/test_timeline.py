@@ -1,4 +1,5 @@
 """Labels, and what of the past can still be read: on timelines made by hand."""
+
 import datetime as dt
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -9,12 +10,19 @@ from workbench import hudi
 from workbench.base.errors import LakeError
 from workbench.hudi import keeping, timeline
 
-T1, T2, T3, LATER = "20260101120000001", "20260101120000002", "20260101120000003", "20270101120000000"
+T1, T2, T3, LATER = (
+    "20260101120000001",
+    "20260101120000002",
+    "20260101120000003",
+    "20270101120000000",
+)
 
 
 @pytest.fixture
 def world(tmp_path):
-    return SimpleNamespace(lake=SimpleNamespace(checkpoints=f"file:{tmp_path}/checkpoints", tables=f"file:{tmp_path}"))
+    return SimpleNamespace(
+        lake=SimpleNamespace(checkpoints=f"file:{tmp_path}/checkpoints", tables=f"file:{tmp_path}")
+    )
 
 
 @pytest.fixture
@@ -34,15 +42,30 @@ def base(instant):
 def folder(table):
     from pathlib import Path
 
-    return Path(table.base[len("file:"):])
+    return Path(table.base[len("file:") :])
 
 
 def write(table, instant, action, path, stat=None, partition="p=a", **more):
-    """A commit that wrote one file; `stat` has what differs in its metadata from a file of group f."""
-    stats = {"partitionToWriteStats": {partition: [
-        {"fileId": "f", "path": path, "numInserts": 2, "totalWriteBytes": 10, **(stat or {})}]}}
-    for name, text in ((f".hoodie/{instant}.{action}.requested", ""), (path, "x"),
-                       (f".hoodie/{instant}.{action}", json.dumps({**stats, **more}))):
+    """A commit that wrote one file; `stat` has what differs in its metadata from a file of group
+    f."""
+    stats = {
+        "partitionToWriteStats": {
+            partition: [
+                {
+                    "fileId": "f",
+                    "path": path,
+                    "numInserts": 2,
+                    "totalWriteBytes": 10,
+                    **(stat or {}),
+                }
+            ]
+        }
+    }
+    for name, text in (
+        (f".hoodie/{instant}.{action}.requested", ""),
+        (path, "x"),
+        (f".hoodie/{instant}.{action}", json.dumps({**stats, **more})),
+    ):
         file = folder(table) / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -55,7 +78,10 @@ def test_a_label_keeps_its_instant_while_the_table_goes_on(world, table):
     assert (first.instant, first.position) == (T3, "0/16B3748")
     assert list(hudi.labels(world, table)["instant"]) == [T3, LATER]
     hudi.label(world, table, "first")  # moved
-    assert dict(hudi.labels(world, table)[["label", "instant"]].values) == {"first": LATER, "second": LATER}
+    assert dict(hudi.labels(world, table)[["label", "instant"]].values) == {
+        "first": LATER,
+        "second": LATER,
+    }
 
 
 def test_labels_that_are_given_at_once_are_all_kept(world, table):
@@ -80,17 +106,22 @@ def test_an_unknown_label_names_the_nearest(world, table):
     hudi.label(world, table, "after_update_1")
     with pytest.raises(LakeError, match="(?s)no instant labelled 'after_update_2'.*after_update_1"):
         keeping.resolve(world, table, "after_update_2")
-    assert keeping.resolve(world, table, "after_update_1") == keeping.resolve(world, table, T3) == T3
+    assert (
+        keeping.resolve(world, table, "after_update_1") == keeping.resolve(world, table, T3) == T3
+    )
 
 
 def test_a_label_whose_commit_was_rolled_back_is_refused(world, table):
-    """The last commit of all, and one that others followed; an instant between two commits may be anything."""
+    """The last commit of all, and one that others followed; an instant between two commits may be
+    anything."""
     hudi.label(world, table, "wrong")
     done = folder(table) / f".hoodie/{T3}.commit"
     kept = done.read_text()
     done.unlink()
     for _ in range(2):
-        with pytest.raises(LakeError, match=f"(?s){T3} that 'wrong' names is not on the timeline.*rolled back"):
+        with pytest.raises(
+            LakeError, match=f"(?s){T3} that 'wrong' names is not on the timeline.*rolled back"
+        ):
             keeping.resolve(world, table, "wrong")
         write(table, LATER, "commit", "p=a/f_0-3-3_x.parquet")
     assert keeping.resolve(world, table, T3) == T3
@@ -131,28 +162,54 @@ def test_before_the_first_commit_there_is_nothing(table):
 def test_what_was_cleaned_is_an_error_and_names_the_first_instant_that_is_whole(table):
     (folder(table) / base(T1)).unlink()
     for instant in (T1, T2):  # the log of T2 is of no use without its base file
-        with pytest.raises(LakeError, match=f"(?s)1 of the files that {instant} needs were cleaned.*from {T3} on"):
+        with pytest.raises(
+            LakeError, match=f"(?s)1 of the files that {instant} needs were cleaned.*from {T3} on"
+        ):
             timeline.check_readable(table, instant)
     assert timeline.check_readable(table, T3)
 
 
 def test_replaced_files_are_not_needed_any_more(table):
-    write(table, LATER, "replacecommit", "p=a/g_0.parquet", {"fileId": "g"}, partitionToReplaceFileIds={"p=a": ["f"]})
+    write(
+        table,
+        LATER,
+        "replacecommit",
+        "p=a/g_0.parquet",
+        {"fileId": "g"},
+        partitionToReplaceFileIds={"p=a": ["f"]},
+    )
     (folder(table) / base(T3)).unlink()
     assert timeline.check_readable(table, LATER)
 
 
 def test_what_an_archived_commit_wrote_and_was_cleaned_since_is_missed(table):
-    """Group g was written by a commit that is in no timeline any more, and after T2 again: T2 needs that file."""
-    write(table, LATER, "commit", "p=a/g_0-2-2_x.parquet", {"fileId": "g", "prevCommit": "20250601000000000"})
-    with pytest.raises(LakeError, match="(?s)cleaned away.*p=a/g_….*20250601000000000.parquet.*from " + LATER):
+    """Group g was written by a commit that is in no timeline any more, and after T2 again: T2 needs
+    that file."""
+    write(
+        table,
+        LATER,
+        "commit",
+        "p=a/g_0-2-2_x.parquet",
+        {"fileId": "g", "prevCommit": "20250601000000000"},
+    )
+    with pytest.raises(
+        LakeError, match="(?s)cleaned away.*p=a/g_….*20250601000000000.parquet.*from " + LATER
+    ):
         timeline.check_readable(table, T2)
     (folder(table) / "p=a/g_0-1-1_20250601000000000.parquet").write_text("x")
     assert timeline.check_readable(table, T2)
 
 
-def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_file_is_missed(table):
-    write(table, LATER, "replacecommit", "p=a/new_0.parquet", partitionToReplaceFileIds={"p=a": ["f", "g-0"]})
+def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_file_is_missed(
+    table,
+):
+    write(
+        table,
+        LATER,
+        "replacecommit",
+        "p=a/new_0.parquet",
+        partitionToReplaceFileIds={"p=a": ["f", "g-0"]},
+    )
     with pytest.raises(LakeError, match="(?s)cleaned away.*p=a/g-0_….parquet.*from " + LATER):
         timeline.check_readable(table, T3)
     assert timeline.check_readable(table, LATER)
@@ -161,22 +218,46 @@ def test_of_a_group_that_a_clustering_replaced_and_an_archived_commit_wrote_the_
 
 
 def test_a_missing_file_is_named_once_by_its_name(table):
-    """Group g was written by an archived commit, again after T2, and replaced by a clustering after that."""
-    write(table, LATER, "deltacommit", "p=a/.g_x.log.1_0-1-1", {"fileId": "g", "prevCommit": "20250601000000000"})
-    write(table, LATER[:-1] + "9", "replacecommit", "p=a/new_0.parquet", partitionToReplaceFileIds={"p=a": ["g"]})
+    """Group g was written by an archived commit, again after T2, and replaced by a clustering after
+    that."""
+    write(
+        table,
+        LATER,
+        "deltacommit",
+        "p=a/.g_x.log.1_0-1-1",
+        {"fileId": "g", "prevCommit": "20250601000000000"},
+    )
+    write(
+        table,
+        LATER[:-1] + "9",
+        "replacecommit",
+        "p=a/new_0.parquet",
+        partitionToReplaceFileIds={"p=a": ["g"]},
+    )
     with pytest.raises(LakeError, match="(?s)1 of the files.*p=a/g_…_20250601000000000.parquet"):
         timeline.check_readable(table, T3)
 
 
 def test_of_a_table_without_partitions_the_same_files_are_found(table):
-    write(table, LATER, "commit", "h_0-2-2_x.parquet", {"fileId": "h", "prevCommit": "20250601000000000"}, partition="")
+    write(
+        table,
+        LATER,
+        "commit",
+        "h_0-2-2_x.parquet",
+        {"fileId": "h", "prevCommit": "20250601000000000"},
+        partition="",
+    )
     (folder(table) / "h_0-1-1_20250601000000000.parquet").write_text("x")
     assert timeline.check_readable(table, T3)
 
 
-@pytest.mark.parametrize("name, told", [("archived", ""), ("history", "hoodie.archivelog.folder=history\n")])
+@pytest.mark.parametrize(
+    "name, told", [("archived", ""), ("history", "hoodie.archivelog.folder=history\n")]
+)
 def test_archived_commits_are_an_error(world, table, name, told):
-    (folder(table) / ".hoodie/hoodie.properties").write_text(f"#made by\n{told}hoodie.table.name=t\n")
+    (folder(table) / ".hoodie/hoodie.properties").write_text(
+        f"#made by\n{told}hoodie.table.name=t\n"
+    )
     archive = folder(table) / ".hoodie" / name / "x"
     archive.parent.mkdir()
     archive.write_text("")
@@ -188,14 +269,24 @@ def test_archived_commits_are_an_error(world, table, name, told):
 
 def test_an_increment_that_ends_before_it_begins_is_refused(world, table):
     hudi.label(world, table, "late")
-    with pytest.raises(LakeError, match=f"(?s)from late to {T1} ends before it begins.*begin {T3}, end {T1}"):
+    with pytest.raises(
+        LakeError, match=f"(?s)from late to {T1} ends before it begins.*begin {T3}, end {T1}"
+    ):
         hudi.between(None, world, table, "late", T1)
 
 
 def test_commits_tell_rows_bytes_and_order(table):
     shown = hudi.commits(table)
-    assert list(shown["instant"]) == [T1, T2, T3] and list(shown["action"]) == ["deltacommit", "deltacommit", "commit"]
-    assert list(shown["inserted"]) == [2] * 3 and list(shown["bytes"]) == [10] * 3 and list(shown["files"]) == [1] * 3
+    assert list(shown["instant"]) == [T1, T2, T3] and list(shown["action"]) == [
+        "deltacommit",
+        "deltacommit",
+        "commit",
+    ]
+    assert (
+        list(shown["inserted"]) == [2] * 3
+        and list(shown["bytes"]) == [10] * 3
+        and list(shown["files"]) == [1] * 3
+    )
 
 
 def test_a_pending_compaction_hides_what_came_after_it_from_the_independent_reader(table):
@@ -203,18 +294,29 @@ def test_a_pending_compaction_hides_what_came_after_it_from_the_independent_read
     asked = folder(table) / ".hoodie" / f"{T3[:-1]}4.compaction.requested"
     asked.write_text("")
     write(table, LATER, "deltacommit", "p=a/.f_4.log.1_0-1-1")
-    with pytest.raises(LakeError, match=f"(?s)the compaction {T3[:-1]}4 of t is pending.*hudi.compact"):
+    with pytest.raises(
+        LakeError, match=f"(?s)the compaction {T3[:-1]}4 of t is pending.*hudi.compact"
+    ):
         hudi.read_independent(table)
     (folder(table) / ".hoodie" / f"{T3[:-1]}4.commit").write_text("{}")
     assert timeline.pending_compactions(table) == []
 
 
-@pytest.mark.parametrize("ahead, says", [
-    (dt.timedelta(hours=5, minutes=45), "5:4[45]:"), (dt.timedelta(seconds=30), "0:00:")])
+@pytest.mark.parametrize(
+    "ahead, says",
+    [(dt.timedelta(hours=5, minutes=45), "5:4[45]:"), (dt.timedelta(seconds=30), "0:00:")],
+)
 def test_a_clock_that_was_set_back_is_named(table, ahead, says):
     timeline.check_clock(table)
-    write(table, f"{dt.datetime.now(dt.timezone.utc) + ahead:%Y%m%d%H%M%S%f}"[:17], "deltacommit", "p=a/.f_2.log")
-    with pytest.raises(LakeError, match=f"(?s)newest commit of t lies {says}.* ahead of this machine.*set back"):
+    write(
+        table,
+        f"{dt.datetime.now(dt.timezone.utc) + ahead:%Y%m%d%H%M%S%f}"[:17],
+        "deltacommit",
+        "p=a/.f_2.log",
+    )
+    with pytest.raises(
+        LakeError, match=f"(?s)newest commit of t lies {says}.* ahead of this machine.*set back"
+    ):
         timeline.check_clock(table)
 
 

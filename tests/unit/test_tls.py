@@ -1,4 +1,5 @@
 """The instance's certificate: who is verified by it, and who may read its key."""
+
 import json
 import stat
 
@@ -13,20 +14,31 @@ def made(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "VAR", tmp_path)
     tls.ensure()
     pidfiles.pid_file("x").parent.mkdir()
-    pidfiles.pid_file("apicurio").write_text(json.dumps({"pid": 1, "born": 1, "ports": [21404, 21405]}))
+    pidfiles.pid_file("apicurio").write_text(
+        json.dumps({"pid": 1, "born": 1, "ports": [21404, 21405]})
+    )
 
 
-@pytest.mark.parametrize(("url", "ours"), [
-    ("https://127.0.0.1:21404/apis", True), ("https://localhost:21405", True), ("http://127.0.0.1:21404", False),
-    ("https://127.0.0.1:8443", False), ("https://127.0.0.1", False), ("https://registry.example:21404", False),
-], ids=["ours", "by name", "without TLS", "a tunnel", "a tunnel at 443", "elsewhere"])
+@pytest.mark.parametrize(
+    ("url", "ours"),
+    [
+        ("https://127.0.0.1:21404/apis", True),
+        ("https://localhost:21405", True),
+        ("http://127.0.0.1:21404", False),
+        ("https://127.0.0.1:8443", False),
+        ("https://127.0.0.1", False),
+        ("https://registry.example:21404", False),
+    ],
+    ids=["ours", "by name", "without TLS", "a tunnel", "a tunnel at 443", "elsewhere"],
+)
 def test_only_a_listener_of_the_instance_is_verified_by_its_certificate(url, ours):
     assert tls.verify(url) == (str(tls.files()[0]) if ours else True)
 
 
 def test_the_store_for_java_holds_the_certificate_and_its_key():
     key, certificate, more = pkcs12.load_key_and_certificates(
-        tls.keystore().read_bytes(), tls.KEYSTORE_PASSWORD.encode())
+        tls.keystore().read_bytes(), tls.KEYSTORE_PASSWORD.encode()
+    )
     assert certificate == load_pem_x509_certificate(tls.files()[0].read_bytes()) and not more
     assert key.public_key() == certificate.public_key()
 

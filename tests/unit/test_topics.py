@@ -22,14 +22,18 @@ def test_absent_kafka_is_named(monkeypatch):
 def test_unknown_topic_names_the_nearest(monkeypatch):
     class Nothing:
         def list_topics(self, name, timeout):
-            return SimpleNamespace(topics={name: SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))})
+            return SimpleNamespace(
+                topics={name: SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))}
+            )
 
         def close(self):
             pass
 
     monkeypatch.setattr(topics, "_consumer", lambda world: Nothing())
     monkeypatch.setattr(
-        topics, "_partitions", lambda *_: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]}
+        topics,
+        "_partitions",
+        lambda *_: {"msk.datalake.cdc_events": [0], "__consumer_offsets": [0]},
     )
     for ask in (topics.count, topics.ends, topics.read):
         with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
@@ -61,7 +65,10 @@ def test_topics_are_deleted_over_one_connection(monkeypatch):
                     raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
                 there.pop(name)
 
-            return {name: SimpleNamespace(result=lambda timeout, name=name: result(name)) for name in names}
+            return {
+                name: SimpleNamespace(result=lambda timeout, name=name: result(name))
+                for name in names
+            }
 
     monkeypatch.setattr(topics, "AdminClient", Admin)
     topics.delete(WORLD, "a", "b", "not there")
@@ -71,14 +78,17 @@ def test_topics_are_deleted_over_one_connection(monkeypatch):
 def test_a_large_snapshot_is_waited_for_longer(monkeypatch):
     waited = []
     monkeypatch.setattr(topics, "count", lambda *_: 0)
-    monkeypatch.setattr(topics, "wait_until", lambda *_, timeout, **__: waited.append(timeout) or (0,))
+    monkeypatch.setattr(
+        topics, "wait_until", lambda *_, timeout, **__: waited.append(timeout) or (0,)
+    )
     for n, given in ((1, {}), (124_000, {}), (124_000, {"timeout": 5})):
         topics.wait_count(WORLD, "moma.public.artworks", n, **given)
     assert [round(seconds) for seconds in waited] == [60, 308, 5]
 
 
 class Reader:
-    """A consumer that gives these batches, one after the other, and then nothing; `passed` is its position."""
+    """A consumer that gives these batches, one after the other, and then nothing; `passed` is its
+    position."""
 
     def __init__(self, *batches, passed=0):
         self.batches, self.passed, self.assigned = list(batches), passed, None
@@ -87,8 +97,10 @@ class Reader:
         self.assigned = [(p.partition, p.offset) for p in places]
 
     def consume(self, most, timeout):
-        return [SimpleNamespace(error=lambda: None, partition=lambda p=p: p, offset=lambda n=n: n)
-                for p, n in (self.batches.pop(0) if self.batches else [])]
+        return [
+            SimpleNamespace(error=lambda: None, partition=lambda p=p: p, offset=lambda n=n: n)
+            for p, n in (self.batches.pop(0) if self.batches else [])
+        ]
 
     def position(self, places):
         return [TopicPartition(p.topic, p.partition, self.passed) for p in places]
@@ -100,6 +112,7 @@ class Reader:
 @pytest.fixture
 def messages(monkeypatch):
     """`topics.messages` from such a reader."""
+
     def read(reader, start, stop):
         monkeypatch.setattr(topics, "_consumer", lambda _: reader)
         return topics.messages(WORLD, "t", start, stop)
@@ -113,7 +126,12 @@ def places(found):
 
 def test_messages_end_where_they_are_to_and_what_is_done_is_not_asked_for(messages):
     reader = Reader([(0, 3), (1, 0)], [(0, 4), (0, 5), (0, 6)])
-    assert places(messages(reader, {0: 3, 1: 0, 2: 7}, {0: 6, 1: 1, 2: 7})) == [(0, 3), (1, 0), (0, 4), (0, 5)]
+    assert places(messages(reader, {0: 3, 1: 0, 2: 7}, {0: 6, 1: 1, 2: 7})) == [
+        (0, 3),
+        (1, 0),
+        (0, 4),
+        (0, 5),
+    ]
     assert reader.assigned == [] and not reader.batches
     reader = Reader([(0, 3)])
     found = messages(reader, {0: 3, 1: 9}, {0: 6, 1: 9})
@@ -126,5 +144,7 @@ def test_a_mark_of_a_transaction_is_passed_and_silence_is_an_error(monkeypatch, 
     assert places(messages(Reader([(0, 0)], passed=2), {0: 0}, {0: 2})) == [(0, 0)]
     monkeypatch.setattr(topics, "TIMEOUT", 0)
     monkeypatch.setattr(topics.stack, "lost", lambda *_: None)
-    with pytest.raises(StackError, match="(?s)Kafka sent nothing.*'t', offsets {0: 1}.*nothing is lost"):
+    with pytest.raises(
+        StackError, match="(?s)Kafka sent nothing.*'t', offsets {0: 1}.*nothing is lost"
+    ):
         places(messages(Reader([(0, 0)], passed=1), {0: 0}, {0: 2}))

@@ -1,4 +1,6 @@
-"""One row's biography: what changed, what a view shows, which commit and file it was, and the picture."""
+"""One row's biography: what changed, what a view shows, which commit and file it was, and the
+picture."""
+
 import dataclasses
 import datetime as dt
 import json
@@ -19,12 +21,22 @@ T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
 UTC = dt.timezone.utc
 
 
-@pytest.mark.parametrize("before, record, says", [
-    (None, {"__op": "r"}, "row read"), (None, {"__op": "c"}, "row inserted"),
-    ({"__op": "d"}, {"__op": "c"}, "row inserted"), ({"a": 1, "__op": "u"}, {"a": None, "__op": "d"}, "row deleted"),
-    ({"a": 1, "b": "x", "__lsn": 1}, {"a": 2, "b": None, "__lsn": 2, "__op": "u"}, "a 1 → 2, b x → null"),
-    ({"a": 1}, {"a": 1, "__op": "u"}, "nothing"), ({}, {"a": "x" * 50, "__op": "u"}, f"a null → {'x' * 39}…"),
-])
+@pytest.mark.parametrize(
+    "before, record, says",
+    [
+        (None, {"__op": "r"}, "row read"),
+        (None, {"__op": "c"}, "row inserted"),
+        ({"__op": "d"}, {"__op": "c"}, "row inserted"),
+        ({"a": 1, "__op": "u"}, {"a": None, "__op": "d"}, "row deleted"),
+        (
+            {"a": 1, "b": "x", "__lsn": 1},
+            {"a": 2, "b": None, "__lsn": 2, "__op": "u"},
+            "a 1 → 2, b x → null",
+        ),
+        ({"a": 1}, {"a": 1, "__op": "u"}, "nothing"),
+        ({}, {"a": "x" * 50, "__op": "u"}, f"a null → {'x' * 39}…"),
+    ],
+)
 def test_what_a_change_did(before, record, says):
     assert in_topic.what(before, record) == says
 
@@ -32,12 +44,20 @@ def test_what_a_change_did(before, record, says):
 MOR = hudi.Table("t", "file:/none", ("id",), "v", type="mor")
 
 
-@pytest.mark.parametrize("state, op, here, last, based, shows", [
-    ("", "u", {1}, False, None, ""), ("never", "u", {2}, False, None, "never"), ("was", "u", {1}, True, None, "now"),
-    ("was", "u", {2}, False, None, "was"), ("was", "u", {0}, True, {0}, "not yet"),
-    ("was", "u", {0}, False, {0}, "never"), ("was", "u", {2}, False, {1, 2}, "was"),
-    ("was", "d", set(), True, None, "now"), ("was", "d", {3}, True, None, "was"),
-])
+@pytest.mark.parametrize(
+    "state, op, here, last, based, shows",
+    [
+        ("", "u", {1}, False, None, ""),
+        ("never", "u", {2}, False, None, "never"),
+        ("was", "u", {1}, True, None, "now"),
+        ("was", "u", {2}, False, None, "was"),
+        ("was", "u", {0}, True, {0}, "not yet"),
+        ("was", "u", {0}, False, {0}, "never"),
+        ("was", "u", {2}, False, {1, 2}, "was"),
+        ("was", "d", set(), True, None, "now"),
+        ("was", "d", {3}, True, None, "was"),
+    ],
+)
 def test_what_a_view_shows(state, op, here, last, based, shows):
     assert biography._state(state, {"v": 1, "__op": op}, MOR, here, last, based) == shows
 
@@ -45,7 +65,10 @@ def test_what_a_view_shows(state, op, here, last, based, shows):
 def test_a_version_may_be_of_several_fields():
     several = dataclasses.replace(MOR, ordering="file,at")
     record = {"file": "bin.000001", "at": 40, "__op": "u"}
-    for here, shows in (({several.version(record)}, "now"), ({several.version({**record, "at": 7})}, "was")):
+    for here, shows in (
+        ({several.version(record)}, "now"),
+        ({several.version({**record, "at": 7})}, "was"),
+    ):
         assert biography._state("was", record, several, here, True, None) == shows
 
 
@@ -63,22 +86,38 @@ def test_unknown_tables_and_keys():
 def test_a_key_is_a_number_or_a_text(monkeypatch, key):
     def found(*_, only):
         assert not only(None), "a message without a key is of no row"
-        rows = [{"key": json.dumps({"id": k}).encode(), "partition": 0, "offset": n, "timestamp": pandas.Timestamp(0),
-                 "value": json.dumps({"id": k, "__op": "r"})} for n, k in enumerate([6, key, 77])]
+        rows = [
+            {
+                "key": json.dumps({"id": k}).encode(),
+                "partition": 0,
+                "offset": n,
+                "timestamp": pandas.Timestamp(0),
+                "value": json.dumps({"id": k, "__op": "r"}),
+            }
+            for n, k in enumerate([6, key, 77])
+        ]
         return pandas.DataFrame([r for r in rows if only(r["key"])], columns=list(rows[0]))
 
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(topics, "count", lambda *_: 3)
     table = trace.Traced("x", "public.x", "id", "t", None, ())
     life = trace.row(None, table, str(key))
-    assert (life.key, list(life.changes["offset"]), list(life.changes["what"])) == (key, [1], ["row read"])
-    with pytest.raises(LakeError, match="(?s)topic t has no message of id 8.*3 messages.*an? id of public.x"):
+    assert (life.key, list(life.changes["offset"]), list(life.changes["what"])) == (
+        key,
+        [1],
+        ["row read"],
+    )
+    with pytest.raises(
+        LakeError, match="(?s)topic t has no message of id 8.*3 messages.*an? id of public.x"
+    ):
         trace.row(None, table, "8")
 
 
 def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(in_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind))
+    monkeypatch.setattr(
+        in_topic.registry, "find", lambda world, *id_and_kind: asked.append(id_and_kind)
+    )
     world = params.load("local")
     decode = registry.Decoder(world)
     raw = b"\0" + (7).to_bytes(8, "big") + b"\x02"
@@ -86,22 +125,34 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
     assert asked == [(7, "globalId")]
     message = {"partition": 0, "offset": 3, "value": raw, "timestamp": pandas.Timestamp(0)}
     monkeypatch.setattr(topics, "read", lambda *_, only: pandas.DataFrame([message]))
-    monkeypatch.setattr(registry, "artifacts", lambda *_: pandas.DataFrame(
-        columns=["artifact", "version", "global_id", "content_id"]))
+    monkeypatch.setattr(
+        registry,
+        "artifacts",
+        lambda *_: pandas.DataFrame(columns=["artifact", "version", "global_id", "content_id"]),
+    )
     sink = Sink("avro", "topics", 10, "t", ("t",), confluent=True)
     table = trace.Traced("artists", "public.artists", "artist_id", "t", sink, (), "avro")
-    with pytest.raises(LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"):
+    with pytest.raises(
+        LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"
+    ):
         in_topic.events(world, table, 1)
 
 
 @pytest.mark.parametrize("kind", ["json", "avro"])
 def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkeypatch, kind):
     def found(*_, only):
-        message = {"key": b'{"id": 1}', "partition": 0, "offset": 3, "value": '{"id": 1, "__op": "r"}',
-                   "timestamp": pandas.Timestamp(0)}
+        message = {
+            "key": b'{"id": 1}',
+            "partition": 0,
+            "offset": 3,
+            "value": '{"id": 1, "__op": "r"}',
+            "timestamp": pandas.Timestamp(0),
+        }
         return pandas.DataFrame([message] if only(message["key"]) else [])
 
-    decoded = registry.Decoded({"id": 1, "__op": "r"}, SimpleNamespace(body=b"x", schema="globalId 7"), "t")
+    decoded = registry.Decoded(
+        {"id": 1, "__op": "r"}, SimpleNamespace(body=b"x", schema="globalId 7"), "t"
+    )
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(registry, "Decoder", lambda world: lambda raw: decoded)
     monkeypatch.setattr(registry, "numbered", lambda *_: {})
@@ -111,7 +162,9 @@ def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkey
     assert biography._landed(None, table, event) == ""
 
 
-# --- the lake --------------------------------------------------------------------------------------------------------
+# --- the lake
+# --------------------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def world(tmp_path):
@@ -121,9 +174,11 @@ def world(tmp_path):
 
 @pytest.fixture
 def lake(tmp_path, world, monkeypatch):
-    """A Merge-on-Read table: a load, an update into a log, a compaction; what its commits have read, and what hudi-rs
-    shows of record 1 as of each."""
-    table = hudi.Table(name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v", partition=("p",), type="mor")
+    """A Merge-on-Read table: a load, an update into a log, a compaction; what its commits have
+    read, and what hudi-rs shows of record 1 as of each."""
+    table = hudi.Table(
+        name="t", base=f"file:{tmp_path}/t", key=("id",), ordering="v", partition=("p",), type="mor"
+    )
 
     def commit(instant, action, path, progress, **stat):
         (tmp_path / "t" / ".hoodie").mkdir(parents=True, exist_ok=True)
@@ -132,26 +187,48 @@ def lake(tmp_path, world, monkeypatch):
         extra = {"_workbench_progress": json.dumps(progress)} if progress else {}
         for name in (f"{instant}.{action}.requested", f"{instant}.{action}"):
             (tmp_path / "t" / ".hoodie" / name).write_text(
-                json.dumps({"partitionToWriteStats": stats, "extraMetadata": extra}))
+                json.dumps({"partitionToWriteStats": stats, "extraMetadata": extra})
+            )
         (tmp_path / "t" / "p=a" / path).touch()
 
     def shown(lake, *, as_of, optimized, where):
-        seen = {T1: (10, f"f_0_{T1}.parquet"), T2: (10, f"f_0_{T1}.parquet") if optimized else (30, "f"),
-                T3: (30, f"f_0_{T3}.parquet")}
+        seen = {
+            T1: (10, f"f_0_{T1}.parquet"),
+            T2: (10, f"f_0_{T1}.parquet") if optimized else (30, "f"),
+            T3: (30, f"f_0_{T3}.parquet"),
+        }
         found = [seen[as_of[1]]] if where == {"id": 1} else []
         return pandas.DataFrame(found, columns=["v", "_hoodie_file_name"])
 
     monkeypatch.setattr(hudi, "read_independent", shown)
     commit(T1, "deltacommit", f"f_0_{T1}.parquet", {"topic-x": {"batch": 0, "offsets": {"0": 5}}})
-    commit(T2, "deltacommit", ".f.log.1", {"topic-x": {"batch": 1, "offsets": {"0": 9}},
-                                           "landed-y": {"batch": 0}}, baseFile=f"f_0_{T1}.parquet")
+    commit(
+        T2,
+        "deltacommit",
+        ".f.log.1",
+        {"topic-x": {"batch": 1, "offsets": {"0": 9}}, "landed-y": {"batch": 0}},
+        baseFile=f"f_0_{T1}.parquet",
+    )
     commit(T3, "commit", f"f_0_{T3}.parquet", None)
-    files.write_text(f"{state(world, table)}/landed-y/00000000.json", json.dumps([f"{tmp_path}/landing/y/a.json"]))
+    files.write_text(
+        f"{state(world, table)}/landed-y/00000000.json",
+        json.dumps([f"{tmp_path}/landing/y/a.json"]),
+    )
     return table
 
 
-@pytest.mark.parametrize("offset, landed, instant", [
-    (0, "", T1), (4, "", T1), (5, "", T2), (8, "", T2), (9, "", None), (9, "y/a.json", T2), (9, "y/b.json", None)])
+@pytest.mark.parametrize(
+    "offset, landed, instant",
+    [
+        (0, "", T1),
+        (4, "", T1),
+        (5, "", T2),
+        (8, "", T2),
+        (9, "", None),
+        (9, "y/a.json", T2),
+        (9, "y/b.json", None),
+    ],
+)
 def test_the_commit_of_a_message(world, lake, offset, landed, instant):
     event = {"partition": 0, "offset": offset, "landed": landed}
     found = in_lake.commit_of(world, lake, timeline.completed(lake), "x", event)
@@ -194,19 +271,31 @@ def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
 
 def test_of_changes_that_came_with_one_commit_the_last_was_written(world, lake):
     table = trace.Traced("x", "public.x", "id", "x", None, (lake,))
-    events = [{"partition": 0, "offset": offset, "landed": "", "record": {"p": "a", "v": version, "__op": "u"}}
-              for offset, version in ((3, 10), (5, 20), (8, 30), (9, 40))]
+    events = [
+        {
+            "partition": 0,
+            "offset": offset,
+            "landed": "",
+            "record": {"p": "a", "v": version, "__op": "u"},
+        }
+        for offset, version in ((3, 10), (5, 20), (8, 30), (9, 40))
+    ]
     shown = pandas.DataFrame({"view": ["datalake.t_ro", "datalake.t_rt"], "v": [30, 30]})
     biography._through(world, table, lake, {"id": 1}, events, shown)
     assert [e["mor_commit"] for e in events] == [T1, T2, T2, ""]
-    assert [e["mor_rt"] for e in events] == [e["mor_ro"] for e in events] == ["was", "never", "now", ""]
+    assert (
+        [e["mor_rt"] for e in events]
+        == [e["mor_ro"] for e in events]
+        == ["was", "never", "now", ""]
+    )
     assert [e["mor_file"] for e in events] == [f"p=a/f_0_{T1}.parquet", "", "p=a/.f.log.1", ""]
     assert [e["mor_file_group"] for e in events] == ["f", "", "f", ""]
 
 
 def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, monkeypatch):
     class Spark:
-        """Stands for a session and its reader; a read gives one row, holding the options it was asked with."""
+        """Stands for a session and its reader; a read gives one row, holding the options it was
+        asked with."""
 
         def __init__(self):
             self.asked = {}
@@ -229,7 +318,9 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
 
         def toPandas(self):  # noqa: N802 - Spark's name
             assert self.asked["hoodie.enable.data.skipping"] == "false"
-            return pandas.DataFrame({"kind": [self.asked.get("hoodie.datasource.query.type", "snapshot")]})
+            return pandas.DataFrame(
+                {"kind": [self.asked.get("hoodie.datasource.query.type", "snapshot")]}
+            )
 
     def refuse(lake, *, as_of, optimized, where):
         raise LakeError("a compaction is pending")
@@ -239,7 +330,10 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
     monkeypatch.setattr(in_lake, "session", lambda world: Spark())
     table = trace.Traced("x", "public.x", "id", "t", None, (lake,))
     found = trace.views(world, table, {"id": 1})
-    assert dict(zip(found["view"].str[-3:], found["kind"])) == {"_ro": "read_optimized", "_rt": "snapshot"}
+    assert dict(zip(found["view"].str[-3:], found["kind"])) == {
+        "_ro": "read_optimized",
+        "_rt": "snapshot",
+    }
 
 
 def test_only_a_history_that_was_removed_holds_nothing(world, monkeypatch):
@@ -257,36 +351,66 @@ def test_only_a_history_that_was_removed_holds_nothing(world, monkeypatch):
         in_lake.held(world, lake, {"id": 1}, commit)
 
 
-# --- files and the picture -------------------------------------------------------------------------------------------
+# --- files and the picture
+# -------------------------------------------------------------------------------------------
+
 
 def test_the_landed_file_of_a_message(world, tmp_path):
     def find(sink, offset, needle, record=None):
         table = SimpleNamespace(sink=sink, topic="t")
-        event = {"partition": 0, "offset": offset, "record": record or {}, "needle": needle,
-                 "in_topic_at": dt.datetime(2026, 1, 1, tzinfo=UTC)}
+        event = {
+            "partition": 0,
+            "offset": offset,
+            "record": record or {},
+            "needle": needle,
+            "in_topic_at": dt.datetime(2026, 1, 1, tzinfo=UTC),
+        }
         return biography._landed(world, table, event)
 
-    for name, data in (("topics/t/partition=0/t+0+0000000000.avro", b"..one..two"),
-                       ("topics/t/partition=0/t+0+0000000002.avro", b"three"),
-                       ("out/p=a/t-0-00000000000000000000.json", b'{"x":1}\n')):
+    for name, data in (
+        ("topics/t/partition=0/t+0+0000000000.avro", b"..one..two"),
+        ("topics/t/partition=0/t+0+0000000002.avro", b"three"),
+        ("out/p=a/t-0-00000000000000000000.json", b'{"x":1}\n'),
+    ):
         (tmp_path / "landing" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "landing" / name).write_bytes(data)
-    avro, lines = Sink("avro", "topics", 10, "t", ("t",), confluent=True), Sink("json", "out", 10, "t", ("t",), ("p",))
+    avro, lines = (
+        Sink("avro", "topics", 10, "t", ("t",), confluent=True),
+        Sink("json", "out", 10, "t", ("t",), ("p",)),
+    )
     assert find(avro, 1, b"two") == "topics/t/partition=0/t+0+0000000000.avro"
     assert find(avro, 2, b"three").endswith("02.avro") and find(avro, 2, b"two") == ""
-    assert find(lines, 0, b'{"x":1}', {"p": "a"}).startswith("out/p=a/") and find(lines, 0, b"x", {"p": "b"}) == ""
+    assert (
+        find(lines, 0, b'{"x":1}', {"p": "a"}).startswith("out/p=a/")
+        and find(lines, 0, b"x", {"p": "b"}) == ""
+    )
 
 
 def life():
     lake = hudi.Table(name="t", base="file:/none", key=("id",), ordering="v", type="mor")
     table = trace.Traced("artists", "public.artists", "id", "m.artists", None, (lake,))
     at = [dt.datetime(2026, 1, 1, 12, 0, n, tzinfo=UTC) for n in range(3)]
-    changes = pandas.DataFrame({
-        "change": [1, 2], "made_at": at[:2], "op": ["snapshot", "update"], "what": ["row read", "a 1 → 2"],
-        "lsn": [5, 6], "transaction": [None, 700], "partition": [0, 0], "offset": [0, 9], "in_topic_at": at[1:],
-        "schema": ["globalId 2", "inline"], "version": ["1", None], "landed": ["", "x/y.avro"],
-        "mor_commit": [T1, ""], "mor_file_group": ["f", ""], "mor_file": ["p/f.parquet", ""],
-        "mor_ro": ["now", ""], "mor_rt": ["now", ""]})
+    changes = pandas.DataFrame(
+        {
+            "change": [1, 2],
+            "made_at": at[:2],
+            "op": ["snapshot", "update"],
+            "what": ["row read", "a 1 → 2"],
+            "lsn": [5, 6],
+            "transaction": [None, 700],
+            "partition": [0, 0],
+            "offset": [0, 9],
+            "in_topic_at": at[1:],
+            "schema": ["globalId 2", "inline"],
+            "version": ["1", None],
+            "landed": ["", "x/y.avro"],
+            "mor_commit": [T1, ""],
+            "mor_file_group": ["f", ""],
+            "mor_file": ["p/f.parquet", ""],
+            "mor_ro": ["now", ""],
+            "mor_rt": ["now", ""],
+        }
+    )
     views = pandas.DataFrame({"view": ["d.t_ro"], "_hoodie_commit_time": [T1], "id": [7], "a": [1]})
     return trace.Biography(table, 7, changes, views)
 
@@ -295,8 +419,16 @@ def test_it_is_printed_line_by_line(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
     trace.show(life())
     out = capsys.readouterr().out
-    for text in ("artists 7", "a 1 → 2", "700", "globalId 2, version 1", "0:9", "x/y.avro", "p/f.parquet",
-                 "datalake.t_ro"):
+    for text in (
+        "artists 7",
+        "a 1 → 2",
+        "700",
+        "globalId 2, version 1",
+        "0:9",
+        "x/y.avro",
+        "p/f.parquet",
+        "datalake.t_ro",
+    ):
         assert text in out
     assert "700.0" not in out and "NaN" not in out
 
@@ -307,7 +439,9 @@ def test_a_key_and_a_topic_are_printed_as_text(capsys, monkeypatch):
     table = dataclasses.replace(found.table, topic="m.[red]artists[/i]\x1b[2J")
     trace.show(dataclasses.replace(found, table=table, key="[/b] \x1b]0;title\x07 :smile:"))
     (heading, *_) = capsys.readouterr().out.splitlines()
-    assert heading.startswith(r"artists [/b] \x1b]0;title\x07 :smile:  2 changes; topic m.[red]artists[/i]\x1b[2J")
+    assert heading.startswith(
+        r"artists [/b] \x1b]0;title\x07 :smile:  2 changes; topic m.[red]artists[/i]\x1b[2J"
+    )
 
 
 def test_the_picture_has_a_line_for_each_change():
@@ -317,16 +451,26 @@ def test_the_picture_has_a_line_for_each_change():
     to_topic, to_table, second = axes.lines
     assert list(second.get_ydata()) == [0, -1], "the second change is not in the lake yet"
     assert list(to_table.get_ydata()) == [-1, -1.5, -2] and list(to_table.get_markevery()) == [2]
-    assert to_table.get_xdata()[1] == to_table.get_xdata()[2], "it bends before it comes down to the table"
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["source", "topic m.artists", "commit of t"]
+    assert to_table.get_xdata()[1] == to_table.get_xdata()[2], (
+        "it bends before it comes down to the table"
+    )
+    assert [t.get_text() for t in axes.get_yticklabels()] == [
+        "source",
+        "topic m.artists",
+        "commit of t",
+    ]
 
 
 def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
-    """From one table nothing goes to the other, and where there is no time in the source it begins at the topic."""
+    """From one table nothing goes to the other, and where there is no time in the source it begins
+    at the topic."""
     one = life()
     cow = dataclasses.replace(one.table.tables[0], name="u", type="cow")
-    two = dataclasses.replace(one, table=dataclasses.replace(one.table, tables=(*one.table.tables, cow)),
-                              changes=one.changes[:1].assign(cow_commit=T2, made_at=pandas.NaT))
+    two = dataclasses.replace(
+        one,
+        table=dataclasses.replace(one.table, tables=(*one.table.tables, cow)),
+        changes=one.changes[:1].assign(cow_commit=T2, made_at=pandas.NaT),
+    )
     to_topic, *to_tables = [list(line.get_ydata()) for line in trace.draw(two).axes[0].lines]
     assert to_topic == [-1] and to_tables == [[-1, -1.5, -2], [-1, -1.5, -3]]
 
@@ -337,15 +481,24 @@ def test_no_two_changes_of_the_picture_look_alike():
     figure = trace.draw(dataclasses.replace(two, changes=changes))
     lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]
     looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines]
-    assert len(figure.axes[0].get_xticks()) <= 11, "times of many changes do not run into each other"
+    assert len(figure.axes[0].get_xticks()) <= 11, (
+        "times of many changes do not run into each other"
+    )
     assert len(set(looks)) == 30 and len({colour for colour, *_ in looks[:7]}) == 7
     assert figure.get_suptitle().startswith("artists 7: ") and figure._suptitle.get_ha() == "left"
 
 
 def test_the_tables_of_the_walkthroughs_can_be_traced():
     world = params.load("local")
-    for name, source, key, kinds in (("artists", "public.artists", "artist_id", ["cow", "mor"]),
-                                     ("cdc_events", "datalake.cdc_events", "order_id", ["cow"])):
+    for name, source, key, kinds in (
+        ("artists", "public.artists", "artist_id", ["cow", "mor"]),
+        ("cdc_events", "datalake.cdc_events", "order_id", ["cow"]),
+    ):
         table = walkthroughs.traced(world, name)
-        assert (table.name, table.source, table.key, [t.type for t in table.tables]) == (name, source, key, kinds)
+        assert (table.name, table.source, table.key, [t.type for t in table.tables]) == (
+            name,
+            source,
+            key,
+            kinds,
+        )
         assert table.topic.endswith(f".{source}")

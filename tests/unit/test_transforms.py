@@ -1,25 +1,40 @@
-"""The transforms that a connector's JSON names: refused by name, or as Kafka's own (tests/stack/test_transforms.py runs
-those beside them)."""
+"""The transforms that a connector's JSON names: refused by name, or as Kafka's own
+(tests/stack/test_transforms.py runs those beside them)."""
+
 import pytest
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
 from workbench.landing.transforms import PACKAGE, Record
 
-ADDRESS = {"type": "struct", "optional": False, "name": "address", "fields": [
-    {"type": "int32", "optional": False, "field": "address_id"},
-    {"type": "string", "optional": True, "field": "district"},
-    {"type": "int64", "optional": False, "name": "org.apache.kafka.connect.data.Timestamp", "version": 1,
-     "field": "last_update"}]}
+ADDRESS = {
+    "type": "struct",
+    "optional": False,
+    "name": "address",
+    "fields": [
+        {"type": "int32", "optional": False, "field": "address_id"},
+        {"type": "string", "optional": True, "field": "district"},
+        {
+            "type": "int64",
+            "optional": False,
+            "name": "org.apache.kafka.connect.data.Timestamp",
+            "version": 1,
+            "field": "last_update",
+        },
+    ],
+}
 ROW = {"address_id": 100, "district": None, "last_update": 1487151930000}
 PUBLISHED = {
     "transforms": "createKey,extractInt,InsertTopic,InsertSourceDetails",
-    "transforms.createKey.type": f"{PACKAGE}ValueToKey", "transforms.createKey.fields": "address_id",
-    "transforms.extractInt.type": f"{PACKAGE}ExtractField$Key", "transforms.extractInt.field": "address_id",
+    "transforms.createKey.type": f"{PACKAGE}ValueToKey",
+    "transforms.createKey.fields": "address_id",
+    "transforms.extractInt.type": f"{PACKAGE}ExtractField$Key",
+    "transforms.extractInt.field": "address_id",
     "transforms.InsertTopic.type": f"{PACKAGE}InsertField$Value",
     "transforms.InsertTopic.topic.field": "message_topic",
     "transforms.InsertSourceDetails.type": f"{PACKAGE}InsertField$Value",
     "transforms.InsertSourceDetails.static.field": "message_source",
-    "transforms.InsertSourceDetails.static.value": "pagila"}
+    "transforms.InsertSourceDetails.static.value": "pagila",
+}
 
 
 def chain(**settings):
@@ -34,81 +49,159 @@ def names(schema):
 
 
 def test_the_published_chain_in_its_order():
-    done = transforms.apply(transforms.parse(PUBLISHED, "here"), Record("pagila.public.alt.address", None, None, ROW,
-                                                                         ADDRESS))
+    done = transforms.apply(
+        transforms.parse(PUBLISHED, "here"),
+        Record("pagila.public.alt.address", None, None, ROW, ADDRESS),
+    )
     assert (done.key, done.key_schema) == (100, {"type": "int32", "optional": False})
-    assert done.value == {**ROW, "message_topic": "pagila.public.alt.address", "message_source": "pagila"}
+    assert done.value == {
+        **ROW,
+        "message_topic": "pagila.public.alt.address",
+        "message_source": "pagila",
+    }
     text = {"type": "string", "optional": True}
-    assert done.value_schema == {**ADDRESS, "fields": [
-        *ADDRESS["fields"], {**text, "field": "message_topic"}, {**text, "field": "message_source"}]}
-    assert names(ADDRESS) == ["address_id", "district", "last_update"], "the record that came in is left as it was"
+    assert done.value_schema == {
+        **ADDRESS,
+        "fields": [
+            *ADDRESS["fields"],
+            {**text, "field": "message_topic"},
+            {**text, "field": "message_source"},
+        ],
+    }
+    assert names(ADDRESS) == ["address_id", "district", "last_update"], (
+        "the record that came in is left as it was"
+    )
 
 
 def test_the_published_sink_renames_and_inserts():
-    done = transforms.apply(chain(type="ReplaceField$Value", renames="district:state_province"),
-                            Record("t", None, None, {**ROW, "district": "California"}, ADDRESS))
-    assert done.value == {"address_id": 100, "state_province": "California", "last_update": ROW["last_update"]}
+    done = transforms.apply(
+        chain(type="ReplaceField$Value", renames="district:state_province"),
+        Record("t", None, None, {**ROW, "district": "California"}, ADDRESS),
+    )
+    assert done.value == {
+        "address_id": 100,
+        "state_province": "California",
+        "last_update": ROW["last_update"],
+    }
     assert names(done.value_schema) == ["address_id", "state_province", "last_update"]
 
 
 def test_a_record_without_schema():
     record = Record("t", None, None, ROW, None)
     done = transforms.apply(transforms.parse(PUBLISHED, "here"), record)
-    assert (done.key, done.key_schema, done.value["message_topic"], done.value_schema) == (100, None, "t", None)
-    done = transforms.apply(chain(type="ReplaceField$Value", include="address_id,district", exclude="district"), record)
+    assert (done.key, done.key_schema, done.value["message_topic"], done.value_schema) == (
+        100,
+        None,
+        "t",
+        None,
+    )
+    done = transforms.apply(
+        chain(type="ReplaceField$Value", include="address_id,district", exclude="district"), record
+    )
     assert done.value == {"address_id": 100}
 
 
 def test_a_tombstone_passes_what_changes_its_value_and_fails_what_needs_it():
     tombstone = Record("t", 1, {"type": "int32", "optional": False}, None, None)
-    assert transforms.apply(chain(type="InsertField$Value", topic_field="x"), tombstone) == tombstone
+    assert (
+        transforms.apply(chain(type="InsertField$Value", topic_field="x"), tombstone) == tombstone
+    )
     assert transforms.apply(chain(type="ReplaceField$Value", exclude="x"), tombstone) == tombstone
     assert transforms.apply(chain(type="ExtractField$Value", field="x"), tombstone) == tombstone
-    with pytest.raises(ValueError, match=r"transform t \(ValueToKey\): it works on a struct only, found NoneType"):
+    with pytest.raises(
+        ValueError, match=r"transform t \(ValueToKey\): it works on a struct only, found NoneType"
+    ):
         transforms.apply(chain(type="ValueToKey", fields="x"), tombstone)
 
 
 def test_a_null_with_a_default():
-    schema = {"type": "struct", "optional": True, "fields": [
-        {"type": "int32", "optional": True, "default": 7, "field": "n"}]}
-    done = transforms.apply(chain(type="InsertField$Value", topic_field="topic"), Record("t", None, None, {}, schema))
+    schema = {
+        "type": "struct",
+        "optional": True,
+        "fields": [{"type": "int32", "optional": True, "default": 7, "field": "n"}],
+    }
+    done = transforms.apply(
+        chain(type="InsertField$Value", topic_field="topic"), Record("t", None, None, {}, schema)
+    )
     assert done.value == {"n": 7, "topic": "t"} and done.value_schema["optional"] is False
     assert done.value_schema["fields"][1] == {"type": "string", "optional": True, "field": "topic"}
-    done = transforms.apply(chain(type="ExtractField$Value", field="n"), Record("t", None, None, {"n": None}, schema))
+    done = transforms.apply(
+        chain(type="ExtractField$Value", field="n"), Record("t", None, None, {"n": None}, schema)
+    )
     assert (done.value, done.value_schema) == (7, {"type": "int32", "optional": True, "default": 7})
 
 
-@pytest.mark.parametrize("settings, says", [
-    ({"type": "ValueToKey", "fields": "nope"}, "no field 'nope'.*address_id"),
-    ({"type": "ExtractField$Value", "field": "nope"}, "no field 'nope'"),
-    ({"type": "InsertField$Value", "topic_field": "district"}, "there twice, among .*'district'"),
-    ({"type": "ReplaceField$Value", "renames": "district:address_id"}, "there twice, among .*'address_id'"),
-    ({"type": "InsertField$Key", "topic_field": "x"}, "struct only, found int"),
-    ({"type": "ReplaceField$Key", "exclude": "x"}, "struct only, found int"),
-    ({"type": "ExtractField$Key", "field": "x"}, "struct only, found int"),
-])
+@pytest.mark.parametrize(
+    "settings, says",
+    [
+        ({"type": "ValueToKey", "fields": "nope"}, "no field 'nope'.*address_id"),
+        ({"type": "ExtractField$Value", "field": "nope"}, "no field 'nope'"),
+        (
+            {"type": "InsertField$Value", "topic_field": "district"},
+            "there twice, among .*'district'",
+        ),
+        (
+            {"type": "ReplaceField$Value", "renames": "district:address_id"},
+            "there twice, among .*'address_id'",
+        ),
+        ({"type": "InsertField$Key", "topic_field": "x"}, "struct only, found int"),
+        ({"type": "ReplaceField$Key", "exclude": "x"}, "struct only, found int"),
+        ({"type": "ExtractField$Key", "field": "x"}, "struct only, found int"),
+    ],
+)
 def test_a_record_that_kafka_connect_would_fail_on(settings, says):
     with pytest.raises(ValueError, match=r"transform t \(.*" + says):
-        transforms.apply(chain(**settings), Record("t", 5, {"type": "int32", "optional": False}, ROW, ADDRESS))
+        transforms.apply(
+            chain(**settings), Record("t", 5, {"type": "int32", "optional": False}, ROW, ADDRESS)
+        )
 
 
-@pytest.mark.parametrize("change, says", [
-    ({"transforms.createKey.type": "org.apache.kafka.connect.transforms.HoistField$Key"}, "HoistField.*did you mean"),
-    ({"transforms.createKey.type": None}, "transforms.createKey.type is missing"),
-    ({"transforms.createKey.type": f"{PACKAGE}InsertField"}, "type is '.*InsertField'.*InsertField.Key"),
-    ({"transforms.createKey.fields": None}, "transforms.createKey.fields is missing"),
-    ({"transforms.createKey.fields": " , "}, "transforms.createKey.fields is ' , '"),
-    ({"transforms.extractInt.field": None}, "transforms.extractInt.field is missing"),
-    ({"transforms.extractInt.filed": "x"}, "extractInt.filed is not honoured.*field"),
-    ({"transforms.createKey.predicate": "p"}, "createKey.predicate is not honoured"),
-    ({"transforms.InsertTopic.partition.field": "p"}, "InsertTopic.partition.field is not honoured"),
-    ({"transforms.InsertTopic.replace.null.with.default": "false"}, "replace.null.with.default is not honoured"),
-    ({"transforms.other.type": "x"}, "transforms.other.type is of no transform.*createKey, extractInt"),
-    ({"transforms.InsertSourceDetails.static.value": None}, "InsertSourceDetails.static.value is missing"),
-    ({"transforms.InsertSourceDetails.static.field": None, "transforms.InsertSourceDetails.static.value": None},
-     "InsertSourceDetails.*something to insert.*this flaw.*leave this transform out"),
-    ({"transforms.InsertTopic.topic.field": "topic!"}, "InsertTopic.topic.field is 'topic!'.*no !"),
-])
+@pytest.mark.parametrize(
+    "change, says",
+    [
+        (
+            {"transforms.createKey.type": "org.apache.kafka.connect.transforms.HoistField$Key"},
+            "HoistField.*did you mean",
+        ),
+        ({"transforms.createKey.type": None}, "transforms.createKey.type is missing"),
+        (
+            {"transforms.createKey.type": f"{PACKAGE}InsertField"},
+            "type is '.*InsertField'.*InsertField.Key",
+        ),
+        ({"transforms.createKey.fields": None}, "transforms.createKey.fields is missing"),
+        ({"transforms.createKey.fields": " , "}, "transforms.createKey.fields is ' , '"),
+        ({"transforms.extractInt.field": None}, "transforms.extractInt.field is missing"),
+        ({"transforms.extractInt.filed": "x"}, "extractInt.filed is not honoured.*field"),
+        ({"transforms.createKey.predicate": "p"}, "createKey.predicate is not honoured"),
+        (
+            {"transforms.InsertTopic.partition.field": "p"},
+            "InsertTopic.partition.field is not honoured",
+        ),
+        (
+            {"transforms.InsertTopic.replace.null.with.default": "false"},
+            "replace.null.with.default is not honoured",
+        ),
+        (
+            {"transforms.other.type": "x"},
+            "transforms.other.type is of no transform.*createKey, extractInt",
+        ),
+        (
+            {"transforms.InsertSourceDetails.static.value": None},
+            "InsertSourceDetails.static.value is missing",
+        ),
+        (
+            {
+                "transforms.InsertSourceDetails.static.field": None,
+                "transforms.InsertSourceDetails.static.value": None,
+            },
+            "InsertSourceDetails.*something to insert.*this flaw.*leave this transform out",
+        ),
+        (
+            {"transforms.InsertTopic.topic.field": "topic!"},
+            "InsertTopic.topic.field is 'topic!'.*no !",
+        ),
+    ],
+)
 def test_what_is_not_honoured_is_refused_by_name(change, says):
     config = {key: value for key, value in {**PUBLISHED, **change}.items() if value is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):

@@ -1,4 +1,5 @@
 """docs/types.md says what the test of all types holds the lake to."""
+
 import pg_types
 from workbench.base import paths
 
@@ -9,7 +10,7 @@ def test_the_tables_of_the_page_are_those_of_the_test():
     shown = []
     for head in heads:
         rows = []
-        for line in lines[head + 1:]:
+        for line in lines[head + 1 :]:
             if not line.startswith("|"):
                 break
             rows.append(line)
@@ -18,7 +19,15 @@ def test_the_tables_of_the_page_are_those_of_the_test():
 
 
 def test_days_and_times():
-    assert [pg_types.days(d) for d in ("1970-01-01", "2001-02-03", "0001-01-01", "9999-12-31", "0044-03-15 BC")] == [
-        0, 11356, -719162, 2932896, -735160]
-    assert pg_types.utc("00:30:00+05:30") == "19:00:00Z" and pg_types.utc("10:00:00.5-08") == "18:00:00.500000Z"
-    assert pg_types.duration("P1Y2M3DT4H5M6.789S") == 37091106789000 and pg_types.bits("1010101010") == "qgI="
+    assert [
+        pg_types.days(d)
+        for d in ("1970-01-01", "2001-02-03", "0001-01-01", "9999-12-31", "0044-03-15 BC")
+    ] == [0, 11356, -719162, 2932896, -735160]
+    assert (
+        pg_types.utc("00:30:00+05:30") == "19:00:00Z"
+        and pg_types.utc("10:00:00.5-08") == "18:00:00.500000Z"
+    )
+    assert (
+        pg_types.duration("P1Y2M3DT4H5M6.789S") == 37091106789000
+        and pg_types.bits("1010101010") == "qgI="
+    )

@@ -1,4 +1,5 @@
 """A record as each view shows it: what is asked."""
+
 import pandas as pd
 import sqlglot
 from sqlglot import exp
@@ -20,7 +21,14 @@ def test_a_hostile_name_stays_a_name(monkeypatch):
     monkeypatch.setattr(query, "sql", answer)
     hostile = 'name" FROM "moma_cow"."artworks" UNION ALL SELECT "x`, 1 -- \'\\'
     found = query.record(None, museum.flow.tables(params.load("local"), "artists"), 7, hostile)
-    assert list(found.columns) == ["seen_in", hostile, "__op", "file", "_hoodie_file_name", "_hoodie_commit_time"]
+    assert list(found.columns) == [
+        "seen_in",
+        hostile,
+        "__op",
+        "file",
+        "_hoodie_file_name",
+        "_hoodie_commit_time",
+    ]
     own, tables = {"__op", "_hoodie_file_name", "_hoodie_commit_time", "artist_id"}, set()
     for tree, translated, values in asked:
         for read in (tree, sqlglot.parse_one(translated, read="spark")):
@@ -28,4 +36,8 @@ def test_a_hostile_name_stays_a_name(monkeypatch):
             (at,) = read.find_all(exp.Table)
             tables.add((at.db, at.name))
         assert values == {"id": 7}
-    assert tables == {("moma_cow", "artists"), ("moma_mor", "artists_ro"), ("moma_mor", "artists_rt")}
+    assert tables == {
+        ("moma_cow", "artists"),
+        ("moma_mor", "artists_ro"),
+        ("moma_mor", "artists_rt"),
+    }

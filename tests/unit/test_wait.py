@@ -1,4 +1,5 @@
 """Waiting ends by success, by time or by news, and says which."""
+
 import threading
 import time
 
@@ -30,7 +31,14 @@ def test_timeout_says_what_how_long_and_the_last_answer():
         raise ConnectionError("port closed")
 
     with pytest.raises(StackError) as error:
-        wait_until(condition, "kafka to answer", timeout=0.05, every=0.01, error=StackError, next_step="read the log")
+        wait_until(
+            condition,
+            "kafka to answer",
+            timeout=0.05,
+            every=0.01,
+            error=StackError,
+            next_step="read the log",
+        )
     assert error.value.what == "waited 0.05 s for kafka to answer"
     assert error.value.where == "last answer: ConnectionError: port closed"
     assert error.value.next_step == "read the log"
@@ -63,6 +71,7 @@ def test_a_service_that_stays_lost_ends_the_wait(monkeypatch):
 
 def lost_twice_of_three_times(calls, service):
     """A function that counts its calls, and finds the service lost in two of three."""
+
     def look():
         calls.append(1)
         if len(calls) % 3:
@@ -85,7 +94,9 @@ def test_a_service_that_failed_finds_lost_may_be_restarted_too(monkeypatch):
     assert wait_until(lambda: len(calls) > 20, "x", timeout=20, every=0.03, failed=failed)
     calls[:] = [1] * 3
     with pytest.raises(ServiceLost, match="the service kafka died"):
-        wait_until(lambda: False, "x", timeout=20, every=0.03, failed=lambda: calls.clear() or failed())
+        wait_until(
+            lambda: False, "x", timeout=20, every=0.03, failed=lambda: calls.clear() or failed()
+        )
 
 
 def test_one_that_was_gone_for_long_ends_it_at_once(monkeypatch):

@@ -1,4 +1,6 @@
-"""What is installed with the library, on a machine of EMR say: enough for every module, without the embedded stack."""
+"""What is installed with the library, on a machine of EMR say: enough for every module, without the
+embedded stack."""
+
 import re
 import subprocess
 import sys
@@ -10,33 +12,53 @@ from workbench.base.paths import ROOT
 
 def listed(block):
     """The requirements of a list in pyproject.toml, of which Python 3.10 has no reader."""
-    text = re.search(rf"^{block} = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[1]
+    text = re.search(rf"^{block} = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[
+        1
+    ]
     return [Requirement(one) for one in re.findall(r'"([^"]+)"', text)]
 
 
 def test_every_module_is_imported_without_the_embedded_stack():
-    """Also those that are for it only (in `stack`, `spark.server`): they import its packages when they start it."""
+    """Also those that are for it only (in `stack`, `spark.server`): they import its packages when
+    they start it."""
     code = bare.IMPORTS.format(refused=set(bare.EMBEDDED))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr
 
 
 def test_what_is_installed_without_the_lock_stands_in_the_list_of_reasons():
-    reasons = {r.name: r for r in (Requirement(line.split("#")[0].strip()) for line in
-                                   (ROOT / "requirements.in").read_text().splitlines() if line[0] != "#")}
+    reasons = {
+        r.name: r
+        for r in (
+            Requirement(line.split("#")[0].strip())
+            for line in (ROOT / "requirements.in").read_text().splitlines()
+            if line[0] != "#"
+        )
+    }
     for one in listed("dependencies") + listed("embedded"):
         assert one.name in reasons, f"{one.name} has no line in requirements.in"
         assert one.extras == reasons[one.name].extras, one
         if "==" in str(one.specifier):
-            assert one.specifier == reasons[one.name].specifier, f"{one}: another version in requirements.in"
-    assert not {one.name.replace("-", "_") for one in listed("dependencies")} & {*bare.EMBEDDED, "pyspark"}
+            assert one.specifier == reasons[one.name].specifier, (
+                f"{one}: another version in requirements.in"
+            )
+    assert not {one.name.replace("-", "_") for one in listed("dependencies")} & {
+        *bare.EMBEDDED,
+        "pyspark",
+    }
 
 
 def test_params_notebooks_and_data_are_found_beside_an_installed_library(tmp_path):
-    """A wheel holds none of them: WORKBENCH_ROOT names where `workbench aws publish` has put them."""
+    """A wheel holds none of them: WORKBENCH_ROOT names where `workbench aws publish` has put
+    them."""
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "own.yaml").touch()
     code = "from workbench.base import params, paths; print(paths.ROOT, params.worlds())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          env={"WORKBENCH_ROOT": str(tmp_path)}, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={"WORKBENCH_ROOT": str(tmp_path)},
+        cwd=tmp_path,
+    )
     assert done.stdout.split() == [str(tmp_path), "['own']"], done.stderr

@@ -1,5 +1,7 @@
-"""The ground: errors for people, waiting, where things lie, files of the lake, worlds and their secrets. What most
-modules need of it is had from here."""
+"""The ground: errors for people, waiting, where things lie, files of the lake, worlds and their
+secrets. What most modules need of it is had from here.
+"""
+
 from .errors import (
     ConnectorError,
     LakeError,

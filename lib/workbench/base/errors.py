@@ -1,4 +1,5 @@
 """The one exception that people see: what failed, where, what was expected, and what to do next."""
+
 import difflib
 import re
 import time
@@ -9,12 +10,16 @@ LOGIN = re.compile(r"://[^/?#@\s\[\]\"']*:(?!\d+(?:[/,?#;\"']|$))[^@\s]+@")
 # the password may hold an @, too
 USER_INFO = re.compile(rf"{LOGIN.pattern}(?:[^\s\"',@]*@)*|://[^/?#@\s\"']+@(?:[^/?#\s\"',@]*@)*")
 SECRET_PARAMETER = re.compile(
-    r"([?&;][\w.-]*(?:password|passwd|passphrase|pwd|secret|token|api.?key)[\w.-]*=)[^&;\s\"']+", re.I)
+    r"([?&;][\w.-]*(?:password|passwd|passphrase|pwd|secret|token|api.?key)[\w.-]*=)[^&;\s\"']+",
+    re.I,
+)
 
 
 def without_logins(text: str) -> str:
-    """Return a text with dots in place of the user and password of each address, and of the secrets among its
-    parameters: http://••••••@host, jdbc:…?user=a&password=••••••."""
+    """Return a text with dots in place of the user and password of each address, and of the secrets
+    among its
+    parameters: http://••••••@host, jdbc:…?user=a&password=••••••.
+    """
     return SECRET_PARAMETER.sub(r"\1••••••", USER_INFO.sub("://••••••@", text))
 
 
@@ -31,11 +36,14 @@ class WorkbenchError(Exception):
     """
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", next_step: str = ""):
-        what, where, expected, next_step = (without_logins(str(text or "")) for text in (
-            what, where, expected, next_step))
+        what, where, expected, next_step = (
+            without_logins(str(text or "")) for text in (what, where, expected, next_step)
+        )
         self.what, self.where, self.expected, self.next_step = what, where, expected, next_step
         rows = [("where", where), ("expected", expected), ("next", next_step)]
-        super().__init__("\n".join([what, *(f"  {name + ':':<10}{text}" for name, text in rows if text)]))
+        super().__init__(
+            "\n".join([what, *(f"  {name + ':':<10}{text}" for name, text in rows if text)])
+        )
 
 
 class ParamsError(WorkbenchError):
@@ -47,9 +55,11 @@ class StackError(WorkbenchError):
 
 
 class ServiceLost(StackError):
-    """A service of this instance has no process any more. Waiting for what it does is pointless (see `wait_until`).
+    """A service of this instance has no process any more. Waiting for what it does is pointless
+    (see `wait_until`).
 
-    since: when it was first seen so (time.monotonic), now by default."""
+    since: when it was first seen so (time.monotonic), now by default.
+    """
 
     def __init__(self, what: str, **fields: str):
         super().__init__(what, **fields)
@@ -73,13 +83,20 @@ class CheckFailed(WorkbenchError, AssertionError):
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return `did you mean 'x'? valid: a, b, c` for a misspelt name: no guess where nothing is near, and no list that
-    is too long to be read."""
+    """Return `did you mean 'x'? valid: a, b, c` for a misspelt name: no guess where nothing is
+    near, and no list that is too long to be read.
+    """
     valid = sorted(valid)
-    guess = [f"did you mean '{near}'?" for near in difflib.get_close_matches(name, valid, n=1, cutoff=0.5)]
+    guess = [
+        f"did you mean '{near}'?"
+        for near in difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    ]
     return " ".join(guess + [f"valid: {', '.join(valid)}"] * (len(valid) <= 40))
 
 
 def first_line(error: BaseException) -> str:
     """The first line of what an error says, else what it is called."""
-    return next((line.strip()[:400] for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return next(
+        (line.strip()[:400] for line in str(error).splitlines() if line.strip()),
+        type(error).__name__,
+    )

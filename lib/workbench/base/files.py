@@ -1,4 +1,7 @@
-"""Files of the lake by address (`file:`, `s3:`, `s3a:`): what Spark Connect cannot do, read one or remove a folder."""
+"""Files of the lake by address (`file:`, `s3:`, `s3a:`): what Spark Connect cannot do, read one or
+remove a folder.
+"""
+
 import contextlib
 import os
 import re
@@ -21,9 +24,14 @@ def open_address(address: str) -> tuple[Any, str]:
     path = f"{bucket}/{key}" if key else bucket
     # where a world is loaded, and in its Spark's workers, these are set (see environment.of_s3)
     region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(bucket)
-    return fs.S3FileSystem(region=region, endpoint_override=os.environ.get("AWS_ENDPOINT_URL_S3"),
-                           connect_timeout=10, request_timeout=60, allow_delayed_open=True,
-                           retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=10)), path
+    return fs.S3FileSystem(
+        region=region,
+        endpoint_override=os.environ.get("AWS_ENDPOINT_URL_S3"),
+        connect_timeout=10,
+        request_timeout=60,
+        allow_delayed_open=True,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=10),
+    ), path
 
 
 def store_options(address: str) -> dict[str, str]:
@@ -34,7 +42,11 @@ def store_options(address: str) -> dict[str, str]:
 
     key = boto3.Session().get_credentials()
     found = {} if key is None else key.get_frozen_credentials()._asdict()
-    names = {"access_key": "aws_access_key_id", "secret_key": "aws_secret_access_key", "token": "aws_session_token"}
+    names = {
+        "access_key": "aws_access_key_id",
+        "secret_key": "aws_secret_access_key",
+        "token": "aws_session_token",
+    }
     return {option: found[name] for name, option in names.items() if found.get(name)}
 
 
@@ -64,7 +76,9 @@ def entries(address: str, *, recursive: bool = False) -> list[Any]:
 def below(address: str) -> dict[str, Any]:
     """{path below the folder: its pyarrow FileInfo} of all files in a folder and below it."""
     root = open_address(address)[1].rstrip("/") + "/"
-    return {info.path[len(root):]: info for info in entries(address, recursive=True) if info.is_file}
+    return {
+        info.path[len(root) :]: info for info in entries(address, recursive=True) if info.is_file
+    }
 
 
 def remove(address: str) -> None:
@@ -86,10 +100,14 @@ def write_text(address: str, text: str) -> None:
 
 def write_bytes(system: Any, path: str, data: bytes) -> None:
     """The same of what `open_address` returns. (It travels into Spark tasks.)"""
-    # S3 shows an object when it is complete; on a disk a kill, or a full one, leaves the file that was there
+    # S3 shows an object when it is complete; on a disk a kill, or a full one, leaves the file that
+    # was there
     local, folder = system.type_name == "local", path.rpartition("/")[0]
-    # Spark's listings skip names with a dot; it is short, for that of the file may be as long as a name can be
-    unfinished = f"{folder}/.{uuid.uuid5(uuid.NAMESPACE_URL, path).hex}.{os.getpid()}" if local else path
+    # Spark's listings skip names with a dot; it is short, for that of the file may be as long as a
+    # name can be
+    unfinished = (
+        f"{folder}/.{uuid.uuid5(uuid.NAMESPACE_URL, path).hex}.{os.getpid()}" if local else path
+    )
     if local:
         system.create_dir(folder, recursive=True)
     with system.open_output_stream(unfinished, compression=None) as f:
@@ -99,13 +117,23 @@ def write_bytes(system: Any, path: str, data: bytes) -> None:
 
 
 def alone(address: str, what: str = "", next_step: str = "") -> ContextManager[None]:
-    """Hold `<address>.lock`, which keeps two jobs that write to one place apart: a file that the kernel locks, or an
-    object in S3 (see lease). Without `what` whoever comes second waits.
+    """Hold `<address>.lock`, which keeps two jobs that write to one place apart: a file that the
+    kernel locks, or an object in S3 (see lease). Without `what` whoever comes second waits.
 
-    Raises (when it is entered): LakeError: another `what` is going on; names its process. StackError: S3 says no.
+    Raises (when it is entered): LakeError: another `what` is going on; names its process.
+        StackError: S3 says no.
     """
     place = local_path(address)
     lock = f"{place or address}.lock"
-    busy = (lambda pid: LakeError(f"another {what} is going on", next_step=next_step,
-                                  where=f"process {pid} holds {lock}")) if what else None
+    busy = (
+        (
+            lambda pid: LakeError(
+                f"another {what} is going on",
+                next_step=next_step,
+                where=f"process {pid} holds {lock}",
+            )
+        )
+        if what
+        else None
+    )
     return wait.alone(Path(lock), busy) if place else lease.hold(lock, busy)

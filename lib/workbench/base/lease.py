@@ -1,14 +1,17 @@
 """Locks in S3, by conditional writes: of two that write at once S3 lets one.
 
-A lock is a small object. It is made with `If-None-Match: *`, and from then on only ever overwritten with `If-Match` and
-the ETag that was read, so that every change of hands has one winner. It names who holds it; `{}` says: nobody.
+A lock is a small object. It is made with `If-None-Match: *`, and from then on only ever overwritten
+with `If-Match` and the ETag that was read, so that every change of hands has one winner. It names
+who holds it; `{}` says: nobody.
 
-The holder writes it again every BEAT seconds. It may be taken over when it has not been for LEASE seconds, by S3's own
-clock (no clock of a machine counts); one that stood still for longer than that finds out with its next write, and its
-`hold` ends with an error: it cannot be kept from what it writes meanwhile. Processes of one machine hold a lock file
-before they ask for the object, and write its name into that: what a killed one has left is theirs at once.
+The holder writes it again every BEAT seconds. It may be taken over when it has not been for LEASE
+seconds, by S3's own clock (no clock of a machine counts); one that stood still for longer than that
+finds out with its next write, and its `hold` ends with an error: it cannot be kept from what it
+writes meanwhile. Processes of one machine hold a lock file before they ask for the object, and
+write its name into that: what a killed one has left is theirs at once.
 Source: S3 User Guide, "How to prevent object overwrites with conditional writes".
 """
+
 import contextlib
 import hashlib
 import json
@@ -22,17 +25,26 @@ from typing import Any, Callable, Iterator, Optional
 from . import aws, paths, wait
 from .errors import LakeError, StackError
 
-LEASE, BEAT = 120.0, 15.0  # seconds; an endpoint may stand still for some BEATs before a lock is lost
-LOST = "PreconditionFailed|ConditionalRequestConflict|NoSuchKey"  # somebody else wrote, or removed it
+LEASE, BEAT = (
+    120.0,
+    15.0,
+)  # seconds; an endpoint may stand still for some BEATs before a lock is lost
+LOST = (
+    "PreconditionFailed|ConditionalRequestConflict|NoSuchKey"  # somebody else wrote, or removed it
+)
 
 
 @contextlib.contextmanager
 def hold(address: str, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[None]:
-    """Hold the lock object `address` (s3: or s3a:). A second holder waits; with `busy` it raises busy(who holds it).
+    """Hold the lock object `address` (s3: or s3a:). A second holder waits; with `busy` it raises
+    busy(who holds it).
 
-    Raises: StackError: S3 refuses it, or cannot be reached. LakeError (at the end): it was lost meanwhile.
+    Raises: StackError: S3 refuses it, or cannot be reached. LakeError (at the end): it was lost
+        meanwhile.
     """
-    place = hashlib.sha256(f"{os.environ.get('AWS_ENDPOINT_URL_S3')} {address}".encode()).hexdigest()
+    place = hashlib.sha256(
+        f"{os.environ.get('AWS_ENDPOINT_URL_S3')} {address}".encode()
+    ).hexdigest()
     with wait.alone(paths.own_folder() / "locks" / place[:16], busy) as me:
         lock = _Lock(address, me)
 
@@ -54,11 +66,17 @@ def hold(address: str, busy: Optional[Callable[[str], Exception]] = None) -> Ite
         finally:
             ended.set()
             thread.join()
-            with contextlib.suppress(StackError):  # then those on other machines wait until it has run out
+            with contextlib.suppress(
+                StackError
+            ):  # then those on other machines wait until it has run out
                 lock.write({})
     if not lock.etag:
-        raise LakeError("a lock was lost while it was held", where=address, expected=f"a process that never stands "
-                        f"still for {LEASE:g} s", next_step="another may have written at the same time: run it again")
+        raise LakeError(
+            "a lock was lost while it was held",
+            where=address,
+            expected=f"a process that never stands still for {LEASE:g} s",
+            next_step="another may have written at the same time: run it again",
+        )
 
 
 class _Lock:
@@ -70,8 +88,9 @@ class _Lock:
         self.etag = ""
 
     def take(self) -> dict[str, Any]:
-        """Take it where it is free, or was left by one of this machine; else return who holds it, where that is
-        known."""
+        """Take it where it is free, or was left by one of this machine; else return who holds it,
+        where that is known.
+        """
         by, etag, age = self._read()
         if by and by["by"] != self.me["by"] and age < LEASE:
             return by
@@ -85,29 +104,51 @@ class _Lock:
                 self.write(self.me)
 
     def write(self, body: dict[str, Any]) -> None:
-        """Overwrite it where it is held. An answer that did not come may have been that of a write that was done."""
+        """Overwrite it where it is held. An answer that did not come may have been that of a write
+        that was done.
+        """
         new = self.etag and self._put(body, self.etag)
         if self.etag and not new:
             by, etag, _ = self._read()
-            new = self._put(body, etag) if by.get("by") == self.me["by"] else etag if by == body else ""
+            new = (
+                self._put(body, etag)
+                if by.get("by") == self.me["by"]
+                else etag
+                if by == body
+                else ""
+            )
         self.etag = new
 
     def _put(self, body: dict[str, Any], etag: str) -> str:
-        """Write the object if it is the one with this ETag, none if that is empty; return the new one, "" if it is not.
+        """Write the object if it is the one with this ETag, none if that is empty; return the new
+        one, "" if it is not.
         """
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
         with aws.suppress(LOST):
-            return self._ask("put_object", Body=json.dumps(body).encode("utf-8"), **condition)["ETag"]
+            return self._ask("put_object", Body=json.dumps(body).encode("utf-8"), **condition)[
+                "ETag"
+            ]
         return ""
 
     def _read(self) -> tuple[dict[str, Any], str, float]:
-        """Who holds it, its ETag, how many seconds ago it was written; nobody and "" where there is no object."""
+        """Who holds it, its ETag, how many seconds ago it was written; nobody and "" where there is
+        no object.
+        """
         with aws.suppress("NoSuchKey"), aws.answered(f"s3.get_object {self.key}"):
             found = self._ask("get_object")
-            age = parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"]) - found["LastModified"]
+            age = (
+                parsedate_to_datetime(found["ResponseMetadata"]["HTTPHeaders"]["date"])
+                - found["LastModified"]
+            )
             return json.loads(found["Body"].read() or "{}"), found["ETag"], age.total_seconds()
         return {}, "", 0.0
 
     def _ask(self, operation: str, **given: Any) -> dict[str, Any]:
-        return aws.call(os.environ.get("AWS_REGION", "us-east-1"), "s3", operation, Bucket=self.bucket, Key=self.key,
-                        **given)
+        return aws.call(
+            os.environ.get("AWS_REGION", "us-east-1"),
+            "s3",
+            operation,
+            Bucket=self.bucket,
+            Key=self.key,
+            **given,
+        )

@@ -7,6 +7,7 @@ One params file is one world. Every file has the same keys. Values may hold
   ${ssm:NAME}     a parameter of that deployment, asked of AWS when the file is loaded (see aws.py),
   ${secret:NAME}  a secret, resolved only when somebody calls `.reveal()` (see secrets.py).
 """
+
 import html
 import os
 import re
@@ -23,12 +24,16 @@ from . import aws, environment, paths, pidfiles
 from .errors import ParamsError, nearest, without_logins
 from .secrets import Secret, s3_login
 
-# What YAML's loader raises for a text that it cannot load: ValueError for a date that does not exist, RecursionError
-# for deep nesting, AttributeError for the tag !!timestamp on other text
+# What YAML's loader raises for a text that it cannot load: ValueError for a date that does not
+# exist, RecursionError for deep nesting, AttributeError for the tag !!timestamp on other text
 NOT_YAML = (yaml.YAMLError, ValueError, RecursionError, AttributeError)
-LOOPBACK = re.compile(r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?")  # an address on this machine, or a host
-OWN_SERVERS = ("to use servers of your own, copy params/local.yaml to a new name, set stack.embedded: false and give "
-               "the address of every service there (docs/trouble.md, \"A server of your own\")")
+LOOPBACK = re.compile(
+    r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?"
+)  # an address on this machine, or a host
+OWN_SERVERS = (
+    "to use servers of your own, copy params/local.yaml to a new name, set stack.embedded: false and give "
+    'the address of every service there (docs/trouble.md, "A server of your own")'
+)
 
 
 class Part(BaseModel, frozen=True, extra="forbid", strict=True):
@@ -36,9 +41,13 @@ class Part(BaseModel, frozen=True, extra="forbid", strict=True):
 
 
 class Stack(Part):
-    embedded: bool  # True: `stack` starts the services; False: it only checks that they can be reached
+    embedded: (
+        bool  # True: `stack` starts the services; False: it only checks that they can be reached
+    )
     # on AWS: begins the names of stacks, parameters, secrets, connectors and tags; "" elsewhere
-    deployment: str = Field(pattern=r"^([a-z][a-z0-9-]{1,19})?$", description="2 to 20 small letters, digits and -")
+    deployment: str = Field(
+        pattern=r"^([a-z][a-z0-9-]{1,19})?$", description="2 to 20 small letters, digits and -"
+    )
     port_base: int
     java_compiler: Literal["quick", "full"]  # see stack/services.py
 
@@ -66,7 +75,9 @@ class MySql(Part):
 
 class Kafka(Part):
     bootstrap: str
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"]  # SASL_SSL: MSK's, by IAM (see topic/kafka_iam.py)
+    security_protocol: Literal[
+        "PLAINTEXT", "SSL", "SASL_SSL"
+    ]  # SASL_SSL: MSK's, by IAM (see topic/kafka_iam.py)
 
 
 class Connect(Part):
@@ -75,11 +86,15 @@ class Connect(Part):
     user: str  # of its REST API; "" where that asks for no password
     password: Secret
     topic_prefix: str
-    password_reference: str  # how a connector config names a secret: the Connect worker resolves it, never we
+    password_reference: (
+        str  # how a connector config names a secret: the Connect worker resolves it, never we
+    )
 
     @property
     def auth(self) -> Optional[tuple[str, bytes]]:
-        """User and password of the REST API, as `requests` takes them; None where it asks for none."""
+        """User and password of the REST API, as `requests` takes them; None where it asks for
+        none.
+        """
         return (self.user, self.password.reveal().encode()) if self.user else None
 
 
@@ -90,7 +105,8 @@ class Registry(Part):
 
 
 class Lake(Part):
-    endpoint: str  # of an S3 that is not AWS's own, such as http://127.0.0.1:9000; "" for AWS's, and for a folder
+    # of an S3 that is not AWS's own, such as http://127.0.0.1:9000; "" for AWS's, and for a folder
+    endpoint: str
     root: str  # file:, s3a: or s3: address below which everything lies
     landing: str  # raw files written by the sink
     tables: str  # Hudi tables
@@ -99,13 +115,15 @@ class Lake(Part):
 
 
 class Spark(Part):
-    # Spark Connect; a session that the kernel has already; one that is made in this process, for `master`; Spark
-    # Connect on EMR Serverless
+    # Spark Connect; a session that the kernel has already; one that is made in this process, for
+    # `master`; Spark Connect on EMR Serverless
     kind: Literal["connect", "existing", "classic", "emr_serverless"]
     url: str  # of Spark Connect, sc://…; on EMR Serverless the application's id
     master: str  # local[2], spark://…, yarn
     # workers that the embedded stack starts for a spark:// master; 0 where it starts none
-    workers: int = Field(ge=0, le=2, description="0, 1 or 2; a cluster of your own brings its workers: 0")
+    workers: int = Field(
+        ge=0, le=2, description="0, 1 or 2; a cluster of your own brings its workers: 0"
+    )
     driver_memory: str
     executor_memory: str
     parallelism: int
@@ -137,17 +155,26 @@ class World(Part):
 
     def _repr_html_(self) -> str:
         cells = ((key, html.escape(value)) for key, value in flatten(self))
-        rows = "".join(f"<tr><td><code>{key}</code></td><td><code>{value}</code></td></tr>" for key, value in cells)
+        rows = "".join(
+            f"<tr><td><code>{key}</code></td><td><code>{value}</code></td></tr>"
+            for key, value in cells
+        )
         title = f"world <b>{html.escape(self.name)}</b>: {html.escape(self.describe)}"
         return f"<details><summary>{title}</summary><table>{rows}</table></details>"
 
 
 def flatten(part: Part, prefix: str = "") -> list:
-    """Return `[(key path, value as text), …]` of a world; secrets, and logins in addresses, show as dots."""
+    """Return `[(key path, value as text), …]` of a world; secrets, and logins in addresses, show as
+    dots.
+    """
     out: list = []
     for name, value in part:
         nested = isinstance(value, Part)
-        out += flatten(value, f"{prefix}{name}.") if nested else [(f"{prefix}{name}", without_logins(str(value)))]
+        out += (
+            flatten(value, f"{prefix}{name}.")
+            if nested
+            else [(f"{prefix}{name}", without_logins(str(value)))]
+        )
     return out
 
 
@@ -157,11 +184,13 @@ def worlds() -> list:
 
 
 def load(name: str) -> World:
-    """Load params/<name>.yaml. An embedded world takes the variables PG… out of this process's environment; the
-    variables AWS_… are set for a lake in S3 until another world is loaded (see environment.of_s3).
+    """Load params/<name>.yaml. An embedded world takes the variables PG… out of this process's
+    environment; the variables AWS_… are set for a lake in S3 until another world is loaded (see
+    environment.of_s3).
 
     Raises:
-        ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not exist.
+        ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not
+            exist.
     """
     return load_file(_file(name))
 
@@ -169,22 +198,30 @@ def load(name: str) -> World:
 def _file(name: str) -> Path:
     """The file of a world. Raises ParamsError: there is none."""
     if name not in worlds():
-        raise ParamsError(f"there is no world {name!r}", where=f"params/{name}.yaml",
-                          expected=nearest(str(name), worlds()),
-                          next_step="name one of these, or copy params/local.yaml to a new name and edit it")
+        raise ParamsError(
+            f"there is no world {name!r}",
+            where=f"params/{name}.yaml",
+            expected=nearest(str(name), worlds()),
+            next_step="name one of these, or copy params/local.yaml to a new name and edit it",
+        )
     return paths.ROOT / "params" / f"{name}.yaml"
 
 
 def deployment(name: str) -> tuple[str, str]:
     """(region, name) of a world's deployment on AWS: what is known of it before it is made.
 
-    Raises: ParamsError: no such world, or it is none of AWS."""
+    Raises: ParamsError: no such world, or it is none of AWS.
+    """
     raw = _read(_file(name))
     stack = raw.get("stack") if isinstance(raw.get("stack"), dict) else {}
     found = str(raw.get("region") or ""), str(stack.get("deployment") or "")
     if not all(found):
-        raise ParamsError(f"world {name!r} is none of AWS", where=f"params/{name}.yaml",
-                          expected="a region, and a name in stack.deployment", next_step="--world aws")
+        raise ParamsError(
+            f"world {name!r} is none of AWS",
+            where=f"params/{name}.yaml",
+            expected="a region, and a name in stack.deployment",
+            next_step="--world aws",
+        )
     return found
 
 
@@ -196,9 +233,13 @@ def _read(path: Path) -> dict:
         _refuse_doubles(yaml.compose(text, Loader=yaml.SafeLoader), shown)
         raw = yaml.safe_load(text)
     except NOT_YAML as e:
-        raise ParamsError("the params file is not YAML, or not UTF-8", where=f"{shown}: {e}") from None
+        raise ParamsError(
+            "the params file is not YAML, or not UTF-8", where=f"{shown}: {e}"
+        ) from None
     if not isinstance(raw, dict):
-        raise ParamsError("the params file holds no keys", where=shown, expected="the keys of params/local.yaml")
+        raise ParamsError(
+            "the params file holds no keys", where=shown, expected="the keys of params/local.yaml"
+        )
     return raw
 
 
@@ -215,70 +256,114 @@ def load_file(path: Path) -> World:
         _refuse_unprotected(world, shown)
         if not paths.is_plain(paths.LINK):
             raise ParamsError(
-                "Spark and Hudi cannot work in this folder, and no link to it could be made", where=str(paths.ROOT),
+                "Spark and Hudi cannot work in this folder, and no link to it could be made",
+                where=str(paths.ROOT),
                 expected=f"a path of letters, digits and _ . / - only, or {paths.OWN} yours alone (mode 0700)",
-                next_step="move the checkout to such a path")
+                next_step="move the checkout to such a path",
+            )
         environment.forget_postgres()
-    _reach_s3(environment.of_s3(world.lake.endpoint, world.region, s3_login() if world.own_s3 else None))
+    _reach_s3(
+        environment.of_s3(world.lake.endpoint, world.region, s3_login() if world.own_s3 else None)
+    )
     stack = world.stack.model_copy(update={"port_base": base})
     spark, own = world.spark, os.environ.get("WORKBENCH_SPARK")
-    if own and not world.stack.embedded:  # in a job on EMR, and on the nodes of its cluster: the Spark that is there
+    if (
+        own and not world.stack.embedded
+    ):  # in a job on EMR, and on the nodes of its cluster: the Spark that is there
         choice("WORKBENCH_SPARK", own, "classic", "existing")
         spark = spark.model_copy(update={"kind": own, "master": ""})
     return world.model_copy(update={"file": Path(shown), "stack": stack, "spark": spark})
 
 
 def _refuse_remote(world: World, shown: str) -> None:
-    """Raise ParamsError for an address on another machine: an embedded stack starts its services on this one."""
-    addresses = {"postgres.host": world.postgres.host, "mysql.host": world.mysql.host,
-                 "kafka.bootstrap": world.kafka.bootstrap, "connect.url": world.connect.url,
-                 "registry.url": world.registry.url, "spark.url": world.spark.url}
+    """Raise ParamsError for an address on another machine: an embedded stack starts its services on
+    this one.
+    """
+    addresses = {
+        "postgres.host": world.postgres.host,
+        "mysql.host": world.mysql.host,
+        "kafka.bootstrap": world.kafka.bootstrap,
+        "connect.url": world.connect.url,
+        "registry.url": world.registry.url,
+        "spark.url": world.spark.url,
+    }
     if world.spark.workers:
         addresses["spark.master"] = world.spark.master
     for key, address in addresses.items():
         if address and not LOOPBACK.fullmatch(address):
-            raise ParamsError(f"{key} is {address!r}, and an embedded stack starts its services on this machine",
-                              where=f"{shown}: {key}", expected="127.0.0.1; nothing was started or stopped",
-                              next_step=OWN_SERVERS)
+            raise ParamsError(
+                f"{key} is {address!r}, and an embedded stack starts its services on this machine",
+                where=f"{shown}: {key}",
+                expected="127.0.0.1; nothing was started or stopped",
+                next_step=OWN_SERVERS,
+            )
 
 
 def _refuse_unprotected(world: World, shown: str) -> None:
-    """Raise ParamsError for an address or a login with which an embedded service would never be reached."""
+    """Raise ParamsError for an address or a login with which an embedded service would never be
+    reached.
+    """
     where, fault, expected = "", "", ""
     if not world.connect.user:
-        where, fault, expected = "connect.user", "is empty", "a name: the embedded Kafka Connect requires a password"
+        where, fault, expected = (
+            "connect.user",
+            "is empty",
+            "a name: the embedded Kafka Connect requires a password",
+        )
     elif not world.registry.url.startswith("https://"):
         where, fault = "registry.url", f"is {world.registry.url!r}"
         expected = "https://127.0.0.1:<port>: the embedded registry speaks HTTPS only"
     if where:
-        raise ParamsError(f"{where} {fault}", where=f"{shown}: {where}", expected=expected,
-                          next_step="copy the line of params/local.yaml")
+        raise ParamsError(
+            f"{where} {fault}",
+            where=f"{shown}: {where}",
+            expected=expected,
+            next_step="copy the line of params/local.yaml",
+        )
 
 
 def _reach_s3(settings: dict[str, str]) -> None:
     if environment.use_s3(settings):
-        aws.client.cache_clear()  # they were made for the endpoint, the region and the key of before
+        # they were made for the endpoint, the region and the key of before
+        aws.client.cache_clear()
 
 
 def _refuse_doubles(node: Optional[yaml.Node], shown: str, path: str = "") -> None:
-    """Raise ParamsError for a key that stands twice in one mapping: YAML takes the last, and says nothing."""
+    """Raise ParamsError for a key that stands twice in one mapping: YAML takes the last, and says
+    nothing.
+    """
     seen: set = set()
     for key, value in node.value if isinstance(node, yaml.MappingNode) else []:
         name = f"{path}.{key.value}".lstrip(".")
         if name in seen:
-            raise ParamsError(f"key '{name}' is given twice", where=f"{shown}: line {key.start_mark.line + 1}",
-                              next_step="remove one of the two")
+            raise ParamsError(
+                f"key '{name}' is given twice",
+                where=f"{shown}: line {key.start_mark.line + 1}",
+                next_step="remove one of the two",
+            )
         seen.add(name)
         _refuse_doubles(value, shown, name)
 
 
 def _port_base(raw: dict, shown: str) -> int:
-    """Port base of this instance: WORKBENCH_PORT_BASE, else that of its running services, else the file's."""
+    """Port base of this instance: WORKBENCH_PORT_BASE, else that of its running services, else the
+    file's.
+    """
     stack, stated = raw.get("stack"), os.environ.get("WORKBENCH_PORT_BASE")
-    base = stated or pidfiles.port_base() or (stack.get("port_base") if isinstance(stack, dict) else None)
-    number = int(base) if str(base).isdecimal() else -1  # isdigit is also true of ², which is no number for int
+    base = (
+        stated
+        or pidfiles.port_base()
+        or (stack.get("port_base") if isinstance(stack, dict) else None)
+    )
+    number = (
+        int(base) if str(base).isdecimal() else -1
+    )  # isdigit is also true of ², which is no number for int
     if (stated or type(base) is int) and not 1024 <= number <= 65500:
-        where = "the environment variable WORKBENCH_PORT_BASE" if stated else f"{shown}: stack.port_base"
+        where = (
+            "the environment variable WORKBENCH_PORT_BASE"
+            if stated
+            else f"{shown}: stack.port_base"
+        )
         raise ParamsError(f"port base is {base!r}", where=where, expected="1024 to 65500")
     return number  # of one that is missing or mistyped `_refused` tells
 
@@ -288,8 +373,16 @@ class _Known:
 
     def __init__(self, raw: dict, base: int):
         stack = raw.get("stack") if isinstance(raw.get("stack"), dict) else {}
-        self.base, self.region, self.deployment = base, str(raw.get("region")), str(stack.get("deployment") or "")
-        self.names = {"state": str(paths.state_dir()), "root": str(paths.LINK), "deployment": self.deployment}
+        self.base, self.region, self.deployment = (
+            base,
+            str(raw.get("region")),
+            str(stack.get("deployment") or ""),
+        )
+        self.names = {
+            "state": str(paths.state_dir()),
+            "root": str(paths.LINK),
+            "deployment": self.deployment,
+        }
 
     @cached_property
     def parameters(self) -> dict[str, str]:
@@ -304,30 +397,51 @@ class _Known:
             return self.names[kind]
         if kind == "ssm" and arg and self.deployment:
             return aws.among(self.parameters, self.deployment, arg, where, error=ParamsError)
-        raise ParamsError(f"unknown reference ${{{reference}}}", where=where, expected="${port:0…39}, ${state}, "
-                          "${root}, ${deployment}, ${ssm:NAME} where there is a deployment, or ${secret:NAME} alone")
+        raise ParamsError(
+            f"unknown reference ${{{reference}}}",
+            where=where,
+            expected="${port:0…39}, ${state}, "
+            "${root}, ${deployment}, ${ssm:NAME} where there is a deployment, or ${secret:NAME} alone",
+        )
 
 
 def _substitute(value: Any, shown: str, known: _Known, path: str = "", kind: Any = World) -> Any:
-    """Fill in the references. A secret becomes a Secret: only where one is expected will it do. Text that was filled in
-    becomes a number only where the world declares a number (`kind`): an id such as 0012 keeps its zeros."""
+    """Fill in the references. A secret becomes a Secret: only where one is expected will it do.
+    Text that was filled in becomes a number only where the world declares a number (`kind`): an id
+    such as 0012 keeps its zeros.
+    """
     if isinstance(value, dict):
         keys = kind.model_fields if isinstance(kind, type) and issubclass(kind, Part) else {}
-        return {k: _substitute(v, shown, known, f"{path}.{k}".lstrip("."), keys[k].annotation if k in keys else None)
-                for k, v in value.items()}
+        return {
+            k: _substitute(
+                v,
+                shown,
+                known,
+                f"{path}.{k}".lstrip("."),
+                keys[k].annotation if k in keys else None,
+            )
+            for k, v in value.items()
+        }
     if not isinstance(value, str):
         return value
     secret = re.fullmatch(r"\$\{secret:([a-z0-9_.]+)\}", value)
     if secret:
         return Secret(secret.group(1), known.region, known.deployment)
-    # a doubled $ is an escape: the text is for a Connect worker, not for us; what is ours within it is filled in
-    inner = re.sub(r"\$\{(deployment|state|root)\}", lambda m: known.value(m[1], f"{shown}: {path}"), value)
-    new = re.sub(r"(?<!\$)\$\{([^}]*)\}", lambda m: known.value(m[1], f"{shown}: {path}"), inner).replace("$${", "${")
+    # a doubled $ is an escape: the text is for a Connect worker, not for us; what is ours within it
+    # is filled in
+    inner = re.sub(
+        r"\$\{(deployment|state|root)\}", lambda m: known.value(m[1], f"{shown}: {path}"), value
+    )
+    new = re.sub(
+        r"(?<!\$)\$\{([^}]*)\}", lambda m: known.value(m[1], f"{shown}: {path}"), inner
+    ).replace("$${", "${")
     return int(new) if kind is int and new != value and new.isdecimal() else new
 
 
 def _refused(error: ValidationError, shown: str) -> ParamsError:
-    """What a person is told of a file that is no world: an unknown key first, since the right one is missing then."""
+    """What a person is told of a file that is no world: an unknown key first, since the right one
+    is missing then.
+    """
     ranks = {"extra_forbidden": 0, "missing": 1}
     found = min(error.errors(), key=lambda e: ranks.get(e["type"], 2))
     *above, key = found["loc"]
@@ -335,16 +449,28 @@ def _refused(error: ValidationError, shown: str) -> ParamsError:
     for name in above:
         keys = _keys(keys[name].annotation)
     if key not in keys:
-        return ParamsError(f"unknown key '{key}'", where=f"{shown}: {path}", expected=nearest(str(key), keys),
-                           next_step="rename or remove the key")
+        return ParamsError(
+            f"unknown key '{key}'",
+            where=f"{shown}: {path}",
+            expected=nearest(str(key), keys),
+            next_step="rename or remove the key",
+        )
     kind, expected, next_step = keys[key].annotation, _expected(keys[key], raw), ""
     if found["type"] == "missing":
-        what, next_step = f"missing key '{key}'", "copy the line from params/local.yaml and adapt it"
+        what, next_step = (
+            f"missing key '{key}'",
+            "copy the line from params/local.yaml and adapt it",
+        )
     elif kind is Secret:
         what = "a password stands in a params file" if raw else "the secret is empty"
-        next_step = "put the value into the environment variable WORKBENCH_SECRET_… and name it here"
+        next_step = (
+            "put the value into the environment variable WORKBENCH_SECRET_… and name it here"
+        )
     elif kind is str and isinstance(raw, Secret):
-        what, expected = "a secret stands where plain text is expected", "a literal: this value is shown and logged"
+        what, expected = (
+            "a secret stands where plain text is expected",
+            "a literal: this value is shown and logged",
+        )
     else:
         what = f"{path} is empty" if raw is None else f"{path} is {raw!r} ({type(raw).__name__})"
     return ParamsError(what, where=f"{shown}: {path}", expected=expected, next_step=next_step)
@@ -375,12 +501,20 @@ def host_port(address: str) -> tuple[str, int]:
 def choice(name: str, value: str, *choices: str) -> None:
     """Raise ParamsError when the value of a notebook's parameter is none of its choices."""
     if value not in choices:
-        raise ParamsError(f"parameter {name} is {value!r}", expected=nearest(str(value), choices),
-                          next_step="nothing was changed")
+        raise ParamsError(
+            f"parameter {name} is {value!r}",
+            expected=nearest(str(value), choices),
+            next_step="nothing was changed",
+        )
 
 
 def between(name: str, value: int, least: int, most: int) -> None:
-    """Raise ParamsError when the value of a notebook's parameter is no whole number from `least` to `most`."""
+    """Raise ParamsError when the value of a notebook's parameter is no whole number from `least` to
+    `most`.
+    """
     if type(value) is not int or not least <= value <= most:
-        raise ParamsError(f"parameter {name} is {value!r}", expected=f"a whole number from {least:,} to {most:,}",
-                          next_step="nothing was changed")
+        raise ParamsError(
+            f"parameter {name} is {value!r}",
+            expected=f"a whole number from {least:,} to {most:,}",
+            next_step="nothing was changed",
+        )

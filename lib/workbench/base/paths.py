@@ -1,4 +1,7 @@
-"""Where things lie: the checkout, the state of one instance of the stack, and links that services can take."""
+"""Where things lie: the checkout, the state of one instance of the stack, and links that services
+can take.
+"""
+
 import hashlib
 import os
 import re
@@ -10,15 +13,20 @@ from typing import Optional
 from .errors import LakeError, ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
-OWN = Path("/tmp") / f"workbench-{os.geteuid()}"  # named by nothing that differs between two terminals
+OWN = (
+    Path("/tmp") / f"workbench-{os.geteuid()}"
+)  # named by nothing that differs between two terminals
 
 
 def _link(folder: Path) -> Path:
-    """Return a path to `folder` that is of letters, digits and _ . / - only: the folder itself, or a link to it.
+    """Return a path to `folder` that is of letters, digits and _ . / - only: the folder itself, or
+    a link to it.
 
-    Spark splits its Java options at blanks, and Hudi makes no table at an address that holds one. The link lies in a
-    folder that only we can enter, under a name that each of our processes finds again. Where that cannot be had, the
-    folder itself is returned, and no embedded world is loaded (see `params.load_file`)."""
+    Spark splits its Java options at blanks, and Hudi makes no table at an address that holds one.
+    The link lies in a folder that only we can enter, under a name that each of our processes finds
+    again. Where that cannot be had, the folder itself is returned, and no embedded world is loaded
+    (see `params.load_file`).
+    """
     if is_plain(folder):
         return folder
     try:
@@ -35,12 +43,16 @@ def _link(folder: Path) -> Path:
 def own_folder() -> Path:
     """Return the folder of this machine that all our processes find, and only we can enter.
 
-    Raises: ParamsError: another user has made it before us."""
+    Raises: ParamsError: another user has made it before us.
+    """
     OWN.mkdir(mode=0o700, exist_ok=True)
     seen = OWN.lstat()
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
-        raise ParamsError(f"{OWN} is not yours alone", expected="a folder of yours, mode 0700",
-                          next_step="remove it, or have its owner do so")
+        raise ParamsError(
+            f"{OWN} is not yours alone",
+            expected="a folder of yours, mode 0700",
+            next_step="remove it, or have its owner do so",
+        )
     return OWN
 
 
@@ -66,10 +78,14 @@ def shown(path: Path) -> str:
 
 
 def instance() -> str:
-    """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use their own)."""
+    """The name of the running copy of the stack: `main`, or what WORKBENCH_INSTANCE says (tests use
+    their own).
+    """
     name = os.environ.get("WORKBENCH_INSTANCE", "main")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,30}", name):
-        raise ParamsError(f"WORKBENCH_INSTANCE is {name!r}", expected="lower-case letters, digits, - and _")
+        raise ParamsError(
+            f"WORKBENCH_INSTANCE is {name!r}", expected="lower-case letters, digits, - and _"
+        )
     return name
 
 
@@ -81,8 +97,10 @@ def state_dir() -> Path:
 def closed(folder: Path) -> Path:
     """Make a folder that nobody else may enter, or mend one of ours that others may; return it.
 
-    For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs and notebooks too.
-    Where a link stands in its place, what it leads to is the user's, and stays as it is."""
+    For what is wholly the workbench's own, var/ and runs/: rows of the source lie there, in logs
+    and notebooks too. Where a link stands in its place, what it leads to is the user's, and stays
+    as it is.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     seen = folder.stat()
     if not folder.is_symlink() and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:
@@ -91,8 +109,12 @@ def closed(folder: Path) -> Path:
 
 
 def write_closed(path: Path, content: bytes) -> None:
-    """Write a file as a whole that nobody else may read, mode 0600, in a folder that nobody else may enter."""
-    scratch = closed(path.parent) / f".{path.name}.{os.getpid()}.{threading.get_ident()}"  # two may write side by side
+    """Write a file as a whole that nobody else may read, mode 0600, in a folder that nobody else
+    may enter.
+    """
+    scratch = (
+        closed(path.parent) / f".{path.name}.{os.getpid()}.{threading.get_ident()}"
+    )  # two may write side by side
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f:
         f.write(content)
     scratch.replace(path)
@@ -105,24 +127,30 @@ def bucket_and_key(address: str) -> tuple[str, str]:
 
 
 def is_contained(path: str) -> bool:
-    """Whether a relative path stays below any folder that it is joined to: it has no empty, `.` or `..` part, and no
-    control character."""
+    """Whether a relative path stays below any folder that it is joined to: it has no empty, `.` or
+    `..` part, and no control character.
+    """
     return not {"", ".", ".."} & {*path.split("/")} and re.search(r"[\x00-\x1f\x7f]", path) is None
 
 
 def within(root: str, path: str) -> str:
     """Join a URI of the lake and a path that comes from JSON, KCQL, a topic's name or an argument.
 
-    Every such path is joined here: a folder of the lake is removed as a whole, and locks and files are made in it.
+    Every such path is joined here: a folder of the lake is removed as a whole, and locks and files
+    are made in it.
 
     Args:
         root: URI of a folder. path: relative to it.
+
     Raises:
-        LakeError: the path leads out of the folder, or names the folder itself (see `is_contained`).
+        LakeError: the path leads out of the folder, or names the folder itself (see
+            `is_contained`).
     """
     if not is_contained(path):
-        raise LakeError(f"{path!r} is not a path below {root}",
-                        expected="names with / between them, none of them empty, . or ..")
+        raise LakeError(
+            f"{path!r} is not a path below {root}",
+            expected="names with / between them, none of them empty, . or ..",
+        )
     return f"{root.rstrip('/')}/{path}"
 
 

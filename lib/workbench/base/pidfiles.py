@@ -1,4 +1,7 @@
-"""Pid files: which processes this instance has started, and whether each of them still is the one that was noted."""
+"""Pid files: which processes this instance has started, and whether each of them still is the one
+that was noted.
+"""
+
 import json
 from pathlib import Path
 from typing import Any, Optional
@@ -14,8 +17,10 @@ def pid_file(name: str) -> Path:
 
 
 def read(pid_file: Path) -> dict[str, Any]:
-    """Return what a pid file says; a pid that no process has where there is none or it is damaged (a full disk).
-    Raises: OSError: it cannot be read."""
+    """Return what a pid file says; a pid that no process has where there is none or it is damaged
+    (a full disk).
+    Raises: OSError: it cannot be read.
+    """
     try:
         noted = json.loads(pid_file.read_text())
         return {**noted, "pid": int(noted["pid"]), "born": float(noted["born"])}
@@ -25,11 +30,17 @@ def read(pid_file: Path) -> dict[str, Any]:
 
 def ports() -> set[int]:
     """The ports that services of this instance were started with, of those that died as well."""
-    return {port for file in pid_file("any").parent.glob("*.json") for port in read(file).get("ports", ())}
+    return {
+        port
+        for file in pid_file("any").parent.glob("*.json")
+        for port in read(file).get("ports", ())
+    }
 
 
 def port_base() -> Optional[int]:
-    """The port base that the living services of this instance were started with; None where none lives."""
+    """The port base that the living services of this instance were started with; None where none
+    lives.
+    """
     noted = (read(f) for f in sorted(pid_file("any").parent.glob("*.json")))
     return next((n["base"] for n in noted if type(n.get("base")) is int and living(n)), None)
 
@@ -49,8 +60,10 @@ def living(noted: dict[str, Any]) -> Optional[psutil.Process]:
 
 
 def born(process: psutil.Process) -> float:
-    """When a process began, on a clock that nobody sets. Linux gives it in ticks since boot (proc(5), stat, field 22);
-    as a time of day it would move when a laptop wakes up and its clock is put right."""
+    """When a process began, on a clock that nobody sets. Linux gives it in ticks since boot
+    (proc(5), stat, field 22); as a time of day it would move when a laptop wakes up and its clock
+    is put right.
+    """
     try:
         return float(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:

@@ -1,10 +1,13 @@
 """Secrets: referenced in params, made at first start, resolved late, never shown.
 
-The embedded world keeps them in `<state>/secrets`, each in a file of its name, mode 0600, as it stands: Kafka's
-DirectoryConfigProvider (KIP-421) reads the same files, so that a connector configuration holds a reference and no
-password. An environment variable WORKBENCH_SECRET_<NAME> (dots as underscores, upper case) goes before the files. In
-the embedded world it may give a password at first start only: PostgreSQL keeps the one that it was made with.
+The embedded world keeps them in `<state>/secrets`, each in a file of its name, mode 0600, as it
+stands: Kafka's DirectoryConfigProvider (KIP-421) reads the same files, so that a connector
+    configuration holds a reference and no
+password. An environment variable WORKBENCH_SECRET_<NAME> (dots as underscores, upper case) goes
+before the files. In the embedded world it may give a password at first start only: PostgreSQL keeps
+the one that it was made with.
 """
+
 import json
 import os
 import secrets as random_secrets
@@ -21,23 +24,29 @@ MASK = "••••••"
 
 @dataclass(frozen=True)
 class Secret:
-    """A reference to a secret; prints as dots, `reveal()` gives the text. region, deployment: where AWS keeps it; no
-    deployment, and it is this instance's."""
+    """A reference to a secret; prints as dots, `reveal()` gives the text. region, deployment: where
+    AWS keeps it; no deployment, and it is this instance's.
+    """
 
     name: str
     region: str = ""
     deployment: str = ""
 
     def reveal(self) -> str:
-        """Return the secret's text. Raises ParamsError when it is nowhere to be found, StackError: AWS refuses it."""
+        """Return the secret's text. Raises ParamsError when it is nowhere to be found, StackError:
+        AWS refuses it.
+        """
         variable = _variable(self.name)
         text = os.environ.get(variable)
         if not text and self.deployment:
             return aws.secret(self.region, self.deployment, self.name)
         text = text or read().get(self.name)
         if not text:
-            raise ParamsError(f"secret {self.name!r} is not set", where=str(folder()),
-                              next_step=f"run `workbench up` (it makes the embedded ones), or set {variable}")
+            raise ParamsError(
+                f"secret {self.name!r} is not set",
+                where=str(folder()),
+                next_step=f"run `workbench up` (it makes the embedded ones), or set {variable}",
+            )
         return text
 
     def __repr__(self) -> str:
@@ -57,34 +66,47 @@ def folder() -> Path:
 
 def read() -> dict[str, str]:
     """This instance's secrets by name; an absent folder holds none."""
-    return {file.name: file.read_text(encoding="utf-8") for file in folder().glob("[!.]*") if file.is_file()}
+    return {
+        file.name: file.read_text(encoding="utf-8")
+        for file in folder().glob("[!.]*")
+        if file.is_file()
+    }
 
 
 def check(names: Iterable[str]) -> None:
     """See whether the environment agrees with the files.
 
     Raises:
-        ParamsError: a value of the environment is not the one of the file, or holds what a password cannot.
+        ParamsError: a value of the environment is not the one of the file, or holds what a password
+            cannot.
     """
     have = read()
     for name in names:
         variable = _variable(name)
         given = os.environ.get(variable)
-        if given and not given.isprintable():  # initdb reads one line; a byte that is no UTF-8 is in no file
-            raise ParamsError(f"{variable} holds a line break or another character that cannot be printed",
-                              where="the environment", next_step="give a password of printable characters")
+        if (
+            given and not given.isprintable()
+        ):  # initdb reads one line; a byte that is no UTF-8 is in no file
+            raise ParamsError(
+                f"{variable} holds a line break or another character that cannot be printed",
+                where="the environment",
+                next_step="give a password of printable characters",
+            )
         if given and name in have and given != have[name]:
             raise ParamsError(
-                f"{variable} is not the password that this instance was made with", where=str(folder()),
+                f"{variable} is not the password that this instance was made with",
+                where=str(folder()),
                 expected="the value that the file has, or no such variable",
-                next_step=f"unset {variable}; or `workbench down` and `workbench clean`, to make the instance anew")
+                next_step=f"unset {variable}; or `workbench down` and `workbench clean`, to make the instance anew",
+            )
 
 
 def ensure(names: Iterable[str]) -> None:
     """Make those of `names` that have no secret yet. Existing ones stay.
 
-    What the environment gives goes into a file, too: Kafka Connect reads nothing else. Raises ParamsError as `check`
-    does."""
+    What the environment gives goes into a file, too: Kafka Connect reads nothing else. Raises
+    ParamsError as `check` does.
+    """
     names = set(names)
     check(names)
     closed(state_dir().parent)  # what is below it is nobody else's
@@ -110,19 +132,28 @@ def forget(name: str) -> None:
 def write_users(passwords: dict[str, str]) -> Path:
     """Write a file of users for Kafka Connect's PropertyFileLoginModule, and return its path.
 
-    It is read by `java.util.Properties`, which knows the escapes of JSON's texts and takes a leading blank away.
+    It is read by `java.util.Properties`, which knows the escapes of JSON's texts and takes a
+    leading blank away.
     """
-    escaped = {user: json.dumps(password)[1:-1].replace(" ", "\\ ") for user, password in passwords.items()}
+    escaped = {
+        user: json.dumps(password)[1:-1].replace(" ", "\\ ") for user, password in passwords.items()
+    }
     file = folder() / ".users"
-    write_closed(file, "".join(f"{user}={password}\n" for user, password in escaped.items()).encode())
+    write_closed(
+        file, "".join(f"{user}={password}\n" for user, password in escaped.items()).encode()
+    )
     return file
 
 
 def s3_login() -> Path:
-    """Where boto3, pyarrow and Java find the key to an S3 endpoint of ours: AWS's shared credentials file."""
+    """Where boto3, pyarrow and Java find the key to an S3 endpoint of ours: AWS's shared
+    credentials file.
+    """
     return folder() / ".aws"
 
 
 def keep_s3_login(key_id: str, key: str) -> None:
     """Write that file."""
-    write_closed(s3_login(), f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n".encode())
+    write_closed(
+        s3_login(), f"[default]\naws_access_key_id={key_id}\naws_secret_access_key={key}\n".encode()
+    )

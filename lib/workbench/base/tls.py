@@ -1,8 +1,9 @@
 """The instance's own certificate, for its services that speak HTTPS on loopback.
 
-A web page whose name resolves to 127.0.0.1 (DNS rebinding) is refused by the browser there: the certificate is not for
-that name, and no browser knows its issuer.
+A web page whose name resolves to 127.0.0.1 (DNS rebinding) is refused by the browser there: the
+certificate is not for that name, and no browser knows its issuer.
 """
+
 import datetime
 import ipaddress
 from pathlib import Path
@@ -44,8 +45,12 @@ def _packed(certificate: bytes, key: bytes) -> bytes:
 
     encryption = serialization.BestAvailableEncryption(KEYSTORE_PASSWORD.encode())
     return pkcs12.serialize_key_and_certificates(
-        b"instance", serialization.load_pem_private_key(key, None), x509.load_pem_x509_certificate(certificate), None,
-        encryption)
+        b"instance",
+        serialization.load_pem_private_key(key, None),
+        x509.load_pem_x509_certificate(certificate),
+        None,
+        encryption,
+    )
 
 
 def _make(certificate: Path, key: Path) -> None:
@@ -54,11 +59,14 @@ def _make(certificate: Path, key: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     private = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lakehouse workbench, this instance")])
+    name = x509.Name(
+        [x509.NameAttribute(x509.NameOID.COMMON_NAME, "lakehouse workbench, this instance")]
+    )
     begin = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
     names = [x509.IPAddress(ipaddress.ip_address(NAMES[0])), x509.DNSName(NAMES[1])]
-    builder = x509.CertificateBuilder(name, name, private.public_key(), x509.random_serial_number(), begin,
-                                      begin + VALID)
+    builder = x509.CertificateBuilder(
+        name, name, private.public_key(), x509.random_serial_number(), begin, begin + VALID
+    )
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     pem, der = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -71,9 +79,14 @@ def verify(url: str) -> Union[bool, str]:
     """What a client verifies the server at `url` with, as `requests` takes it.
 
     Returns:
-        The path of this instance's certificate for HTTPS at a port on loopback that a service of this instance was
-        started with; else True: the issuers that the machine trusts. A tunnel to another registry is such a one.
+        The path of this instance's certificate for HTTPS at a port on loopback that a service of
+        this instance was started with; else True: the issuers that the machine trusts. A tunnel to
+        another registry is such a one.
     """
     address = urlsplit(url)
-    ours = address.scheme == "https" and address.hostname in NAMES and (address.port or 443) in pidfiles.ports()
+    ours = (
+        address.scheme == "https"
+        and address.hostname in NAMES
+        and (address.port or 443) in pidfiles.ports()
+    )
     return str(files()[0]) if ours else True

@@ -1,4 +1,5 @@
 """Waiting for a condition. The only place in the workbench that sleeps."""
+
 import contextlib
 import fcntl
 import math
@@ -16,19 +17,27 @@ GRACE = 3.0  # seconds for which a service may be gone: it was killed, and is be
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, every: float = 0.1,
-               failed: Optional[Callable[[], Optional[str]]] = None, error: type[WorkbenchError] = WorkbenchError,
-               next_step: str = "") -> T:
+def wait_until(
+    condition: Callable[[], T],
+    what: str,
+    *,
+    timeout: float = 60.0,
+    every: float = 0.1,
+    failed: Optional[Callable[[], Optional[str]]] = None,
+    error: type[WorkbenchError] = WorkbenchError,
+    next_step: str = "",
+) -> T:
     """Poll `condition` until it returns something true, and return that.
 
     Args:
-        condition: called without arguments. An exception it raises counts as "not yet"; the last one is reported.
-            ServiceLost ends the wait when the service has been gone for GRACE seconds.
+        condition: called without arguments. An exception it raises counts as "not yet"; the last
+            one is reported. ServiceLost ends the wait when the service has been gone for GRACE
+            seconds.
         what: what is waited for, completing "waited 60 s for …".
         timeout: seconds before giving up.
         every: seconds between two tries.
-        failed: returns a sentence as soon as waiting has become pointless (the process died, the task is FAILED).
-            ServiceLost that it raises counts as one of `condition`.
+        failed: returns a sentence as soon as waiting has become pointless (the process died, the
+            task is FAILED). ServiceLost that it raises counts as one of `condition`.
         error: the WorkbenchError class to raise.
         next_step: what a person should do, shown in the error.
 
@@ -59,26 +68,32 @@ def wait_until(condition: Callable[[], T], what: str, *, timeout: float = 60.0, 
             raise error(f"gave up waiting for {what}: {reason}", next_step=next_step)
         if time.monotonic() >= deadline:
             seen = f"{type(last).__name__}: {last}" if last else "condition still false"
-            raise error(f"waited {timeout:g} s for {what}", where=f"last answer: {seen}", next_step=next_step)
+            raise error(
+                f"waited {timeout:g} s for {what}",
+                where=f"last answer: {seen}",
+                next_step=next_step,
+            )
         time.sleep(every)
 
 
 def paced(items: Sequence[T], seconds: float) -> Iterator[T]:
-    """Yield the items evenly over this many seconds, and return when these are over. An item that is late, because the
-    work on the one before it took longer, follows at once."""
+    """Yield the items evenly over this many seconds, and return when these are over. An item that
+    is late, because the work on the one before it took longer, follows at once.
+    """
     begin = time.monotonic()
     for number in range(len(items) + 1):
         time.sleep(max(0.0, begin + seconds * number / max(1, len(items)) - time.monotonic()))
-        yield from items[number:number + 1]
+        yield from items[number : number + 1]
 
 
 @contextlib.contextmanager
 def told_to_stop(*, interrupting: bool = False) -> Iterator[threading.Event]:
-    """In this block the first TERM or Ctrl-C sets the event that it gives; a second one does what it did before.
+    """In this block the first TERM or Ctrl-C sets the event that it gives; a second one does what
+    it did before.
 
     Args:
-        interrupting: the first raises KeyboardInterrupt, too, and a second one does nothing: what the first one has
-            begun is finished.
+        interrupting: the first raises KeyboardInterrupt, too, and a second one does nothing: what
+            the first one has begun is finished.
     """
     told = threading.Event()
 
@@ -100,10 +115,12 @@ def told_to_stop(*, interrupting: bool = False) -> Iterator[threading.Event]:
 
 @contextlib.contextmanager
 def alone(lock: Path, busy: Optional[Callable[[str], Exception]] = None) -> Iterator[str]:
-    """Hold the lock file `lock`. A second holder waits for the first; with `busy` it raises busy(pid of the first).
+    """Hold the lock file `lock`. A second holder waits for the first; with `busy` it raises
+    busy(pid of the first).
 
-    The kernel frees it when the holder is killed. Gives what stands in the file below the pid: a name that no other
-    file has, not even one that takes its place."""
+    The kernel frees it when the holder is killed. Gives what stands in the file below the pid: a
+    name that no other file has, not even one that takes its place.
+    """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a+", encoding="utf-8") as f:
         try:

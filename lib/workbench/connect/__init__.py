@@ -1,10 +1,26 @@
 """Connectors: their configurations, and the verbs of a Connect.
 
-The verbs have two sides: `rest`, a Kafka Connect, and `msk`, MSK Connect; the world says which one is meant."""
+The verbs have two sides: `rest`, a Kafka Connect, and `msk`, MSK Connect; the world says which one
+is meant.
+"""
+
 from ..base.sides import chooser
 from . import msk, rest
 from .configs import FOLDER, config, placeholders
 
 _verb = chooser(lambda world: world.connect.kind, rest=rest, msk=msk)
-apply, delete, deployed, failure, names, plugins, restart, status, validate, wait_running = map(_verb, (
-    "apply", "delete", "deployed", "failure", "names", "plugins", "restart", "status", "validate", "wait_running"))
+apply, delete, deployed, failure, names, plugins, restart, status, validate, wait_running = map(
+    _verb,
+    (
+        "apply",
+        "delete",
+        "deployed",
+        "failure",
+        "names",
+        "plugins",
+        "restart",
+        "status",
+        "validate",
+        "wait_running",
+    ),
+)

@@ -1,6 +1,7 @@
-"""Configurations of connectors: the JSON in params/connectors, the same for a Kafka Connect and for MSK Connect, with
-its ${placeholders} filled; and what must not stand in one: secrets, and keys that nobody knows."""
-
+"""Configurations of connectors: the JSON in params/connectors, the same for a Kafka Connect and for
+MSK Connect, with its ${placeholders} filled; and what must not stand in one: secrets, and keys that
+nobody knows.
+"""
 
 import json
 import re
@@ -20,53 +21,82 @@ FOLDER = ROOT / "params" / "connectors"
 KNOWN = yaml.safe_load(Path(__file__).with_name("known.yaml").read_text(encoding="utf-8"))
 MYSQL_CONNECTORS = KNOWN["mysql_connectors"]  # {mysql.kind of a world: connector class}
 HISTORY = "schema.history.internal"
-SECRET_KEYS = re.compile(r"password|passphrase|secret|credential|jaas|user\.info|keystore\.key$|private.?key|api.?key|"
-                         r"(^|[._-])token$", re.I)
+SECRET_KEYS = re.compile(
+    r"password|passphrase|secret|credential|jaas|user\.info|keystore\.key$|private.?key|api.?key|"
+    r"(^|[._-])token$",
+    re.I,
+)
 # Looked for in what a value holds beside references. An address with a login (errors.LOGIN);
-# a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not token_id=…
+# a key and its value, as in JDBC, JAAS and JSON: password=…, clientSecret="…", "password": "…"; not
+# token_id=…
 SECRET_PAIR = re.compile(
     r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
-    r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])", re.I)
-SECRET_TEXT = re.compile(r"\bbearer\s+\w|\bauthorization\s*:\s*basic\s+\w|-----BEGIN [A-Z ]*PRIVATE KEY", re.I)
-SQL = re.compile(r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S)  # where password = … compares columns
-SQL_TEXT = re.compile(r"'((?:[^']|'')*)'")  # a constant in it, such as the login that dblink is given
+    r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])",
+    re.I,
+)
+SECRET_TEXT = re.compile(
+    r"\bbearer\s+\w|\bauthorization\s*:\s*basic\s+\w|-----BEGIN [A-Z ]*PRIVATE KEY", re.I
+)
+SQL = re.compile(
+    r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S
+)  # where password = … compares columns
+SQL_TEXT = re.compile(
+    r"'((?:[^']|'')*)'"
+)  # a constant in it, such as the login that dblink is given
 PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
 
 
 def config(world: World, name: str, **more: Any) -> dict[str, str]:
-    """Return the connector configuration params/connectors/<name>.json with its ${placeholders} filled from `world`.
-    Below embedded/ are those that no deployment on AWS has.
+    """Return the connector configuration params/connectors/<name>.json with its ${placeholders}
+    filled from `world`. Below embedded/ are those that no deployment on AWS has.
 
-    The file names Apicurio's converter for Avro. Where the world's registry is Glue's, its converter and settings take
-    the place of Apicurio's, and nothing else differs (deploy/connectors.md shows it).
+    The file names Apicurio's converter for Avro. Where the world's registry is Glue's, its
+    converter and settings take the place of Apicurio's, and nothing else differs
+    (deploy/connectors.md shows it).
 
     Args:
         more: values for placeholders that the world does not know, or in place of the world's.
 
     Raises:
-        ConnectorError: no such file; not a flat JSON object, or one with a key given twice; a placeholder nobody fills;
-            an argument nobody uses.
+        ConnectorError: no such file; not a flat JSON object, or one with a key given twice; a
+            placeholder nobody fills; an argument nobody uses.
     """
     shown, files = f"params/connectors/{name}.json", {p.stem: p for p in FOLDER.rglob("*.json")}
     if name not in files:
-        raise ConnectorError(f"there is no connector configuration {name!r}", where=shown,
-                             expected=nearest(name, files))
+        raise ConnectorError(
+            f"there is no connector configuration {name!r}",
+            where=shown,
+            expected=nearest(name, files),
+        )
     try:
-        raw = json.loads(files[name].read_text(encoding="utf-8"), object_pairs_hook=lambda pairs: _once(pairs, shown))
+        raw = json.loads(
+            files[name].read_text(encoding="utf-8"),
+            object_pairs_hook=lambda pairs: _once(pairs, shown),
+        )
     except ValueError as e:
         raise ConnectorError(f"not JSON: {e}", where=shown) from e
     if not isinstance(raw, dict) or not all(isinstance(v, str) for v in raw.values()):
-        raise ConnectorError("a connector configuration is one flat object of texts", where=shown,
-                             expected='every value in quotes, such as "tasks.max": "1"')
+        raise ConnectorError(
+            "a connector configuration is one flat object of texts",
+            where=shown,
+            expected='every value in quotes, such as "tasks.max": "1"',
+        )
     values = {**placeholders(world), **{k: str(v) for k, v in more.items()}}
-    used = {placeholder: key for key, value in raw.items() for placeholder in PLACEHOLDER.findall(value)}
+    used = {
+        placeholder: key for key, value in raw.items() for placeholder in PLACEHOLDER.findall(value)
+    }
     for unknown in sorted(used.keys() - values.keys()):
-        raise ConnectorError(f"unknown placeholder ${{{unknown}}}", where=f"{shown}: {used[unknown]}",
-                             expected=nearest(unknown, values),
-                             next_step=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)")
+        raise ConnectorError(
+            f"unknown placeholder ${{{unknown}}}",
+            where=f"{shown}: {used[unknown]}",
+            expected=nearest(unknown, values),
+            next_step=f"correct it, or give it a value: connect.config(world, {name!r}, …=…)",
+        )
     for unused in sorted(more.keys() - used.keys()):
-        raise ConnectorError(f"{shown} has no placeholder ${{{unused}}}", where=shown, expected=nearest(unused, used))
+        raise ConnectorError(
+            f"{shown} has no placeholder ${{{unused}}}", where=shown, expected=nearest(unused, used)
+        )
     # one pass, so that a filled-in ${directory:…} is left for the Connect worker to resolve
     filled = {key: PLACEHOLDER.sub(lambda m: values[m[1]], value) for key, value in raw.items()}
     filled |= _history_login(world, filled)
@@ -74,17 +104,24 @@ def config(world: World, name: str, **more: Any) -> dict[str, str]:
 
 
 def _history_login(world: World, config: dict[str, str]) -> dict[str, str]:
-    """How Debezium's own clients of Kafka, which keep what it knows of MySQL's tables, log in where IAM is asked for
-    ("Debezium source connector with configuration provider" of Amazon's developer guide); elsewhere nothing."""
+    """How Debezium's own clients of Kafka, which keep what it knows of MySQL's tables, log in where
+    IAM is asked for ("Debezium source connector with configuration provider" of Amazon's developer
+    guide); elsewhere nothing.
+    """
     if world.kafka.security_protocol != "SASL_SSL" or f"{HISTORY}.kafka.topic" not in config:
         return {}
     login = {"security.protocol": world.kafka.security_protocol, **aws.KAFKA_LOGIN}
-    return {f"{HISTORY}.{side}.{key}": value for side in ("consumer", "producer") for key, value in login.items()}
+    return {
+        f"{HISTORY}.{side}.{key}": value
+        for side in ("consumer", "producer")
+        for key, value in login.items()
+    }
 
 
 def _with_glue(world: World, config: dict[str, str]) -> dict[str, str]:
-    """Return a configuration with Glue's converter for Avro where it has Apicurio's (the settings are of the README of
-    aws-glue-schema-registry)."""
+    """Return a configuration with Glue's converter for Avro where it has Apicurio's (the settings
+    are of the README of aws-glue-schema-registry).
+    """
     registries, changed = glue_registries(world), {}
     for key, value in config.items():
         side, converter, rest = key.partition(".converter")
@@ -97,15 +134,21 @@ def _with_glue(world: World, config: dict[str, str]) -> dict[str, str]:
 
 
 def _once(pairs: list[tuple[str, Any]], shown: str) -> dict[str, Any]:
-    """Return what `dict` would, but refuse a key that is given twice: JSON takes the last, and says nothing."""
+    """Return what `dict` would, but refuse a key that is given twice: JSON takes the last, and says
+    nothing.
+    """
     for key, times in Counter(key for key, _ in pairs).items():
         if times > 1:
-            raise ConnectorError(f"key {key!r} is given twice", where=shown, next_step="remove one of the two")
+            raise ConnectorError(
+                f"key {key!r} is given twice", where=shown, next_step="remove one of the two"
+            )
     return dict(pairs)
 
 
 def placeholders(world: World) -> dict[str, str]:
-    """Return what `world` fills into connector configurations. No secret is among it, only a reference to one."""
+    """Return what `world` fills into connector configurations. No secret is among it, only a
+    reference to one.
+    """
     region, lake = world.region, urlsplit(world.lake.landing)
     return {
         **_filled("placeholders", world),
@@ -116,7 +159,9 @@ def placeholders(world: World) -> dict[str, str]:
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",
         # where the lake is a folder there is no bucket; its landing folder takes that place
         "bucket": lake.netloc if lake.scheme.startswith("s3") else "landing",
-        "landing_folder": str(local_path(world.lake.landing) or state_dir()),  # for the embedded Connect
+        "landing_folder": str(
+            local_path(world.lake.landing) or state_dir()
+        ),  # for the embedded Connect
     }
 
 
@@ -126,40 +171,62 @@ def _filled(part: str, world: World) -> dict[str, str]:
 
 
 def _refers(key: str, value: str) -> bool:
-    """Whether a secret is named instead of written out; a JAAS line holds a reference among other words, or says
-    nothing but who logs in."""
+    """Whether a secret is named instead of written out; a JAAS line holds a reference among other
+    words, or says nothing but who logs in.
+    """
     if "jaas" in key.lower():
         return bool(REFERENCE.search(value)) or "=" not in value
     return bool(REFERENCE.fullmatch(value))
 
 
 def literal_secrets(config: dict[str, str]) -> list[str]:
-    """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or a list."""
+    """Return the keys whose values hold a secret as plain text: as a whole, or inside an address or
+    a list.
+    """
     whole = [k for k, v in config.items() if SECRET_KEYS.search(k) and v and not _refers(k, v)]
     beside = {k: REFERENCE.sub("", v) for k, v in config.items()}
     return sorted({*whole, *(k for k, v in beside.items() if _holds_secret(v))})
 
 
 def _holds_secret(value: str) -> bool:
-    """Return whether a part of a value is a secret; of SQL only its constants can hold a key and its value."""
-    constants = [text.replace("''", "'") for text in SQL_TEXT.findall(value)] if SQL.match(value) else [value]
-    return bool(LOGIN.search(value) or SECRET_TEXT.search(value)) or any(map(SECRET_PAIR.search, constants))
+    """Return whether a part of a value is a secret; of SQL only its constants can hold a key and
+    its value.
+    """
+    constants = (
+        [text.replace("''", "'") for text in SQL_TEXT.findall(value)]
+        if SQL.match(value)
+        else [value]
+    )
+    return bool(LOGIN.search(value) or SECRET_TEXT.search(value)) or any(
+        map(SECRET_PAIR.search, constants)
+    )
 
 
 def unknown_keys(config: dict[str, str], known: Iterable[str]) -> dict[str, str]:
-    """Return the keys that are neither `known` nor accepted by pattern, each with what is nearest to it: to its new
-    name if it was renamed."""
+    """Return the keys that are neither `known` nor accepted by pattern, each with what is nearest
+    to it: to its new name if it was renamed.
+    """
     found = {}
     for key in config:
         if key not in known and not re.fullmatch("|".join(KNOWN["dynamic_keys"]), key):
-            now = next((key.replace(old, new) for old, new in KNOWN["renamed"].items() if key.endswith(old)), key)
+            now = next(
+                (
+                    key.replace(old, new)
+                    for old, new in KNOWN["renamed"].items()
+                    if key.endswith(old)
+                ),
+                key,
+            )
             found[key] = nearest(now, known)
     return found
 
 
 def known_keys(config: dict[str, str]) -> set[str]:
-    """Return the keys that the plugin of a configuration, and its transforms, have, as params/connectors/keys has them
-    of some classes (a test compares them with the plugins themselves); none where the plugin's are not there."""
+    """Return the keys that the plugin of a configuration, and its transforms, have, as
+    params/connectors/keys has them of some classes (a test compares them with the plugins
+    themselves); none where the plugin's are not there.
+    """
+
     def keys(of: str) -> list[str]:
         file = FOLDER / "keys" / f"{of}.txt"
         return file.read_text(encoding="utf-8").split() if file.is_file() else []
@@ -168,5 +235,11 @@ def known_keys(config: dict[str, str]) -> set[str]:
     for name in filter(None, re.split(r"[\s,]+", config.get("transforms", ""))) if found else ():
         start = f"transforms.{name}."
         own = keys(config.get(f"{start}type", ""))
-        found |= {start + key for key in own} if own else {key for key in config if key.startswith(start)}
-    return found | {key for key in config if found and re.match(r"(key|value|header)\.converter\.", key)}
+        found |= (
+            {start + key for key in own}
+            if own
+            else {key for key in config if key.startswith(start)}
+        )
+    return found | {
+        key for key in config if found and re.match(r"(key|value|header)\.converter\.", key)
+    }

@@ -1,4 +1,6 @@
-"""What both kinds of Connect have to say of a connector: what is refused before it is deployed, why one has failed."""
+"""What both kinds of Connect have to say of a connector: what is refused before it is deployed, why
+one has failed.
+"""
 
 import contextlib
 import re
@@ -10,58 +12,82 @@ from ..source import postgres
 from .configs import KNOWN, literal_secrets
 
 
-def plugin_of(config: dict[str, str], name: str, have: list[dict[str, str]], where: str, install: str) -> str:
-    """Return the connector class of `config`, having made sure that it is among the plugins that a Connect has.
+def plugin_of(
+    config: dict[str, str], name: str, have: list[dict[str, str]], where: str, install: str
+) -> str:
+    """Return the connector class of `config`, having made sure that it is among the plugins that a
+    Connect has.
 
-    install: what to do about it where it is not, and where no job of ours does its work."""
+    install: what to do about it where it is not, and where no job of ours does its work.
+    """
     wanted, classes = config.get("connector.class", ""), [plugin["class"] for plugin in have]
     if wanted in classes:
         return wanted
     short = wanted.rsplit(".", 1)[-1].lower()
-    known = next((step for start, step in KNOWN["without_plugin"].items() if short.startswith(start)), "")
-    raise ConnectorError(f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
-                         where=f"connector {name!r} at {where}",
-                         expected="" if known else nearest(wanted, classes), next_step=known or install)
+    known = next(
+        (step for start, step in KNOWN["without_plugin"].items() if short.startswith(start)), ""
+    )
+    raise ConnectorError(
+        f"this Connect has no plugin {wanted!r}" if wanted else "'connector.class' is missing",
+        where=f"connector {name!r} at {where}",
+        expected="" if known else nearest(wanted, classes),
+        next_step=known or install,
+    )
 
 
 def no_literal_secret(world: World, name: str, config: dict[str, str]) -> None:
-    """Raise ConnectorError where a secret stands in plain text: before anything is sent, for a Connect stores and logs
-    what it is sent."""
+    """Raise ConnectorError where a secret stands in plain text: before anything is sent, for a
+    Connect stores and logs what it is sent.
+    """
     literal = literal_secrets(config)
     if literal:
         raise ConnectorError(
             f"connector {name!r} is refused: '{literal[0]}' holds a secret as plain text",
             where=f"{name}: {literal[0]}",
-            expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}")
+            expected=f"a reference that the Connect worker resolves, as {world.connect.password_reference}",
+        )
 
 
 def no_tolerant_source(name: str, config: dict[str, str]) -> None:
-    """Refuse errors.tolerance=all of a source: it would pass over what it cannot send, a row too large or of a schema
-    that the registry refuses, and stay RUNNING. (A dead-letter topic is for sinks: KIP-298.)"""
+    """Refuse errors.tolerance=all of a source: it would pass over what it cannot send, a row too
+    large or of a schema that the registry refuses, and stay RUNNING. (A dead-letter topic is for
+    sinks: KIP-298.)
+    """
     if config.get("errors.tolerance") == "all" and not {"topics", "topics.regex"} & config.keys():
-        raise ConnectorError(f"connector {name!r} is refused: a source would lose what it cannot send, without a word",
-                             where="errors.tolerance: all", expected="none, with which it fails and says why")
+        raise ConnectorError(
+            f"connector {name!r} is refused: a source would lose what it cannot send, without a word",
+            where="errors.tolerance: all",
+            expected="none, with which it fails and says why",
+        )
 
 
 def slot_is_free(name: str, config: dict[str, str], others: dict[str, dict[str, str]]) -> None:
-    """Refuse a replication slot that another connector reads: Debezium would retry for ever, and look RUNNING.
+    """Refuse a replication slot that another connector reads: Debezium would retry for ever, and
+    look RUNNING.
 
-    others: the configurations of all connectors, by their names."""
+    others: the configurations of all connectors, by their names.
+    """
     keys = ("slot.name", "database.hostname", "database.port")
     mine = [config.get(k) for k in keys]
     for other, known in others.items():
         if other != name and mine[0] and [known.get(k) for k in keys] == mine:
             raise ConnectorError(
                 f"connector {name!r} is refused; nothing was deployed: connector {other!r} reads its replication slot",
-                where=f"slot.name: {mine[0]}", expected="a slot.name of its own for each connector")
+                where=f"slot.name: {mine[0]}",
+                expected="a slot.name of its own for each connector",
+            )
 
 
 def publishes_roots(world: World, name: str, config: dict[str, str]) -> None:
-    """Refuse a publication of the world's PostgreSQL that publishes the changes of a captured table under the names of
-    its partitions: table.include.list would drop them, and the connector stay RUNNING.
+    """Refuse a publication of the world's PostgreSQL that publishes the changes of a captured table
+    under the names of its partitions: table.include.list would drop them, and the connector stay
+    RUNNING.
 
-    Where that server cannot be reached from here, nothing is refused."""
-    publication, host, port = (config.get(key) for key in ("publication.name", "database.hostname", "database.port"))
+    Where that server cannot be reached from here, nothing is refused.
+    """
+    publication, host, port = (
+        config.get(key) for key in ("publication.name", "database.hostname", "database.port")
+    )
     if not publication or (host, port) != (world.postgres.host, str(world.postgres.port)):
         return
     database, split = config.get("database.dbname"), []
@@ -73,10 +99,12 @@ def publishes_roots(world: World, name: str, config: dict[str, str]) -> None:
         raise ConnectorError(
             f"connector {name!r} is refused; nothing was deployed: publication {publication} publishes the changes of "
             f"{', '.join(captured)} under the names of the partitions, and table.include.list would drop them",
-            where=f"publication.name: {publication}, database {database}", expected="publish_via_partition_root = true",
+            where=f"publication.name: {publication}, database {database}",
+            expected="publish_via_partition_root = true",
             next_step=f"ALTER PUBLICATION {publication} SET (publish_via_partition_root = true), which "
-                      "postgres.create_publication does, too; then apply again. A connector that has run before has "
-                      "lost changes: connect.delete and postgres.drop_slot make the next one take a new snapshot")
+            "postgres.create_publication does, too; then apply again. A connector that has run before has "
+            "lost changes: connect.delete and postgres.drop_slot make the next one take a new snapshot",
+        )
 
 
 def _includes(patterns: str, table: str) -> bool:
@@ -92,13 +120,19 @@ def ignored(wanted: str, guess: str) -> str:
 
 
 def refuse(name: str, wanted: str, problems: dict[str, list[str]]) -> None:
-    """Raise ConnectorError where there are problems: one, that lists every refused key with its messages."""
+    """Raise ConnectorError where there are problems: one, that lists every refused key with its
+    messages.
+    """
     if problems:
-        lines = "".join(f"\n    {key}: {' '.join(dict.fromkeys(m.strip() for m in errors))}"
-                        for key, errors in problems.items())
+        lines = "".join(
+            f"\n    {key}: {' '.join(dict.fromkeys(m.strip() for m in errors))}"
+            for key, errors in problems.items()
+        )
         raise ConnectorError(
-            f"connector {name!r} is refused for {len(problems)} key(s); nothing was deployed{lines}", where=wanted,
-            next_step=causes(lines) or "correct the keys and apply again")
+            f"connector {name!r} is refused for {len(problems)} key(s); nothing was deployed{lines}",
+            where=wanted,
+            next_step=causes(lines) or "correct the keys and apply again",
+        )
 
 
 def first_line(trace: str) -> str:
@@ -110,7 +144,9 @@ def first_line(trace: str) -> str:
 
 
 def causes(text: str) -> str:
-    """What is likely behind a message of Connect or of a plugin; "" where nothing is known of it."""
+    """What is likely behind a message of Connect or of a plugin; "" where nothing is known of
+    it.
+    """
     found = [cause for pattern, cause in KNOWN["likely_causes"] if re.search(pattern, text, re.I)]
     return "likely: " + "; or ".join(found) if found else ""
 
@@ -121,7 +157,9 @@ def states(seen: dict[str, Any]) -> set[str]:
 
 
 def failure(name: str, seen: Optional[dict[str, Any]]) -> Optional[str]:
-    """What connect.failure tells of a connector: of what `status` returns, None where there is no such connector."""
+    """What connect.failure tells of a connector: of what `status` returns, None where there is no
+    such connector.
+    """
     if seen is None:
         return f"there is no connector {name!r}"
     for what, part in [("it", seen), *((f"its task {t['id']}", t) for t in seen["tasks"])]:
@@ -131,10 +169,15 @@ def failure(name: str, seen: Optional[dict[str, Any]]) -> Optional[str]:
     return None
 
 
-def steadily(status: Callable[[], dict[str, Any]], steady: float) -> Callable[[], Optional[dict[str, Any]]]:
-    """A condition to wait for: what `status` returns, once a connector and its tasks were RUNNING for `steady`
-    seconds."""
-    since: Optional[float] = None  # when it was first seen so, without a look between that saw otherwise or nothing
+def steadily(
+    status: Callable[[], dict[str, Any]], steady: float
+) -> Callable[[], Optional[dict[str, Any]]]:
+    """A condition to wait for: what `status` returns, once a connector and its tasks were RUNNING
+    for `steady` seconds.
+    """
+    since: Optional[float] = (
+        None  # when it was first seen so, without a look between that saw otherwise or nothing
+    )
 
     def running() -> Optional[dict[str, Any]]:
         nonlocal since

@@ -1,6 +1,6 @@
-"""The verbs of a Kafka Connect, over its REST API: plugins, validate, apply, names, status, failure, wait_running,
-restart, delete. Use them through `connect`."""
-
+"""The verbs of a Kafka Connect, over its REST API: plugins, validate, apply, names, status,
+failure, wait_running, restart, delete. Use them through `connect`.
+"""
 
 import contextlib
 from typing import Any, Optional, Union
@@ -11,21 +11,33 @@ from ..base import ConnectorError, ParamsError, StackError, World, nearest, wait
 from ..stack import connect_api
 from . import judging
 from .configs import unknown_keys
-from .judging import causes, first_line, ignored, no_literal_secret, plugin_of, refuse, slot_is_free, states
+from .judging import (
+    causes,
+    first_line,
+    ignored,
+    no_literal_secret,
+    plugin_of,
+    refuse,
+    slot_is_free,
+    states,
+)
 
 INSTALL = "put the plugin's folder of jars into var/plugins and run `workbench up` (or into the worker's plugin.path)"
 
 
 def plugins(world: World) -> list[dict[str, str]]:
-    """Return the connector plugins there are, as dicts with class, type ("source" or "sink") and version."""
+    """Return the connector plugins there are, as dicts with class, type ("source" or "sink") and
+    version.
+    """
     return _call(world, "GET", "/connector-plugins")
 
 
 def validate(world: World, config: dict[str, str], name: str = "") -> None:
     """Let the plugin itself judge a configuration, without deploying it.
 
-    Asks `PUT /connector-plugins/<class>/config/validate`, which for Debezium also tries the database. Beyond that, keys
-    no definition knows are refused (Connect and Debezium ignore them silently), and so is a secret written out.
+    Asks `PUT /connector-plugins/<class>/config/validate`, which for Debezium also tries the
+    database. Beyond that, keys no definition knows are refused (Connect and Debezium ignore them
+    silently), and so is a secret written out.
 
     Raises:
         ConnectorError: one, that lists every refused key with its message.
@@ -34,24 +46,38 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
     wanted = plugin_of(config, name, plugins(world), world.connect.url, INSTALL)
     no_literal_secret(world, name, config)
     judging.no_tolerant_source(name, config)
-    answer = _call(world, "PUT", f"/connector-plugins/{quote(wanted)}/config/validate", {"name": name, **config})
+    answer = _call(
+        world,
+        "PUT",
+        f"/connector-plugins/{quote(wanted)}/config/validate",
+        {"name": name, **config},
+    )
     known = {c["definition"]["name"] for c in answer["configs"] if c.get("definition")}
-    problems = {c["value"]["name"]: c["value"]["errors"] for c in answer["configs"] if c["value"].get("errors")}
+    problems = {
+        c["value"]["name"]: c["value"]["errors"]
+        for c in answer["configs"]
+        if c["value"].get("errors")
+    }
     for key, guess in unknown_keys(config, known).items():
         problems.setdefault(key, [ignored(wanted, guess)])
     refuse(name, wanted, problems)
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
-    """Deploy a connector, or bring it to this configuration; the same again changes nothing. Returns its `status`.
+    """Deploy a connector, or bring it to this configuration; the same again changes nothing.
+    Returns its `status`.
 
-    A changed or failed connector is stopped first, so that no state seen afterwards is of its former self.
+    A changed or failed connector is stopped first, so that no state seen afterwards is of its
+    former self.
 
     Raises:
-        ConnectorError: the configuration is not valid (nothing is deployed then), or no plugin for it.
+        ConnectorError: the configuration is not valid (nothing is deployed then), or no plugin for
+            it.
     """
     validate(world, config, name)
-    slot_is_free(name, config, connect_api.configurations(_call(world, "GET", connect_api.CONNECTORS)))
+    slot_is_free(
+        name, config, connect_api.configurations(_call(world, "GET", connect_api.CONNECTORS))
+    )
     judging.publishes_roots(world, name, config)
     url = _address(name)
     before = _call(world, "GET", f"{url}/config", or_none=True)
@@ -63,7 +89,12 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     _call(world, "PUT", f"{url}/config", wanted)
     if before is not None:
         _call(world, "PUT", f"{url}/resume")
-    return wait_until(lambda: _status(world, name), f"connector {name!r} to appear", timeout=30, error=ConnectorError)
+    return wait_until(
+        lambda: _status(world, name),
+        f"connector {name!r} to appear",
+        timeout=30,
+        error=ConnectorError,
+    )
 
 
 def _address(name: str) -> str:
@@ -76,73 +107,110 @@ def names(world: World) -> list[str]:
 
 
 def deployed(world: World, name: str) -> dict[str, str]:
-    """Return the configuration with which a connector is deployed; empty where there is no such connector."""
+    """Return the configuration with which a connector is deployed; empty where there is no such
+    connector.
+    """
     return _call(world, "GET", f"{_address(name)}/config", or_none=True) or {}
 
 
 def status(world: World, name: str) -> dict[str, Any]:
-    """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}; `error` begins the trace.
+    """Return {name, type, state, worker, error, tasks: [{id, state, worker, error}]}; `error`
+    begins the trace.
 
     Raises:
         ConnectorError: there is no such connector.
     """
     found = _status(world, name)
     if found is None:
-        raise ConnectorError(f"there is no connector {name!r}", where=world.connect.url,
-                             expected=nearest(name, names(world)), next_step="deploy it with connect.apply")
+        raise ConnectorError(
+            f"there is no connector {name!r}",
+            where=world.connect.url,
+            expected=nearest(name, names(world)),
+            next_step="deploy it with connect.apply",
+        )
     return found
 
 
 def _status(world: World, name: str) -> Optional[dict[str, Any]]:
     answer = _call(world, "GET", f"{_address(name)}/status", or_none=True)
     without_kafka = stack.gone(world, "kafka")
-    if without_kafka:  # Connect goes on answering what it last read there: a wait for another state would not end
+    if (
+        without_kafka
+    ):  # Connect goes on answering what it last read there: a wait for another state would not end
         raise without_kafka
     if answer is None:
         return None
 
     def part(raw: dict[str, Any]) -> dict[str, Any]:
-        return {"state": raw["state"], "worker": raw.get("worker_id", ""), "error": first_line(raw.get("trace", ""))}
+        return {
+            "state": raw["state"],
+            "worker": raw.get("worker_id", ""),
+            "error": first_line(raw.get("trace", "")),
+        }
 
-    return {"name": name, "type": answer["type"], **part(answer["connector"]),
-            "tasks": [{"id": t["id"], **part(t)} for t in answer["tasks"]]}
+    return {
+        "name": name,
+        "type": answer["type"],
+        **part(answer["connector"]),
+        "tasks": [{"id": t["id"], **part(t)} for t in answer["tasks"]],
+    }
 
 
 def failure(world: World, name: str) -> Optional[str]:
-    """Return a sentence (first line of the trace, likely causes) when a connector or task is FAILED, else None."""
+    """Return a sentence (first line of the trace, likely causes) when a connector or task is
+    FAILED, else None.
+    """
     return judging.failure(name, _status(world, name))
 
 
 def wait_running(world: World, name: str, *, steady: float = 1.0) -> dict[str, Any]:
-    """Wait until a connector and all its tasks are RUNNING, and stay so for `steady` seconds; return its `status`.
+    """Wait until a connector and all its tasks are RUNNING, and stay so for `steady` seconds;
+    return its `status`.
 
     Args:
         steady: Debezium opens the replication stream after its task is RUNNING, so a missing
-            publication, say, fails it half a second later. A slot in use, or a database that went away, it retries for
-            ever (errors.max.retries) and stays RUNNING: only messages prove that it works (topics.wait_count).
+            publication, say, fails it half a second later. A slot in use, or a database that went
+            away, it retries for ever (errors.max.retries) and stays RUNNING: only messages prove
+            that it works (topics.wait_count).
 
     Raises:
-        ConnectorError: at once when one of them is FAILED, with the first line of the trace and likely causes.
+        ConnectorError: at once when one of them is FAILED, with the first line of the trace and
+            likely causes.
     """
-    return wait_until(judging.steadily(lambda: status(world, name), steady),
-                      f"connector {name!r} and its tasks to be RUNNING", every=0.2, error=ConnectorError,
-                      failed=lambda: failure(world, name), next_step="read Connect's log: `workbench status` names it")
+    return wait_until(
+        judging.steadily(lambda: status(world, name), steady),
+        f"connector {name!r} and its tasks to be RUNNING",
+        every=0.2,
+        error=ConnectorError,
+        failed=lambda: failure(world, name),
+        next_step="read Connect's log: `workbench status` names it",
+    )
 
 
 def restart(world: World, name: str) -> None:
-    """Start again what has FAILED of a connector, itself and its tasks (KIP-745); what runs is left alone. It goes
-    on where it was. See `wait_running`: no state that is seen after this is of before."""
+    """Start again what has FAILED of a connector, itself and its tasks (KIP-745); what runs is left
+    alone. It goes on where it was. See `wait_running`: no state that is seen after this is of
+    before.
+    """
     _call(world, "POST", f"{_address(name)}/restart?includeTasks=true&onlyFailed=true")
-    with contextlib.suppress(ConnectorError):  # Connect answers first; what fails again is told by who asks next
-        wait_until(lambda: "FAILED" not in states(status(world, name)), f"connector {name!r} to start again",
-                   timeout=10, every=0.02, error=ConnectorError)
+    with contextlib.suppress(
+        ConnectorError
+    ):  # Connect answers first; what fails again is told by who asks next
+        wait_until(
+            lambda: "FAILED" not in states(status(world, name)),
+            f"connector {name!r} to start again",
+            timeout=10,
+            every=0.02,
+            error=ConnectorError,
+        )
 
 
 def delete(world: World, name: str) -> None:
     """Delete a connector and wait until it is gone; one that is not there is fine.
 
-    How far it had read is forgotten, too (KIP-875), so that the next `apply` takes a new snapshot (a new connector of
-    MSK Connect always does). The replication slot stays: see postgres.drop_slot.
+    How far it had read is forgotten, too (KIP-875), so that the next `apply` takes a new snapshot
+    (a new connector of MSK Connect always does). The replication slot stays: see
+    postgres.drop_slot.
     """
     url = _address(name)
     if _call(world, "GET", f"{url}/config", or_none=True) is None:
@@ -150,13 +218,19 @@ def delete(world: World, name: str) -> None:
     _stop(world, name)
     _forget_offsets(world, url)
     _call(world, "DELETE", url, or_none=True)
-    wait_until(lambda: _status(world, name) is None and name not in names(world), f"connector {name!r} to be gone",
-               timeout=30, error=ConnectorError)
+    wait_until(
+        lambda: _status(world, name) is None and name not in names(world),
+        f"connector {name!r} to be gone",
+        timeout=30,
+        error=ConnectorError,
+    )
 
 
 def _forget_offsets(world: World, url: str) -> None:
-    """Delete the offsets of a stopped connector. After a restart of Kafka, Connect refuses it until a sink's consumer
-    group has no member, and says that the request can be safely retried."""
+    """Delete the offsets of a stopped connector. After a restart of Kafka, Connect refuses it until
+    a sink's consumer group has no member, and says that the request can be safely retried.
+    """
+
     def forgotten() -> Union[bool, ConnectorError]:
         try:
             _call(world, "DELETE", f"{url}/offsets")
@@ -166,7 +240,13 @@ def _forget_offsets(world: World, url: str) -> None:
                 raise
             return e
 
-    done = wait_until(forgotten, f"the offsets of {url} to be deleted", timeout=60, every=0.5, error=ConnectorError)
+    done = wait_until(
+        forgotten,
+        f"the offsets of {url} to be deleted",
+        timeout=60,
+        every=0.5,
+        error=ConnectorError,
+    )
     if isinstance(done, ConnectorError):
         raise done
 
@@ -174,21 +254,33 @@ def _forget_offsets(world: World, url: str) -> None:
 def _stop(world: World, name: str) -> None:
     """Stop a connector (its offsets stay) and wait until its tasks are gone."""
     _call(world, "PUT", f"{_address(name)}/stop")
-    wait_until(lambda: states(status(world, name)) == {"STOPPED", "NO TASK"}, f"connector {name!r} to stop",
-               timeout=60, error=ConnectorError)
+    wait_until(
+        lambda: states(status(world, name)) == {"STOPPED", "NO TASK"},
+        f"connector {name!r} to stop",
+        timeout=60,
+        error=ConnectorError,
+    )
 
 
 def _lost(world: World) -> Optional[StackError]:
     """Connect keeps all that it knows in Kafka: without it, it answers with time-outs."""
-    return stack.lost(world, "connect", world.connect.url) or stack.lost(world, "kafka", world.kafka.bootstrap)
+    return stack.lost(world, "connect", world.connect.url) or stack.lost(
+        world, "kafka", world.kafka.bootstrap
+    )
 
 
 def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bool = False) -> Any:
-    """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no error."""
+    """Call Connect's REST API and return the decoded answer; with `or_none` 404 is None, and no
+    error.
+    """
     try:
         # it waits 90 s for a Kafka that is gone
-        return stack.watched(world, lambda wanted: connect_api.call(world, method, path, body, wanted=wanted),
-                             "connect", "kafka")
+        return stack.watched(
+            world,
+            lambda wanted: connect_api.call(world, method, path, body, wanted=wanted),
+            "connect",
+            "kafka",
+        )
     except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
         raise _lost(world) or e from None
     except connect_api.Refusal as e:
@@ -196,4 +288,6 @@ def _call(world: World, method: str, path: str, body: Any = None, *, or_none: bo
             return None
         lost = _lost(world) if e.status >= 500 else None
         next_step = e.next_step or causes(e.message)
-        raise lost or ConnectorError(e.what, where=e.where, expected=e.expected, next_step=next_step) from None
+        raise lost or ConnectorError(
+            e.what, where=e.where, expected=e.expected, next_step=next_step
+        ) from None

@@ -1,4 +1,5 @@
 """Hudi tables: made, filled from changes, asked for their past, kept in order."""
+
 from .catalog import call, compact
 from .changes import Landed, Topic
 from .ddl import register, registered

@@ -1,6 +1,7 @@
-"""Hudi's procedures, `CALL name(argument => value)`, that find a table by its entries in the catalog (see ddl.py); and
-the table service that nobody else runs, compaction.
+"""Hudi's procedures, `CALL name(argument => value)`, that find a table by its entries in the
+catalog (see ddl.py); and the table service that nobody else runs, compaction.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -17,10 +18,12 @@ from .timeline import check_clock, completed, pending_compactions
 
 
 def call(spark: SparkSession, procedure: str, **arguments: str | bool | int) -> pd.DataFrame:
-    """Call one of Hudi's procedures (its documentation, "Procedures", lists them), and return what it answers.
+    """Call one of Hudi's procedures (its documentation, "Procedures", lists them), and return what
+    it answers.
 
-    The values stand in the statement: Hudi's parser takes constants only, and hands a statement with a bound parameter
-    on to Spark's parser, which has no CALL (HoodieSqlCommon.g4, `callArgument`; tried with 1.0.2).
+    The values stand in the statement: Hudi's parser takes constants only, and hands a statement
+    with a bound parameter on to Spark's parser, which has no CALL (HoodieSqlCommon.g4,
+    `callArgument`; tried with 1.0.2).
 
     Raises:
         LakeError: a name that is none; a value that is neither text nor whole number nor bool.
@@ -35,37 +38,67 @@ def call(spark: SparkSession, procedure: str, **arguments: str | bool | int) -> 
 def compact(spark: SparkSession, table: Table, *operations: str) -> None:
     """Compact a Merge-on-Read table: base files and logs become new base files.
 
-    The table's catalog entries are made where they are missing, and show the new files afterwards. An ingest may go
-    on beside it: the plan waits for the batch under way, and the next batch for the plan.
+    The table's catalog entries are made where they are missing, and show the new files afterwards.
+    An ingest may go on beside it: the plan waits for the batch under way, and the next batch for
+    the plan.
 
     Args:
-        operations: both by default, "schedule", which writes the plan, then "run", which runs what is scheduled; where
-            nothing is, Hudi plans it first.
+        operations: both by default, "schedule", which writes the plan, then "run", which runs what
+            is scheduled; where nothing is, Hudi plans it first.
 
     Raises:
         LakeError: the table is Copy-on-Write, or nothing was written to it yet. Or Hudi refused.
     """
     if table.type != "mor":
-        raise LakeError(f"table {table.name} is Copy-on-Write, it has no logs to compact", where=table.base,
-                        expected='a table of type "mor"', next_step="read it: every commit writes whole base files")
+        raise LakeError(
+            f"table {table.name} is Copy-on-Write, it has no logs to compact",
+            where=table.base,
+            expected='a table of type "mor"',
+            next_step="read it: every commit writes whole base files",
+        )
     if not completed(table):
-        raise LakeError(f"table {table.name} has no completed commit to compact", where=table.base,
-                        next_step="ingest something into it first")
+        raise LakeError(
+            f"table {table.name} has no completed commit to compact",
+            where=table.base,
+            next_step="ingest something into it first",
+        )
     check_clock(table)
-    written = {*PARTS["base files"], *PARTS["no bloom filter"]}  # it takes none of the table's options by itself
+    written = {
+        *PARTS["base files"],
+        *PARTS["no bloom filter"],
+    }  # it takes none of the table's options by itself
     columns = evolving.columns(completed(table))
-    options = {"hoodie.compact.inline.max.delta.commits": "1",  # by default a plan is made of five commits or more
-               **{name: value for name, value in table.options().items() if name in written},
-               **(PARTS["compaction by records"] if columns and needs_records(columns) else {}),
-               **{name: value for name, value in table.extra.items() if name in PARTS["compaction by records"]}}
-    with answered(spark, f"a compaction of {table.name} failed", table.base,
-                  "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
-                  "did not finish changes nothing that a reader sees"), causes(spark):
+    options = {
+        # by default a plan is made of five commits or more
+        "hoodie.compact.inline.max.delta.commits": "1",
+        **{name: value for name, value in table.options().items() if name in written},
+        **(PARTS["compaction by records"] if columns and needs_records(columns) else {}),
+        **{
+            name: value
+            for name, value in table.extra.items()
+            if name in PARTS["compaction by records"]
+        },
+    }
+    with (
+        answered(
+            spark,
+            f"a compaction of {table.name} failed",
+            table.base,
+            "was something else writing to it? Stop that or wait for it, and run the compaction again; one that "
+            "did not finish changes nothing that a reader sees",
+        ),
+        causes(spark),
+    ):
         entry = register(spark, table)
         for operation in operations or ("schedule", "run"):
             plans = operation == "schedule" or not pending_compactions(table)
             with writing(table) if plans else contextlib.nullcontext():
-                call(spark, "run_compaction", op=operation, table=entry,
-                     options=",".join(f"{name}={value}" for name, value in options.items()))
+                call(
+                    spark,
+                    "run_compaction",
+                    op=operation,
+                    table=entry,
+                    options=",".join(f"{name}={value}" for name, value in options.items()),
+                )
         committed(spark, table)
         refresh(spark, table)

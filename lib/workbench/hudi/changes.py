@@ -1,8 +1,10 @@
 """Where changes come from, a topic or landed files, and what is new in them.
 
-A reader's `next(mine, number)` gives the next `Batch`, or None when there is nothing new. `mine` is how far the table's
-last commit says that the source has been read, and `Batch.reached` what the next commit is to say.
+A reader's `next(mine, number)` gives the next `Batch`, or None when there is nothing new. `mine` is
+how far the table's last commit says that the source has been read, and `Batch.reached` what the
+next commit is to say.
 """
+
 import contextlib
 import json
 import re
@@ -23,14 +25,21 @@ from .tables import POSITION, Table, plain, state
 from .timeline import completed
 
 FORMATS = ("json", "avro")
-_PARQUET = ("hudi.Landed reads no Parquet: let the sink write JsonFormat or AvroFormat into another folder, and ingest "
-            "that; to look at the files: spark.read.parquet")
+_PARQUET = (
+    "hudi.Landed reads no Parquet: let the sink write JsonFormat or AvroFormat into another folder, and ingest "
+    "that; to look at the files: spark.read.parquet"
+)
 # {format: {the ending of a file that is of another one: what to do}}
-OTHERS = {"json": {".parquet": _PARQUET, ".avro": 'hudi.Landed(…, format="avro") reads Avro'},
-          "avro": {".parquet": _PARQUET}}
-AGAIN = ("read it from its beginning with hudi.ingest(…, replay=True), where rows change only if the ordering field "
-         "says so; or start clean: hudi.drop")
-# A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to start.
+OTHERS = {
+    "json": {".parquet": _PARQUET, ".avro": 'hudi.Landed(…, format="avro") reads Avro'},
+    "avro": {".parquet": _PARQUET},
+}
+AGAIN = (
+    "read it from its beginning with hudi.ingest(…, replay=True), where rows change only if the ordering field "
+    "says so; or start clean: hudi.drop"
+)
+# A few messages are fetched by this process itself: Spark's Kafka reader takes half a second to
+# start.
 FEW, FEW_BYTES = 2_000, 16 << 20
 
 
@@ -43,7 +52,10 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise LakeError(f"format of {self.name} is {self.format!r}", expected=nearest(str(self.format), FORMATS))
+            raise LakeError(
+                f"format of {self.name} is {self.format!r}",
+                expected=nearest(str(self.format), FORMATS),
+            )
 
     @property
     def id(self) -> str:
@@ -60,15 +72,18 @@ class Topic(Source):
 
 
 class Landed(Source):
-    """Files below `<world.lake.landing>/<name>` as the source: lines of JSON, or container files of Avro, each read by
-    the schema that stands in it. Parquet is refused.
+    """Files below `<world.lake.landing>/<name>` as the source: lines of JSON, or container files of
+    Avro, each read by the schema that stands in it. Parquet is refused.
 
-    Read in the order of the offsets in their names (see reading_order); files that are still being written are not.
+    Read in the order of the offsets in their names (see reading_order); files that are still being
+    written are not.
     """
 
     @property
     def folder(self) -> str:
-        """The prefix of all partitions of the topic: without the folder of one of them (DefaultPartitioner)."""
+        """The prefix of all partitions of the topic: without the folder of one of them
+        (DefaultPartitioner).
+        """
         return re.sub(r"/partition=\d+$", "", self.name.rstrip("/"))
 
     @property
@@ -79,28 +94,55 @@ class Landed(Source):
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes, decoded (see decode.rows). few: the rows travel with the query, so asking them twice costs no job."""
+    """Changes, decoded (see decode.rows). few: the rows travel with the query, so asking them twice
+    costs no job.
+    """
 
     rows: DataFrame
     reached: dict[str, Any]
     few: bool = False
 
 
-def reader(spark: SparkSession, world: World, source: Source, table: Table, most: int,
-           schema: Optional[T.StructType] = None) -> Union["_Topic", "_Landed"]:
-    """The reader of a source for a table; `most` messages or files in one batch. schema: as of `hudi.ingest`."""
+def reader(
+    spark: SparkSession,
+    world: World,
+    source: Source,
+    table: Table,
+    most: int,
+    schema: Optional[T.StructType] = None,
+) -> Union["_Topic", "_Landed"]:
+    """The reader of a source for a table; `most` messages or files in one batch. schema: as of
+    `hudi.ingest`.
+    """
     kinds = {Topic: _Topic, Landed: _Landed}
     if type(source) not in kinds:
-        raise LakeError(f"a source cannot be {source!r}", where="hudi.ingest", expected="Topic(name) or Landed(prefix)")
+        raise LakeError(
+            f"a source cannot be {source!r}",
+            where="hudi.ingest",
+            expected="Topic(name) or Landed(prefix)",
+        )
     return kinds[type(source)](spark, world, source, table, most, schema)
 
 
 class _Reader:
     """What both have: where they read, for which table, and the schemas by which they decode."""
 
-    def __init__(self, spark: SparkSession, world: World, source: Any, table: Table, most: int,
-                 schema: Optional[T.StructType]):
-        self.spark, self.world, self.source, self.table, self.most = spark, world, source, table, most
+    def __init__(
+        self,
+        spark: SparkSession,
+        world: World,
+        source: Any,
+        table: Table,
+        most: int,
+        schema: Optional[T.StructType],
+    ):
+        self.spark, self.world, self.source, self.table, self.most = (
+            spark,
+            world,
+            source,
+            table,
+            most,
+        )
         self.avro = source.format == "avro"
         self.schema: Any = schema
         if self.avro:
@@ -110,7 +152,8 @@ class _Reader:
 
     @property
     def schemas(self) -> tuple[T.StructType, ...]:
-        """The schema that the last batch's rows have, and the one that the source has now, of which they may hold more.
+        """The schema that the last batch's rows have, and the one that the source has now, of which
+        they may hold more.
         """
         both = (self.schema.reader, self.schema.newest) if self.avro else (self.schema, self.schema)
         return tuple(decode.judged_schema(each, self.table) for each in both)
@@ -135,14 +178,19 @@ class _Topic(_Reader):
         if mine.get("topic_id", now) != now:
             raise LakeError(
                 "the topic was deleted and made anew: what has been read of the old one says nothing about the new one",
-                where=f"{self.name}, id {now}", expected=f"id {mine['topic_id']}", next_step=AGAIN)
+                where=f"{self.name}, id {now}",
+                expected=f"id {mine['topic_id']}",
+                next_step=AGAIN,
+            )
         start, stop, left = {}, {}, self.most
         for partition, (begin, end) in sorted(bounds.items()):
             at = mine.get("offsets", {}).get(str(partition), begin)
             if at < begin or at > end:
-                raise LakeError(f"the topic holds offsets {begin} to {end}, and {at} is the next to be read",
-                                where=f"{self.name}, partition {partition}",
-                                next_step=f"messages expired unread: {AGAIN}")
+                raise LakeError(
+                    f"the topic holds offsets {begin} to {end}, and {at} is the next to be read",
+                    where=f"{self.name}, partition {partition}",
+                    next_step=f"messages expired unread: {AGAIN}",
+                )
             start[partition], stop[partition] = at, min(end, at + left)
             left -= stop[partition] - at
         if start == stop:
@@ -154,16 +202,31 @@ class _Topic(_Reader):
         else:
             messages = self._spark_reads(start, stop)
         reached = {"offsets": {str(p): n for p, n in stop.items()}, "topic_id": now}
-        if not self.avro:  # the bytes are taken for text; decode.rows finds those that are not UTF-8
-            texts = (F.col(name).cast("string").alias(to) for name, to in (("key", "key"), ("value", "text")))
-            return Batch(decode.rows(messages.select(*texts, *decode.ORIGIN), self.schema, self.table), reached, few)
+        if (
+            not self.avro
+        ):  # the bytes are taken for text; decode.rows finds those that are not UTF-8
+            texts = (
+                F.col(name).cast("string").alias(to)
+                for name, to in (("key", "key"), ("value", "text"))
+            )
+            return Batch(
+                decode.rows(messages.select(*texts, *decode.ORIGIN), self.schema, self.table),
+                reached,
+                few,
+            )
         raw = wire.framed_in_spark(messages, self.world)
-        ids = raw.select("schema") if few else raw.select("schema").distinct()  # of few Spark knows them without a job
+        ids = (
+            raw.select("schema") if few else raw.select("schema").distinct()
+        )  # of few Spark knows them without a job
         found = {r["schema"] for r in ids.collect() if r["schema"]}
         return Batch(decode_avro.rows(raw, found, self.schema, self.table), reached, few)
 
-    def _fetch(self, start: dict[int, int], stop: dict[int, int]) -> tuple[list[tuple], dict[int, int]]:
-        """Messages from `start` up to before `stop`, and up to where: an earlier place where they are large."""
+    def _fetch(
+        self, start: dict[int, int], stop: dict[int, int]
+    ) -> tuple[list[tuple], dict[int, int]]:
+        """Messages from `start` up to before `stop`, and up to where: an earlier place where they
+        are large.
+        """
         rows: list[tuple] = []
         size, at = 0, dict(start)
         with contextlib.closing(topics.messages(self.world, self.name, start, stop)) as found:
@@ -176,14 +239,23 @@ class _Topic(_Reader):
         return rows, stop
 
     def _spark_reads(self, start: dict[int, int], stop: dict[int, int]) -> DataFrame:
-        messages = self.spark.read.format("kafka").options(**{
-            **topics.spark_options(self.world), "subscribe": self.name,
-            # at the topic's end the consumer asks for more, and its next question waits behind that for half a second
-            "kafka.fetch.max.wait.ms": "20",
-            "minPartitions": str(self.world.spark.parallelism),  # one partition is one task otherwise
-            "startingOffsets": json.dumps({self.name: start}), "endingOffsets": json.dumps({self.name: stop})})
-        return messages.load().select("key", "value", "topic", "partition", "offset",
-                                      F.lit(None).cast("string").alias("file"))
+        messages = self.spark.read.format("kafka").options(
+            **{
+                **topics.spark_options(self.world),
+                "subscribe": self.name,
+                # at the topic's end the consumer asks for more, and its next question waits behind
+                # that for half a second
+                "kafka.fetch.max.wait.ms": "20",
+                "minPartitions": str(
+                    self.world.spark.parallelism
+                ),  # one partition is one task otherwise
+                "startingOffsets": json.dumps({self.name: start}),
+                "endingOffsets": json.dumps({self.name: stop}),
+            }
+        )
+        return messages.load().select(
+            "key", "value", "topic", "partition", "offset", F.lit(None).cast("string").alias("file")
+        )
 
 
 class _Landed(_Reader):
@@ -192,49 +264,79 @@ class _Landed(_Reader):
     def __init__(self, *given: Any):
         super().__init__(*given)
         self.folder = within(self.world.lake.landing, self.source.name.rstrip("/"))
-        self.lists: dict[int, Optional[list[str]]] = {}  # what was read of them: a committed list does not change
+        self.lists: dict[
+            int, Optional[list[str]]
+        ] = {}  # what was read of them: a committed list does not change
 
     def next(self, mine: dict[str, Any], number: int) -> Optional[Batch]:
-        # the landing names files by offset: those of a topic made anew have the names of the old ones
+        # the landing names files by offset: those of a topic made anew have the names of the old
+        # ones
         now = files.read_text(landed_topic_id(self.world, self.source.folder))
         if mine.get("topic_id", now) != now:
-            raise LakeError("the landed files are of another topic than those read so far, by the same name",
-                            where=f"{self.folder}, topic id {now}", expected=f"id {mine['topic_id']}", next_step=AGAIN)
-        # a list of files can be long, so each batch writes its own only, and the commit says those that count
+            raise LakeError(
+                "the landed files are of another topic than those read so far, by the same name",
+                where=f"{self.folder}, topic id {now}",
+                expected=f"id {mine['topic_id']}",
+                next_step=AGAIN,
+            )
+        # a list of files can be long, so each batch writes its own only, and the commit says those
+        # that count
         first = mine.get("first", number)
         for n in range(first, number):
             if n not in self.lists:
                 self.lists[n] = landed_list(self.world, self.table, self.source.id, n)
             if self.lists[n] is None:
-                raise LakeError(f"the list of the files that were read of {self.source} is gone",
-                                where=_list_of(self.world, self.table, self.source.id, n),
-                                next_step="was it removed, or is the table one of an older workbench, which kept the "
-                                          f"list elsewhere? Whichever it is, {AGAIN}")
+                raise LakeError(
+                    f"the list of the files that were read of {self.source} is gone",
+                    where=_list_of(self.world, self.table, self.source.id, n),
+                    next_step="was it removed, or is the table one of an older workbench, which kept the "
+                    f"list elsewhere? Whichever it is, {AGAIN}",
+                )
         seen = {path for n in range(first, number) for path in self.lists[n]}
-        there = {info.path: (reading_order(path, info.mtime_ns), f"{self.folder}/{path}")
-                 for path, info in files.below(self.folder).items() if not is_scratch(path)}
-        new = sorted(there.keys() - seen, key=there.get)[:self.most]
+        there = {
+            info.path: (reading_order(path, info.mtime_ns), f"{self.folder}/{path}")
+            for path, info in files.below(self.folder).items()
+            if not is_scratch(path)
+        }
+        new = sorted(there.keys() - seen, key=there.get)[: self.most]
         if not new:
             return None
         _readable(self.source, [there[path][1] for path in new])
-        self.lists[number] = new  # of a batch that was not committed it is replaced when that is done again
+        self.lists[number] = (
+            new  # of a batch that was not committed it is replaced when that is done again
+        )
         files.write_text(_list_of(self.world, self.table, self.source.id, number), json.dumps(new))
         reached = {"first": first, "topic_id": now}
         addresses = [there[path][1] for path in new]
         if self.avro:
-            return Batch(decode_avro.landed(self.spark, addresses, self.schema, self.table), reached)
-        lines = self.spark.read.format("text").load(addresses).where("length(trim(value)) > 0").select(
-            *decode.no_message(), F.col("value").alias("text"), F.input_file_name().alias("file"))
+            return Batch(
+                decode_avro.landed(self.spark, addresses, self.schema, self.table), reached
+            )
+        lines = (
+            self.spark.read.format("text")
+            .load(addresses)
+            .where("length(trim(value)) > 0")
+            .select(
+                *decode.no_message(),
+                F.col("value").alias("text"),
+                F.input_file_name().alias("file"),
+            )
+        )
         return Batch(decode.rows(lines, self.schema, self.table), reached)
 
 
 def _readable(source: Landed, addresses: list[str]) -> None:
-    """Raise LakeError where the ending of a file says that it is of another format than its source."""
+    """Raise LakeError where the ending of a file says that it is of another format than its
+    source.
+    """
     for ending, hint in OTHERS[source.format].items():
         wrong = [address for address in addresses if address.endswith(ending)]
         if wrong:
-            raise LakeError(f"{len(wrong)} landed files end with {ending}, and are read as {source.format}",
-                            where=wrong[0], next_step=hint)
+            raise LakeError(
+                f"{len(wrong)} landed files end with {ending}, and are read as {source.format}",
+                where=wrong[0],
+                next_step=hint,
+            )
 
 
 def landed_list(world: World, table: Table, source: str, batch: int) -> Optional[list[str]]:
@@ -247,16 +349,22 @@ def _list_of(world: World, table: Table, source: str, batch: int) -> str:
 
 
 def is_scratch(path: str) -> bool:
-    """Whether a landed path is of a file that is still being written, or of a writer's own bookkeeping."""
-    hidden = (part.startswith(".") or part.startswith("_") and "=" not in part for part in path.split("/"))
+    """Whether a landed path is of a file that is still being written, or of a writer's own
+    bookkeeping.
+    """
+    hidden = (
+        part.startswith(".") or part.startswith("_") and "=" not in part for part in path.split("/")
+    )
     return any(hidden) or path.endswith((".tmp", ".crc", ".inprogress"))
 
 
 def reading_order(path: str, mtime: Optional[int]) -> tuple[Any, ...]:
-    """Sort key of landed files: by topic, partition and first offset where the name has them, else by time.
+    """Sort key of landed files: by topic, partition and first offset where the name has them, else
+    by time.
 
-    `<topic>-<partition>-<first offset>.json` as the landing writes it, `<topic>(<partition>_<offset>).json` as Lenses,
-    `<topic>+<partition>+<first offset>.avro` as Confluent.
+    `<topic>-<partition>-<first offset>.json` as the landing writes it,
+    `<topic>(<partition>_<offset>).json` as Lenses, `<topic>+<partition>+<first offset>.avro` as
+    Confluent.
     """
     name = path.rpartition("/")[2]
     found = re.fullmatch(r"(.+)[-+(](\d+)[-+_](\d+)\)?\.(json|avro)", name)

@@ -1,9 +1,11 @@
-"""A table's entries in Spark's catalog, made by Hudi's own SQL: Hive's here, Glue on EMR, by which Athena reads them.
+"""A table's entries in Spark's catalog, made by Hudi's own SQL: Hive's here, Glue on EMR, by which
+Athena reads them.
 
-Spark looks into a table for its partitions and columns. Athena looks at its timeline, so it sees a commit at once, but
-only those partitions and columns that the catalog has (Athena's guide, "Query Apache Hudi datasets"): whoever commits
-says so (`committed`).
+Spark looks into a table for its partitions and columns. Athena looks at its timeline, so it sees a
+commit at once, but only those partitions and columns that the catalog has (Athena's guide, "Query
+Apache Hudi datasets"): whoever commits says so (`committed`).
 """
+
 from __future__ import annotations
 
 from pyspark.errors import AnalysisException
@@ -14,7 +16,9 @@ from ..spark import engine
 from .tables import Table, entries
 from .timeline import check_version, completed, properties, write_stats
 
-told: dict[str, set[str]] = {}  # {base: partitions and schemas that its entries were told of by this process}
+told: dict[
+    str, set[str]
+] = {}  # {base: partitions and schemas that its entries were told of by this process}
 
 
 def make_database(spark: SparkSession, name: str) -> None:
@@ -23,8 +27,8 @@ def make_database(spark: SparkSession, name: str) -> None:
 
 
 def register(spark: SparkSession, table: Table) -> str:
-    """Make the table's catalog entries, and return the name of the one that shows it as it is; one of another place, or
-    of other columns, is replaced.
+    """Make the table's catalog entries, and return the name of the one that shows it as it is; one
+    of another place, or of other columns, is replaced.
 
     Raises: LakeError: there is no such table, or it is not of version 6.
     """
@@ -33,13 +37,21 @@ def register(spark: SparkSession, table: Table) -> str:
     make_database(spark, table.database)
     for entry, kind in entries(table).items():
         if spark.catalog.tableExists(entry):
-            told = {row[0]: row[1] for row in spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()}
+            told = {
+                row[0]: row[1]
+                for row in spark.sql(f"DESCRIBE EXTENDED {identifier(entry)}").collect()
+            }
             place = files.open_address(told.get("Location", "file:/"))[1]
-            if place != files.open_address(table.base)[1] or not {*spark.table(entry).dtypes} <= told.items():
+            if (
+                place != files.open_address(table.base)[1]
+                or not {*spark.table(entry).dtypes} <= told.items()
+            ):
                 unregister(spark, entry)
         as_ro = f"OPTIONS ('hoodie.query.as.ro.table' = '{str(kind == 'read_optimized').lower()}')"
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {as_ro if table.type == 'mor' else ''} "
-                  f"LOCATION {literal(table.base)}")
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {identifier(entry)} USING hudi {as_ro if table.type == 'mor' else ''} "
+            f"LOCATION {literal(table.base)}"
+        )
         if table.partition and engine(spark) == "athena":
             spark.sql(f"MSCK REPAIR TABLE {identifier(entry)} SYNC PARTITIONS")
     refresh(spark, table)
@@ -52,7 +64,9 @@ def registered(spark: SparkSession, table: Table) -> bool:
 
 
 def unregister(spark: SparkSession, entry: str) -> None:
-    """Remove an entry from the catalog, also where somebody has put a view there; an absent one is fine."""
+    """Remove an entry from the catalog, also where somebody has put a view there; an absent one is
+    fine.
+    """
     try:
         spark.sql(f"DROP TABLE IF EXISTS {identifier(entry)}")
     except AnalysisException as e:
@@ -62,13 +76,17 @@ def unregister(spark: SparkSession, entry: str) -> None:
 
 
 def committed(spark: SparkSession, table: Table) -> None:
-    """Tell the entries that are there of new partitions and columns, where a query sees no others. Raises as
-    `register`."""
+    """Tell the entries that are there of new partitions and columns, where a query sees no others.
+    Raises as `register`.
+    """
     done = completed(table)
     if not done or engine(spark) != "athena" or not registered(spark, table):
         return
     commit = done[-1].body
-    new = {str(commit.get("extraMetadata", {}).get("schema")), *(folder for folder, _ in write_stats(commit))}
+    new = {
+        str(commit.get("extraMetadata", {}).get("schema")),
+        *(folder for folder, _ in write_stats(commit)),
+    }
     if not new <= told.setdefault(table.base, set()):
         register(spark, table)
         told[table.base] |= new
@@ -86,13 +104,17 @@ def identifier(name: str) -> str:
 
 
 def literal(value: str | bool | int) -> str:
-    """A value as a constant of Spark's SQL. A quote gets a backslash: one that is doubled gets lost, for to Spark 3.5
-    'it''s' are two constants side by side, and those are one text (SqlBaseParser.g4, `constant`).
+    """A value as a constant of Spark's SQL. A quote gets a backslash: one that is doubled gets
+    lost, for to Spark 3.5 'it''s' are two constants side by side, and those are one text
+    (SqlBaseParser.g4, `constant`).
 
     Raises: LakeError: another type.
     """
     if isinstance(value, (bool, int)):
         return str(value).lower()
     if not isinstance(value, str):
-        raise LakeError(f"{value!r} is of type {type(value).__name__}", expected="text, whole number, True or False")
+        raise LakeError(
+            f"{value!r} is of type {type(value).__name__}",
+            expected="text, whole number, True or False",
+        )
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

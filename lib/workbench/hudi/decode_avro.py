@@ -1,10 +1,12 @@
-"""From Avro to rows: messages and landed files are decoded with the schema they were written with, into the newest one
-and what earlier ones had beside, by field name.
+"""From Avro to rows: messages and landed files are decoded with the schema they were written with,
+into the newest one and what earlier ones had beside, by field name.
 
-In: the messages with `framed`'s columns `schema` (which one, null where the wire format is another) and `body` (the
-Avro), or the addresses of files; `examine` looks at what they are in this process. Out: what decode.rows gives.
-Spark expressions only, no Python inside Spark.
+In: the messages with `framed`'s columns `schema` (which one, null where the wire format is another)
+    and `body` (the
+Avro), or the addresses of files; `examine` looks at what they are in this process. Out: what
+decode.rows gives. Spark expressions only, no Python inside Spark.
 """
+
 import contextlib
 import json
 from collections import Counter
@@ -22,54 +24,82 @@ from . import decode
 from .evolving import AS_TEXT, leaves, merged, more_digits
 from .tables import Table
 
-# Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes that are left over,
-# and gives a row of nulls for bytes that do not decode; with this a message decoded exactly or not at all.
+# Put after the Avro of each message, and read as one more field. from_avro itself overlooks bytes
+# that are left over, and gives a row of nulls for bytes that do not decode; with this a message
+# decoded exactly or not at all.
 END = b"\xffworkbench: end\xff"
 # (from, to): what a reader may widen, by the Avro specification, "Schema Resolution"
-WIDER = {("int", "bigint"), ("int", "float"), ("int", "double"), ("bigint", "float"), ("bigint", "double"),
-         ("float", "double"), ("string", "binary"), ("binary", "string")}
+WIDER = {
+    ("int", "bigint"),
+    ("int", "float"),
+    ("int", "double"),
+    ("bigint", "float"),
+    ("bigint", "double"),
+    ("float", "double"),
+    ("string", "binary"),
+    ("binary", "string"),
+}
 
 
-# Columns that the schemas of one batch may add to a table. More are a mistake, or meant to make the table useless.
+# Columns that the schemas of one batch may add to a table. More are a mistake, or meant to make the
+# table useless.
 NEW_COLUMNS = 200
 
 
 class Schemas:
     """The schemas of one topic's values: the writers' as they are met, and the reader's.
 
-    newest: where it is given it stays; else it is the newest one of `<topic>-value`, asked for whenever a schema is met
+    newest: where it is given it stays; else it is the newest one of `<topic>-value`, asked for
+        whenever a schema is met
     for the first time.
     (Landed files say it themselves, and no registry is asked.)
-    reader: the one that is given; else the newest one with what those that were met had before it: a message that was
+    reader: the one that is given; else the newest one with what those that were met had before it:
+        a message that was
     written before a column was dropped still brings its value.
-    refused: {id: why no message of a schema is decoded}. Unless a reader is given: its record has not the newest one's
+    refused: {id: why no message of a schema is decoded}. Unless a reader is given: its record has
+        not the newest one's
     name, as the versions of a topic's rows do, or it adds too many columns (see NEW_COLUMNS).
     table: the columns that the table has, None before its first commit.
     """
 
-    def __init__(self, world: World, topic: str, reader: Optional[T.StructType] = None,
-                 table: Optional[T.StructType] = None):
+    def __init__(
+        self,
+        world: World,
+        topic: str,
+        reader: Optional[T.StructType] = None,
+        table: Optional[T.StructType] = None,
+    ):
         self.world, self.topic, self.reader, self.newest = world, topic, reader, reader
         self.given, self.table, self.refused = reader is not None, table, {}  # type: ignore[var-annotated]
         self._met = {}  # type: ignore[var-annotated]
 
-    def meet(self, ids: Iterable[str], newest: Optional[dict[str, Any]] = None, ask: bool = True) -> dict[str, Any]:
-        """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and is asked for again
-        with each batch.
+    def meet(
+        self, ids: Iterable[str], newest: Optional[dict[str, Any]] = None, ask: bool = True
+    ) -> dict[str, Any]:
+        """{id: Avro schema} of a batch's schemas; None for one that the registry does not know, and
+        is asked for again with each batch.
 
         Args:
             ids: Framed.schema, or of a landed file the JSON that stands in it.
-            newest: of landed files, the newest of their schemas; without it the registry is asked for the topic's.
-            ask: whether it may be. Where it may not, and no `newest` is given, the reader stays as it is.
+            newest: of landed files, the newest of their schemas; without it the registry is asked
+                for the topic's.
+            ask: whether it may be. Where it may not, and no `newest` is given, the reader stays as
+                it is.
 
-        Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`, or no table holds what
-            is written by its versions. Where the newest one is unsafe, or adds too many columns, a table stays as it
-            is; only where there is none yet, that is an error.
+        Raises: StackError: the registry does not answer. LakeError: it has no `<topic>-value`, or
+            no table holds what is written by its versions. Where the newest one is unsafe, or adds
+            too many columns, a table stays as it is; only where there is none yet, that is an
+            error.
         """
-        found = ((id, self._find(id)) for id in sorted(set(ids) - set(self._met), key=lambda id: (len(id), id)))
+        found = (
+            (id, self._find(id))
+            for id in sorted(set(ids) - set(self._met), key=lambda id: (len(id), id))
+        )
         new = {id: avro.exact(avsc) for id, avsc in found if avsc is not None}
         if not self.given and (new or self.reader is None) and (newest or ask):
-            self._follow(new, avro.exact(newest or registry.latest(self.world, f"{self.topic}-value")))
+            self._follow(
+                new, avro.exact(newest or registry.latest(self.world, f"{self.topic}-value"))
+            )
         self._met.update(new)  # last: after an error everything is asked for again
         return {id: self._met.get(id) for id in sorted(ids)}
 
@@ -91,7 +121,9 @@ class Schemas:
         versions = [self.reader] if self.reader else []
         for id, avsc in new.items():
             if avro.is_record(avsc) and avro.full_name(avsc) != name:
-                self.refused[id] = f"its record is {avro.full_name(avsc)}, and the topic's is {name}"
+                self.refused[id] = (
+                    f"its record is {avro.full_name(avsc)}, and the topic's is {name}"
+                )
                 continue
             with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
                 version = avro.to_spark(avsc)
@@ -116,20 +148,24 @@ def rows(raw: DataFrame, ids: Iterable[str], known: Schemas, table: Table) -> Da
         table: that the rows are for.
 
     Returns:
-        `key`, `topic`, `partition`, `offset`, `file`, plus `row`, `outcome`, `reason` and `text` as decode.rows gives
-        them; the text is the base64 of the message.
+        `key`, `topic`, `partition`, `offset`, `file`, plus `row`, `outcome`, `reason` and `text` as
+        decode.rows gives them; the text is the base64 of the message.
 
     Raises:
-        LakeError: the reader schema lacks a key, ordering or partition field. And what `meet` raises.
+        LakeError: the reader schema lacks a key, ordering or partition field. And what `meet`
+            raises.
     """
     found, wrong = decoded(raw, ids, known)
     found = decode.judged(found, known.reader, F.col("value").isNull(), wrong, table)
     return found.withColumn("text", F.base64("value")).select(*decode.JUDGED)
 
 
-def decoded(raw: DataFrame, ids: Iterable[str], known: Schemas) -> tuple[DataFrame, list[tuple[Column, Column]]]:
-    """The same messages, which may be a stream, with a column `row`, null where one cannot be decoded; and the reasons
-    for that, (condition, text) each. Arguments and errors as of `rows`."""
+def decoded(
+    raw: DataFrame, ids: Iterable[str], known: Schemas
+) -> tuple[DataFrame, list[tuple[Column, Column]]]:
+    """The same messages, which may be a stream, with a column `row`, null where one cannot be
+    decoded; and the reasons for that, (condition, text) each. Arguments and errors as of `rows`.
+    """
     met, which = known.meet(ids), F.col("schema")
     wrong = [(which.isNull(), F.lit(wire.not_avro(known.world)))]
     found, row = raw, F.lit(None).cast(known.reader)
@@ -149,14 +185,17 @@ def decoded(raw: DataFrame, ids: Iterable[str], known: Schemas) -> tuple[DataFra
             continue
         found = found.withColumn(column, F.when(mine, _from_avro(F.col("body"), avsc)))
         row = F.when(mine & F.col(f"{column}.end").eqNullSafe(F.lit(END)), read).otherwise(row)
-    wrong.append((F.col("row").isNull(), F.concat(F.lit("the bytes are not Avro of schema "), which)))
+    wrong.append(
+        (F.col("row").isNull(), F.concat(F.lit("the bytes are not Avro of schema "), which))
+    )
     return found.withColumn("row", row), wrong
 
 
 def examine(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Sort Avro files by the schema they were written with: {JSON of the schema: addresses} of those that can be read,
-    {address: why not} else. They are read whole: one that is cut off would fail the batch of all others when Spark
-    comes to its end."""
+    """Sort Avro files by the schema they were written with: {JSON of the schema: addresses} of
+    those that can be read, {address: why not} else. They are read whole: one that is cut off would
+    fail the batch of all others when Spark comes to its end.
+    """
     whole: dict[str, list[str]] = {}
     broken = {}
     for address in addresses:
@@ -168,27 +207,34 @@ def examine(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, s
 
 
 def newest_of(whole: dict[str, list[str]], addresses: Sequence[str]) -> Optional[dict[str, Any]]:
-    """The newest schema of landed files, None where no file holds records: that of the last file, among those of the
-    record's name that most files have.
+    """The newest schema of landed files, None where no file holds records: that of the last file,
+    among those of the record's name that most files have.
 
     Args:
         whole: as `examine` gives it. addresses: of all files, in the order in which they are read.
     """
     order = {address: n for n, address in enumerate(addresses)}
-    records = {text: avsc for text, avsc in ((text, json.loads(text)) for text in whole)
-               if avro.is_record(avsc)}
+    records = {
+        text: avsc
+        for text, avsc in ((text, json.loads(text)) for text in whole)
+        if avro.is_record(avsc)
+    }
     if not records:
         return None
     count: Counter[str] = Counter()
     for text, avsc in records.items():
         count[avro.full_name(avsc)] += len(whole[text])
     name = max(count, key=lambda name: count[name])
-    last = max((text for text, avsc in records.items() if avro.full_name(avsc) == name),
-               key=lambda text: max(order[address] for address in whole[text]))
+    last = max(
+        (text for text, avsc in records.items() if avro.full_name(avsc) == name),
+        key=lambda text: max(order[address] for address in whole[text]),
+    )
     return records[last]
 
 
-def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table: Table) -> DataFrame:
+def landed(
+    spark: SparkSession, addresses: Sequence[str], known: Schemas, table: Table
+) -> DataFrame:
     """Read the records of landed files, by the schemas that stand in them. No registry is asked.
 
     Args:
@@ -196,20 +242,23 @@ def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table:
         table: that the rows are for.
 
     Returns:
-        As `rows`; topic, partition and offset are null, the text is the record as JSON. A file that cannot be read is
-        one dead letter without a text.
+        As `rows`; topic, partition and offset are null, the text is the record as JSON. A file that
+        cannot be read is one dead letter without a text.
 
     Raises:
-        LakeError: the reader schema lacks a key, ordering or partition field; or there is no table yet, no reader is
-            given, and no file holds records.
+        LakeError: the reader schema lacks a key, ordering or partition field; or there is no table
+            yet, no reader is given, and no file holds records.
     """
     whole, broken = examine(addresses)
     newest = newest_of(whole, addresses)
     known.reader = known.reader or (known.table if newest is None else None)
     if newest is None and known.reader is None:
-        raise LakeError("none of the landed files holds records of Avro", where=addresses[0],
-                        expected="Avro object container files",
-                        next_step="; ".join([*broken.values()][:1] or ["look at the files"]))
+        raise LakeError(
+            "none of the landed files holds records of Avro",
+            where=addresses[0],
+            expected="Avro object container files",
+            next_step="; ".join([*broken.values()][:1] or ["look at the files"]),
+        )
     met = known.meet(whole, newest, ask=False)
     no_row, no_text = F.lit(None).cast(known.reader), F.lit(None).cast("string")
     parts = []
@@ -227,10 +276,20 @@ def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table:
             why = F.lit(_unreadable(name, e))
         if known.refused.get(text):
             row, why = no_row, F.lit(f"schema {name} cannot be read: {known.refused[text]}")
-        read = spark.read.format("avro").options(avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED")
-        records = read.load(places).select(F.struct("*").alias("record"), F.input_file_name().alias("file"))
-        parts.append(records.select("file", row.alias("row"), why.alias("why"),
-                                    F.to_json("record", {"ignoreNullFields": "false"}).alias("text")))
+        read = spark.read.format("avro").options(
+            avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED"
+        )
+        records = read.load(places).select(
+            F.struct("*").alias("record"), F.input_file_name().alias("file")
+        )
+        parts.append(
+            records.select(
+                "file",
+                row.alias("row"),
+                why.alias("why"),
+                F.to_json("record", {"ignoreNullFields": "false"}).alias("text"),
+            )
+        )
     if broken:
         letters = spark.createDataFrame(sorted(broken.items()), "file string, why string")
         parts.append(letters.select("file", no_row.alias("row"), "why", no_text.alias("text")))
@@ -240,11 +299,15 @@ def landed(spark: SparkSession, addresses: Sequence[str], known: Schemas, table:
 
 
 def _excess(added: set[str]) -> str:
-    """Why a schema is refused with which a batch adds these columns; "" where they are not too many."""
+    """Why a schema is refused with which a batch adds these columns; "" where they are not too
+    many.
+    """
     if len(added) <= NEW_COLUMNS:
         return ""
-    return (f"with it a batch adds {len(added):,} columns, and at most {NEW_COLUMNS} are taken without being asked for "
-            "(hudi.ingest with schema=… names those that are meant)")
+    return (
+        f"with it a batch adds {len(added):,} columns, and at most {NEW_COLUMNS} are taken without being asked for "
+        "(hudi.ingest with schema=… names those that are meant)"
+    )
 
 
 def _unreadable(schema: str, why: LakeError) -> str:
@@ -254,18 +317,28 @@ def _unreadable(schema: str, why: LakeError) -> str:
 
 def _from_avro(body: Column, avsc: dict[str, Any]) -> Column:
     """struct<row, end>, `end` being END where the bytes are exactly one record of this schema."""
-    message = {"type": "record", "name": "workbench_message", "fields": [
-        {"name": "row", "type": avsc},
-        {"name": "end", "type": {"type": "fixed", "name": "workbench_end", "size": len(END)}}]}
+    message = {
+        "type": "record",
+        "name": "workbench_message",
+        "fields": [
+            {"name": "row", "type": avsc},
+            {"name": "end", "type": {"type": "fixed", "name": "workbench_end", "size": len(END)}},
+        ],
+    }
     # CORRECTED: one calendar for all time; by default Spark refuses days before 1582
     options = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
     return from_avro(F.concat(body, F.lit(END)), json.dumps(message), options)
 
 
-def _converted(column: Column, have: T.DataType, want: T.DataType, where: str, given: bool = False) -> Column:
-    """A value of type `have` as type `want`: records by field name (one that is missing is null), numbers widened.
+def _converted(
+    column: Column, have: T.DataType, want: T.DataType, where: str, given: bool = False
+) -> Column:
+    """A value of type `have` as type `want`: records by field name (one that is missing is null),
+    numbers widened.
 
-    Args: given: whether a person has said what a field is to be: a whole number may be a text then, too.
+    Args: given: whether a person has said what a field is to be: a whole number may be a text then,
+        too.
+
     Raises:
         LakeError: Avro lets no reader see the one as the other; names the field.
     """
@@ -273,14 +346,29 @@ def _converted(column: Column, have: T.DataType, want: T.DataType, where: str, g
         return column
     if isinstance(have, T.StructType) and isinstance(want, T.StructType):
         there = {f.name: f.dataType for f in have}
-        parts = [_converted(column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}", given)
-                 if f.name in there else F.lit(None).cast(f.dataType) for f in want]
+        parts = [
+            _converted(
+                column.getField(f.name), there[f.name], f.dataType, f"{where}.{f.name}", given
+            )
+            if f.name in there
+            else F.lit(None).cast(f.dataType)
+            for f in want
+        ]
         made = F.struct(*[part.alias(f.name) for part, f in zip(parts, want)])
         return F.when(column.isNotNull(), made)
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
-        return F.transform(column, lambda v: _converted(v, have.elementType, want.elementType, f"{where}[]"))
+        return F.transform(
+            column, lambda v: _converted(v, have.elementType, want.elementType, f"{where}[]")
+        )
     if isinstance(have, T.MapType) and isinstance(want, T.MapType):
-        return F.transform_values(column, lambda _, v: _converted(v, have.valueType, want.valueType, f"{where}{{}}"))
-    if (have.simpleString(), want.simpleString()) in (WIDER | AS_TEXT if given else WIDER) or more_digits(have, want):
+        return F.transform_values(
+            column, lambda _, v: _converted(v, have.valueType, want.valueType, f"{where}{{}}")
+        )
+    if (have.simpleString(), want.simpleString()) in (
+        WIDER | AS_TEXT if given else WIDER
+    ) or more_digits(have, want):
         return column.cast(want)
-    raise LakeError(f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}", where=where)
+    raise LakeError(
+        f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}",
+        where=where,
+    )

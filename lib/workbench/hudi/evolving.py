@@ -1,9 +1,12 @@
-"""A table whose source changes its columns: which columns it has then, and what is said of the change.
+"""A table whose source changes its columns: which columns it has then, and what is said of the
+change.
 
-The lake outlives each version of a schema, so a table has the columns of all of them, every one may be null, and a
-column only becomes wider. A column that is new is put behind the others and reads as null in older rows; one that is
-gone stays and is null in newer rows; one that is renamed is both. What no column holds stops the ingest.
+The lake outlives each version of a schema, so a table has the columns of all of them, every one may
+be null, and a column only becomes wider. A column that is new is put behind the others and reads as
+null in older rows; one that is gone stays and is null in newer rows; one that is renamed is both.
+What no column holds stops the ingest.
 """
+
 import json
 from functools import reduce
 from typing import Callable, Collection, Mapping, Optional
@@ -14,24 +17,34 @@ from ..base import LakeError
 from ..topic import avro
 from .timeline import Done
 
-# (from, to): of numbers that lose nothing. (Avro lets a reader see a long as a double, too, of which not all digits are
-# there.) Hudi reads them so in older files; a float as the double of the same few digits, 0.1 as 0.1.
+# (from, to): of numbers that lose nothing. (Avro lets a reader see a long as a double, too, of
+# which not all digits are there.) Hudi reads them so in older files; a float as the double of the
+# same few digits, 0.1 as 0.1.
 WIDER = {("int", "bigint"), ("int", "double"), ("float", "double")}
 # Hudi has no smaller whole number than int: a column of these becomes one.
-SMALL = {(small, wide) for small in ("tinyint", "smallint") for wide in ("int", "bigint", "double")} | {
-    ("tinyint", "smallint")}
+SMALL = {
+    (small, wide) for small in ("tinyint", "smallint") for wide in ("int", "bigint", "double")
+} | {("tinyint", "smallint")}
 # What Hudi reads so, too, but no reader of Avro, and no query expects: where a person says so.
 AS_TEXT = {("int", "string"), ("bigint", "string")}
-ANEW = ("capture it anew, as topic and registry keep both types: recapture.run(spark, world, connector, config, "
-        "recapture.Captured(source, table)) takes a new snapshot into a new topic and then replaces the table")
-CHOICES = ("say which type it is to be with hudi.ingest(…, schema=…): the old one, and what it cannot read is a dead "
-           "letter, which a replay brings in once the source is mended; or string for a whole number that is no key, "
-           f"which the column becomes. Or {ANEW}")
-Wider = Callable[[T.DataType, T.DataType], bool]  # whether a column of one type may become one of another
+ANEW = (
+    "capture it anew, as topic and registry keep both types: recapture.run(spark, world, connector, config, "
+    "recapture.Captured(source, table)) takes a new snapshot into a new topic and then replaces the table"
+)
+CHOICES = (
+    "say which type it is to be with hudi.ingest(…, schema=…): the old one, and what it cannot read is a dead "
+    "letter, which a replay brings in once the source is mended; or string for a whole number that is no key, "
+    f"which the column becomes. Or {ANEW}"
+)
+Wider = Callable[
+    [T.DataType, T.DataType], bool
+]  # whether a column of one type may become one of another
 
 
 def columns(done: list[Done]) -> Optional[T.StructType]:
-    """The columns that the last of a table's commits says, without Hudi's own; None before the first one."""
+    """The columns that the last of a table's commits says, without Hudi's own; None before the
+    first one.
+    """
     texts = (commit.body.get("extraMetadata", {}).get("schema") for commit in reversed(done))
     text = next(filter(None, texts), None)
     found = avro.to_spark(json.loads(text)) if text else None
@@ -39,38 +52,47 @@ def columns(done: list[Done]) -> Optional[T.StructType]:
 
 
 def merged(where: str, *types: T.StructType) -> T.StructType:
-    """The fields of all, the oldest first, each of a type that holds the values of all: what messages are read into.
+    """The fields of all, the oldest first, each of a type that holds the values of all: what
+    messages are read into.
 
     Args: where: whose they are, for what is said of them.
-    Raises: LakeError: there is no such type; names the field and both. Or names differ in upper and lower case only.
+    Raises: LakeError: there is no such type; names the field and both. Or names differ in upper and
+        lower case only.
     """
     return reduce(lambda old, new: _fields(old, new, where, _wider, _wider), types, types[0])
 
 
-def grown(where: str, table: T.StructType, rows: T.StructType, as_text: bool, key: Collection[str] = ()
-          ) -> T.StructType:
-    """The columns of a table that takes rows in. Some are wider than Hudi's readers see in older files: see
-    `needs_rewrite`.
+def grown(
+    where: str, table: T.StructType, rows: T.StructType, as_text: bool, key: Collection[str] = ()
+) -> T.StructType:
+    """The columns of a table that takes rows in. Some are wider than Hudi's readers see in older
+    files: see `needs_rewrite`.
 
     Args:
         as_text: whether a whole number may become a text.
-        key: columns of the table's key, whose type stays (but for int to bigint): Hudi finds a row by its key's text.
+        key: columns of the table's key, whose type stays (but for int to bigint): Hudi finds a row
+            by its key's text.
     Raises: LakeError: a key column would change its type; and as `merged`.
     """
     _same_key(where, table, rows, key)
     texts = AS_TEXT if as_text else set()
-    return _fields(table, rows, where, lambda old, new: _wider(old, new) or _pair(old, new) in texts, _wider)
+    return _fields(
+        table, rows, where, lambda old, new: _wider(old, new) or _pair(old, new) in texts, _wider
+    )
 
 
 def needs_rewrite(old: T.DataType, new: T.DataType, inside: bool = False) -> bool:
-    """Whether no reader of Hudi sees the values of older files as those of the new columns: a decimal of more digits
-    anywhere, and a wider number inside a struct, a list or a map (Spark 3.5.7, Hudi 1.0.2).
+    """Whether no reader of Hudi sees the values of older files as those of the new columns: a
+    decimal of more digits anywhere, and a wider number inside a struct, a list or a map (Spark
+    3.5.7, Hudi 1.0.2).
 
     Args: old, new: columns of a table; the new ones as `grown` returns them.
     """
     if isinstance(old, T.StructType) and isinstance(new, T.StructType):
         after = {f.name: f.dataType for f in new}
-        return any(needs_rewrite(f.dataType, after[f.name], inside or _is_nested(f.dataType)) for f in old)
+        return any(
+            needs_rewrite(f.dataType, after[f.name], inside or _is_nested(f.dataType)) for f in old
+        )
     if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
         return needs_rewrite(old.elementType, new.elementType, True)
     if isinstance(old, T.MapType) and isinstance(new, T.MapType):
@@ -91,40 +113,66 @@ def _same_key(where: str, table: T.StructType, rows: T.StructType, key: Collecti
     for name, old in ((f.name, f.dataType) for f in table if f.name in key):
         new = after.get(name, old)
         if not (old == new or _wider(new, old) or _pair(old, new) == ("int", "bigint")):
-            raise LakeError(f"{where}.{name} is {old.simpleString()} and would become {new.simpleString()}: a key "
-                            "column keeps its type", expected="the same type, or bigint after int",
-                            next_step="leave its type as it was: of a bigint unsigned set the connector's "
-                                      "bigint.unsigned.handling.mode (long: bigint; precise: decimal(20,0)). "
-                                      f"Or {ANEW}")
+            raise LakeError(
+                f"{where}.{name} is {old.simpleString()} and would become {new.simpleString()}: a key "
+                "column keeps its type",
+                expected="the same type, or bigint after int",
+                next_step="leave its type as it was: of a bigint unsigned set the connector's "
+                "bigint.unsigned.handling.mode (long: bigint; precise: decimal(20,0)). "
+                f"Or {ANEW}",
+            )
 
 
-def _fields(old: T.StructType, new: T.StructType, where: str, wider: Wider, inside: Wider) -> T.StructType:
+def _fields(
+    old: T.StructType, new: T.StructType, where: str, wider: Wider, inside: Wider
+) -> T.StructType:
     """wider: for these fields; inside: for what is in them."""
     before, after = ({f.name: f.dataType for f in of} for of in (old, new))
     alike = {name.lower(): name for name in (*after, *before)}
     twice = [name for name in {**before, **after} if alike[name.lower()] != name]
     if twice:
-        raise LakeError(f"{where} has {alike[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for one",
-                        next_step="rename one at the source; or leave one out: hudi.ingest(…, schema=…)")
-    return T.StructType([T.StructField(name, _merged(
-        before.get(name, after.get(name)), after.get(name, before.get(name)), f"{where}.{name}", wider, inside))
-        for name in {**before, **after}])
+        raise LakeError(
+            f"{where} has {alike[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for one",
+            next_step="rename one at the source; or leave one out: hudi.ingest(…, schema=…)",
+        )
+    return T.StructType(
+        [
+            T.StructField(
+                name,
+                _merged(
+                    before.get(name, after.get(name)),
+                    after.get(name, before.get(name)),
+                    f"{where}.{name}",
+                    wider,
+                    inside,
+                ),
+            )
+            for name in {**before, **after}
+        ]
+    )
 
 
-def _merged(old: T.DataType, new: T.DataType, where: str, wider: Wider, inside: Wider) -> T.DataType:
+def _merged(
+    old: T.DataType, new: T.DataType, where: str, wider: Wider, inside: Wider
+) -> T.DataType:
     if isinstance(old, T.StructType) and isinstance(new, T.StructType):
         return _fields(old, new, where, inside, inside)
     if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
         return T.ArrayType(_merged(old.elementType, new.elementType, f"{where}[]", inside, inside))
     if isinstance(old, T.MapType) and isinstance(new, T.MapType):
-        return T.MapType(T.StringType(), _merged(old.valueType, new.valueType, f"{where}{{}}", inside, inside))
+        return T.MapType(
+            T.StringType(), _merged(old.valueType, new.valueType, f"{where}{{}}", inside, inside)
+        )
     if old == new or _wider(new, old):
         return old
     if wider(old, new):
         return new
-    raise LakeError(f"{where} was {old.simpleString()} and becomes {new.simpleString()}: its column cannot follow",
-                    expected="a new column, or a wider one: " + ", ".join(f"{a} to {b}" for a, b in sorted(WIDER)),
-                    next_step=CHOICES)
+    raise LakeError(
+        f"{where} was {old.simpleString()} and becomes {new.simpleString()}: its column cannot follow",
+        expected="a new column, or a wider one: "
+        + ", ".join(f"{a} to {b}" for a, b in sorted(WIDER)),
+        next_step=CHOICES,
+    )
 
 
 def _wider(old: T.DataType, new: T.DataType) -> bool:
@@ -132,7 +180,9 @@ def _wider(old: T.DataType, new: T.DataType) -> bool:
 
 
 def more_digits(have: T.DataType, want: T.DataType) -> bool:
-    """Whether every decimal of type `have` is one of type `want`. (Avro wants equal types here; nothing gets lost.)"""
+    """Whether every decimal of type `have` is one of type `want`. (Avro wants equal types here;
+    nothing gets lost.)
+    """
     if not (isinstance(have, T.DecimalType) and isinstance(want, T.DecimalType)):
         return False
     return want.scale >= have.scale and want.precision - want.scale >= have.precision - have.scale
@@ -155,12 +205,23 @@ def fields(schema: T.StructType) -> dict[str, str]:
 
 
 def told(before: Mapping[str, str], now: Mapping[str, str], table: Mapping[str, str]) -> str:
-    """What has changed from one schema of the source to the next, in the columns of the table; "" if nothing. Each as
-    `fields` gives it."""
-    return "; ".join([
-        *(f"added {name} {kind}" for name, kind in now.items() if name not in before),
-        *(f"widened {name} {before[name]} to {kind}" if table[name] == kind else
-          f"changed {name} {before[name]} to {kind}, in a column of {table[name]}"
-          for name, kind in now.items() if before.get(name, kind) != kind),
-        *(f"dropped {name} {kind}, which stays and is null in new rows" for name, kind in before.items()
-          if name not in now)])
+    """What has changed from one schema of the source to the next, in the columns of the table; ""
+    if nothing. Each as `fields` gives it.
+    """
+    return "; ".join(
+        [
+            *(f"added {name} {kind}" for name, kind in now.items() if name not in before),
+            *(
+                f"widened {name} {before[name]} to {kind}"
+                if table[name] == kind
+                else f"changed {name} {before[name]} to {kind}, in a column of {table[name]}"
+                for name, kind in now.items()
+                if before.get(name, kind) != kind
+            ),
+            *(
+                f"dropped {name} {kind}, which stays and is null in new rows"
+                for name, kind in before.items()
+                if name not in now
+            ),
+        ]
+    )

@@ -1,7 +1,10 @@
-"""What the workbench keeps of a table beside its rows: labels of its instants and dead letters; and its end.
+"""What the workbench keeps of a table beside its rows: labels of its instants and dead letters; and
+its end.
 
-A label names an instant together with the position that the source had then, so that no notebook types an instant.
+A label names an instant together with the position that the source had then, so that no notebook
+types an instant.
 """
+
 from __future__ import annotations
 
 import datetime as dt
@@ -27,7 +30,9 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Label:
-    """An instant under a label. `position` is the source's (a WAL position, a binlog coordinate) when it was set."""
+    """An instant under a label. `position` is the source's (a WAL position, a binlog coordinate)
+    when it was set.
+    """
 
     label: str
     instant: str
@@ -45,12 +50,22 @@ def label(world: World, table: Table, name: str, position: str = "") -> Label:
         raise LakeError(f"{name!r} is not a label", expected="a letter, then letters, digits and _")
     done = completed(table)
     if not done:
-        raise LakeError(f"table {table.name} has no completed commit to label", where=table.base,
-                        next_step="ingest something into it first")
-    new = Label(name, done[-1].instant, position, dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"))
+        raise LakeError(
+            f"table {table.name} has no completed commit to label",
+            where=table.base,
+            next_step="ingest something into it first",
+        )
+    new = Label(
+        name,
+        done[-1].instant,
+        position,
+        dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
+    )
     with files.alone(_place(world, table)):  # another may give one at the same time
         kept = (each for each in _all(world, table) if each.label != name)
-        files.write_text(_place(world, table), json.dumps([asdict(each) for each in (*kept, new)], indent=1))
+        files.write_text(
+            _place(world, table), json.dumps([asdict(each) for each in (*kept, new)], indent=1)
+        )
     return new
 
 
@@ -64,23 +79,37 @@ def resolve(world: World, table: Table, when: str) -> str:
     """The instant of a label, or of an instant given as digits.
 
     Raises:
-        LakeError: no such label; a label whose commit was rolled back; or the table was not written any more by then:
-            what a read gave would change with the next commit.
+        LakeError: no such label; a label whose commit was rolled back; or the table was not written
+            any more by then: what a read gave would change with the next commit.
     """
     found = {each.label: each.instant for each in _all(world, table)}
     if when not in found and not INSTANT.fullmatch(when):
-        raise LakeError(f"table {table.name} has no instant labelled {when!r}", where=_place(world, table),
-                        expected=nearest(when, found), next_step="hudi.label(world, table, name) gives one")
+        raise LakeError(
+            f"table {table.name} has no instant labelled {when!r}",
+            where=_place(world, table),
+            expected=nearest(when, found),
+            next_step="hudi.label(world, table, name) gives one",
+        )
     instant, done = found.get(when, when), [c.instant for c in completed(table)]
-    if when in found and instant not in done and not (done and instant < done[0] and archived(table)):
-        raise LakeError(f"the commit {instant} that {when!r} names is not on the timeline of {table.name} any more",
-                        where=f"{table.base}/.hoodie", expected=f"one of the {len(done)} that are",
-                        next_step="it was rolled back, or the table was made anew; hudi.label gives the label again")
+    if (
+        when in found
+        and instant not in done
+        and not (done and instant < done[0] and archived(table))
+    ):
+        raise LakeError(
+            f"the commit {instant} that {when!r} names is not on the timeline of {table.name} any more",
+            where=f"{table.base}/.hoodie",
+            expected=f"one of the {len(done)} that are",
+            next_step="it was rolled back, or the table was made anew; hudi.label gives the label again",
+        )
     last = done[-1] if done else ""
     if instant > last:
-        raise LakeError(f"table {table.name} was written last at {last or 'no instant'}, {instant} is later",
-                        where=table.base, expected=f"an instant up to {last}",
-                        next_step="read the table as it is now: hudi.read(spark, table)")
+        raise LakeError(
+            f"table {table.name} was written last at {last or 'no instant'}, {instant} is later",
+            where=table.base,
+            expected=f"an instant up to {last}",
+            next_step="read the table as it is now: hudi.read(spark, table)",
+        )
     return instant
 
 
@@ -93,9 +122,11 @@ def _all(world: World, table: Table) -> list[Label]:
 
 
 def drop(spark: SparkSession | None, world: World, table: Table) -> None:
-    """Start clean: remove the catalog entries, the files, the labels, the progress and the dead letters of the table.
+    """Start clean: remove the catalog entries, the files, the labels, the progress and the dead
+    letters of the table.
 
-    Raises: LakeError: an ingest into it is going on, whose next commit would name files that are no more.
+    Raises: LakeError: an ingest into it is going on, whose next commit would name files that are no
+        more.
     """
     with alone(world, table):
         if spark is not None:
@@ -108,14 +139,24 @@ def drop(spark: SparkSession | None, world: World, table: Table) -> None:
 
 
 def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
-    """The messages that could not be ingested: reason, topic, partition, offset, file, text (base64 where it is Avro).
+    """The messages that could not be ingested: reason, topic, partition, offset, file, text (base64
+    where it is Avro).
     """
     return read_dead_letters(spark, dead_letters_path(world, table))
 
 
 def send_dead_letters(world: World, table: Table, topic: str) -> int:
-    """Send the messages that could not be ingested from topics to a dead-letter topic, in the form that a Connect sink
-    gives them; those that were not sent yet. Return how many. Raises: LakeError as dlq.send does."""
+    """Send the messages that could not be ingested from topics to a dead-letter topic, in the form
+    that a Connect sink gives them; those that were not sent yet. Return how many. Raises: LakeError
+    as dlq.send does.
+    """
     read = progress_in(last_commit(table))
-    return dlq.send(world, topic, dead_letters_path(world, table), f"{state(world, table)}/dead_letters.json",
-                    table.name, "workbench.hudi.ingest", lambda origin: read.get(Topic(origin).id, {}).get("topic_id"))
+    return dlq.send(
+        world,
+        topic,
+        dead_letters_path(world, table),
+        f"{state(world, table)}/dead_letters.json",
+        table.name,
+        "workbench.hudi.ingest",
+        lambda origin: read.get(Topic(origin).id, {}).get("topic_id"),
+    )

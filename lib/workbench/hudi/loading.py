@@ -1,7 +1,9 @@
-"""One batch of decoded changes into a table: it is counted, its dead letters are put aside, the rest is one commit.
+"""One batch of decoded changes into a table: it is counted, its dead letters are put aside, the
+rest is one commit.
 
 The first commit of a table has nothing to merge with, and so other ways to write it are quicker.
 """
+
 from __future__ import annotations
 
 import uuid
@@ -15,30 +17,46 @@ from ..base import files
 from . import decode
 from .tables import PARTS, Table, needs_records
 
-OUTCOMES = {decode.UPSERT: "upserts", decode.DELETE: "deletes", decode.TOMBSTONE: "tombstones",
-            decode.DEAD: "dead_letters"}
+OUTCOMES = {
+    decode.UPSERT: "upserts",
+    decode.DELETE: "deletes",
+    decode.TOMBSTONE: "tombstones",
+    decode.DEAD: "dead_letters",
+}
 LARGE = 50_000  # rows
 
 
-def load(spark: SparkSession, rows: DataFrame, table: Table, letters: str, *, few: bool, new: bool,
-         columns: T.StructType, options: dict[str, str]) -> dict[str, int]:
+def load(
+    spark: SparkSession,
+    rows: DataFrame,
+    table: Table,
+    letters: str,
+    *,
+    few: bool,
+    new: bool,
+    columns: T.StructType,
+    options: dict[str, str],
+) -> dict[str, int]:
     """Write a batch, and return how many it had of each of OUTCOMES.
 
     Args:
         rows: as decode gives them.
-        letters: address of this batch's dead letters. Written over when it is done again, hence exactly once.
+        letters: address of this batch's dead letters. Written over when it is done again, hence
+            exactly once.
         few: the rows travel with the query.
         new: the table has no commit yet.
         columns: those of the table from now on; what the rows lack of them is null.
         options: go before the table's own.
     """
     is_dead = F.col("outcome") == decode.DEAD
-    rows = rows.select("row", "outcome", "reason", *decode.ORIGIN, F.when(is_dead, F.col("text")).alias("text"))
+    rows = rows.select(
+        "row", "outcome", "reason", *decode.ORIGIN, F.when(is_dead, F.col("text")).alias("text")
+    )
     view = f"workbench_batch_{uuid.uuid4().hex}"
     if not few:
-        # Parsed once for the counts, the dead letters and the table. By way of a view: Spark Connect analyses a
-        # DataFrame anew for each action, and then takes what it reads from Kafka for something else than what persist()
-        # has put into the cache.
+        # Parsed once for the counts, the dead letters and the table. By way of a view: Spark
+        # Connect analyses a DataFrame anew for each action, and then takes what it reads from Kafka
+        # for something else than what persist() has put into the cache.
         rows.createOrReplaceTempView(view)
         spark.catalog.cacheTable(view)
         rows = spark.table(view)
@@ -46,20 +64,34 @@ def load(spark: SparkSession, rows: DataFrame, table: Table, letters: str, *, fe
         key = F.struct(*[f"row.{name}" for name in table.key])
         counts, once = _count_few(rows, key) if few else _count(rows, key, new)
         if counts.get("dead_letters"):
-            (rows.where(is_dead).select("reason", *decode.ORIGIN, "text").coalesce(1)
-             .write.mode("overwrite").json(letters))
+            (
+                rows.where(is_dead)
+                .select("reason", *decode.ORIGIN, "text")
+                .coalesce(1)
+                .write.mode("overwrite")
+                .json(letters)
+            )
         else:
             files.remove(letters)  # of a try that failed
         # without otherwise(): nullable, so that a table written without this column takes it in
-        flag = F.when(F.col("outcome") == decode.DELETE, True).when(F.col("outcome") == decode.UPSERT, False)
+        flag = F.when(F.col("outcome") == decode.DELETE, True).when(
+            F.col("outcome") == decode.UPSERT, False
+        )
         flags = [flag.alias(decode.DELETED)] if table.deletes == "hard" else []
-        written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select("row.*", *flags)
-        written = written.to(T.StructType([*columns, *(T.StructField(decode.DELETED, T.BooleanType()) for _ in flags)]))
+        written = rows.where(F.col("outcome").isin(decode.UPSERT, decode.DELETE)).select(
+            "row.*", *flags
+        )
+        written = written.to(
+            T.StructType(
+                [*columns, *(T.StructField(decode.DELETED, T.BooleanType()) for _ in flags)]
+            )
+        )
         if new and not once:
             written = newest(written, table)
         first = first_load(counts.get("upserts", 0), columns) if new else {}
-        written.write.format("hudi").options(**{**table.options(), **first, **table.extra, **options}).mode(
-            "append").save(table.base)
+        written.write.format("hudi").options(
+            **{**table.options(), **first, **table.extra, **options}
+        ).mode("append").save(table.base)
     finally:
         if not few:
             spark.catalog.dropTempView(view)
@@ -67,8 +99,9 @@ def load(spark: SparkSession, rows: DataFrame, table: Table, letters: str, *, fe
 
 
 def _count(rows: DataFrame, key: Column, compare: bool) -> tuple[dict[str, int], bool]:
-    """How many of each outcome, and whether all are upserts of different keys (if they are to be compared: that takes
-    two shuffles), in one job."""
+    """How many of each outcome, and whether all are upserts of different keys (if they are to be
+    compared: that takes two shuffles), in one job.
+    """
     keys = F.count_distinct(key) if compare else F.lit(0)
     found = rows.groupBy("outcome").agg(F.count("*").alias("n"), keys.alias("keys")).collect()
     counts = {OUTCOMES[r["outcome"]]: r["n"] for r in found}
@@ -77,7 +110,9 @@ def _count(rows: DataFrame, key: Column, compare: bool) -> tuple[dict[str, int],
 
 
 def _count_few(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
-    """The same for rows that travel with the query: without an aggregation Spark answers from them, without a job."""
+    """The same for rows that travel with the query: without an aggregation Spark answers from them,
+    without a job.
+    """
     found = rows.select("outcome", key.alias("key")).collect()
     keys = Counter(tuple(r["key"]) for r in found if r["outcome"] == decode.UPSERT)
     counts = Counter(OUTCOMES[r["outcome"]] for r in found)
@@ -85,20 +120,34 @@ def _count_few(rows: DataFrame, key: Column) -> tuple[dict[str, int], bool]:
 
 
 def first_load(rows: int, schema: T.StructType | None = None) -> dict[str, str]:
-    """The Hudi options of the first commit of a table, for about so many rows, of each key one (see newest)."""
-    return {**PARTS["first load"], **(PARTS["large first load"] if rows >= LARGE else {}),
-            **(PARTS["first load by records"] if schema and needs_records(schema) else {})}
+    """The Hudi options of the first commit of a table, for about so many rows, of each key one (see
+    newest).
+    """
+    return {
+        **PARTS["first load"],
+        **(PARTS["large first load"] if rows >= LARGE else {}),
+        **(PARTS["first load by records"] if schema and needs_records(schema) else {}),
+    }
 
 
 def newest(rows: DataFrame, table: Table) -> DataFrame:
     """Of each key the row with the greatest ordering value, and none where that is a hard delete.
 
-    As in an upsert, a key that is in two partitions counts as two where the index is not a global one.
+    As in an upsert, a key that is in two partitions counts as two where the index is not a global
+    one.
 
-    Hudi would do it too (hoodie.combine.before.insert), but then with its writer of records instead of that of rows,
-    which takes twice as long.
+    Hudi would do it too (hoodie.combine.before.insert), but then with its writer of records instead
+    of that of rows, which takes twice as long.
     """
-    fields = table.key if table.index.startswith("GLOBAL_") else dict.fromkeys((*table.key, *table.partition))
+    fields = (
+        table.key
+        if table.index.startswith("GLOBAL_")
+        else dict.fromkeys((*table.key, *table.partition))
+    )
     versions = Window.partitionBy(*fields).orderBy(F.col(table.ordering_column).desc())
-    last = rows.withColumn("_version", F.row_number().over(versions)).where("_version = 1").drop("_version")
+    last = (
+        rows.withColumn("_version", F.row_number().over(versions))
+        .where("_version = 1")
+        .drop("_version")
+    )
     return last.where(~F.col(decode.DELETED)) if decode.DELETED in rows.columns else last

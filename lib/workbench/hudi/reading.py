@@ -1,7 +1,9 @@
-"""Reading a table: as it is, as of an instant, what changed between two; by Spark, and by a reader that shares nothing.
+"""Reading a table: as it is, as of an instant, what changed between two; by Spark, and by a reader
+that shares nothing.
 
-Instants go by labels (see keeping). Athena has no time travel for Hudi, so these run on Spark. The bounds of an
-incremental read are Hudi's own, and a test pins them for the version in use: begin is exclusive, end inclusive.
+Instants go by labels (see keeping). Athena has no time travel for Hudi, so these run on Spark. The
+bounds of an incremental read are Hudi's own, and a test pins them for the version in use: begin is
+exclusive, end inclusive.
 """
 
 import importlib.util
@@ -28,7 +30,8 @@ def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFra
     """The rows of the table as they were at a label or instant; none before its first commit.
 
     Raises:
-        LakeError: unknown label, an instant that is still to come, or one whose files were cleaned away.
+        LakeError: unknown label, an instant that is still to come, or one whose files were cleaned
+            away.
     """
     instant = resolve(world, table, when)
     if not check_readable(table, instant):
@@ -36,34 +39,55 @@ def as_of(spark: SparkSession, world: World, table: Table, when: str) -> DataFra
     return reader(spark).option("as.of.instant", instant).load(table.base)
 
 
-def between(spark: SparkSession, world: World, table: Table, begin: str = "", end: str = "") -> DataFrame:
-    """Rows that were written after `begin` (exclusive; from the first on) up to `end` (inclusive; up to the last).
+def between(
+    spark: SparkSession, world: World, table: Table, begin: str = "", end: str = ""
+) -> DataFrame:
+    """Rows that were written after `begin` (exclusive; from the first on) up to `end` (inclusive;
+    up to the last).
 
     Of a row that was written several times in between, the last version is given.
 
     Raises:
-        LakeError: an unknown label or an instant still to come, on either side; the files that `end` needs were cleaned
-            away (those of `begin` are not read); the commits of either were archived; `end` is before `begin`.
+        LakeError: an unknown label or an instant still to come, on either side; the files that
+            `end` needs were cleaned away (those of `begin` are not read); the commits of either
+            were archived; `end` is before `begin`.
     """
-    if not begin and archived(table):  # Hudi reads the active timeline, and says nothing of what it leaves out
-        raise LakeError(f"the first commits of {table.name} were archived, an increment from the beginning lacks them",
-                        where=archived(table), expected="a begin",
-                        next_step="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits")
+    if not begin and archived(
+        table
+    ):  # Hudi reads the active timeline, and says nothing of what it leaves out
+        raise LakeError(
+            f"the first commits of {table.name} were archived, an increment from the beginning lacks them",
+            where=archived(table),
+            expected="a begin",
+            next_step="hudi.as_of reads all rows as of an instant; or keep more: hoodie.keep.max.commits",
+        )
     first, last = (when and resolve(world, table, when) for when in (begin, end))
     if first:
         check_active(table, first, completed(table))
     if last:
         check_readable(table, last)
         if first > last:
-            raise LakeError(f"an increment of {table.name} from {begin} to {end} ends before it begins",
-                            where=f"begin {first}, end {last}", expected="the earlier one first")
-    bounds = {"begin.instanttime": first or BEGINNING, **({"end.instanttime": last} if last else {})}
+            raise LakeError(
+                f"an increment of {table.name} from {begin} to {end} ends before it begins",
+                where=f"begin {first}, end {last}",
+                expected="the earlier one first",
+            )
+    bounds = {
+        "begin.instanttime": first or BEGINNING,
+        **({"end.instanttime": last} if last else {}),
+    }
     options = {f"hoodie.datasource.read.{name}": instant for name, instant in bounds.items()}
-    return reader(spark).option("hoodie.datasource.query.type", "incremental").options(**options).load(table.base)
+    return (
+        reader(spark)
+        .option("hoodie.datasource.query.type", "incremental")
+        .options(**options)
+        .load(table.base)
+    )
 
 
 def readers(spark: SparkSession, table: Table) -> dict[str, pd.DataFrame]:
-    """The rows of a table as each reader sees them that this Python has: {"Spark": …, "hudi-rs": …}.
+    """The rows of a table as each reader sees them that this Python has: {"Spark": …, "hudi-rs":
+    …}.
 
     Raises: LakeError: as `read_independent`.
     """
@@ -74,8 +98,13 @@ def readers(spark: SparkSession, table: Table) -> dict[str, pd.DataFrame]:
     return rows
 
 
-def read_independent(table: Table, *, as_of: Optional[tuple[World, str]] = None, optimized: bool = False,
-                     where: Optional[Mapping[str, Any]] = None) -> pd.DataFrame:
+def read_independent(
+    table: Table,
+    *,
+    as_of: Optional[tuple[World, str]] = None,
+    optimized: bool = False,
+    where: Optional[Mapping[str, Any]] = None,
+) -> pd.DataFrame:
     """The rows of the table read by hudi-rs, which shares no code with Spark or Hudi's Java.
 
     Args:
@@ -84,14 +113,18 @@ def read_independent(table: Table, *, as_of: Optional[tuple[World, str]] = None,
         where: {field: value} that the rows have; the value is not null.
 
     Raises:
-        LakeError: as `hudi.as_of` does. Or a compaction is pending, and was followed by commits: hudi-rs (0.5.0) does
-            not see what they wrote. Or it cannot read the table: of a "mor" table, a log by one commit that deleted a
-            record and moved another out of the same file, because Hudi puts both into one block and gives the second
-            an ordering value of its own type. Compaction cures both.
+        LakeError: as `hudi.as_of` does. Or a compaction is pending, and was followed by commits:
+            hudi-rs (0.5.0) does not see what they wrote. Or it cannot read the table: of a "mor"
+            table, a log by one commit that deleted a record and moved another out of the same file,
+            because Hudi puts both into one block and gives the second an ordering value of its own
+            type. Compaction cures both.
     """
     if not importlib.util.find_spec("hudi"):
-        raise LakeError(NO_HUDI_RS, expected="Python 3.10 or newer, and the package hudi",
-                        next_step="Spark reads it: hudi.read(spark, table)")
+        raise LakeError(
+            NO_HUDI_RS,
+            expected="Python 3.10 or newer, and the package hudi",
+            next_step="Spark reads it: hudi.read(spark, table)",
+        )
     import pyarrow
     from hudi import HudiReadConfig, HudiReadOptions, HudiTableBuilder
 
@@ -99,17 +132,31 @@ def read_independent(table: Table, *, as_of: Optional[tuple[World, str]] = None,
     if instant and not check_readable(table, instant):
         return pd.DataFrame()
     first = next(iter(pending_compactions(table)), None)
-    if first and not optimized and any(first < c.instant <= (instant or c.instant) for c in completed(table)):
-        raise LakeError(f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
-                        where=table.base, next_step="run the compaction: hudi.compact(spark, table, 'run')")
-    options = HudiReadOptions(filters=[(name, "=", str(value)) for name, value in (where or {}).items()],
-                              hudi_options={HudiReadConfig.USE_READ_OPTIMIZED_MODE.value: str(optimized).lower()})
+    if (
+        first
+        and not optimized
+        and any(first < c.instant <= (instant or c.instant) for c in completed(table))
+    ):
+        raise LakeError(
+            f"the compaction {first} of {table.name} is pending: hudi-rs does not see what came after it",
+            where=table.base,
+            next_step="run the compaction: hudi.compact(spark, table, 'run')",
+        )
+    options = HudiReadOptions(
+        filters=[(name, "=", str(value)) for name, value in (where or {}).items()],
+        hudi_options={HudiReadConfig.USE_READ_OPTIMIZED_MODE.value: str(optimized).lower()},
+    )
     if instant:
         options = options.with_as_of_timestamp(instant)
     try:
         builder = HudiTableBuilder.from_base_uri(table.base.replace("s3a:", "s3:"))
-        batches = builder.with_storage_options(files.store_options(table.base)).build().read(options)
+        batches = (
+            builder.with_storage_options(files.store_options(table.base)).build().read(options)
+        )
     except Exception as e:
-        raise LakeError(f"hudi-rs cannot read {table.name}: {e}", where=table.base,
-                        next_step="Spark reads it: hudi.read(spark, table)") from e
+        raise LakeError(
+            f"hudi-rs cannot read {table.name}: {e}",
+            where=table.base,
+            next_step="Spark reads it: hudi.read(spark, table)",
+        ) from e
     return pyarrow.Table.from_batches(batches).to_pandas() if batches else pd.DataFrame()

@@ -1,8 +1,10 @@
 """All rows of a table replaced in one commit.
 
-An ingest rewrites a table when a column gets a type that Hudi's readers do not apply to older files. A recapture
-replaces the rows with those of a copy. Before the commit every reader sees the old rows, after it the new ones.
+An ingest rewrites a table when a column gets a type that Hudi's readers do not apply to older
+files. A recapture replaces the rows with those of a copy. Before the commit every reader sees the
+old rows, after it the new ones.
 """
+
 import contextlib
 from typing import Mapping
 
@@ -17,11 +19,17 @@ from .timeline import Done, check_clock, check_version, completed, pending_compa
 OPERATION = "INSERT_OVERWRITE_TABLE"  # of the commit, as its metadata names it
 
 
-def rewrite(spark: SparkSession, table: Table, rows: DataFrame, columns: T.StructType, options: Mapping[str, str]
-            ) -> None:
+def rewrite(
+    spark: SparkSession,
+    table: Table,
+    rows: DataFrame,
+    columns: T.StructType,
+    options: Mapping[str, str],
+) -> None:
     """Replace the rows and the columns of a table, or make it of them.
 
-    Instants before the commit can still be read as they were. To an incremental read every row is new.
+    Instants before the commit can still be read as they were. To an incremental read every row is
+    new.
 
     Args:
         rows: the new rows, one for each key; they may be read from the table itself.
@@ -35,7 +43,9 @@ def rewrite(spark: SparkSession, table: Table, rows: DataFrame, columns: T.Struc
 
 
 def _written(table: Table, rows: DataFrame, options: Mapping[str, str]) -> bool:
-    """Commit the rows; False, and nothing is done, where a compaction is planned: of files that the commit replaces."""
+    """Commit the rows; False, and nothing is done, where a compaction is planned: of files that the
+    commit replaces.
+    """
     check_clock(table)
     with writing(table) if completed(table) else contextlib.nullcontext():
         if pending_compactions(table):
@@ -45,20 +55,31 @@ def _written(table: Table, rows: DataFrame, options: Mapping[str, str]) -> bool:
 
 
 def _run_compactions(spark: SparkSession, table: Table) -> None:
-    """Run what is planned. Raises LakeError: one is under way and does not end; run twice, it would undo itself."""
-    def under_way() -> set[str]:
-        return {instant for instant, action, _ in written(table) if action == "compaction.inflight"} & {
-            *pending_compactions(table)}
+    """Run what is planned. Raises LakeError: one is under way and does not end; run twice, it would
+    undo itself.
+    """
 
-    wait_until(lambda: not under_way(), f"the compaction of {table.name} to end", timeout=120, every=0.5,
-               error=LakeError, next_step="wait until it is done; if its process was killed: "
-                                          "hudi.compact(spark, table, 'run')")
+    def under_way() -> set[str]:
+        return {
+            instant for instant, action, _ in written(table) if action == "compaction.inflight"
+        } & {*pending_compactions(table)}
+
+    wait_until(
+        lambda: not under_way(),
+        f"the compaction of {table.name} to end",
+        timeout=120,
+        every=0.5,
+        error=LakeError,
+        next_step="wait until it is done; if its process was killed: "
+        "hudi.compact(spark, table, 'run')",
+    )
     if pending_compactions(table):
         catalog.compact(spark, table, "run")
 
 
 def finish_interrupted(spark: SparkSession, table: Table, commits: list[Done]) -> None:
-    """Finish a rewriting that is the table's last commit: its process may have been killed after the commit.
+    """Finish a rewriting that is the table's last commit: its process may have been killed after
+    the commit.
 
     Args: commits: as `completed` returns them.
     """
@@ -67,7 +88,9 @@ def finish_interrupted(spark: SparkSession, table: Table, commits: list[Done]) -
 
 
 def finish(spark: SparkSession, table: Table) -> None:
-    """Check the table's version, and update the table's entries in the catalog, if it has any, to its columns."""
+    """Check the table's version, and update the table's entries in the catalog, if it has any, to
+    its columns.
+    """
     check_version(table)
     if ddl.registered(spark, table):
         ddl.register(spark, table)

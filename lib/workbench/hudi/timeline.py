@@ -1,9 +1,13 @@
-"""The timeline of a Hudi table, read from its files: what was committed when, and what can still be read.
+"""The timeline of a Hudi table, read from its files: what was committed when, and what can still be
+read.
 
-Table version 6 has one clock: an instant is the time at which its action was *requested*, and it is what orders
-commits, time travel and incremental reads (Hudi's table versions from 8 on know the completion time as well). It is
-UTC: the Javas here run in UTC, and new tables say it (hoodie.table.timeline.timezone), for who else writes to them.
+Table version 6 has one clock: an instant is the time at which its action was *requested*, and it is
+what orders commits, time travel and incremental reads (Hudi's table versions from 8 on know the
+completion time as well). It is
+UTC: the Javas here run in UTC, and new tables say it (hoodie.table.timeline.timezone), for who else
+    writes to them.
 """
+
 import datetime as dt
 import json
 import math
@@ -17,7 +21,8 @@ import pandas as pd
 from ..base import LakeError, files, wait_until
 from .tables import TABLE_VERSION, Table
 
-SCHEMA_CHANGE = "_workbench_schema_change"  # in a commit's extra metadata what the source changed (see evolving.told)
+# in a commit's extra metadata what the source changed (see evolving.told)
+SCHEMA_CHANGE = "_workbench_schema_change"
 WRITES = ("commit", "deltacommit", "replacecommit")  # actions that change what a query sees
 SKEW = 10  # seconds that the clocks of this machine and of the one that writes may differ by
 BASE_FILE = re.compile(r"_[^_/]+_(\d+)\.parquet$")  # <file id>_<try of a task>_<instant>.parquet
@@ -31,41 +36,56 @@ def check_readable(table: Table, instant: str) -> bool:
     """Whether there is anything at that instant; False before the first commit.
 
     Raises:
-        HistoryRemoved: files that a read as of then needs were cleaned away, or the commits of then were archived. Hudi
-            itself would answer with what is left.
+        HistoryRemoved: files that a read as of then needs were cleaned away, or the commits of then
+            were archived. Hudi itself would answer with what is left.
     """
     done = completed(table)
     check_active(table, instant, done)
-    there = {name for path in files.below(table.base)  # each also as `_gone` calls it, where it knows less of it
-             for name in (path, BASE_FILE.sub(r"_…_\1.parquet", path), BASE_FILE.sub("_….parquet", path))}
+    there = {
+        name
+        for path in files.below(
+            table.base
+        )  # each also as `_gone` calls it, where it knows less of it
+        for name in (path, BASE_FILE.sub(r"_…_\1.parquet", path), BASE_FILE.sub("_….parquet", path))
+    }
     gone = sorted(_gone(done, instant, there))
     if gone:
         whole = (c.instant for c in done if not _gone(done, c.instant, there))
         raise HistoryRemoved(
-            f"{len(gone)} of the files that {instant} needs were cleaned away", where=gone[0],
+            f"{len(gone)} of the files that {instant} needs were cleaned away",
+            where=gone[0],
             expected=f"an instant from {next(whole, 'none')} on",
             next_step="keep more: hoodie.cleaner.commits.retained or hoodie.cleaner.fileversions.retained, by the "
-                      "cleaner's policy; or set a savepoint")
+            "cleaner's policy; or set a savepoint",
+        )
     return any(c.instant <= instant for c in done)
 
 
 def check_active(table: Table, instant: str, done: list["Done"]) -> None:
-    """Raise HistoryRemoved where the commits of an instant were archived: no reader looks at those. done: completed().
+    """Raise HistoryRemoved where the commits of an instant were archived: no reader looks at those.
+    done: completed().
     """
     if done and instant < done[0].instant and archived(table):
-        raise HistoryRemoved(f"the commits of {instant} were archived", where=archived(table),
-                             expected=f"an instant from {done[0].instant} on",
-                             next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits")
+        raise HistoryRemoved(
+            f"the commits of {instant} were archived",
+            where=archived(table),
+            expected=f"an instant from {done[0].instant} on",
+            next_step="keep more of them: hoodie.keep.min.commits, hoodie.keep.max.commits",
+        )
 
 
 def time_of(instant: str) -> dt.datetime:
     """The time, in UTC, that the digits of an instant say."""
-    return dt.datetime.strptime(f"{instant:0<17}000", "%Y%m%d%H%M%S%f").replace(tzinfo=dt.timezone.utc)
+    return dt.datetime.strptime(f"{instant:0<17}000", "%Y%m%d%H%M%S%f").replace(
+        tzinfo=dt.timezone.utc
+    )
 
 
 def check_clock(table: Table) -> None:
-    """Raise LakeError where the table has an instant that is still to come: what is written now would sort before it,
-    and its rows would not be seen. What the clocks of two machines may differ by is waited for."""
+    """Raise LakeError where the table has an instant that is still to come: what is written now
+    would sort before it, and its rows would not be seen. What the clocks of two machines may differ
+    by is waited for.
+    """
     newest = max((instant for instant, _, _ in written(table)), default="19700101")
 
     def ahead() -> float:
@@ -80,26 +100,55 @@ def check_clock(table: Table) -> None:
             where=f"instant {newest}, the clock says {now:%Y%m%d%H%M%S} (UTC); {table.base}",
             expected="instants of the past: a commit that is made now would sort before it, and not be seen",
             next_step="was the clock set back? Put it right. Was the table written in local time, east of Greenwich, "
-                      f"as this workbench once did? Wait {how_far}, or start clean: hudi.drop, then ingest anew")
+            f"as this workbench once did? Wait {how_far}, or start clean: hudi.drop, then ingest anew",
+        )
 
 
 def commits(table: Table) -> pd.DataFrame:
-    """The completed instants of the active timeline, oldest first: action, rows and bytes written, seconds."""
-    columns = ["instant", "action", "operation", "inserted", "updated", "deleted", "written", "files", "bytes",
-               "seconds"]
+    """The completed instants of the active timeline, oldest first: action, rows and bytes written,
+    seconds.
+    """
+    columns = [
+        "instant",
+        "action",
+        "operation",
+        "inserted",
+        "updated",
+        "deleted",
+        "written",
+        "files",
+        "bytes",
+        "seconds",
+    ]
     rows = []
     for done in completed(table):
         stats = [stat for _, stat in write_stats(done.body)]
-        *counts, size = (sum(max(s.get(k) or 0, 0) for s in stats) for k in (
-            "numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes"))
-        rows.append((done.instant, done.action, done.body.get("operationType"), *counts, len(stats), size,
-                     done.seconds))
+        *counts, size = (
+            sum(max(s.get(k) or 0, 0) for s in stats)
+            for k in ("numInserts", "numUpdateWrites", "numDeletes", "numWrites", "totalWriteBytes")
+        )
+        rows.append(
+            (
+                done.instant,
+                done.action,
+                done.body.get("operationType"),
+                *counts,
+                len(stats),
+                size,
+                done.seconds,
+            )
+        )
     return pd.DataFrame(rows, columns=columns)
 
 
 def schema_changes(table: Table) -> pd.DataFrame:
-    """The commits of the active timeline with which the source's schema changed, oldest first: instant, change."""
-    said = ((done.instant, done.body.get("extraMetadata", {}).get(SCHEMA_CHANGE)) for done in completed(table))
+    """The commits of the active timeline with which the source's schema changed, oldest first:
+    instant, change.
+    """
+    said = (
+        (done.instant, done.body.get("extraMetadata", {}).get(SCHEMA_CHANGE))
+        for done in completed(table)
+    )
     return pd.DataFrame([each for each in said if each[1]], columns=["instant", "change"])
 
 
@@ -127,29 +176,44 @@ def write_stats(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def written(table: Table) -> list[tuple[str, str, Any]]:
-    """The files of the active timeline, in no order: instant, what the name ends in (`commit`, `compaction.requested`,
-    …), pyarrow's FileInfo."""
-    parts = ((*info.base_name.partition("."), info) for info in files.entries(f"{table.base}/.hoodie"))
+    """The files of the active timeline, in no order: instant, what the name ends in (`commit`,
+    `compaction.requested`, …), pyarrow's FileInfo.
+    """
+    parts = (
+        (*info.base_name.partition("."), info) for info in files.entries(f"{table.base}/.hoodie")
+    )
     return [(instant, action, info) for instant, _, action, info in parts if instant.isdigit()]
 
 
 def completed(table: Table, *actions: str) -> list[Done]:
-    """The completed actions of the active timeline, oldest first: those that write, or the ones named."""
+    """The completed actions of the active timeline, oldest first: those that write, or the ones
+    named.
+    """
     found, asked = [], {}
     for instant, action, info in written(table):
         if action.endswith("requested"):
             asked[instant] = info.mtime
         elif action in (actions or WRITES):
             found.append((instant, action, info))
-    return [Done(instant, action, info.base_name, table.base,
-                  (info.mtime - asked[instant]).total_seconds() if instant in asked else None)
-            for instant, action, info in sorted(found, key=lambda f: f[0])]
+    return [
+        Done(
+            instant,
+            action,
+            info.base_name,
+            table.base,
+            (info.mtime - asked[instant]).total_seconds() if instant in asked else None,
+        )
+        for instant, action, info in sorted(found, key=lambda f: f[0])
+    ]
 
 
 def pending_compactions(table: Table) -> list[str]:
     """Instants of compactions that were scheduled and are not done, oldest first."""
-    asked = {instant for instant, action, _ in written(table)
-             if action in ("compaction.requested", "compaction.inflight")}
+    asked = {
+        instant
+        for instant, action, _ in written(table)
+        if action in ("compaction.requested", "compaction.inflight")
+    }
     return sorted(asked - {done.instant for done in completed(table, "commit")})
 
 
@@ -160,11 +224,17 @@ def _gone(done: list[Done], instant: str, there: set[str]) -> set[str]:
         past = commit.instant <= instant
         for partition, stat in write_stats(commit.body):
             # a table without partitions has one named ""
-            group, path = "/".join(filter(None, (partition, stat["fileId"]))), stat.get("path") or ""
+            group, path = (
+                "/".join(filter(None, (partition, stat["fileId"]))),
+                stat.get("path") or "",
+            )
             if not past:
-                # the version of then, if an archived commit has written it: this one says which that was
+                # the version of then, if an archived commit has written it: this one says which
+                # that was
                 before = stat.get("prevCommit") or "null"
-                needed.setdefault(group, {f"{group}_…_{before}.parquet"} if before <= instant else set())
+                needed.setdefault(
+                    group, {f"{group}_…_{before}.parquet"} if before <= instant else set()
+                )
             elif path.endswith(".parquet"):
                 needed[group] = {path}  # a base file holds all that came before
             elif path:
@@ -178,7 +248,9 @@ def _gone(done: list[Done], instant: str, there: set[str]) -> set[str]:
 
 
 def replaced(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The file groups that a commit, a clustering say, has replaced by others: partition, file id."""
+    """The file groups that a commit, a clustering say, has replaced by others: partition, file
+    id.
+    """
     for partition, ids in (body.get("partitionToReplaceFileIds") or {}).items():
         for file_id in ids:
             yield partition, file_id
@@ -190,11 +262,16 @@ def exists(table: Table) -> bool:
 
 
 def properties(table: Table) -> dict[str, str]:
-    """What `.hoodie/hoodie.properties` of the table says. Raises LakeError when there is no table."""
+    """What `.hoodie/hoodie.properties` of the table says. Raises LakeError when there is no
+    table.
+    """
     found = _properties(table)
     if not found:
-        raise LakeError(f"there is no Hudi table {table.name}", where=table.base,
-                        next_step="ingest something into it first (a run without any row makes no table)")
+        raise LakeError(
+            f"there is no Hudi table {table.name}",
+            where=table.base,
+            next_step="ingest something into it first (a run without any row makes no table)",
+        )
     return found
 
 
@@ -203,19 +280,29 @@ def check_version(table: Table) -> None:
     found = _properties(table)
     version = found.get("hoodie.table.version")
     if found and version != TABLE_VERSION:
-        raise LakeError(f"table {table.name} has Hudi table version {version}", where=f"{table.base}/.hoodie",
-                        expected=f"version {TABLE_VERSION}, which Athena reads",
-                        next_step="some writer did not set hoodie.write.table.version=6; start clean with hudi.drop")
+        raise LakeError(
+            f"table {table.name} has Hudi table version {version}",
+            where=f"{table.base}/.hoodie",
+            expected=f"version {TABLE_VERSION}, which Athena reads",
+            next_step="some writer did not set hoodie.write.table.version=6; start clean with hudi.drop",
+        )
 
 
 def _properties(table: Table) -> dict[str, str]:
     text = files.read_text(f"{table.base}/.hoodie/hoodie.properties") or ""
-    lines = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    lines = (
+        line.partition("=")
+        for line in text.splitlines()
+        if "=" in line and not line.startswith("#")
+    )
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
 def archived(table: Table) -> str:
-    """The folder into which Hudi has put old commits, "" where it has put none there: the table says which it is; 1.0.2
-    makes tables with `history`."""
-    place = f"{table.base}/.hoodie/{_properties(table).get('hoodie.archivelog.folder') or 'archived'}"
+    """The folder into which Hudi has put old commits, "" where it has put none there: the table
+    says which it is; 1.0.2 makes tables with `history`.
+    """
+    place = (
+        f"{table.base}/.hoodie/{_properties(table).get('hoodie.archivelog.folder') or 'archived'}"
+    )
     return place if files.below(place) else ""

@@ -1,5 +1,7 @@
-"""What the jobs that go through messages batch by batch have in common, the landing and the ingest: how they tell what
-they did, and which messages are dead letters."""
+"""What the jobs that go through messages batch by batch have in common, the landing and the ingest:
+how they tell what they did, and which messages are dead letters.
+"""
+
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
@@ -32,7 +34,9 @@ class Counts:
         return type(self)(**{name: n + getattr(more, name) for name, n in asdict(self).items()})
 
     def said(self, verb: str, **parts: int) -> str:
-        """One line for a person: `landed 830 messages: 830 files, 830 records, 0 tombstones, 0 dead letters`."""
+        """One line for a person: `landed 830 messages: 830 files, 830 records, 0 tombstones, 0 dead
+        letters`.
+        """
         if not self.messages:
             return f"{verb} nothing: no message was new"
 

@@ -1,7 +1,10 @@
-"""What becomes of a message: read, transformed, given a folder, and made a record of one of the formats of files.
+"""What becomes of a message: read, transformed, given a folder, and made a record of one of the
+formats of files.
 
-It travels to the worker by value. There it needs the pandas and pyarrow that mapInPandas needs, and for Avro fastavro.
+It travels to the worker by value. There it needs the pandas and pyarrow that mapInPandas needs, and
+for Avro fastavro.
 """
+
 from __future__ import annotations
 
 import base64
@@ -21,11 +24,12 @@ SCHEMA_ID = "workbench.schema"  # metadata of a file: the id by which its messag
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of JSON: a value's own text where nothing has changed it. Bytes become base64, as in Connect.
+    """Lines of JSON: a value's own text where nothing has changed it. Bytes become base64, as in
+    Connect.
 
-    A format has an `extension` of names; holder(schema), which gives what makes (value, its line of JSON) a record, and
-    raises ValueError where files of the format cannot hold such values; and data(schema, records, name): the bytes of a
-    file, the same whenever they are asked for.
+    A format has an `extension` of names; holder(schema), which gives what makes (value, its line of
+    JSON) a record, and raises ValueError where files of the format cannot hold such values; and
+    data(schema, records, name): the bytes of a file, the same whenever they are asked for.
     """
 
     extension = ".json"
@@ -39,8 +43,13 @@ class Lines:
 
 def _line(value: Any, line: Optional[str]) -> bytes:
     if line is None:
-        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False,
-                          default=lambda part: base64.b64encode(part).decode("ascii"))
+        line = json.dumps(
+            value,
+            ensure_ascii=False,
+            separators=(",", ":"),
+            allow_nan=False,
+            default=lambda part: base64.b64encode(part).decode("ascii"),
+        )
     return line.encode("utf-8")
 
 
@@ -62,7 +71,8 @@ class Containers:
 class Form:
     """What a sink makes of the messages of its topics.
 
-    settled: the schemas seen, each with what makes its values records: messages of one schema name the same object,
+    settled: the schemas seen, each with what makes its values records: messages of one schema name
+        the same object,
     so whether another follows is asked quickly.
     """
 
@@ -71,12 +81,14 @@ class Form:
     format: Union[Lines, Containers, Parquet]
     settled: list[tuple[Any, Callable[[Any, Any], Any]]] = field(default_factory=list)
 
-    def read(self, topic: str, partition: int, sent: int, value: bytes, *more: Any
-             ) -> Optional[tuple[str, Any, Any, int]]:
+    def read(
+        self, topic: str, partition: int, sent: int, value: bytes, *more: Any
+    ) -> Optional[tuple[str, Any, Any, int]]:
         """(folder, schema, record, time) of a message; None where it holds nothing.
 
         Args:
-            sent: its timestamp, in ms; more: the columns that the converter needs besides its value.
+            sent: its timestamp, in ms; more: the columns that the converter needs besides its
+                value.
 
         Raises: ValueError, and nothing else that a message could cause: why it is a dead letter.
         """
@@ -90,8 +102,16 @@ class Form:
             folder, time = self.sink.folder_of(value, partition, sent)
             schema, record = self._settle(schema)
             return folder, schema, record(value, line), time
-        except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as e:  # made by no converter
-            raise ValueError(f"its schema or a value cannot be read: {type(e).__name__}: {e}") from None
+        except (
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as e:  # made by no converter
+            raise ValueError(
+                f"its schema or a value cannot be read: {type(e).__name__}: {e}"
+            ) from None
 
     def _settle(self, schema: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
         for known in self.settled:

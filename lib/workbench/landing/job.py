@@ -1,9 +1,12 @@
-"""Topics → files: the work of an S3 sink connector, done from that connector's own JSON (see sinks.py).
+"""Topics → files: the work of an S3 sink connector, done from that connector's own JSON (see
+sinks.py).
 
-For a world whose Kafka Connect has no such plugin. Spark reads the topics, one task per topic partition and in offset
-order; Python in the task writes the objects. Their names say topic, partition and first offset, so a batch that is done
-again after a crash (Spark repeats the very same offsets) writes the same names over: exactly once.
+For a world whose Kafka Connect has no such plugin. Spark reads the topics, one task per topic
+partition and in offset order; Python in the task writes the objects. Their names say topic,
+partition and first offset, so a batch that is done again after a crash (Spark repeats the very same
+offsets) writes the same names over: exactly once.
 """
+
 import contextlib
 import json
 import time
@@ -27,12 +30,16 @@ from .writing import COUNTS
 
 ASKING = 3  # rounds in which the registry may know none of the schemas that it is asked for
 
-_met: dict[str, str] = {}  # schemas of Glue that landings of this process have met: what an id stands for never changes
+_met: dict[
+    str, str
+] = {}  # schemas of Glue that landings of this process have met: what an id stands for never changes
 
 
 @dataclass(frozen=True, repr=False)
 class LandingCounts(Counts):
-    """What one run did, counted by Spark while it ran; messages = records + tombstones + dead_letters."""
+    """What one run did, counted by Spark while it ran; messages = records + tombstones +
+    dead_letters.
+    """
 
     records: int = 0
     objects: int = 0
@@ -42,13 +49,20 @@ class LandingCounts(Counts):
         return self.said("landed", files=self.objects, records=self.records)
 
 
-def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: float = 600,
-        batch: int = 50_000) -> LandingCounts:
+def run(
+    spark: SparkSession,
+    world: World,
+    config: dict[str, str],
+    *,
+    timeout: float = 600,
+    batch: int = 50_000,
+) -> LandingCounts:
     """Land what is in the sink's topics and has not been landed yet.
 
-    One run is one flush: at its end everything is on disk, so nothing waits longer than a run, whatever
-    WITH_FLUSH_INTERVAL says. Run it again whenever there is more to land. Where the sink names a topic for dead
-    letters, they are sent to it at the end of the run: those that an earlier run has left, too.
+    One run is one flush: at its end everything is on disk, so nothing waits longer than a run,
+    whatever WITH_FLUSH_INTERVAL says. Run it again whenever there is more to land. Where the sink
+    names a topic for dead letters, they are sent to it at the end of the run: those that an earlier
+    run has left, too.
 
     Args:
         config: the sink connector's JSON (see connect.config).
@@ -56,43 +70,65 @@ def run(spark: SparkSession, world: World, config: dict[str, str], *, timeout: f
         batch: most messages in one batch; bounds the memory of a task.
 
     Raises:
-        ConnectorError: the config cannot be honoured. LakeError: a batch failed, the next run does it again; the topic
-            was made anew since the last run; another landing into the same folder is going on; or `timeout` is over.
+        ConnectorError: the config cannot be honoured. LakeError: a batch failed, the next run does
+            it again; the topic was made anew since the last run; another landing into the same
+            folder is going on; or `timeout` is over.
             StackError: Spark or Kafka is gone; the next run goes on from there.
     """
     sink = parse(config, world)
     place = f"{sink.shown}, checkpoint {checkpoint(world, sink)}"
     next_step = "mend the cause and run the landing again; nothing is landed twice"
-    with _alone(world, sink), answered(spark, "a batch was not landed", place, next_step, world), causes(spark):
+    with (
+        _alone(world, sink),
+        answered(spark, "a batch was not landed", place, next_step, world),
+        causes(spark),
+    ):
         same_topics(world, sink)
         reports = _all(spark, world, sink, timeout, batch)
         if sink.dead_letters:
-            dlq.send(world, sink.dead_letters, dead_letters_path(world, sink),
-                     f"{checkpoint(world, sink)}/dead_letters.json", sink.name or sink.shown, "workbench.landing.run",
-                     lambda topic: files.read_text(landed_topic_id(world, sink.prefix_of(topic))))
-    return sum((LandingCounts(batches=1, **counts) for counts in map(observed, reports) if counts), LandingCounts())
+            dlq.send(
+                world,
+                sink.dead_letters,
+                dead_letters_path(world, sink),
+                f"{checkpoint(world, sink)}/dead_letters.json",
+                sink.name or sink.shown,
+                "workbench.landing.run",
+                lambda topic: files.read_text(landed_topic_id(world, sink.prefix_of(topic))),
+            )
+    return sum(
+        (LandingCounts(batches=1, **counts) for counts in map(observed, reports) if counts),
+        LandingCounts(),
+    )
 
 
 def _alone(world: World, sink: Sink) -> ContextManager[None]:
-    """Of two landings of one topic, Spark would stop the first when the second starts, and that one would take its end
-    for the end of the topic."""
-    return files.alone(checkpoint(world, sink), f"landing of {sink.shown}",
-                       "wait until it is done; what it lands need not be landed again")
+    """Of two landings of one topic, Spark would stop the first when the second starts, and that one
+    would take its end for the end of the topic.
+    """
+    return files.alone(
+        checkpoint(world, sink),
+        f"landing of {sink.shown}",
+        "wait until it is done; what it lands need not be landed again",
+    )
 
 
 def _all(spark: SparkSession, world: World, sink: Sink, timeout: float, batch: int) -> list[dict]:
     """Land what is there now; return the progress reports.
 
-    No task asks the registry. This process does: before the first batch for the versions of the sink's topics, and
-    where a task meets another schema for that one; then the batch is done again. Where the registry has known none of
-    them for some rounds, what else it was not asked for is unknown, too: poison of many ids would take a round for
-    each hundred.
+    No task asks the registry. This process does: before the first batch for the versions of the
+    sink's topics, and where a task meets another schema for that one; then the batch is done again.
+    Where the registry has known none of them for some rounds, what else it was not asked for is
+    unknown, too: poison of many ids would take a round for each hundred.
     """
     reports: list[dict] = []
     met = _met if world.registry.kind == "glue" else {}
     asked, wanted, in_vain, end = dict(met), set(), 0, time.monotonic() + timeout
     if sink.messages == "avro":
-        wanted = {*registry.numbered(world, [f"{topic}-value" for topic in sink.matching(topics.names(world))])}
+        wanted = {
+            *registry.numbered(
+                world, [f"{topic}-value" for topic in sink.matching(topics.names(world))]
+            )
+        }
     while True:
         asked.update({id: _asked(world, id) for id in sorted(wanted - set(asked))})
         met.update({id: text for id, text in asked.items() if text != "null"})
@@ -108,51 +144,87 @@ def _all(spark: SparkSession, world: World, sink: Sink, timeout: float, batch: i
 
 
 def _asked(world: World, id: str) -> str:
-    """JSON of a schema; null where the registry has none with this id, or something that is none."""
+    """JSON of a schema; null where the registry has none with this id, or something that is
+    none.
+    """
     kind, _, number = id.partition(" ")
     with contextlib.suppress(LakeError):
         return json.dumps(registry.find(world, number, kind))
     return "null"
 
 
-def _start(spark: SparkSession, world: World, sink: Sink, batch: int, schemas: dict[str, str], ask: bool) -> Any:
-    """Start the stream that lands what is there now; return its query. schemas, ask: see messages.Avro."""
-    messages = spark.readStream.format("kafka").options(
-        **topics.spark_options(world), subscribePattern=f"^({sink.pattern})$", startingOffsets="earliest",
-        maxOffsetsPerTrigger=str(batch)).load()
-    columns = ["topic", "partition", "offset", F.col("key").isNotNull().alias("keyed"),
-               F.unix_millis("timestamp").alias("sent"), "value"]
+def _start(
+    spark: SparkSession, world: World, sink: Sink, batch: int, schemas: dict[str, str], ask: bool
+) -> Any:
+    """Start the stream that lands what is there now; return its query. schemas, ask: see
+    messages.Avro.
+    """
+    messages = (
+        spark.readStream.format("kafka")
+        .options(
+            **topics.spark_options(world),
+            subscribePattern=f"^({sink.pattern})$",
+            startingOffsets="earliest",
+            maxOffsetsPerTrigger=str(batch),
+        )
+        .load()
+    )
+    columns = [
+        "topic",
+        "partition",
+        "offset",
+        F.col("key").isNotNull().alias("keyed"),
+        F.unix_millis("timestamp").alias("sent"),
+        "value",
+    ]
     if sink.messages == "avro":
         messages = wire.framed_in_spark(messages, world)
         columns += ["schema", "body"]
     target = within(world.lake.landing, sink.folder)
     write = writing.task(form(world, sink, schemas, ask), target, dead_letters_path(world, sink))
-    # each batch's is counted at the end, also in a session that is not ours and has not what ours are given
+    # each batch's is counted at the end, also in a session that is not ours and has not what ours
+    # are given
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
     sums = [F.sum(n).alias(n) for n in COUNTS]
     # the noop sink: the task has written already, only the counts come out
     counts = messages.select(*columns).mapInPandas(write, ", ".join(f"{n} long" for n in COUNTS))
-    return counts.observe("landing", *sums).writeStream.format("noop").trigger(availableNow=True).start(
-        checkpointLocation=checkpoint(world, sink))
+    return (
+        counts.observe("landing", *sums)
+        .writeStream.format("noop")
+        .trigger(availableNow=True)
+        .start(checkpointLocation=checkpoint(world, sink))
+    )
 
 
 def form(world: World, sink: Sink, schemas: Mapping[str, str] = {}, ask: bool = True) -> Form:
     """What a sink makes of a message. schemas, ask: of Avro's, see messages.Avro."""
     converter: Any = Json(sink.envelope, strict=sink.confluent)
     if sink.messages == "avro":
-        converter = Avro({**schemas}, wire.not_avro(world), wire.unknown(world), sink.format != "avro", ask)
-    return Form(sink, converter, {"json": Lines(), "avro": Containers(), "parquet": Parquet(sink.codec)}[sink.format])
+        converter = Avro(
+            {**schemas}, wire.not_avro(world), wire.unknown(world), sink.format != "avro", ask
+        )
+    return Form(
+        sink,
+        converter,
+        {"json": Lines(), "avro": Containers(), "parquet": Parquet(sink.codec)}[sink.format],
+    )
 
 
 def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
-    """Wait until the query has ended; return its progress reports. Raises: LakeError: after `timeout`. What ended it.
+    """Wait until the query has ended; return its progress reports. Raises: LakeError: after
+    `timeout`. What ended it.
     """
     try:
         if query.awaitTermination(max(timeout, 0.001)):
             return query.recentProgress
-        raise LakeError(f"waited {max(timeout, 0):.0f} s for the landing of {sink.shown}",
-                        next_step="run it again: it goes on where the last finished batch ended")
-    except (KeyboardInterrupt, LakeError):  # nobody waits for it any more, and the next landing may begin
+        raise LakeError(
+            f"waited {max(timeout, 0):.0f} s for the landing of {sink.shown}",
+            next_step="run it again: it goes on where the last finished batch ended",
+        )
+    except (
+        KeyboardInterrupt,
+        LakeError,
+    ):  # nobody waits for it any more, and the next landing may begin
         with contextlib.suppress(Exception):  # the error that is on its way says more
             query.stop()
         raise
@@ -172,32 +244,42 @@ def checkpoint(world: World, sink: Sink) -> str:
 
 
 def landed_topic_id(world: World, prefix: str) -> str:
-    """Address of the file that holds the id of the topic that is landed below a prefix: beside the checkpoint, for
-    Spark's own progress knows a topic by its name only."""
+    """Address of the file that holds the id of the topic that is landed below a prefix: beside the
+    checkpoint, for Spark's own progress knows a topic by its name only.
+    """
     return within(f"{world.lake.checkpoints}/landing", f"{prefix}.topic-id")
 
 
 def same_topics(world: World, sink: Sink) -> None:
-    """Raise LakeError when a topic is not the one whose progress is kept; note the id of one that is new.
+    """Raise LakeError when a topic is not the one whose progress is kept; note the id of one that
+    is new.
 
-    Raises also when a topic that the sink names is not there, or none that its pattern means: it would land nothing of
-    it without a word.
+    Raises also when a topic that the sink names is not there, or none that its pattern means: it
+    would land nothing of it without a word.
     """
     now = topics.names(world)
-    absent = [name for name in sink.names if name not in now] or [sink.shown] * (not sink.matching(now))
+    absent = [name for name in sink.names if name not in now] or [sink.shown] * (
+        not sink.matching(now)
+    )
     if absent:
-        raise LakeError("there is no topic for the sink", where=f"{', '.join(absent)} at {world.kafka.bootstrap}",
-                        expected=nearest(absent[0], now) if now else "Kafka has no topics yet",
-                        next_step="the first message makes it: is the source connector RUNNING? (connect.status)")
+        raise LakeError(
+            "there is no topic for the sink",
+            where=f"{', '.join(absent)} at {world.kafka.bootstrap}",
+            expected=nearest(absent[0], now) if now else "Kafka has no topics yet",
+            next_step="the first message makes it: is the source connector RUNNING? (connect.status)",
+        )
     for topic in sink.matching(now):
         place, id = landed_topic_id(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
         then = files.read_text(place)
         if then is None:
             files.write_text(place, id)
         elif then != id:
-            raise LakeError(f"the topic {topic} was deleted and made anew since the last landing",
-                            where=f"{topic}, id {id}; {place}", expected=f"id {then}",
-                            next_step="start clean with landing.drop(world, config) and hudi.drop of its tables")
+            raise LakeError(
+                f"the topic {topic} was deleted and made anew since the last landing",
+                where=f"{topic}, id {id}; {place}",
+                expected=f"id {then}",
+                next_step="start clean with landing.drop(world, config) and hudi.drop of its tables",
+            )
 
 
 def dead_letters_path(world: World, sink: Sink) -> str:
@@ -206,33 +288,44 @@ def dead_letters_path(world: World, sink: Sink) -> str:
 
 
 def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> DataFrame:
-    """The messages that could not be landed: reason, topic, partition, offset, file, text (base64 where it is none)."""
+    """The messages that could not be landed: reason, topic, partition, offset, file, text (base64
+    where it is none).
+    """
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
 def forget(world: World, config: dict[str, str]) -> None:
-    """Forget how far it came: the next run lands everything again, over what is there. Raises LakeError as `drop`."""
+    """Forget how far it came: the next run lands everything again, over what is there. Raises
+    LakeError as `drop`.
+    """
     sink = parse(config)
     with _alone(world, sink):
         files.remove(checkpoint(world, sink))
 
 
 def drop(world: World, config: dict[str, str]) -> None:
-    """Start clean: remove the progress, the landed objects and the dead letters. Those in a topic stay there.
+    """Start clean: remove the progress, the landed objects and the dead letters. Those in a topic
+    stay there.
 
     Raises: LakeError: a landing of these topics is going on.
     """
     sink = parse(config)
-    # The progress first. Killed after that, the next run lands everything again: objects that are left may then hold a
-    # message a second time, which the ingest tells by key and order. The other way round it would go on behind objects
-    # that are gone, and their messages would be lost. The topic's id last: a topic made anew meanwhile is still seen.
+    # The progress first. Killed after that, the next run lands everything again: objects that are
+    # left may then hold a message a second time, which the ingest tells by key and order. The other
+    # way round it would go on behind objects that are gone, and their messages would be lost. The
+    # topic's id last: a topic made anew meanwhile is still seen.
     with _alone(world, sink):
-        for place in (*folders(world, config), *(landed_topic_id(world, prefix) for prefix in _prefixes(world, sink))):
+        for place in (
+            *folders(world, config),
+            *(landed_topic_id(world, prefix) for prefix in _prefixes(world, sink)),
+        ):
             files.remove(place)
 
 
 def folders(world: World, config: dict[str, str]) -> list[str]:
-    """Addresses of the folders that a landing makes, there or not: progress, landed objects, dead letters."""
+    """Addresses of the folders that a landing makes, there or not: progress, landed objects, dead
+    letters.
+    """
     sink = parse(config)
     landed = (within(world.lake.landing, prefix) for prefix in _prefixes(world, sink))
     return [checkpoint(world, sink), *landed, dead_letters_path(world, sink)]
@@ -242,7 +335,11 @@ def _prefixes(world: World, sink: Sink) -> list[str]:
     """The folders that this sink has landed into; of a topic that is gone, too."""
     if not sink.confluent:
         return [sink.folder]
-    # an id is noted before anything is landed; files may be there without one, where somebody removed the checkpoints
-    places = (within(root, sink.folder) for root in (f"{world.lake.checkpoints}/landing", world.lake.landing))
+    # an id is noted before anything is landed; files may be there without one, where somebody
+    # removed the checkpoints
+    places = (
+        within(root, sink.folder)
+        for root in (f"{world.lake.checkpoints}/landing", world.lake.landing)
+    )
     seen = {i.base_name.removesuffix(".topic-id") for place in places for i in files.entries(place)}
     return [sink.prefix_of(topic) for topic in sink.matching(sorted(seen))]

@@ -1,9 +1,11 @@
-"""Connectors that run as jobs of ours where the Kafka Connect has no plugin for them. The verbs are those of `connect`.
+"""Connectors that run as jobs of ours where the Kafka Connect has no plugin for them. The verbs are
+those of `connect`.
 
-A Connect works on its own, again and again; such a job works when `step` is called. What is deployed so is kept below
-the lake's checkpoints: each one's configuration, state and error. Whose plugin is there is deployed in the Connect, and
-the job steps aside.
+A Connect works on its own, again and again; such a job works when `step` is called. What is
+deployed so is kept below the lake's checkpoints: each one's configuration, state and error. Whose
+plugin is there is deployed in the Connect, and the job steps aside.
 """
+
 import json
 from typing import Any, Optional, Union
 
@@ -16,19 +18,29 @@ from ..stack.addresses import LANDING_JOBS
 from . import job, polling, settings, sinks, sources
 
 WORKER = "workbench.landing"  # in the place of a Connect worker's address
-# {kind of connector: (what reads its JSON, what does its work, what forgets how far it came)}, sources first
-JOBS = {"source": (sources.parse, lambda spark, world, config: polling.poll(world, config), polling.forget),
-        "sink": (sinks.parse, job.run, job.forget)}
+# {kind of connector: (what reads its JSON, what does its work, what forgets how far it came)},
+# sources first
+JOBS = {
+    "source": (
+        sources.parse,
+        lambda spark, world, config: polling.poll(world, config),
+        polling.forget,
+    ),
+    "sink": (sinks.parse, job.run, job.forget),
+}
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
-    """Deploy a connector, or bring it to this configuration; the same again changes nothing. Returns its `status`.
+    """Deploy a connector, or bring it to this configuration; the same again changes nothing.
+    Returns its `status`.
 
-    Raises: ConnectorError: the configuration cannot be honoured, or there is neither a plugin for it nor a job; nothing
-        is deployed then. The Connect runs another connector of this name.
+    Raises: ConnectorError: the configuration cannot be honoured, or there is neither a plugin for
+        it nor a job; nothing is deployed then. The Connect runs another connector of this name.
     """
     kind = _kind(config)
-    if kind is None or config["connector.class"] in [plugin["class"] for plugin in connect.plugins(world)]:
+    if kind is None or config["connector.class"] in [
+        plugin["class"] for plugin in connect.plugins(world)
+    ]:
         applied = connect.apply(world, name, config)
         _keep(world, name, None)
         return applied
@@ -36,8 +48,12 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
     parse, _, _ = JOBS[kind]
     parse({"name": name, **config}, world)
     if name in connect.names(world):
-        raise ConnectorError(f"connector {name!r} runs in the Connect", where=world.connect.url,
-                             expected="another name", next_step=f"connect.delete(world, {name!r}) removes that one")
+        raise ConnectorError(
+            f"connector {name!r} runs in the Connect",
+            where=world.connect.url,
+            expected="another name",
+            next_step=f"connect.delete(world, {name!r}) removes that one",
+        )
     if _ours(world).get(name, {}).get("config") != config:
         _keep(world, name, {"config": config, "state": "UNASSIGNED", "error": ""})
     return status(world, name)
@@ -49,8 +65,8 @@ def names(world: World) -> list[str]:
 
 
 def status(world: World, name: str) -> dict[str, Any]:
-    """Return as `connect.status` does; `worker` says which side it runs on. A job of ours has one task, UNASSIGNED
-    before its first step, RUNNING after one that went well, else FAILED.
+    """Return as `connect.status` does; `worker` says which side it runs on. A job of ours has one
+    task, UNASSIGNED before its first step, RUNNING after one that went well, else FAILED.
 
     Raises: ConnectorError: there is no such connector.
     """
@@ -61,14 +77,18 @@ def status(world: World, name: str) -> dict[str, Any]:
     return {"name": name, "type": _kind(kept["config"]), **now, "tasks": [{"id": 0, **now}]}
 
 
-def step(spark: SparkSession, world: World, *only: str) -> dict[str, Union[polling.Polled, job.LandingCounts]]:
-    """One poll of each source that is a job of ours, then one landing of each sink; of these connectors, or of all.
+def step(
+    spark: SparkSession, world: World, *only: str
+) -> dict[str, Union[polling.Polled, job.LandingCounts]]:
+    """One poll of each source that is a job of ours, then one landing of each sink; of these
+    connectors, or of all.
 
-    Those in the Connect do their work by themselves. One that fails does not keep the others from theirs; the next step
-    tries it again.
+    Those in the Connect do their work by themselves. One that fails does not keep the others from
+    theirs; the next step tries it again.
 
     Returns: {name: counts}.
-    Raises: ConnectorError: there is no such connector. WorkbenchError: what the first one that failed has said.
+    Raises: ConnectorError: there is no such connector. WorkbenchError: what the first one that
+        failed has said.
     """
     for name in only:
         status(world, name)
@@ -81,7 +101,12 @@ def step(spark: SparkSession, world: World, *only: str) -> dict[str, Union[polli
             done[name] = work(spark, world, {"name": name, **config})
             _keep(world, name, {"config": config, "state": "RUNNING", "error": ""}, config)
         except Exception as e:
-            _keep(world, name, {"config": config, "state": "FAILED", "error": getattr(e, "what", repr(e))}, config)
+            _keep(
+                world,
+                name,
+                {"config": config, "state": "FAILED", "error": getattr(e, "what", repr(e))},
+                config,
+            )
             if not isinstance(e, WorkbenchError):
                 raise
             failed.append(e)
@@ -91,8 +116,9 @@ def step(spark: SparkSession, world: World, *only: str) -> dict[str, Union[polli
 
 
 def delete(world: World, name: str) -> None:
-    """Delete a connector; one that is not there is fine. How far it had come is forgotten, too; topics and landed files
-    stay. Raises: LakeError: its job is at work."""
+    """Delete a connector; one that is not there is fine. How far it had come is forgotten, too;
+    topics and landed files stay. Raises: LakeError: its job is at work.
+    """
     kept = _ours(world).get(name)
     if kept is None:
         connect.delete(world, name)
@@ -103,7 +129,9 @@ def delete(world: World, name: str) -> None:
 
 
 def _kind(config: dict[str, str]) -> Optional[str]:
-    return next((kind for kind in JOBS if config.get("connector.class") in settings.HONOURED[kind]), None)
+    return next(
+        (kind for kind in JOBS if config.get("connector.class") in settings.HONOURED[kind]), None
+    )
 
 
 def _place(world: World) -> str:
@@ -115,12 +143,17 @@ def _ours(world: World) -> dict[str, dict[str, Any]]:
     return json.loads(files.read_text(_place(world)) or "{}")
 
 
-def _keep(world: World, name: str, kept: Optional[dict[str, Any]], of: Optional[dict[str, str]] = None) -> None:
-    """Keep a connector, or forget it where `kept` is None. of: only where it still has this configuration: what was
-    applied or deleted while it was at work stays so."""
+def _keep(
+    world: World, name: str, kept: Optional[dict[str, Any]], of: Optional[dict[str, str]] = None
+) -> None:
+    """Keep a connector, or forget it where `kept` is None. of: only where it still has this
+    configuration: what was applied or deleted while it was at work stays so.
+    """
     with files.alone(_place(world)):  # another notebook may keep one at the same time
         ours = _ours(world)
         if of is not None and ours.get(name, {}).get("config") != of:
             return
         ours[name] = kept
-        files.write_text(_place(world), json.dumps({name: one for name, one in ours.items() if one}, indent=1))
+        files.write_text(
+            _place(world), json.dumps({name: one for name, one in ours.items() if one}, indent=1)
+        )

@@ -1,9 +1,11 @@
-"""What a message says, as Connect's converters find it: JSON with or without its schema, and Avro with its schema's id.
+"""What a message says, as Connect's converters find it: JSON with or without its schema, and Avro
+with its schema's id.
 
-Both give (schema, value, line), value None where the message holds nothing, line the value's own text where it is
-JSON; and raise ValueError, which says why it cannot be read. They travel into Spark tasks by value; Avro needs fastavro
-there.
+Both give (schema, value, line), value None where the message holds nothing, line the value's own
+text where it is JSON; and raise ValueError, which says why it cannot be read. They travel into
+Spark tasks by value; Avro needs fastavro there.
 """
+
 from __future__ import annotations
 
 import json
@@ -17,17 +19,22 @@ from ..topic.avro import reader
 from ..topic.connect_schema import from_avro
 
 Found = tuple[Any, Any, Optional[str]]
-UNMET = "the registry has not been asked for schema"  # a task says so, and the landing asks (see `unmet`)
+# a task says so, and the landing asks (see `unmet`)
+UNMET = "the registry has not been asked for schema"
 
 
 @dataclass(frozen=True)
 class Json:
-    """envelope: values come as {"schema": …, "payload": …}. strict: all of them do, as Connect's JsonConverter wants,
-    and their schema is asked for; else what has no envelope is the value itself."""
+    """envelope: values come as {"schema": …, "payload": …}. strict: all of them do, as Connect's
+    JsonConverter wants, and their schema is asked for; else what has no envelope is the value
+    itself.
+    """
 
     envelope: bool
     strict: bool = False
-    last: dict[str, Any] = field(default_factory=dict)  # {the last message's text up to its payload: its schema}
+    last: dict[str, Any] = field(
+        default_factory=dict
+    )  # {the last message's text up to its payload: its schema}
 
     def read(self, value: bytes) -> Found:
         try:
@@ -40,35 +47,51 @@ class Json:
         except ValueError:
             raise ValueError("malformed JSON") from None
         if self.envelope and line is text:
-            if isinstance(payload, dict) and payload.keys() == {"schema", "payload"}:  # in another order
+            if isinstance(payload, dict) and payload.keys() == {
+                "schema",
+                "payload",
+            }:  # in another order
                 schema, payload, line = payload["schema"], payload["payload"], ""
             elif self.strict:
-                raise ValueError('not {"schema": …, "payload": …}, as value.converter.schemas.enable=true has it')
+                raise ValueError(
+                    'not {"schema": …, "payload": …}, as value.converter.schemas.enable=true has it'
+                )
         if payload is not None and not isinstance(payload, dict):
             raise ValueError("not a JSON object")
-        return schema if self.strict else None, payload, None if "\n" in line or "\r" in line else line or None
+        return (
+            schema if self.strict else None,
+            payload,
+            None if "\n" in line or "\r" in line else line or None,
+        )
 
     def _opened(self, text: str) -> tuple[Any, str]:
-        """The schema, and the payload's own text, in which numbers keep every digit they came with; None and the text
-        where it does not begin as JsonConverter writes it. A schema that the last message had is not read again."""
+        """The schema, and the payload's own text, in which numbers keep every digit they came with;
+        None and the text where it does not begin as JsonConverter writes it. A schema that the last
+        message had is not read again.
+        """
         for before, schema in self.last.items():
             if text.startswith(before) and text.endswith("}"):
-                return schema, text[len(before):-1].rstrip()
+                return schema, text[len(before) : -1].rstrip()
         start = re.match(r'\s*\{\s*"schema"\s*:\s*', text)
         if start and text.endswith("}"):
-            schema, end = json.JSONDecoder(parse_constant=_no_constant).raw_decode(text, start.end())
+            schema, end = json.JSONDecoder(parse_constant=_no_constant).raw_decode(
+                text, start.end()
+            )
             payload = re.compile(r'\s*,\s*"payload"\s*:\s*').match(text, end)
             if payload:
                 self.last.clear()
-                self.last[text[:payload.end()]] = schema
-                return schema, text[payload.end():-1].rstrip()
+                self.last[text[: payload.end()]] = schema
+                return schema, text[payload.end() : -1].rstrip()
         return None, text
 
 
 def unmet(error: str) -> set[str]:
-    """The schemas that tasks have said nobody asked for, out of the text of an error. That may be cut anywhere: half an
-    id has neither of the signs that stand behind a whole one."""
-    return {*re.findall(r"\w+ [0-9a-f-]+(?=[,;])", " ".join(re.findall(rf"{UNMET} ([\w ,;-]+)", error)))}
+    """The schemas that tasks have said nobody asked for, out of the text of an error. That may be
+    cut anywhere: half an id has neither of the signs that stand behind a whole one.
+    """
+    return {
+        *re.findall(r"\w+ [0-9a-f-]+(?=[,;])", " ".join(re.findall(rf"{UNMET} ([\w ,;-]+)", error)))
+    }
 
 
 def _no_constant(name: str) -> None:
@@ -77,22 +100,28 @@ def _no_constant(name: str) -> None:
 
 @dataclass(frozen=True)
 class Avro:
-    """texts: {schema id: JSON of the schema, null of one that is not there}, for a task asks no registry. not_avro,
-    unknown: reasons of dead letters. {} stands for the id. connect: give Connect's schema; else the id and the JSON of
-    Avro's. ask: end a batch with schemas that are not among the texts; else the registry has none of them."""
+    """texts: {schema id: JSON of the schema, null of one that is not there}, for a task asks no
+    registry. not_avro,
+    unknown: reasons of dead letters. {} stands for the id. connect: give Connect's schema; else the
+        id and the JSON of
+    Avro's. ask: end a batch with schemas that are not among the texts; else the registry has none
+    of them.
+    """
 
     texts: dict[str, str]
     not_avro: str
     unknown: str
     connect: bool
     ask: bool = True
-    known: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # {schema id: what `_known` says}
+    known: dict[str, tuple[Any, Any]] = field(
+        default_factory=dict
+    )  # {schema id: what `_known` says}
 
     def meet(self, schemas: Iterable[Optional[str]]) -> None:
         """Look at the schemas of messages before they are read.
 
-        Raises: ConnectionError, which names those that nobody has asked the registry for, a hundred at most. That ends
-            the batch: it is done again.
+        Raises: ConnectionError, which names those that nobody has asked the registry for, a hundred
+            at most. That ends the batch: it is done again.
         """
         unmet = sorted({*schemas} - {None, *self.texts})
         if unmet and self.ask:
@@ -114,14 +143,16 @@ class Avro:
     def _known(self, schema: str) -> tuple[Any, Any]:
         """A schema and what reads its records; or why there is none, and None.
 
-        Raises: ModuleNotFoundError, on one line, for the landing says that line: the worker's Python has no fastavro.
+        Raises: ModuleNotFoundError, on one line, for the landing says that line: the worker's
+            Python has no fastavro.
         """
         try:
             import fastavro  # noqa: F401
         except ImportError:
             raise ModuleNotFoundError(
                 f"landing Avro needs fastavro, and {sys.executable} on {platform.node()} has no fastavro: install it "
-                "on every machine that runs executors of Spark, or send it along with spark.archives") from None
+                "on every machine that runs executors of Spark, or send it along with spark.archives"
+            ) from None
         try:
             avsc = json.loads(self.texts.get(schema, "null"))
             if avsc is None:

@@ -1,10 +1,11 @@
 """Parquet files of one schema, by pyarrow: Connect's schemas and values as Arrow has them.
 
-What Connect's own logical types mean is kept: Timestamp, Date, Decimal. All others are what they are written as, so
-Debezium's times stay numbers, as the Confluent sink writes them (its AvroData knows Connect's own only). One thing is
-otherwise than there: Connect's Time stays the number of milliseconds that it is, for Spark reads no file with a time of
-day in it.
+What Connect's own logical types mean is kept: Timestamp, Date, Decimal. All others are what they
+are written as, so Debezium's times stay numbers, as the Confluent sink writes them (its AvroData
+knows Connect's own only). One thing is otherwise than there: Connect's Time stays the number of
+milliseconds that it is, for Spark reads no file with a time of day in it.
 """
+
 from __future__ import annotations
 
 import base64
@@ -20,15 +21,32 @@ from pyarrow import parquet
 from ..topic.avro import TYPES
 from ..topic.connect_schema import DATE, DECIMAL, PRECISION, TIMESTAMP
 
-CODECS = {"none": "", "snappy": ".snappy", "gzip": ".gz", "zstd": ".zstd"}  # parquet's CompressionCodecName
+CODECS = {
+    "none": "",
+    "snappy": ".snappy",
+    "gzip": ".gz",
+    "zstd": ".zstd",
+}  # parquet's CompressionCodecName
 DIGITS = 38  # the most that a decimal of Spark, Athena and Hive has
 EXACT = decimal.Context(prec=DIGITS)
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-# Arrow's type of each type of Connect (as in AvroData the smaller integers are Avro's int), and Python's of its values
+# Arrow's type of each type of Connect (as in AvroData the smaller integers are Avro's int), and
+# Python's of its values
 ARROW = {kind: getattr(pyarrow, name)() for kind, name in TYPES["arrow"].items()}
-LOGICAL = {("int64", TIMESTAMP): pyarrow.timestamp("ms", tz="UTC"), ("int32", DATE): pyarrow.date32()}
-PYTHON = {"boolean": (bool,), "string": (str,), "bytes": (bytes, str), "float": (float, int), "double": (float, int),
-          "struct": (dict,), "array": (list,), **dict.fromkeys(BITS, (int,))}
+LOGICAL = {
+    ("int64", TIMESTAMP): pyarrow.timestamp("ms", tz="UTC"),
+    ("int32", DATE): pyarrow.date32(),
+}
+PYTHON = {
+    "boolean": (bool,),
+    "string": (str,),
+    "bytes": (bytes, str),
+    "float": (float, int),
+    "double": (float, int),
+    "struct": (dict,),
+    "array": (list,),
+    **dict.fromkeys(BITS, (int,)),
+}
 
 
 @dataclass(frozen=True)
@@ -49,20 +67,28 @@ class Parquet:
 
     def data(self, schema: Any, records: list[Any], name: str) -> bytes:
         out = io.BytesIO()
-        rows = pyarrow.Table.from_pylist(records, pyarrow.schema(list(held(schema, "the record")[0].type)))
+        rows = pyarrow.Table.from_pylist(
+            records, pyarrow.schema(list(held(schema, "the record")[0].type))
+        )
         parquet.write_table(rows, out, compression=self.codec, store_schema=False)
         return out.getvalue()
 
 
 def held(schema: dict[str, Any], where: str) -> tuple[pyarrow.Field, Callable[[Any], Any]]:
-    """Arrow's field for values of a Connect schema, and what makes such a value, as JSON or Avro has it, Arrow's. That
-    raises ValueError, which says where, when the value is none of the schema's. A null is its default, as for Connect.
+    """Arrow's field for values of a Connect schema, and what makes such a value, as JSON or Avro
+    has it, Arrow's. That raises ValueError, which says where, when the value is none of the
+    schema's. A null is its default, as for Connect.
 
     Raises: ValueError: Parquet has no such type, or none that Spark reads.
     """
     kind, logical = schema.get("type"), schema.get("name")
     type_ = LOGICAL.get((kind, logical)) or ARROW.get(kind)
-    convert: Any = {"string": _whole, "bytes": partial(_bytes, where), "float": float, "double": float}.get(kind)
+    convert: Any = {
+        "string": _whole,
+        "bytes": partial(_bytes, where),
+        "float": float,
+        "double": float,
+    }.get(kind)
     if (kind, logical) == ("bytes", DECIMAL):
         type_, convert = _decimal(schema.get("parameters") or {}, where)
     elif kind == "struct" and schema["fields"]:
@@ -74,9 +100,15 @@ def held(schema: dict[str, Any], where: str) -> tuple[pyarrow.Field, Callable[[A
         item, each = held(schema["items"], f"{where}[]")
         type_, convert = pyarrow.list_(item), lambda value: [*map(each, value)]
     if type_ is None:
-        raise ValueError(f"{where} is of type {kind!r}, which Parquet cannot hold here (nor a struct without a "
-                         "field)")
-    optional, default, half = bool(schema.get("optional")), schema.get("default"), 1 << BITS.get(kind, 0) >> 1
+        raise ValueError(
+            f"{where} is of type {kind!r}, which Parquet cannot hold here (nor a struct without a "
+            "field)"
+        )
+    optional, default, half = (
+        bool(schema.get("optional")),
+        schema.get("default"),
+        1 << BITS.get(kind, 0) >> 1,
+    )
 
     def fit(value: Any) -> Any:
         value = default if value is None else value
@@ -89,12 +121,17 @@ def held(schema: dict[str, Any], where: str) -> tuple[pyarrow.Field, Callable[[A
     return pyarrow.field(schema.get("field", "element"), type_, nullable=optional), fit
 
 
-def _decimal(said: dict[str, str], where: str) -> tuple[pyarrow.DataType, Callable[[Any], decimal.Decimal]]:
-    """Where nobody says how many digits a decimal has, and where it is more (64 of an AvroConverter that does not
-    know), it has as many as Spark: a number that has more does not fit."""
+def _decimal(
+    said: dict[str, str], where: str
+) -> tuple[pyarrow.DataType, Callable[[Any], decimal.Decimal]]:
+    """Where nobody says how many digits a decimal has, and where it is more (64 of an AvroConverter
+    that does not know), it has as many as Spark: a number that has more does not fit.
+    """
     precision, scale = min(int(said.get(PRECISION, DIGITS)), DIGITS), int(said["scale"])
     if not 0 <= scale <= precision:
-        raise ValueError(f"{where} is a decimal with {scale} digits after the point; Spark has {DIGITS} in all")
+        raise ValueError(
+            f"{where} is a decimal with {scale} digits after the point; Spark has {DIGITS} in all"
+        )
 
     def convert(value: Any) -> decimal.Decimal:
         unscaled = int.from_bytes(_bytes(where, value), "big", signed=True)

@@ -1,5 +1,7 @@
-"""The folder that a record goes into: by fields of it (Lenses' PARTITIONBY, Confluent's FieldPartitioner), or by time
-(TimeBasedPartitioner). It travels into Spark tasks by value."""
+"""The folder that a record goes into: by fields of it (Lenses' PARTITIONBY, Confluent's
+FieldPartitioner), or by time (TimeBasedPartitioner). It travels into Spark tasks by value.
+"""
+
 import datetime as dt
 import json
 import re
@@ -9,18 +11,33 @@ from zoneinfo import ZoneInfo
 
 from ..base.paths import is_contained
 
-# what Hive escapes in a partition folder (org.apache.hadoop.hive.common.FileUtils.charToEscape), and NUL, which no file
-# system takes
-ESCAPED = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *'"#%\'*/:=?\\\x7f{[]^')}
+# what Hive escapes in a partition folder (org.apache.hadoop.hive.common.FileUtils.charToEscape),
+# and NUL, which no file system takes
+ESCAPED = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *"\"#%'*/:=?\\\x7f{[]^")}
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-MOST_OF_NAME, MOST_OF_FOLDER = 255, 900  # bytes: a file system takes no longer name, S3 no key above 1024
-NUMBERS = {"YYYY": "%Y", "yyyy": "%Y", "YY": "%y", "yy": "%y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M",
-           "ss": "%S"}
+MOST_OF_NAME, MOST_OF_FOLDER = (
+    255,
+    900,
+)  # bytes: a file system takes no longer name, S3 no key above 1024
+NUMBERS = {
+    "YYYY": "%Y",
+    "yyyy": "%Y",
+    "YY": "%y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+}
 EPOCH = dt.datetime(1970, 1, 1)
 
 
-def folder_of(payload: Any, fields: Sequence[str], find: Callable[[Any, str], Any] = dict.get) -> str:
-    """The partition folder of a row, `a=1/b=x`, escaped as Hive does; null, empty and absent become Hive's default.
+def folder_of(
+    payload: Any, fields: Sequence[str], find: Callable[[Any, str], Any] = dict.get
+) -> str:
+    """The partition folder of a row, `a=1/b=x`, escaped as Hive does; null, empty and absent become
+    Hive's default.
 
     Raises: ValueError: it is too long.
     """
@@ -46,8 +63,9 @@ def field_of(payload: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class Times:
-    """Folders by time. pattern: as strftime has it; duration: of a folder, in ms; zone: timezone; field: that holds the
-    time (RecordField), "" for the time of the message (Record)."""
+    """Folders by time. pattern: as strftime has it; duration: of a folder, in ms; zone: timezone;
+    field: that holds the time (RecordField), "" for the time of the message (Record).
+    """
 
     pattern: str
     duration: int
@@ -55,7 +73,9 @@ class Times:
     field: str = ""
 
     def folder(self, value: Any, sent: int) -> tuple[str, int]:
-        """The folder of a record, and its time in ms since 1970. Raises: ValueError: its field says no time."""
+        """The folder of a record, and its time in ms since 1970. Raises: ValueError: its field says
+        no time.
+        """
         time = field_of(value, self.field) if self.field else sent
         if isinstance(time, str):
             import pandas
@@ -71,8 +91,10 @@ class Times:
 def strftime(pattern: str) -> str:
     """A pattern of Joda-Time (path.format) as strftime has it.
 
-    Raises: ValueError: it has more than NUMBERS and quoted text, or what it makes is not a path below a folder.
+    Raises: ValueError: it has more than NUMBERS and quoted text, or what it makes is not a path
+        below a folder.
     """
+
     def part(found: re.Match[str]) -> str:
         if found[1] is not None:
             return found[1]
@@ -82,5 +104,7 @@ def strftime(pattern: str) -> str:
 
     made = re.sub(r"'([^']*)'|'|([A-Za-z])\2*", part, pattern.rstrip("/").replace("%", "%%"))
     if not is_contained(made):
-        raise ValueError("a folder stays below that of its topic: no part is empty, . or .., nor a control character")
+        raise ValueError(
+            "a folder stays below that of its topic: no part is empty, . or .., nor a control character"
+        )
     return made

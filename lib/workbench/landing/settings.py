@@ -1,5 +1,7 @@
-"""Which settings of connectors, and of the transforms in them, are honoured: settings.yaml says it, and here a JSON is
-checked by it."""
+"""Which settings of connectors, and of the transforms in them, are honoured: settings.yaml says it,
+and here a JSON is checked by it.
+"""
+
 import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -11,16 +13,25 @@ import yaml
 from ..base import ConnectorError, nearest
 
 HONOURED = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8"))
-CLASS = {"sink": "connector.class", "source": "connector.class", "transform": "type", "kcql": "SELECT"}
-REAL, REMOVE = "nothing else is honoured here; run the real connector for it", "remove it, or run the real connector"
+CLASS = {
+    "sink": "connector.class",
+    "source": "connector.class",
+    "transform": "type",
+    "kcql": "SELECT",
+}
+REAL, REMOVE = (
+    "nothing else is honoured here; run the real connector for it",
+    "remove it, or run the real connector",
+)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Checked settings. `settings["flush.size"]` is a whole number, a list of names, a text, what settings.yaml calls
-    it, or the default; None where it means nothing and has no default.
+    """Checked settings. `settings["flush.size"]` is a whole number, a list of names, a text, what
+    settings.yaml calls it, or the default; None where it means nothing and has no default.
 
-    given: the JSON, of a transform its part. where: the connector, prefix: of the settings' names; both for people.
+    given: the JSON, of a transform its part. where: the connector, prefix: of the settings' names;
+        both for people.
     """
 
     given: dict[str, str]
@@ -34,10 +45,14 @@ class Settings:
     def refused(self, key: str, expected: str, next_step: str = "") -> ConnectorError:
         """The error that says what a setting is, and what was expected."""
         what = f"is {self.given[key]!r}" if key in self.given else "is missing"
-        return ConnectorError(f"{self.prefix}{key} {what}", where=self.where, expected=expected, next_step=next_step)
+        return ConnectorError(
+            f"{self.prefix}{key} {what}", where=self.where, expected=expected, next_step=next_step
+        )
 
     def made(self, key: str, make: Callable[[str], Any], expected: str) -> Any:
-        """What a function makes of a setting. Raises: ConnectorError: the function has refused it."""
+        """What a function makes of a setting. Raises: ConnectorError: the function has refused
+        it.
+        """
         try:
             return make(self[key])
         except (ValueError, KeyError, OSError, re.error) as e:
@@ -50,7 +65,8 @@ def read(kind: str, given: dict[str, str], where: str, prefix: str = "") -> Sett
     Args:
         kind: a part of settings.yaml: "sink", "source", "transform" or "kcql".
 
-    Raises: ConnectorError: a setting is not known or not there, means nothing, or has a value that is not honoured.
+    Raises: ConnectorError: a setting is not known or not there, means nothing, or has a value that
+        is not honoured.
     """
     settings, plugin = Settings(given, where, prefix), given.get(CLASS[kind], "")
     if plugin not in HONOURED[kind]:
@@ -59,13 +75,19 @@ def read(kind: str, given: dict[str, str], where: str, prefix: str = "") -> Sett
     known = [*rules, *HONOURED[kind][plugin]["passed over"]]
     for key in given:
         if not any(fnmatchcase(key, name) for name in known):
-            raise ConnectorError(f"{prefix}{key} is not honoured", where=where, next_step=REMOVE,
-                                 expected=flaws.get(key) or nearest(key, known))
+            raise ConnectorError(
+                f"{prefix}{key} is not honoured",
+                where=where,
+                next_step=REMOVE,
+                expected=flaws.get(key) or nearest(key, known),
+            )
     for key, rule in rules.items():
         other, *values = rule.get("only with", [None])
         idle = other is not None and settings[other] not in values
         if idle and given.get(key):
-            raise settings.refused(key, f"nothing: it has no effect with {other}={given.get(other)}", "remove it")
+            raise settings.refused(
+                key, f"nothing: it has no effect with {other}={given.get(other)}", "remove it"
+            )
         try:
             settings.values[key] = rule.get("default") if idle else _value(rule, given.get(key))
         except ValueError as e:
@@ -87,7 +109,15 @@ def _value(rule: dict[str, Any], text: Optional[str]) -> Any:
         if not re.fullmatch(r"-?\d+", text, re.ASCII) or int(text) < rule["number from"]:
             raise ValueError(f"a whole number from {rule['number from']}")
         return int(text)
-    parts = list(dict.fromkeys(filter(None, map(str.strip, text.split(","))))) if "list" in rule else [text]
-    if not any(parts) and "default" not in rule or not all(re.fullmatch(rule.get("like", "(?s).*"), p) for p in parts):
+    parts = (
+        list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+        if "list" in rule
+        else [text]
+    )
+    if (
+        not any(parts)
+        and "default" not in rule
+        or not all(re.fullmatch(rule.get("like", "(?s).*"), p) for p in parts)
+    ):
         raise ValueError(rule["expected"])
     return parts if "list" in rule else text

@@ -1,8 +1,9 @@
-"""What a sink connector's JSON asks for: the Lenses S3 sink (JSON lines) and the Confluent S3 sink (JSON lines, Avro or
-Parquet files).
+"""What a sink connector's JSON asks for: the Lenses S3 sink (JSON lines) and the Confluent S3 sink
+(JSON lines, Avro or Parquet files).
 
 A setting that the landing does not honour is an error that names it.
 """
+
 from __future__ import annotations
 
 import re
@@ -17,7 +18,10 @@ from . import settings, transforms
 from .places import Times, field_of, folder_of, strftime
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
-REGISTRY_URL, REGISTRY_NAME = "value.converter.apicurio.registry.url", "value.converter.registry.name"
+REGISTRY_URL, REGISTRY_NAME = (
+    "value.converter.apicurio.registry.url",
+    "value.converter.registry.name",
+)
 ENVELOPE, DEAD_LETTERS = "value.converter.schemas.enable", "errors.deadletterqueue.topic.name"
 CLAUSE = re.compile(r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|with_\w+)[\s=]+", re.I)
 
@@ -26,13 +30,18 @@ CLAUSE = re.compile(r"(?:^|\s)(insert\s+into|select|from|partitionby|storeas|wit
 class Sink:
     """What the JSON of a sink connector asks for, whichever plugin it is for.
 
-    format: of the files, "json" (lines), "avro" or "parquet". folder: of objects, below the world's landing address.
-    flush_count: most records of one object. pattern: of the topics' names; names: those, where the JSON has them.
+    format: of the files, "json" (lines), "avro" or "parquet". folder: of objects, below the world's
+        landing address.
+    flush_count: most records of one object. pattern: of the topics' names; names: those, where the
+        JSON has them.
     fields: those that name partitions. envelope: JSON values come as {"schema": …, "payload": …}.
-    confluent: objects are named and cut as Confluent's sink does it; else as Lenses'. messages: "json" or "avro".
-    codec: of Parquet. times: folders by time. rotate: most milliseconds between the times of the first and the last
-    record of an object, below 1 for any. transforms: of values, before all else. null_fails: a message without a value
-    is an error. name: of the connector. dead_letters: the topic that they are sent to.
+    confluent: objects are named and cut as Confluent's sink does it; else as Lenses'. messages:
+        "json" or "avro".
+    codec: of Parquet. times: folders by time. rotate: most milliseconds between the times of the
+        first and the last
+    record of an object, below 1 for any. transforms: of values, before all else. null_fails: a
+    message without a value is an error. name: of the connector. dead_letters: the topic that they
+    are sent to.
     """
 
     format: str
@@ -73,7 +82,8 @@ class Sink:
         return f"{self.folder}/{topic}" if self.confluent else self.folder
 
     def folder_of(self, value: Any, partition: int, sent: int) -> tuple[str, int]:
-        """The folder of a record, below that of its topic, and its time, where folders are by time; both times in ms.
+        """The folder of a record, below that of its topic, and its time, where folders are by time;
+        both times in ms.
 
         Raises: ValueError: the record has none, or it cannot be the name of a folder.
         """
@@ -84,17 +94,21 @@ class Sink:
         return f"partition={partition}" if self.confluent else "", 0
 
     def path(self, topic: str, partition: int, first: int, folder: str) -> str:
-        """The path of an object below `folder`, without its ending; first: the offset of its first record."""
+        """The path of an object below `folder`, without its ending; first: the offset of its first
+        record.
+        """
         if self.confluent:  # filename.offset.zero.pad.width is 10
             return f"{topic}/{folder}/{topic}+{partition}+{first:010d}"
         return f"{folder}/{topic}-{partition}-{first:020d}".lstrip("/")
 
 
 def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
-    """Read a sink connector's JSON. Raises ConnectorError naming any setting that the landing does not honour.
+    """Read a sink connector's JSON. Raises ConnectorError naming any setting that the landing does
+    not honour.
 
-    Understood, and it changes nothing: how long a sink may wait before it flushes (WITH_FLUSH_INTERVAL,
-    rotate.schedule.interval.ms), for a run is one flush and waits for nothing.
+    Understood, and it changes nothing: how long a sink may wait before it flushes
+    (WITH_FLUSH_INTERVAL, rotate.schedule.interval.ms), for a run is one flush and waits for
+    nothing.
 
     Args:
         world: where it is given, the registry that the JSON names has to be the world's.
@@ -107,56 +121,98 @@ def parse(config: dict[str, str], world: Optional[World] = None) -> Sink:
 
 
 def _confluent(said: settings.Settings, world: Optional[World]) -> Sink:
-    """Objects `<folder>/<topic>/<partition>/<topic>+<n>+<offset>.avro`, the offset that of their first record."""
+    """Objects `<folder>/<topic>/<partition>/<topic>+<n>+<offset>.avro`, the offset that of their
+    first record.
+    """
     names, format, converter = said["topics"], said["format.class"], said["value.converter"]
     messages = "json" if converter == "json" else "avro"
     if bool(names) == bool(said["topics.regex"]):
         raise said.refused("topics", "either topics or topics.regex")
     said.made("topics.regex", re.compile, "a regular expression")
     if messages == "json" and (format == "avro" or format == "parquet" and not said[ENVELOPE]):
-        needed = f"{ENVELOPE}=true, or " * (format == "parquet") + f"value.converter={AVRO_CONVERTER}"
+        needed = (
+            f"{ENVELOPE}=true, or " * (format == "parquet") + f"value.converter={AVRO_CONVERTER}"
+        )
         raise said.refused("format.class", f"one that needs no schema of values, or {needed}")
     if format == "avro" and "transforms" in said.given:
         raise said.refused("transforms", "none with AvroFormat", settings.REMOVE)
     if messages == "avro" and world:
         if converter != world.registry.kind:
-            raise said.refused("value.converter", f"that of the registry of {world.file}, {world.registry.kind}")
+            raise said.refused(
+                "value.converter", f"that of the registry of {world.file}, {world.registry.kind}"
+            )
         own = world.registry.url.rstrip("/")
-        if converter == "apicurio" and said[REGISTRY_URL].rstrip("/") not in (own, own + REGISTRY_V2):
+        if converter == "apicurio" and said[REGISTRY_URL].rstrip("/") not in (
+            own,
+            own + REGISTRY_V2,
+        ):
             raise said.refused(REGISTRY_URL, f"the registry of {world.file}: {own}{REGISTRY_V2}")
         values = glue_registries(world)["value"]
         if converter == "glue" and said[REGISTRY_NAME] != values:
             raise said.refused(REGISTRY_NAME, f"the registry of {world.file}: {values}")
-    return Sink(format, said["topics.dir"], said["flush.size"],
-                said["topics.regex"] or "|".join(map(re.escape, names)), tuple(names),
-                tuple(said["partition.field.name"] or ()), said[ENVELOPE], confluent=True, messages=messages,
-                codec=said["parquet.codec"], times=_times(said) if said["partitioner.class"] == "time" else None,
-                rotate=said["rotate.interval.ms"], transforms=transforms.parse(said.given, said.where),
-                null_fails=said["behavior.on.null.values"] == "fail")
+    return Sink(
+        format,
+        said["topics.dir"],
+        said["flush.size"],
+        said["topics.regex"] or "|".join(map(re.escape, names)),
+        tuple(names),
+        tuple(said["partition.field.name"] or ()),
+        said[ENVELOPE],
+        confluent=True,
+        messages=messages,
+        codec=said["parquet.codec"],
+        times=_times(said) if said["partitioner.class"] == "time" else None,
+        rotate=said["rotate.interval.ms"],
+        transforms=transforms.parse(said.given, said.where),
+        null_fails=said["behavior.on.null.values"] == "fail",
+    )
 
 
 def _times(said: settings.Settings) -> Times:
     """What TimeBasedPartitioner is told."""
     said.made("timezone", ZoneInfo, "a name such as UTC")
-    pattern = said.made("path.format", strftime, "a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH")
-    return Times(pattern, said["partition.duration.ms"], said["timezone"],
-                 said["timestamp.field"] if said["timestamp.extractor"] == "RecordField" else "")
+    pattern = said.made(
+        "path.format", strftime, "a pattern such as 'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
+    )
+    return Times(
+        pattern,
+        said["partition.duration.ms"],
+        said["timezone"],
+        said["timestamp.field"] if said["timestamp.extractor"] == "RecordField" else "",
+    )
 
 
 def _lenses(said: settings.Settings) -> Sink:
-    """Objects `<prefix>/a=1/b=x/…json` by `INSERT INTO bucket:prefix SELECT * FROM topic [PARTITIONBY a,b]
-    [STOREAS `json`] [WITH_FLUSH_… = n]…`; what is left out has the sink's own default."""
+    """Objects `<prefix>/a=1/b=x/…json` by `INSERT INTO bucket:prefix SELECT * FROM topic
+    [PARTITIONBY a,b] [STOREAS `json`] [WITH_FLUSH_… = n]…`; what is left out has the sink's own
+    default.
+    """
     first, *parts = CLAUSE.split(said["connect.s3.kcql"].strip().rstrip(";"))
-    clauses = {" ".join(name.upper().split()): text.strip().strip("`") for name, text in zip(parts[::2], parts[1::2])}
+    clauses = {
+        " ".join(name.upper().split()): text.strip().strip("`")
+        for name, text in zip(parts[::2], parts[1::2])
+    }
     if first or len(clauses) < len(parts) // 2:
-        raise said.refused("connect.s3.kcql", "one statement, INSERT INTO bucket:prefix SELECT * FROM topic "
-                           "PARTITIONBY a,b STOREAS `json` WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50")
+        raise said.refused(
+            "connect.s3.kcql",
+            "one statement, INSERT INTO bucket:prefix SELECT * FROM topic "
+            "PARTITIONBY a,b STOREAS `json` WITH_FLUSH_INTERVAL = 60 WITH_FLUSH_COUNT = 50",
+        )
     kcql = settings.read("kcql", clauses, said.where, "KCQL: ")
     if said["topics"] != kcql["FROM"]:
         raise said.refused("topics", f"{kcql['FROM']}, which the KCQL reads")
     prefix = kcql["INSERT INTO"].partition(":")[2].rstrip("/")
     if not is_contained(prefix):
-        raise kcql.refused("INSERT INTO", "bucket:prefix, a prefix below the landing: no part of it empty, . or ..")
-    return Sink("json", prefix, kcql["WITH_FLUSH_COUNT"], re.escape(kcql["FROM"]),
-                (kcql["FROM"],), tuple(kcql["PARTITIONBY"]), said[ENVELOPE],
-                transforms=transforms.parse(said.given, said.where))
+        raise kcql.refused(
+            "INSERT INTO", "bucket:prefix, a prefix below the landing: no part of it empty, . or .."
+        )
+    return Sink(
+        "json",
+        prefix,
+        kcql["WITH_FLUSH_COUNT"],
+        re.escape(kcql["FROM"]),
+        (kcql["FROM"],),
+        tuple(kcql["PARTITIONBY"]),
+        said[ENVELOPE],
+        transforms=transforms.parse(said.given, said.where),
+    )

@@ -1,7 +1,10 @@
-"""The part of the landing that runs inside a Spark task: messages into objects and dead letters, whatever the format.
+"""The part of the landing that runs inside a Spark task: messages into objects and dead letters,
+whatever the format.
 
-It travels to the worker by value, with all that it uses of this package, and imports only pandas and pyarrow there.
+It travels to the worker by value, with all that it uses of this package, and imports only pandas
+and pyarrow there.
 """
+
 from __future__ import annotations
 
 import base64
@@ -14,11 +17,19 @@ from typing import Any, Callable, Iterator
 from ..base.files import open_address, write_bytes
 from ..base.paths import within
 
-COUNTS = ("messages", "records", "tombstones", "dead_letters", "objects", "bytes")  # what a task counts
+COUNTS = (
+    "messages",
+    "records",
+    "tombstones",
+    "dead_letters",
+    "objects",
+    "bytes",
+)  # what a task counts
 
 
 def task(form: Any, target: str, dead: str) -> Callable:
-    """Return the function for mapInPandas: writes the objects below `target`, yields one row of counts.
+    """Return the function for mapInPandas: writes the objects below `target`, yields one row of
+    counts.
 
     Args:
         form: what becomes of a message, see formats.Form.
@@ -28,8 +39,10 @@ def task(form: Any, target: str, dead: str) -> Callable:
 
 
 def by_value(function: Callable, *given: Any) -> Callable:
-    """Return a function for mapInPandas that is called with these and then the batches. It travels to the workers by
-    value, with all that it uses of this package: a worker elsewhere does not have it."""
+    """Return a function for mapInPandas that is called with these and then the batches. It travels
+    to the workers by value, with all that it uses of this package: a worker elsewhere does not have
+    it.
+    """
     from pyspark import cloudpickle
 
     import workbench
@@ -40,8 +53,10 @@ def by_value(function: Callable, *given: Any) -> Callable:
 
 @dataclass
 class Open:
-    """Objects that are being filled and will be closed at the same time: {folder: (schema, first offset, records)};
-    count: records in all; since: time of the first; folder: of the last."""
+    """Objects that are being filled and will be closed at the same time: {folder: (schema, first
+    offset, records)};
+    count: records in all; since: time of the first; folder: of the last.
+    """
 
     objects: dict[str, tuple[Any, int, list[Any]]] = field(default_factory=dict)
     count: int = 0
@@ -69,19 +84,30 @@ def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
         total["messages"] += len(frame)
         if "schema" in frame:
             form.converter.meet(frame["schema"])
-        for topic, partition, offset, keyed, sent, value, *more in frame.itertuples(index=False, name=None):
+        for topic, partition, offset, keyed, sent, value, *more in frame.itertuples(
+            index=False, name=None
+        ):
             try:
                 if value is None and not keyed:
                     raise ValueError("no value and no key")
                 found = None if value is None else form.read(topic, partition, sent, value, *more)
             except ValueError as e:
-                bad.append({"reason": str(e), "topic": topic, "partition": partition, "offset": offset,
-                            "text": None if value is None else _text(value)})
+                bad.append(
+                    {
+                        "reason": str(e),
+                        "topic": topic,
+                        "partition": partition,
+                        "offset": offset,
+                        "text": None if value is None else _text(value),
+                    }
+                )
                 continue
             if found is None:
                 if sink.null_fails:
-                    raise RuntimeError(f"offset {offset} of {topic}, partition {partition}, has no value, and "
-                                       "behavior.on.null.values is fail")
+                    raise RuntimeError(
+                        f"offset {offset} of {topic}, partition {partition}, has no value, and "
+                        "behavior.on.null.values is fail"
+                    )
                 total["tombstones"] += 1
                 continue
             folder, schema, record, time = found
@@ -99,12 +125,18 @@ def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
     if bad:
         system, root = open_address(dead)
         name = "{topic}-{partition}-{offset:020d}.json".format(**bad[0])
-        write_bytes(system, within(root, name), "".join(json.dumps(letter) + "\n" for letter in bad).encode("utf-8"))
+        write_bytes(
+            system,
+            within(root, name),
+            "".join(json.dumps(letter) + "\n" for letter in bad).encode("utf-8"),
+        )
     yield pandas.DataFrame([{**total, "dead_letters": len(bad)}])
 
 
 def _text(value: bytes) -> str:
-    """What a dead letter shows of a message: its text, else base64. (Avro with a schema's id begins with a NUL.)"""
+    """What a dead letter shows of a message: its text, else base64. (Avro with a schema's id begins
+    with a NUL.)
+    """
     with contextlib.suppress(UnicodeDecodeError):
         if 0 not in value:
             return value.decode("utf-8")
@@ -112,9 +144,11 @@ def _text(value: bytes) -> str:
 
 
 def _ends(now: Open, rotate: int, folder: str, schema: Any, time: int) -> bool:
-    """Whether a record begins new objects: it has another schema (schema.compatibility NONE), or its time is too late
-    (rotate.interval.ms), which in Confluent's TopicPartitionWriter ends all objects of a topic partition at once, as
-    flush.size does; where objects end by time, another folder does so, too."""
+    """Whether a record begins new objects: it has another schema (schema.compatibility NONE), or
+    its time is too late (rotate.interval.ms), which in Confluent's TopicPartitionWriter ends all
+    objects of a topic partition at once, as flush.size does; where objects end by time, another
+    folder does so, too.
+    """
     if folder in now.objects and now.objects[folder][0] is not schema:
         return True
     return rotate > 0 and (time - now.since >= rotate or folder != now.folder)

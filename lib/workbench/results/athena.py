@@ -1,7 +1,9 @@
-"""Queries asked of Amazon Athena itself, by PyAthena; the text is its own dialect. What a query scanned, for which AWS
-charges, is shown below it, and the workgroup's limit of that ends a query (BytesScannedCutoffPerQuery; Athena's guide,
-"Configure per-query and workgroup-wide data usage controls").
+"""Queries asked of Amazon Athena itself, by PyAthena; the text is its own dialect. What a query
+scanned, for which AWS charges, is shown below it, and the workgroup's limit of that ends a query
+(BytesScannedCutoffPerQuery; Athena's guide, "Configure per-query and workgroup-wide data usage
+controls").
 """
+
 import datetime as dt
 import logging
 import math
@@ -23,16 +25,38 @@ from . import dialect
 
 CLOCK = "%Y-%m-%d %H:%M:%S.%f"
 POLL = 0.5  # seconds between two looks at a query that runs
-# Athena's types as Spark gives them to pandas; all others stay objects of Python, and nested ones text (docs/limits.md)
-TYPES = {"tinyint": "int8", "smallint": "int16", "integer": "int32", "int": "int32", "bigint": "int64",
-         "real": "float32", "float": "float32", "double": "float64", "boolean": "bool", "timestamp": "datetime64[ns]",
-         "timestamp with time zone": "datetime64[ns]"}
-AS_TEXT = ("array", "map", "row", "json", "time", "time with time zone")  # PyAthena would guess at what they hold
-HIVES = re.compile(rf"{dialect.PLAIN.pattern}|{dialect.EXTERNAL.pattern}|ALTER\b", re.I)  # statements without values
+# Athena's types as Spark gives them to pandas; all others stay objects of Python, and nested ones
+# text (docs/limits.md)
+TYPES = {
+    "tinyint": "int8",
+    "smallint": "int16",
+    "integer": "int32",
+    "int": "int32",
+    "bigint": "int64",
+    "real": "float32",
+    "float": "float32",
+    "double": "float64",
+    "boolean": "bool",
+    "timestamp": "datetime64[ns]",
+    "timestamp with time zone": "datetime64[ns]",
+}
+AS_TEXT = (
+    "array",
+    "map",
+    "row",
+    "json",
+    "time",
+    "time with time zone",
+)  # PyAthena would guess at what they hold
+HIVES = re.compile(
+    rf"{dialect.PLAIN.pattern}|{dialect.EXTERNAL.pattern}|ALTER\b", re.I
+)  # statements without values
 
 
 def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
-    """The rows of a statement; `attrs["bytes_scanned"]` says what it took. Arguments and errors: see query.sql."""
+    """The rows of a statement; `attrs["bytes_scanned"]` says what it took. Arguments and errors:
+    see query.sql.
+    """
     from pyathena import connect, error
     from pyathena.converter import DefaultTypeConverter
     from pyathena.util import RetryConfig
@@ -45,9 +69,14 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
     for kind in AS_TEXT:
         converter.remove(kind)
     cursor = connect(
-        work_group=world.stack.deployment, region_name=world.region, s3_staging_dir="", poll_interval=POLL,
-        converter=converter, retry_config=RetryConfig(attempt=1),  # the client itself tries again, for some 20 s
-        session=SimpleNamespace(client=lambda service, **_: aws.client(world.region, service))).cursor()
+        work_group=world.stack.deployment,
+        region_name=world.region,
+        s3_staging_dir="",
+        poll_interval=POLL,
+        converter=converter,
+        retry_config=RetryConfig(attempt=1),  # the client itself tries again, for some 20 s
+        session=SimpleNamespace(client=lambda service, **_: aws.client(world.region, service)),
+    ).cursor()
     try:
         rows = cursor.execute(asked).fetchall()
     except error.Error as e:
@@ -55,13 +84,16 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
             raise _why(world, asked, cursor.query_id, e) from None
     found = _frame([column[:2] for column in cursor.description or ()], rows)
     found.attrs["bytes_scanned"] = cursor.data_scanned_in_bytes or 0
-    print(f"scanned {size(found.attrs['bytes_scanned'])}, {(cursor.total_execution_time_in_millis or 0) / 1000:.1f} s")
+    print(
+        f"scanned {size(found.attrs['bytes_scanned'])}, {(cursor.total_execution_time_in_millis or 0) / 1000:.1f} s"
+    )
     return found
 
 
 def _bound(text: str, values: dict[str, Any]) -> str:
-    """A statement with a literal of Athena's SQL for each `:name`, wherever that stands outside quotes and comments.
-    (Athena's own parameters stand in WHERE only; its guide, "Use parameterized queries".)
+    """A statement with a literal of Athena's SQL for each `:name`, wherever that stands outside
+    quotes and comments. (Athena's own parameters stand in WHERE only; its guide, "Use parameterized
+    queries".)
 
     Raises: LakeError: a value is missing, left over, or of a type that has no literal.
     """
@@ -69,10 +101,14 @@ def _bound(text: str, values: dict[str, Any]) -> str:
         tokens = [] if HIVES.match(dialect.ABOVE.sub("", text)) else Trino().tokenize(text)
     except SqlglotError as e:
         raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text[:200]) from None
-    names = [b for a, b in zip(tokens, tokens[1:]) if a.text == ":" and a.start == a.end == b.start - 1]
+    names = [
+        b for a, b in zip(tokens, tokens[1:]) if a.text == ":" and a.start == a.end == b.start - 1
+    ]
     dialect.check_values({name.text for name in names}, values)
     for name in reversed(names):
-        text = text[:name.start - 1] + _literal(name.text, values[name.text]) + text[name.end + 1:]
+        text = (
+            text[: name.start - 1] + _literal(name.text, values[name.text]) + text[name.end + 1 :]
+        )
     return text
 
 
@@ -84,23 +120,36 @@ def _literal(name: str, value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return f"DOUBLE '{float(value)!r}'"
     if isinstance(value, dt.datetime):
-        utc = f"{value.astimezone(dt.timezone.utc):{CLOCK}} UTC" if value.tzinfo else f"{value:{CLOCK}}"
+        utc = (
+            f"{value.astimezone(dt.timezone.utc):{CLOCK}} UTC"
+            if value.tzinfo
+            else f"{value:{CLOCK}}"
+        )
         return f"TIMESTAMP '{utc}'"
     if isinstance(value, dt.date):
         return f"DATE '{value}'"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"  # nothing else is special in there
-    raise LakeError(f"value {name} is of type {type(value).__name__}", where=repr(value)[:200],
-                    expected="text, a number, True or False, a date, a timestamp, None")
+    raise LakeError(
+        f"value {name} is of type {type(value).__name__}",
+        where=repr(value)[:200],
+        expected="text, a number, True or False, a date, a timestamp, None",
+    )
 
 
 def _frame(columns: list[tuple[str, str]], rows: list[tuple]) -> pandas.DataFrame:
-    """The rows as Spark gives them to pandas. What DESCRIBE says comes as lines, their columns apart by tabs."""
+    """The rows as Spark gives them to pandas. What DESCRIBE says comes as lines, their columns
+    apart by tabs.
+    """
     if rows and len(rows[0]) < len(columns):
         lines = ([part.strip() for part in (row[0] or "").split("\t")] for row in rows)
         rows = [tuple(parts + [""] * (len(columns) - len(parts))) for parts in lines if any(parts)]
     found = [_column(kind, [row[n] for row in rows]) for n, (_, kind) in enumerate(columns)]
-    return pandas.concat(found, axis=1, keys=[name for name, _ in columns]) if found else pandas.DataFrame()
+    return (
+        pandas.concat(found, axis=1, keys=[name for name, _ in columns])
+        if found
+        else pandas.DataFrame()
+    )
 
 
 def _column(kind: str, values: list[Any]) -> pandas.Series:
@@ -116,20 +165,30 @@ def _column(kind: str, values: list[Any]) -> pandas.Series:
 
 
 def _why(world: World, text: str, query: Optional[str], error: Exception) -> Exception:
-    """What is raised for an error of PyAthena's: AWS's own that is behind it, or how the query ended."""
+    """What is raised for an error of PyAthena's: AWS's own that is behind it, or how the query
+    ended.
+    """
     refused, said = error.__cause__, first_line(error)
     name = str(getattr(refused, "response", {}).get("Error", {}).get("Code", ""))
     if refused and name != "InvalidRequestException":  # it says so of a text that it cannot parse
         return refused
     where, stopped = text.strip()[:1000], None
     if query and not refused:
-        seen = aws.call(world.region, "athena", "get_query_execution", QueryExecutionId=query)["QueryExecution"]
+        seen = aws.call(world.region, "athena", "get_query_execution", QueryExecutionId=query)[
+            "QueryExecution"
+        ]
         stopped = seen["Status"]["State"]
         said = seen["Status"].get("StateChangeReason") or said
     if stopped == "CANCELLED" and re.search("bytes scanned", said, re.I):
-        return LakeError(f"the query was cancelled: it would scan more than workgroup {world.stack.deployment} "
-                         "lets it", where=f"{where}\n{said}", next_step="name the columns that you need, and a "
-                         "partition; the limit is CutOffBytes of deploy/2-lake.yaml")
+        return LakeError(
+            f"the query was cancelled: it would scan more than workgroup {world.stack.deployment} "
+            "lets it",
+            where=f"{where}\n{said}",
+            next_step="name the columns that you need, and a "
+            "partition; the limit is CutOffBytes of deploy/2-lake.yaml",
+        )
     if stopped == "CANCELLED":
-        return LakeError("somebody cancelled the query", where=f"{where}\n{said}", next_step="run it again")
+        return LakeError(
+            "somebody cancelled the query", where=f"{where}\n{said}", next_step="run it again"
+        )
     return LakeError(f"the query failed: {said}", where=where, next_step=dialect.NEXT_STEP)

@@ -1,4 +1,6 @@
-"""Values and frames against each other, as check's docstring states it: what differs, told in sentences."""
+"""Values and frames against each other, as check's docstring states it: what differs, told in
+sentences.
+"""
 
 import datetime as dt
 import ipaddress
@@ -13,52 +15,94 @@ from typing import Any, Iterable
 import numpy as np
 import pandas as pd
 
-PLAIN = {bool, np.bool_, int, np.int32, np.int64, float, np.float64, Decimal, str, dt.date, pd.Timestamp, type(None)}
+PLAIN = {
+    bool,
+    np.bool_,
+    int,
+    np.int32,
+    np.int64,
+    float,
+    np.float64,
+    Decimal,
+    str,
+    dt.date,
+    pd.Timestamp,
+    type(None),
+}
 COLLECTIONS = (list, tuple, np.ndarray, set, frozenset, dict)
 # what psycopg makes of inet and cidr
-ADDRESSES = (ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network)
+ADDRESSES = (
+    ipaddress.IPv4Address,
+    ipaddress.IPv6Address,
+    ipaddress.IPv4Network,
+    ipaddress.IPv6Network,
+)
 ZONED = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)")
 
 
-def differences(source: pd.DataFrame, lake: pd.DataFrame, key: list[str], labels: tuple[str, str],
-                tolerance: float = 0) -> list[str]:
-    """Return one sentence per difference; `labels` are what the lake's and the source's side are called in it."""
+def differences(
+    source: pd.DataFrame,
+    lake: pd.DataFrame,
+    key: list[str],
+    labels: tuple[str, str],
+    tolerance: float = 0,
+) -> list[str]:
+    """Return one sentence per difference; `labels` are what the lake's and the source's side are
+    called in it.
+    """
     ours, theirs = labels
     found = []
     for side, frame, other in ((theirs, source, lake), (ours, lake, source)):
         found += [f"column {c}: only in {side}" for c in frame.columns if c not in other.columns]
         found += [f"key column {k} is not in {side}" for k in key if k not in frame.columns]
-        found += [f"column {c} stands twice in {side}" for c in frame.columns[frame.columns.duplicated()]]
+        found += [
+            f"column {c} stands twice in {side}" for c in frame.columns[frame.columns.duplicated()]
+        ]
     if found:
         return found
     source, lake = _with_instants(source, lake), _with_instants(lake, source)
     source, lake = (frame.set_axis(_keys(frame, key)) for frame in (source, lake))
     if not source.index.isin(lake.index).any():
         types = {k: (_types(lake[k]), _types(source[k])) for k in key}
-        found = [f"key column {k} is {text(a)} in {ours}, {text(b)} in {theirs}: no keys can be equal, convert one side"
-                 for k, (a, b) in types.items() if a and b and not a & b]
+        found = [
+            f"key column {k} is {text(a)} in {ours}, {text(b)} in {theirs}: no keys can be equal, convert one side"
+            for k, (a, b) in types.items()
+            if a and b and not a & b
+        ]
     if found:
         return found
     for side, frame in ((theirs, source), (ours, lake)):
         counts = frame.index[frame.index.duplicated()].value_counts()
         found += [f"{_named(key, k)}: {n + 1} rows in {side}" for k, n in counts.items()]
     source, lake = (frame[~frame.index.duplicated()] for frame in (source, lake))
-    found += [f"{_named(key, k)}: missing in {ours}" for k in source.index.difference(lake.index, sort=False)]
-    found += [f"{_named(key, k)}: not in {theirs}" for k in lake.index.difference(source.index, sort=False)]
+    found += [
+        f"{_named(key, k)}: missing in {ours}"
+        for k in source.index.difference(lake.index, sort=False)
+    ]
+    found += [
+        f"{_named(key, k)}: not in {theirs}"
+        for k in lake.index.difference(source.index, sort=False)
+    ]
     source = source[source.index.isin(lake.index)]
     lake = lake.loc[source.index]
     for column in (c for c in source.columns if c not in key):
         a, b = lake[column].array, source[column].array
-        found += [f"{_named(key, source.index[i])}, {column}: {ours} {text(a[i], True)}, {theirs} {text(b[i], True)}"
-                  for i in _unequal(a, b, tolerance)]
+        found += [
+            f"{_named(key, source.index[i])}, {column}: {ours} {text(a[i], True)}, {theirs} {text(b[i], True)}"
+            for i in _unequal(a, b, tolerance)
+        ]
     return found
 
 
 def _with_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """The frame with texts as instants in those columns that are instants with a zone in the other frame. (Debezium
-    publishes a timestamptz as a text.) A text without a zone, or one that is no instant, stays a text."""
+    """The frame with texts as instants in those columns that are instants with a zone in the other
+    frame. (Debezium publishes a timestamptz as a text.) A text without a zone, or one that is no
+    instant, stays a text.
+    """
     zoned = [c for c in frame.columns if _is_zoned(other[c]) and not _is_zoned(frame[c])]
-    return frame.assign(**{c: pd.Series(list(map(_instant, frame[c])), frame.index, dtype=object) for c in zoned})
+    return frame.assign(
+        **{c: pd.Series(list(map(_instant, frame[c])), frame.index, dtype=object) for c in zoned}
+    )
 
 
 def _is_zoned(column: pd.Series) -> bool:
@@ -79,21 +123,32 @@ def _instant(value: Any) -> Any:
 def _types(column: pd.Series) -> set[str]:
     """Names of the types of a column's values; all numbers are one type."""
     values = [plain(value) for value in column]
-    return {"number" if isinstance(value, (int, Decimal)) else type(value).__name__
-            for value in values if value is not None}
+    return {
+        "number" if isinstance(value, (int, Decimal)) else type(value).__name__
+        for value in values
+        if value is not None
+    }
 
 
 def _keys(frame: pd.DataFrame, key: list[str]) -> pd.Index:
     """The keys as an index of plain values: equal numbers hash alike, whatever their types."""
-    columns = [frame[k] if frame[k].dtype.kind in "iu" else [plain(v) for v in frame[k].array] for k in key]
-    return pd.Index(columns[0] if len(key) == 1 else list(zip(*columns)), dtype=object, tupleize_cols=False)
+    columns = [
+        frame[k] if frame[k].dtype.kind in "iu" else [plain(v) for v in frame[k].array] for k in key
+    ]
+    return pd.Index(
+        columns[0] if len(key) == 1 else list(zip(*columns)), dtype=object, tupleize_cols=False
+    )
 
 
 def _unequal(a: Iterable[Any], b: Iterable[Any], tolerance: float) -> list[int]:
-    """Positions at which two columns differ: values of one plain type are compared as they are; `same` judges the rest.
+    """Positions at which two columns differ: values of one plain type are compared as they are;
+    `same` judges the rest.
     """
-    return [i for i, (x, y) in enumerate(zip(a, b))
-            if not (type(x) is type(y) and type(x) in PLAIN and x == y or same(x, y, tolerance))]
+    return [
+        i
+        for i, (x, y) in enumerate(zip(a, b))
+        if not (type(x) is type(y) and type(x) in PLAIN and x == y or same(x, y, tolerance))
+    ]
 
 
 def same(x: Any, y: Any, tolerance: float = 0) -> bool:
@@ -107,7 +162,11 @@ def same(x: Any, y: Any, tolerance: float = 0) -> bool:
 def _parsed(value: Any) -> Any:
     """A text that holds JSON's objects or arrays as these, anything else as it is."""
     try:
-        return plain(json.loads(value)) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+        return (
+            plain(json.loads(value))
+            if isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+            else value
+        )
     except ValueError:
         return value
 
@@ -139,7 +198,9 @@ def plain(value: Any) -> Any:  # noqa: PLR0911 - a table of types
 
 
 def _address(value: Any) -> str:
-    """Return PostgreSQL's text of an address. Python before 3.13 writes an IPv4 address in IPv6 otherwise."""
+    """Return PostgreSQL's text of an address. Python before 3.13 writes an IPv4 address in IPv6
+    otherwise.
+    """
     mapped = getattr(value, "ipv4_mapped", None)
     if not mapped:
         return str(value)
@@ -148,7 +209,9 @@ def _address(value: Any) -> str:
 
 
 def read_like(path: Path, df: pd.DataFrame) -> pd.DataFrame:
-    """Read a CSV, giving each cell the type of the cell that stands there in `df`; an empty cell is nothing."""
+    """Read a CSV, giving each cell the type of the cell that stands there in `df`; an empty cell is
+    nothing.
+    """
     found = pd.read_csv(path, dtype=str, keep_default_na=False)
     for column in found.columns.intersection(df.columns):
         like = [*df[column], *[None] * len(found)]
@@ -163,20 +226,37 @@ def _typed(cell: str, like: Any) -> Any:
     if isinstance(like, tuple):
         return {"true": True, "false": False}.get(cell.lower(), cell)
     try:
-        return Decimal(cell) if isinstance(like, (int, Decimal)) else type(like)(cell) if like is not None else cell
+        return (
+            Decimal(cell)
+            if isinstance(like, (int, Decimal))
+            else type(like)(cell)
+            if like is not None
+            else cell
+        )
     except (ValueError, ArithmeticError):
         return cell
 
 
 def apart(left: Any, right: Any, left_label: str, right_label: str) -> str:
-    """Where two collections differ: what only one of them has, or the first place at which they disagree."""
-    sets = [set(side.items()) if isinstance(side, dict) and all(isinstance(v, str) for v in side.values()) else
-            side if isinstance(side, (set, frozenset)) else None for side in (left, right)]
+    """Where two collections differ: what only one of them has, or the first place at which they
+    disagree.
+    """
+    sets = [
+        set(side.items())
+        if isinstance(side, dict) and all(isinstance(v, str) for v in side.values())
+        else side
+        if isinstance(side, (set, frozenset))
+        else None
+        for side in (left, right)
+    ]
     if None not in sets:
         only = [(left_label, sets[0] - sets[1]), (right_label, sets[1] - sets[0])]
         return "\n".join(f"only {label}: {text(values, True)}" for label, values in only if values)
     if all(isinstance(side, (list, tuple, np.ndarray)) for side in (left, right)):
-        at = next((i for i, (x, y) in enumerate(zip(left, right)) if not same(x, y)), min(len(left), len(right)))
+        at = next(
+            (i for i, (x, y) in enumerate(zip(left, right)) if not same(x, y)),
+            min(len(left), len(right)),
+        )
         sides = [text(side[at], True) if at < len(side) else "nothing" for side in (left, right)]
         return f"first at place {at + 1}: {left_label} {sides[0]}, {right_label} {sides[1]}"
     return f"{left_label} {text(left, True)}\n{right_label} {text(right, True)}"
@@ -189,7 +269,9 @@ def _named(key: list[str], value: Any) -> str:
 
 @np.printoptions(legacy="1.25")  # NumPy 2 calls its numbers, inside a collection, by their type
 def text(value: Any, quotes: bool = False) -> str:
-    """A value as short text. Of a value that differs a text stands in quotes, so that a blank at its end is seen."""
+    """A value as short text. Of a value that differs a text stands in quotes, so that a blank at
+    its end is seen.
+    """
     value = value.tolist() if isinstance(value, np.ndarray) else value
     if isinstance(value, str):
         said = repr(value) if quotes or not value else value
@@ -197,7 +279,9 @@ def text(value: Any, quotes: bool = False) -> str:
         said = str(value).lower()
     elif isinstance(value, COLLECTIONS) and not value:
         said = "none"
-    elif isinstance(value, (set, frozenset, dict)) and len(value) == 1:  # a single one needs no brackets
+    elif (
+        isinstance(value, (set, frozenset, dict)) and len(value) == 1
+    ):  # a single one needs no brackets
         (only,) = value.items() if isinstance(value, dict) else [value]
         said = ": ".join(text(v, quotes) for v in only)
     elif isinstance(value, (set, frozenset)):  # sorted, so that two equal ones read alike

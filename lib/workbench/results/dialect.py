@@ -1,8 +1,10 @@
-"""Athena's dialect (engine version 3: Trino's functions) to Spark's: queries, and statements that make tables.
+"""Athena's dialect (engine version 3: Trino's functions) to Spark's: queries, and statements that
+make tables.
 
-sqlglot knows the grammar of both. What a function, an operator or a cast becomes stands in one table, `athena.txt`:
-sqlglot's own counterparts often differ in an edge (a null, a type, an index). What is in neither is an error that
-quotes it. Where the answer depends on types, as that of a division does, the table has several forms; Spark is asked.
+sqlglot knows the grammar of both. What a function, an operator or a cast becomes stands in one
+table, `athena.txt`: sqlglot's own counterparts often differ in an edge (a null, a type, an index).
+What is in neither is an error that quotes it. Where the answer depends on types, as that of a
+division does, the table has several forms; Spark is asked.
 """
 
 import contextlib
@@ -19,7 +21,9 @@ from sqlglot.parsers.athena import AthenaTrinoParser
 
 from ..base import LakeError, first_line
 
-FORMS: dict[str, list[tuple[list[str], list[str]]]] = {}  # name: its lines, each the arguments' names and the texts
+FORMS: dict[
+    str, list[tuple[list[str], list[str]]]
+] = {}  # name: its lines, each the arguments' names and the texts
 _shared: dict[str, str] = {}  # $name: the text that stands for it in the lines below
 for _line in Path(__file__).with_name("athena.txt").read_text(encoding="utf-8").splitlines():
     _head, _arrow, _texts = _line.partition(" -> ")
@@ -30,37 +34,89 @@ for _line in Path(__file__).with_name("athena.txt").read_text(encoding="utf-8").
         _part, _, _text = _line.partition(" = ")
         _shared[_part] = _text
     elif _arrow:
-        FORMS.setdefault(_name, []).append((_names.split(", ") if _names else [], _texts.split(" ;; ")))
+        FORMS.setdefault(_name, []).append(
+            (_names.split(", ") if _names else [], _texts.split(" ;; "))
+        )
     elif not _line.startswith("#"):
         FORMS.update({name: [(["*args"], [f"{name.upper()}({{args}})"])] for name in _line.split()})
 
-CALLS = {exp.Div: "operator /", exp.Bracket: "operator []", exp.If: "if", exp.ParseJSON: "json_parse",
-         exp.StrPosition: "strpos", exp.CurrentTimestamp: "current_timestamp",
-         exp.Localtimestamp: "localtimestamp"}  # of the grammar what is in the table
-KINDS = {exp.DType.JSON: "json", exp.DType.TIMESTAMPTZ: "zoned",
-         **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "whole"),  # what a cast is to
-         **dict.fromkeys(exp.DataType.TEXT_TYPES, "text"), **dict.fromkeys(exp.DataType.NESTED_TYPES, "nested")}
+CALLS = {
+    exp.Div: "operator /",
+    exp.Bracket: "operator []",
+    exp.If: "if",
+    exp.ParseJSON: "json_parse",
+    exp.StrPosition: "strpos",
+    exp.CurrentTimestamp: "current_timestamp",
+    exp.Localtimestamp: "localtimestamp",
+}  # of the grammar what is in the table
+KINDS = {
+    exp.DType.JSON: "json",
+    exp.DType.TIMESTAMPTZ: "zoned",
+    **dict.fromkeys(exp.DataType.SIGNED_INTEGER_TYPES, "whole"),  # what a cast is to
+    **dict.fromkeys(exp.DataType.TEXT_TYPES, "text"),
+    **dict.fromkeys(exp.DataType.NESTED_TYPES, "nested"),
+}
 # Of Athena's types those that Spark lacks
-ABSENT = (exp.DType.TIME, exp.DType.TIMETZ, exp.DType.CHAR, exp.DType.IPADDRESS, exp.DType.IPPREFIX, exp.DType.TDIGEST)
-ZONE = re.compile(r"[A-Za-z]{2}|Z$|:.*[+-]")  # within a literal of a timestamp: it names a time zone
-# Of what sqlglot calls functions, and of a table's clauses, those whose counterpart is right, in Spark or in the table
-KEPT = (exp.Anonymous, exp.Array, exp.Case, exp.Cast, exp.Connector, exp.CurrentDate, exp.CurrentTimestamp, exp.Exists,
-         exp.Extract, exp.If, exp.Localtimestamp, exp.ParseJSON, exp.StrPosition, exp.Trim, exp.Unnest,
-         exp.FileFormatProperty, exp.PartitionedByProperty, exp.LocationProperty, exp.SchemaCommentProperty)
-JSON = ("json_parse", "json_extract", "cast to json")  # what makes a value of that type, here a text
+ABSENT = (
+    exp.DType.TIME,
+    exp.DType.TIMETZ,
+    exp.DType.CHAR,
+    exp.DType.IPADDRESS,
+    exp.DType.IPPREFIX,
+    exp.DType.TDIGEST,
+)
+ZONE = re.compile(
+    r"[A-Za-z]{2}|Z$|:.*[+-]"
+)  # within a literal of a timestamp: it names a time zone
+# Of what sqlglot calls functions, and of a table's clauses, those whose counterpart is right, in
+# Spark or in the table
+KEPT = (
+    exp.Anonymous,
+    exp.Array,
+    exp.Case,
+    exp.Cast,
+    exp.Connector,
+    exp.CurrentDate,
+    exp.CurrentTimestamp,
+    exp.Exists,
+    exp.Extract,
+    exp.If,
+    exp.Localtimestamp,
+    exp.ParseJSON,
+    exp.StrPosition,
+    exp.Trim,
+    exp.Unnest,
+    exp.FileFormatProperty,
+    exp.PartitionedByProperty,
+    exp.LocationProperty,
+    exp.SchemaCommentProperty,
+)
+JSON = (
+    "json_parse",
+    "json_extract",
+    "cast to json",
+)  # what makes a value of that type, here a text
 USE = re.compile(r"USE\b", re.I)
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)  # where a backtick is text
-NEXT_STEP = ("see whether the table is registered (hudi.register), its name has its database (database.table), and the "
-             "column exists")  # of a query that failed
+NEXT_STEP = (
+    "see whether the table is registered (hudi.register), its name has its database (database.table), and the "
+    "column exists"
+)  # of a query that failed
 BEHIND = "\0"  # within a form: where FILTER and OVER go
 
 ABOVE = re.compile(r"\A(\s*--[^\n]*\n|\s*/\*.*?\*/)*\s*", re.S)  # comments
 # Athena's DDL in words that are Spark's, too
-PLAIN = re.compile(r"(MSCK|SHOW|DESC(RIBE)?|DROP\s+(TABLE|DATABASE|SCHEMA)|CREATE\s+(DATABASE|SCHEMA))\b", re.I)
+PLAIN = re.compile(
+    r"(MSCK|SHOW|DESC(RIBE)?|DROP\s+(TABLE|DATABASE|SCHEMA)|CREATE\s+(DATABASE|SCHEMA))\b", re.I
+)
 EXTERNAL = re.compile(r"CREATE\s+EXTERNAL\s+TABLE\b", re.I)
 UNLOAD = re.compile(r"UNLOAD\s*\((.*)\)\s*TO\s*('[^']+')\s*WITH\s*\((.*)\)\s*;?\s*", re.I | re.S)
 # What of CREATE EXTERNAL TABLE says the format, as Spark's USING
-USING = {"parquet": "PARQUET", "orc": "ORC", "org.openx.data.jsonserde.jsonserde": "JSON OPTIONS (mode 'FAILFAST')"}
+USING = {
+    "parquet": "PARQUET",
+    "orc": "ORC",
+    "org.openx.data.jsonserde.jsonserde": "JSON OPTIONS (mode 'FAILFAST')",
+}
 
 
 class AthenaText(Trino):
@@ -70,47 +126,72 @@ class AthenaText(Trino):
 
     class Parser(AthenaTrinoParser):
         FUNCTIONS: dict = {}
-        FUNCTION_PARSERS = {name: AthenaTrinoParser.FUNCTION_PARSERS[name] for name in (
-            "CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION")}
+        FUNCTION_PARSERS = {
+            name: AthenaTrinoParser.FUNCTION_PARSERS[name]
+            for name in ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION")
+        }
 
 
 def read(text: str) -> tuple[Any, Optional[exp.Create]]:
-    """The tree of a query, or of a statement that Spark has, too; and the CREATE TABLE … AS of which a query is part;
-    an UNLOAD is one whose table has no name. Raises LakeError: it is none of them."""
+    """The tree of a query, or of a statement that Spark has, too; and the CREATE TABLE … AS of
+    which a query is part; an UNLOAD is one whose table has no name. Raises LakeError: it is none of
+    them.
+    """
     text = ABOVE.sub("", text)
     if USE.match(text):
-        raise LakeError("Athena has no statement USE", where=text[:200], expected="database.table for each table; a "
-                        "name without a database is looked up in the database `default`",
-                        next_step="write the database in front of each table's name")
+        raise LakeError(
+            "Athena has no statement USE",
+            where=text[:200],
+            expected="database.table for each table; a "
+            "name without a database is looked up in the database `default`",
+            next_step="write the database in front of each table's name",
+        )
     if PLAIN.match(text):
         return exp.Command(this=text), None
     try:
         if EXTERNAL.match(text):
             return _external(text), None
-        trees = parse(UNLOAD.sub(r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1', text), read=AthenaText)
+        trees = parse(
+            UNLOAD.sub(r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1', text),
+            read=AthenaText,
+        )
     except SqlglotError as e:
         if "`" in QUOTED.sub("", text):
-            raise LakeError("the query is not Athena SQL: a backtick (`) quotes no name in it", where=text[:200],
-                            expected='"name" (backticks quote names in DDL only, such as CREATE EXTERNAL TABLE)',
-                            next_step='replace each `name` by "name"') from None
+            raise LakeError(
+                "the query is not Athena SQL: a backtick (`) quotes no name in it",
+                where=text[:200],
+                expected='"name" (backticks quote names in DDL only, such as CREATE EXTERNAL TABLE)',
+                next_step='replace each `name` by "name"',
+            ) from None
         raise LakeError(f"the query is not Athena SQL: {first_line(e)}", where=text[:200]) from None
     create = trees[0] if isinstance(trees[0], exp.Create) and trees[0].kind == "TABLE" else None
     query = create.expression if create else trees[0]
     if len(trees) > 1 or not isinstance(query, exp.Query):
-        raise LakeError("this is not one statement of those that query.sql has", where=text[:200],
-                        next_step="what changes rows is for spark.sql, in Spark's own dialect")
+        raise LakeError(
+            "this is not one statement of those that query.sql has",
+            where=text[:200],
+            next_step="what changes rows is for spark.sql, in Spark's own dialect",
+        )
     return query, create
 
 
 def _external(text: str) -> Any:
-    """CREATE EXTERNAL TABLE as Spark's CREATE TABLE … USING: such a table finds columns by their names, and knows the
-    partitions that it was told of, as Athena's does."""
+    """CREATE EXTERNAL TABLE as Spark's CREATE TABLE … USING: such a table finds columns by their
+    names, and knows the partitions that it was told of, as Athena's does.
+    """
     tree, *more = parse(EXTERNAL.sub("CREATE TABLE", text), read="hive")
     stored = tree.find(exp.RowFormatSerdeProperty, exp.FileFormatProperty) or exp.Property()
-    if (more or stored.name.lower() not in USING or stored.args.get("serde_properties")
-            or not tree.find(exp.LocationProperty)):
-        raise LakeError("this is not one table of files: that has STORED AS PARQUET or ORC, or the ROW FORMAT SERDE of "
-                        f"JSON without properties ({', '.join(USING)}), and LOCATION", where=text[:500])
+    if (
+        more
+        or stored.name.lower() not in USING
+        or stored.args.get("serde_properties")
+        or not tree.find(exp.LocationProperty)
+    ):
+        raise LakeError(
+            "this is not one table of files: that has STORED AS PARQUET or ORC, or the ROW FORMAT SERDE of "
+            f"JSON without properties ({', '.join(USING)}), and LOCATION",
+            where=text[:500],
+        )
     using = exp.FileFormatProperty(this=exp.var(USING[stored.pop().name.lower()]))
     tree.args["properties"].set("expressions", [using, *tree.args["properties"].expressions])
     return tree
@@ -119,7 +200,9 @@ def _external(text: str) -> Any:
 def check_values(named: set[str], values: Mapping[str, Any]) -> None:
     """Raise LakeError where a query names other values than it is given."""
     if named != set(values):
-        raise LakeError(f"the query names the values {sorted(named)}", where=f"{sorted(values)} are given")
+        raise LakeError(
+            f"the query names the values {sorted(named)}", where=f"{sorted(values)} are given"
+        )
 
 
 def write(tree: Any, ask: Callable[[str], Any]) -> str:
@@ -135,9 +218,14 @@ def write(tree: Any, ask: Callable[[str], Any]) -> str:
     for node in nodes:
         if isinstance(node, exp.DataType) and node.this in ABSENT:
             raise _no(f"the type {node.sql(AthenaText)}", node.parent or node)
-        if (isinstance(node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup)) and not isinstance(node, KEPT)
-                or isinstance(node, exp.Order) and isinstance(node.parent, exp.Anonymous) and not _ordered(node.parent)
-                or node.args.get("with_ties")):
+        if (
+            isinstance(node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup))
+            and not isinstance(node, KEPT)
+            or isinstance(node, exp.Order)
+            and isinstance(node.parent, exp.Anonymous)
+            and not _ordered(node.parent)
+            or node.args.get("with_ties")
+        ):
             raise _no("this clause", node)
     # From within; those around take any types meanwhile, in their last form
     for call in [node for node in reversed(nodes) if len(_entry(node)[1]) > 1]:
@@ -149,8 +237,11 @@ def write(tree: Any, ask: Callable[[str], Any]) -> str:
 
 
 def _no(what: str, node: Any) -> LakeError:
-    return LakeError(f"{what} cannot be translated to Spark", where=node.sql(AthenaText)[:300],
-                     next_step="write it with other means, or ask Spark itself: spark.sql(…)")
+    return LakeError(
+        f"{what} cannot be translated to Spark",
+        where=node.sql(AthenaText)[:300],
+        next_step="write it with other means, or ask Spark itself: spark.sql(…)",
+    )
 
 
 def _text(tree: Any) -> str:
@@ -158,7 +249,9 @@ def _text(tree: Any) -> str:
 
 
 def _asked(node: Any) -> tuple[str, list[Any]]:
-    """What the table is asked for: a name, and the arguments. No name: the node is grammar that is right as it is."""
+    """What the table is asked for: a name, and the arguments. No name: the node is grammar that is
+    right as it is.
+    """
     arguments = list(node.iter_expressions())
     if isinstance(node, exp.Anonymous):
         if _ordered(node):
@@ -170,22 +263,31 @@ def _asked(node: Any) -> tuple[str, list[Any]]:
         return node.name.lower(), [node.expression]
     if isinstance(node, exp.Cast):
         kind, (made, of) = KINDS.get(node.to.this, "other"), _asked(node.this)
-        if node.to.this == exp.DType.TIMESTAMP and node.this.is_string and ZONE.search(node.this.name):
+        if (
+            node.to.this == exp.DType.TIMESTAMP
+            and node.this.is_string
+            and ZONE.search(node.this.name)
+        ):
             kind = "zoned"
         name = f"{'try ' * isinstance(node, exp.TryCast)}cast {'json ' * (made in JSON)}to {kind}"
         sizes = node.to.expressions if kind == "text" else []
         return name, [of[0] if made == "json_parse" else node.this, node.to, *sizes]
     if isinstance(node, exp.Unnest):
         alias, arguments = node.args.get("alias"), node.expressions
-        rows = len(arguments) == 1 and alias and len(alias.columns) > 1  # of an array, or the pairs of a map
-        return "unnest numbered" if node.args.get("offset") else "unnest rows" if rows else "unnest", arguments
+        rows = (
+            len(arguments) == 1 and alias and len(alias.columns) > 1
+        )  # of an array, or the pairs of a map
+        return "unnest numbered" if node.args.get(
+            "offset"
+        ) else "unnest rows" if rows else "unnest", arguments
     return CALLS.get(type(node), ""), arguments
 
 
 def _ordered(call: exp.Anonymous) -> Optional[tuple[str, list[Any]]]:
-    """What the table is asked for an aggregate whose rows are ordered by one expression: its name there; the argument,
-    the expression and two directions (see the table). None for other calls. Of DISTINCT values the order must be that
-    of the values themselves, as in Athena."""
+    """What the table is asked for an aggregate whose rows are ordered by one expression: its name
+    there; the argument, the expression and two directions (see the table). None for other calls. Of
+    DISTINCT values the order must be that of the values themselves, as in Athena.
+    """
     order = call.expressions[0] if len(call.expressions) == 1 else None
     if not isinstance(order, exp.Order) or len(order.expressions) != 1:
         return None
@@ -199,12 +301,21 @@ def _ordered(call: exp.Anonymous) -> Optional[tuple[str, list[Any]]]:
 
 
 def _entry(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
-    """What the table has for a node: its arguments by their names there, and the forms; nothing for grammar."""
+    """What the table has for a node: its arguments by their names there, and the forms; nothing for
+    grammar.
+    """
     name, arguments = _asked(node)
     for names, forms in FORMS.get(name, []):
-        fits = len(arguments) >= len(names) - 1 if names[-1:] == ["*args"] else len(arguments) == len(names)
+        fits = (
+            len(arguments) >= len(names) - 1
+            if names[-1:] == ["*args"]
+            else len(arguments) == len(names)
+        )
         if fits and all(n[0] != "'" or n == a.sql().lower() for n, a in zip(names, arguments)):
-            return {**{n: [a] for n, a in zip(names, arguments)}, "args": arguments[len(names) - 1:]}, forms
+            return {
+                **{n: [a] for n, a in zip(names, arguments)},
+                "args": arguments[len(names) - 1 :],
+            }, forms
     if name:
         raise _no(f"{name} of {len(arguments)} arguments", node)
     return {}, []
@@ -212,9 +323,15 @@ def _entry(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
 
 def _call_sql(self: SparkGenerator, node: Any) -> str:
     given, forms = _entry(node)
-    texts = {name: ", ".join(LITERALS.get(name, self.sql)(argument) for argument in arguments)
-             for name, arguments in given.items()}
-    return re.sub(r"{(\w+)}", lambda found: {**texts, "over": BEHIND}[found[1]], forms[node.meta.get("form", -1)])
+    texts = {
+        name: ", ".join(LITERALS.get(name, self.sql)(argument) for argument in arguments)
+        for name, arguments in given.items()
+    }
+    return re.sub(
+        r"{(\w+)}",
+        lambda found: {**texts, "over": BEHIND}[found[1]],
+        forms[node.meta.get("form", -1)],
+    )
 
 
 def _unnest_sql(self: SparkGenerator, node: Any) -> str:
@@ -229,7 +346,7 @@ def _behind_sql(self: SparkGenerator, node: Any) -> str:
     """FILTER and OVER stand behind Spark's own aggregate, wherever its form has that."""
     plain = SparkGenerator.window_sql if isinstance(node, exp.Window) else SparkGenerator.filter_sql
     inner, text = self.sql(node, "this"), plain(self, node)
-    return inner.replace(BEHIND, text[len(inner):] + BEHIND) if BEHIND in inner else text
+    return inner.replace(BEHIND, text[len(inner) :] + BEHIND) if BEHIND in inner else text
 
 
 class SparkText(Spark):
@@ -238,24 +355,45 @@ class SparkText(Spark):
     class Generator(SparkGenerator):
         TYPE_MAPPING = {**SparkGenerator.TYPE_MAPPING, exp.DType.JSON: "STRING"}
         TRANSFORMS = {
-            **{kind: how for kind, how in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select},
+            **{
+                kind: how
+                for kind, how in SparkGenerator.TRANSFORMS.items()
+                if kind is not exp.Select
+            },
             **dict.fromkeys((exp.Anonymous, exp.Cast, exp.TryCast, exp.Extract, *CALLS), _call_sql),
-            exp.Unnest: _unnest_sql, exp.Filter: _behind_sql, exp.Window: _behind_sql}
+            exp.Unnest: _unnest_sql,
+            exp.Filter: _behind_sql,
+            exp.Window: _behind_sql,
+        }
 
 
 def _mysql(pattern: Any) -> str:
-    """A pattern of MySQL's in Java's letters; the table has its parts as it has functions without arguments."""
+    """A pattern of MySQL's in Java's letters; the table has its parts as it has functions without
+    arguments.
+    """
     if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(FORMS):
         raise _no("this pattern", pattern)
-    return exp.Literal.string(re.sub(r"(%.)|[A-Za-z'\[\]{}#]+", lambda found: FORMS[found[1]][0][1][0] if found[1] else
-                                     "'" + found[0].replace("'", "''") + "'", pattern.name)).sql(Spark)
+    return exp.Literal.string(
+        re.sub(
+            r"(%.)|[A-Za-z'\[\]{}#]+",
+            lambda found: (
+                FORMS[found[1]][0][1][0] if found[1] else "'" + found[0].replace("'", "''") + "'"
+            ),
+            pattern.name,
+        )
+    ).sql(Spark)
 
 
 def _path(path: Any) -> str:
-    """A path into JSON: names, numbers from 0 on, names in quotes; Spark has these in single ones."""
+    """A path into JSON: names, numbers from 0 on, names in quotes; Spark has these in single
+    ones.
+    """
     if not path.is_string or not re.fullmatch(r'\$(\.[\w:-]+|\[\d+\]|\["[^"\']+"\])*', path.name):
         raise _no("this path", path)
     return exp.Literal.string(path.name.replace('"', "'")).sql(Spark)
 
 
-LITERALS: dict[str, Callable[[Any], str]] = {"pattern": _mysql, "path": _path}  # by the arguments' names in the table
+LITERALS: dict[str, Callable[[Any], str]] = {
+    "pattern": _mysql,
+    "path": _path,
+}  # by the arguments' names in the table

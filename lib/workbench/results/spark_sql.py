@@ -1,6 +1,8 @@
-"""Queries in Athena's dialect where the engine is Spark: `dialect` translates, and Spark is asked in a session of its
-own with ANSI rules: a cast that fails, an overflow, an index beyond the end are errors, as they are in Athena.
+"""Queries in Athena's dialect where the engine is Spark: `dialect` translates, and Spark is asked
+in a session of its own with ANSI rules: a cast that fails, an overflow, an index beyond the end are
+errors, as they are in Athena.
 """
+
 import contextlib
 from functools import partial
 from typing import Any, Union
@@ -18,28 +20,43 @@ from ..spark import answered, is_remote, session
 from ..spark.sessions import of_session, prepare_client
 from . import dialect
 
-NAMES = {exp.FileFormatProperty: "format", exp.PartitionedByProperty: "partitioned_by"}  # of settings with own types
-WRITTEN = {"parquet": "gzip", "orc": "zlib", "json": "gzip"}  # formats, and how Athena compresses them if not told
-_beside: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()  # to each session that of its queries
-RULES = {"spark.sql.mapKeyDedupPolicy": "LAST_WIN", "spark.sql.ansi.enabled": "true"}  # map_concat: the last one counts
+NAMES = {
+    exp.FileFormatProperty: "format",
+    exp.PartitionedByProperty: "partitioned_by",
+}  # of settings with own types
+WRITTEN = {
+    "parquet": "gzip",
+    "orc": "zlib",
+    "json": "gzip",
+}  # formats, and how Athena compresses them if not told
+_beside: WeakKeyDictionary[SparkSession, SparkSession] = (
+    WeakKeyDictionary()
+)  # to each session that of its queries
+RULES = {
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.ansi.enabled": "true",
+}  # map_concat: the last one counts
 
 
 def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> pandas.DataFrame:
     """Run one query or statement and return its rows.
 
-    Besides queries: CREATE EXTERNAL TABLE over Parquet, ORC or JSON, CREATE TABLE … WITH (…) AS, UNLOAD, MSCK REPAIR
-    TABLE, SHOW, DESCRIBE, DROP TABLE, CREATE DATABASE. What is refused or differs: docs/limits.md.
+    Besides queries: CREATE EXTERNAL TABLE over Parquet, ORC or JSON, CREATE TABLE … WITH (…) AS,
+    UNLOAD, MSCK REPAIR TABLE, SHOW, DESCRIBE, DROP TABLE, CREATE DATABASE. What is refused or
+    differs: docs/limits.md.
 
     Args:
-        where: a Spark session, or a world; `query.kind` of the world, or of the session's, says which engine answers.
-            The session's temporary views are not seen: Athena knows none.
+        where: a Spark session, or a world; `query.kind` of the world, or of the session's, says
+            which engine answers. The session's temporary views are not seen: Athena knows none.
         text: one statement in Athena's dialect (engine version 3). `:name` stands for a value.
         values: the values, bound as literals, never pasted into the text.
 
     Raises:
-        LakeError: not one statement, not translatable, a value missing or left over, no such table or column; of
+        LakeError: not one statement, not translatable, a value missing or left over, no such table
+            or column; of
             Athena: the query was cancelled, by somebody or for what it would have scanned.
-        StackError: Spark was restarted or is gone; `spark.session(world)` gives a new session. Or AWS refuses.
+        StackError: Spark was restarted or is gone; `spark.session(world)` gives a new session. Or
+            AWS refuses.
     """
     tree, create = dialect.read(text)
     dialect.check_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
@@ -51,8 +68,9 @@ def sql(where: Union[SparkSession, World], text: str, /, **values: Any) -> panda
 
 
 def translate(text: str, spark: SparkSession) -> str:
-    """The Spark SQL for a query in Athena's dialect, of a session that knows its columns' types. Raises LakeError when
-    it cannot be translated."""
+    """The Spark SQL for a query in Athena's dialect, of a session that knows its columns' types.
+    Raises LakeError when it cannot be translated.
+    """
     return _written(_session(spark), dialect.read(text)[0], {})
 
 
@@ -62,14 +80,18 @@ def _session(spark: SparkSession) -> SparkSession:
         _beside[spark] = type(spark)(spark.client._builder)
         prepare_client(_beside[spark].client)
     own = _beside[spark] = _beside.get(spark) or spark.newSession()
-    if own.conf.get("spark.sql.ansi.enabled") != "true":  # it is new, or its server has forgotten it (after an hour)
+    if (
+        own.conf.get("spark.sql.ansi.enabled") != "true"
+    ):  # it is new, or its server has forgotten it (after an hour)
         for key, value in {**of_session(), **RULES}.items():
             own.conf.set(key, value)
     return own
 
 
 def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
-    """The Spark SQL of a query, its tables seen anew: the catalog remembers files, a stream may have committed."""
+    """The Spark SQL of a query, its tables seen anew: the catalog remembers files, a stream may
+    have committed.
+    """
     tables = tree.find_all(exp.Table)
     for name in {exp.table_(t.name, t.db, t.catalog, quoted=True).sql("spark") for t in tables}:
         with contextlib.suppress(AnalysisException):  # there is none, or it is the query's own
@@ -78,26 +100,41 @@ def _written(spark: SparkSession, tree: Any, values: dict[str, Any]) -> str:
 
 
 def _instants(rows: DataFrame) -> DataFrame:
-    """These rows with each timestamp with time zone as an instant, which pandas and files take (see athena.txt)."""
+    """These rows with each timestamp with time zone as an instant, which pandas and files take (see
+    athena.txt).
+    """
     zoned = [isinstance(field.dataType, TimestampNTZType) for field in rows.schema.fields]
     if not any(zoned):
         return rows
     names = rows.columns
     rows = rows.toDF(*(f"c{n}" for n in range(len(names))))  # two may have one name
-    return rows.select(*(column.cast("timestamp").alias(name) if is_zoned else column.alias(name)
-                         for column, name, is_zoned in zip(map(F.col, rows.columns), names, zoned)))
+    return rows.select(
+        *(
+            column.cast("timestamp").alias(name) if is_zoned else column.alias(name)
+            for column, name, is_zoned in zip(map(F.col, rows.columns), names, zoned)
+        )
+    )
 
 
 def _keep(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:
     """Write a query's rows where they go; nothing is returned, as in Athena."""
-    given = {NAMES.get(type(p), p.name.lower()): p.args.get("value") or p.this for p in create.find_all(exp.Property)}
+    given = {
+        NAMES.get(type(p), p.name.lower()): p.args.get("value") or p.this
+        for p in create.find_all(exp.Property)
+    }
     form = given.pop("format", exp.var("parquet")).name.lower()
-    codec = next((given.pop(s).name.lower() for s in list(given) if s.endswith("compression")), WRITTEN.get(form))
+    codec = next(
+        (given.pop(s).name.lower() for s in list(given) if s.endswith("compression")),
+        WRITTEN.get(form),
+    )
     by = [column.name for column in given.pop("partitioned_by", exp.Array()).expressions]
     place = {"path": given.pop("external_location").name} if "external_location" in given else {}
     if given or form not in WRITTEN or create.args["exists"]:
-        raise LakeError(f"{', '.join(given) or form} is not honoured", where=create.sql("athena")[:300],
-                        expected=f"format ({', '.join(WRITTEN)}), write_compression, partitioned_by, external_location")
+        raise LakeError(
+            f"{', '.join(given) or form} is not honoured",
+            where=create.sql("athena")[:300],
+            expected=f"format ({', '.join(WRITTEN)}), write_compression, partitioned_by, external_location",
+        )
     writer = rows.write.format(form).partitionBy(*by).options(compression=codec, **place)
     writer.saveAsTable(create.this.sql("spark")) if create.this.name else writer.save()
     return pandas.DataFrame()
@@ -106,6 +143,10 @@ def _keep(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:
 def columns(spark: SparkSession, address: str, form: str) -> dict[str, str]:
     """{column: its type in Athena's DDL} of all the files of a format in and below a folder."""
     with answered(spark, "the files cannot be read", address, "look at one of them"):
-        reader = _session(spark).read.option("recursiveFileLookup", "true").option("mergeSchema", "true")
+        reader = (
+            _session(spark).read.option("recursiveFileLookup", "true").option("mergeSchema", "true")
+        )
         found = reader.format(form).load(address).schema.fields
-        return {f.name: f.dataType.simpleString().replace("timestamp_ntz", "timestamp") for f in found}
+        return {
+            f.name: f.dataType.simpleString().replace("timestamp_ntz", "timestamp") for f in found
+        }

@@ -1,4 +1,6 @@
-"""One notebook, executed on an EMR cluster without anybody's Studio open (EMR's StartNotebookExecution)."""
+"""One notebook, executed on an EMR cluster without anybody's Studio open (EMR's
+StartNotebookExecution).
+"""
 
 import json
 import time
@@ -18,29 +20,45 @@ OVER = {"FINISHED", "FAILED", "STOPPED"}
 
 
 def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 600) -> Executed:
-    """Execute a notebook that `workbench aws publish` has put into the bucket; as `execute.notebook`, but that nothing
-    is told of its cells meanwhile.
+    """Execute a notebook that `workbench aws publish` has put into the bucket; as
+    `execute.notebook`, but that nothing is told of its cells meanwhile.
 
     Raises: StackError: AWS refuses to start it, or there is no cluster, or it has ended.
     """
     cluster, role, cluster_group, notebook_group = (
-        aws.parameter(world.region, world.stack.deployment, name) for name in NEEDED)
+        aws.parameter(world.region, world.stack.deployment, name) for name in NEEDED
+    )
     bucket, name = paths.bucket_and_key(world.lake.root)[0], notebooks.name(path)
     output = f"runs/{int(time.time())}/{name}"
     with emr.taken(cluster, "notebook"):
         started = aws.call(
-            world.region, "emr", "start_notebook_execution", NotebookExecutionName=f"{world.stack.deployment} {name}",
+            world.region,
+            "emr",
+            "start_notebook_execution",
+            NotebookExecutionName=f"{world.stack.deployment} {name}",
             NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
-            OutputNotebookS3Location={"Bucket": bucket, "Key": output}, NotebookParams=json.dumps(values),
-            # given, for EMR else takes default groups: the studio's role makes none, and no template would remove them
-            ExecutionEngine={"Id": cluster, "Type": "EMR", "MasterInstanceSecurityGroupId": cluster_group},
-            NotebookInstanceSecurityGroupId=notebook_group, ServiceRole=role,
-            Tags=[{"Key": aws.TAG, "Value": world.stack.deployment}])["NotebookExecutionId"]
+            OutputNotebookS3Location={"Bucket": bucket, "Key": output},
+            NotebookParams=json.dumps(values),
+            # given, for EMR else takes default groups: the studio's role makes none, and no
+            # template would remove them
+            ExecutionEngine={
+                "Id": cluster,
+                "Type": "EMR",
+                "MasterInstanceSecurityGroupId": cluster_group,
+            },
+            NotebookInstanceSecurityGroupId=notebook_group,
+            ServiceRole=role,
+            Tags=[{"Key": aws.TAG, "Value": world.stack.deployment}],
+        )["NotebookExecutionId"]
     done = Executed(nbformat.read(path, as_version=4))
     try:
-        last = aws.wait(lambda: _over(world, started), f"{name} on the cluster", timeout=timeout, every=5)
+        last = aws.wait(
+            lambda: _over(world, started), f"{name} on the cluster", timeout=timeout, every=5
+        )
         if last["Status"] != "FINISHED":
-            done.why = f"EMR says {last['Status']}: {last.get('LastStateChangeReason') or 'no reason'}"
+            done.why = (
+                f"EMR says {last['Status']}: {last.get('LastStateChangeReason') or 'no reason'}"
+            )
     except KeyboardInterrupt:
         done.stopped, done.why = True, "stopped by the user"
     except StackError as e:
@@ -59,5 +77,7 @@ def notebook(world: World, path: Path, values: dict[str, Any], timeout: float = 
 
 def _over(world: World, execution: str) -> dict[str, Any]:
     """What EMR says of an execution that is over, {} of one that is not."""
-    found = aws.call(world.region, "emr", "describe_notebook_execution", NotebookExecutionId=execution)
+    found = aws.call(
+        world.region, "emr", "describe_notebook_execution", NotebookExecutionId=execution
+    )
     return found["NotebookExecution"] if found["NotebookExecution"]["Status"] in OVER else {}

@@ -1,4 +1,5 @@
-"""One notebook, executed headless by papermill in a fresh kernel of this environment (see runner.py for many).
+"""One notebook, executed headless by papermill in a fresh kernel of this environment (see runner.py
+for many).
 
 Nothing is written here: the runner masks secrets first.
 """
@@ -18,8 +19,9 @@ from traitlets.config import Config
 
 @dataclass
 class Executed:
-    """What came out: the notebook with outputs, the cell that was started last (-1: none), why it ended early ("" if it
-    did not), and whether it was the user who ended it."""
+    """What came out: the notebook with outputs, the cell that was started last (-1: none), why it
+    ended early ("" if it did not), and whether it was the user who ended it.
+    """
 
     book: Any
     at: int = -1
@@ -28,8 +30,9 @@ class Executed:
 
 
 class _Kernel(AsyncKernelManager):
-    """Before it ends a kernel, jupyter_client interrupts it. One that is just reading a message then says so in the
-    terminal, as an error. Nothing here needs it: a kernel is killed."""
+    """Before it ends a kernel, jupyter_client interrupts it. One that is just reading a message
+    then says so in the terminal, as an error. Nothing here needs it: a kernel is killed.
+    """
 
     async def _async_interrupt_kernel(self) -> None:
         pass
@@ -37,8 +40,12 @@ class _Kernel(AsyncKernelManager):
     interrupt_kernel = _async_interrupt_kernel
 
 
-def notebook(path: Path, values: dict, timeout: float = 600,
-             on_cell: Callable[[int, list], None] = lambda at, cells: None) -> Executed:
+def notebook(
+    path: Path,
+    values: dict,
+    timeout: float = 600,
+    on_cell: Callable[[int, list], None] = lambda at, cells: None,
+) -> Executed:
     """Execute a notebook in its own folder.
 
     Args:
@@ -47,11 +54,14 @@ def notebook(path: Path, values: dict, timeout: float = 600,
         on_cell: called with index and cells before each cell.
 
     Raises:
-        nothing of the notebook's: an error of a cell stands in its output, any other reason in `why`.
+        nothing of the notebook's: an error of a cell stands in its output, any other reason in
+        `why`.
     """
     deadline = time.monotonic() + timeout
     logger.setLevel("CRITICAL")  # it reports on the terminal what is told better here
-    book = parameterize_notebook(load_notebook_node(str(path)), values, kernel_name="python3", language="python")
+    book = parameterize_notebook(
+        load_notebook_node(str(path)), values, kernel_name="python3", language="python"
+    )
     done = Executed(book)
 
     def started(cell: Any, cell_index: int) -> None:
@@ -60,16 +70,26 @@ def notebook(path: Path, values: dict, timeout: float = 600,
 
     try:
         NBClientEngine.execute_notebook(
-            book, "python3", progress_bar=False, kernel_manager_class=_Kernel, on_cell_start=started,
+            book,
+            "python3",
+            progress_bar=False,
+            kernel_manager_class=_Kernel,
+            on_cell_start=started,
             shutdown_kernel="immediate",  # a busy one that is asked to end has five seconds
-            timeout_func=lambda cell: max(1, int(deadline - time.monotonic())),  # 0 would mean no limit
+            timeout_func=lambda cell: max(
+                1, int(deadline - time.monotonic())
+            ),  # 0 would mean no limit
             resources={"metadata": {"path": str(path.parent)}},
-            config=Config(KernelManager={"transport_encryption": "auto"}))  # what cells say goes over loopback ports
+            config=Config(KernelManager={"transport_encryption": "auto"}),
+        )  # what cells say goes over loopback ports
     except KeyboardInterrupt:
         done.stopped, done.why = True, "stopped by the user"
     except TimeoutError:
         done.why = f"the notebook took longer than {timeout:g} s and was ended"
     except Exception as e:  # noqa: BLE001 - a kernel ends in many ways; each is this notebook's failure, not the run's
-        done.why = "the kernel died: its process was killed from outside, ran out of memory, or crashed" \
-            if "Kernel died" in str(e) else f"{type(e).__name__}: {e}"
+        done.why = (
+            "the kernel died: its process was killed from outside, ran out of memory, or crashed"
+            if "Kernel died" in str(e)
+            else f"{type(e).__name__}: {e}"
+        )
     return done

@@ -1,5 +1,6 @@
-"""What a deployment's Sparks and notebooks need of this checkout, put into its bucket: library, worlds, notebooks,
-data, jars, and the plugins of connectors."""
+"""What a deployment's Sparks and notebooks need of this checkout, put into its bucket: library,
+worlds, notebooks, data, jars, and the plugins of connectors.
+"""
 
 import hashlib
 import io
@@ -23,24 +24,39 @@ from ..spark.settings import hudi_needs
 from ..stack import artifacts
 from . import notebooks
 
-FOLDERS = ("params", "notebooks", "data", "deploy/jobs")  # as they are; jobs/bootstrap.sh puts them on the cluster
-# At the end of a jar's name, behind the version (those that Maven's documentation and native libraries have)
-CLASSIFIER = r"-((?:linux|osx|mac|windows|native|jdk\d|all|shaded|tests?|sources|javadoc)(?![a-z]).*)"
+FOLDERS = (
+    "params",
+    "notebooks",
+    "data",
+    "deploy/jobs",
+)  # as they are; jobs/bootstrap.sh puts them on the cluster
+# At the end of a jar's name, behind the version (those that Maven's documentation and native
+# libraries have)
+CLASSIFIER = (
+    r"-((?:linux|osx|mac|windows|native|jdk\d|all|shaded|tests?|sources|javadoc)(?![a-z]).*)"
+)
 SAID = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
 def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int:
     """Upload what is new or has changed; return how many objects that are.
 
-    workbench/<wheel>, workbench/environment.tar.gz: the library with its packages; workbench/{params,notebooks,data,
-    jobs}/…, workbench/notebooks-pyspark/…: the notebooks for the PySpark kernel; workbench/jars/…; plugins/<name>.zip:
-    Debezium's, and each folder of var/plugins under its name, with the jars at the root of the archive, as MSK Connect
-    wants it (see `plugin_jars`).
+    workbench/<wheel>, workbench/environment.tar.gz: the library with its packages;
+    workbench/{params,notebooks,data, jobs}/…, workbench/notebooks-pyspark/…: the notebooks for the
+    PySpark kernel; workbench/jars/…; plugins/<name>.zip: Debezium's, and each folder of var/plugins
+    under its name, with the jars at the root of the archive, as MSK Connect wants it (see
+    `plugin_jars`).
 
-    Raises: StackError: AWS refuses it; the jars are not there; the wheel cannot be built, or its packages not be had.
+    Raises: StackError: AWS refuses it; the jars are not there; the wheel cannot be built, or its
+        packages not be had.
     """
-    have = {one["Key"]: one["ETag"].strip('"') for prefix in ("workbench/", "plugins/")
-            for one in aws.pages(region, "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix)}
+    have = {
+        one["Key"]: one["ETag"].strip('"')
+        for prefix in ("workbench/", "plugins/")
+        for one in aws.pages(
+            region, "s3", "list_objects_v2", "Contents", Bucket=bucket, Prefix=prefix
+        )
+    }
     wheel = _wheel()
     count = _environment(region, bucket, *wheel, say)
     for key, data in (wheel, *_objects()):
@@ -50,7 +66,9 @@ def publish(region: str, bucket: str, say: Callable[[str], None] = print) -> int
             count += 1
     for folder, jar, without in SAID["by hand"]:
         if not [*(paths.VAR / folder).rglob(f"{jar}*.jar")]:
-            say(f"missing: var/{folder}/{jar}-<version>.jar. Without it {without} (deploy/README.md, \"Before\")")
+            say(
+                f'missing: var/{folder}/{jar}-<version>.jar. Without it {without} (deploy/README.md, "Before")'
+            )
     return count
 
 
@@ -62,8 +80,13 @@ def _objects() -> Iterator[tuple[str, bytes]]:
                 yield f"workbench/{folder.name}/{file.relative_to(folder)}", file.read_bytes()
     for path in notebooks.find():
         book = pyspark_variant(nbformat.read(path, as_version=4))
-        yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", nbformat.writes(book).encode("utf-8")
-    ours = [jar for jar in artifacts.jars("spark") if not jar.name.startswith(tuple(SAID["not on EMR"]))]
+        yield (
+            f"workbench/notebooks-pyspark/{notebooks.name(path)}",
+            nbformat.writes(book).encode("utf-8"),
+        )
+    ours = [
+        jar for jar in artifacts.jars("spark") if not jar.name.startswith(tuple(SAID["not on EMR"]))
+    ]
     for jar in [*ours, *sorted((paths.VAR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _there(jar).read_bytes()
     for name, jars in plugin_jars().items():
@@ -71,19 +94,35 @@ def _objects() -> Iterator[tuple[str, bytes]]:
 
 
 def plugin_jars() -> dict[str, list[Path]]:
-    """Return {plugin: jars of its archive}. Each has those of var/msk-connect, for the worker configuration names one
-    config provider for all plugins; of several versions of a jar each has the newest."""
-    plugins = {folder.name: sorted(folder.rglob("*.jar")) for folder in sorted((paths.VAR / "plugins").glob("*"))}
-    debezium = [jar for jar in artifacts.jars("debezium") if not jar.name.startswith(tuple(SAID["not in plugins"]))]
-    plugins.update(dict.fromkeys(SAID["debezium"], [*debezium, *plugins.get(SAID["debezium"][0], [])]))
+    """Return {plugin: jars of its archive}. Each has those of var/msk-connect, for the worker
+    configuration names one config provider for all plugins; of several versions of a jar each has
+    the newest.
+    """
+    plugins = {
+        folder.name: sorted(folder.rglob("*.jar"))
+        for folder in sorted((paths.VAR / "plugins").glob("*"))
+    }
+    debezium = [
+        jar
+        for jar in artifacts.jars("debezium")
+        if not jar.name.startswith(tuple(SAID["not in plugins"]))
+    ]
+    plugins.update(
+        dict.fromkeys(SAID["debezium"], [*debezium, *plugins.get(SAID["debezium"][0], [])])
+    )
     shared = sorted((paths.VAR / "msk-connect").rglob("*.jar"))
     return {name: _newest([*jars, *shared]) for name, jars in plugins.items()}
 
 
 def _newest(jars: list[Path]) -> list[Path]:
-    """One jar for each artifact and classifier, that of its highest version, in the order of their names."""
+    """One jar for each artifact and classifier, that of its highest version, in the order of their
+    names.
+    """
+
     def parts(jar: Path) -> tuple[str, str, str]:
-        """Artifact, version and classifier of a jar. What is no known classifier is a part of the version."""
+        """Artifact, version and classifier of a jar. What is no known classifier is a part of the
+        version.
+        """
         artifact, _, rest = re.match(r"(.*?)(?:(-)(?=\d)(.*))?$", jar.stem).groups()
         version, *classifier = re.split(CLASSIFIER, rest or "", maxsplit=1)
         return artifact, version, "".join(classifier)
@@ -112,37 +151,69 @@ def _zipped(jars: list[Path]) -> bytes:
 
 def _pip(failed: str, *arguments: str, expected: str = "") -> None:
     """Raises: StackError: pip did not do it: what failed, and the end of what it said."""
-    done = subprocess.run([sys.executable, "-m", "pip", *arguments], capture_output=True, text=True,
-                          env={**os.environ, "SOURCE_DATE_EPOCH": "1735689600"})  # else no two wheels are the same
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1735689600"},
+    )  # else no two wheels are the same
     if done.returncode:
-        raise StackError(failed, where=(done.stdout + done.stderr).strip()[-500:], expected=expected)
+        raise StackError(
+            failed, where=(done.stdout + done.stderr).strip()[-500:], expected=expected
+        )
 
 
 def _wheel() -> tuple[str, bytes]:
     """Key and content of the library's wheel."""
     with tempfile.TemporaryDirectory() as folder:
-        _pip("the wheel was not built", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder,
-             str(paths.ROOT))
+        _pip(
+            "the wheel was not built",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            folder,
+            str(paths.ROOT),
+        )
         (file,) = Path(folder).glob("*.whl")
         return f"workbench/{file.name}", file.read_bytes()
 
 
-def _environment(region: str, bucket: str, key: str, wheel: bytes, say: Callable[[str], None]) -> int:
-    """Have the library with all that it needs in the bucket, as one archive; return how many were made, 0 or 1.
+def _environment(
+    region: str, bucket: str, key: str, wheel: bytes, say: Callable[[str], None]
+) -> int:
+    """Have the library with all that it needs in the bucket, as one archive; return how many were
+    made, 0 or 1.
 
-    EMR's Pythons have next to no packages, and its networks no way to an index of them: they are fetched here, for
-    EMR's Python (EMR Serverless User Guide, "Using Python libraries with EMR Serverless")."""
+    EMR's Pythons have next to no packages, and its networks no way to an index of them: they are
+    fetched here, for EMR's Python (EMR Serverless User Guide, "Using Python libraries with EMR
+    Serverless").
+    """
     where, made_of = {"Bucket": bucket, "Key": ARCHIVE}, hashlib.sha256(wheel).hexdigest()
     with aws.suppress("^404$|NotFound|NoSuchKey"):
         if aws.call(region, "s3", "head_object", **where)["Metadata"].get("wheel") == made_of:
             return 0
-    say(f"s3://{bucket}/{ARCHIVE}: the library and its packages for Python {SAID['python']}, a minute or two …")
+    say(
+        f"s3://{bucket}/{ARCHIVE}: the library and its packages for Python {SAID['python']}, a minute or two …"
+    )
     with tempfile.TemporaryDirectory() as folder:
         local, archive = Path(folder, Path(key).name), Path(folder, "environment.tar.gz")
         local.write_bytes(wheel)
-        _pip("the library's packages were not had", "install", "--quiet", "--no-compile", "--target",
-             f"{folder}/environment", "--python-version", SAID["python"], *SAID["platform"], *SAID["only there"],
-             str(local), expected="an index of packages that pip can reach from here")
+        _pip(
+            "the library's packages were not had",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "--target",
+            f"{folder}/environment",
+            "--python-version",
+            SAID["python"],
+            *SAID["platform"],
+            *SAID["only there"],
+            str(local),
+            expected="an index of packages that pip can reach from here",
+        )
         with tarfile.open(archive, "w:gz") as made:
             made.add(f"{folder}/environment", arcname=".")
         with archive.open("rb") as body:
@@ -151,12 +222,24 @@ def _environment(region: str, bucket: str, key: str, wheel: bytes, say: Callable
 
 
 def pyspark_variant(book: Any) -> Any:
-    """A copy of a notebook for sparkmagic's PySpark kernel, whose cells run in a session that Livy keeps on the
-    cluster: its first cell says what that Spark needs, and the library takes that session (WORKBENCH_SPARK)."""
+    """A copy of a notebook for sparkmagic's PySpark kernel, whose cells run in a session that Livy
+    keeps on the
+    cluster: its first cell says what that Spark needs, and the library takes that session
+        (WORKBENCH_SPARK).
+    """
     made = nbformat.from_dict(json.loads(json.dumps(book)))
-    made.metadata["kernelspec"] = {"name": "pysparkkernel", "display_name": "PySpark", "language": "python"}
+    made.metadata["kernelspec"] = {
+        "name": "pysparkkernel",
+        "display_name": "PySpark",
+        "language": "python",
+    }
     made.metadata["language_info"] = {"name": "python"}
     needed = {"conf": {**hudi_needs(), "spark.jars": "/usr/lib/hudi/hudi-spark-bundle.jar"}}
-    cells = f"%%configure -f\n{json.dumps(needed, indent=1)}", 'import os\n\nos.environ["WORKBENCH_SPARK"] = "existing"'
-    made.cells[1:1] = [nbformat.v4.new_code_cell(text, id=f"pyspark-{n}") for n, text in enumerate(cells)]
+    cells = (
+        f"%%configure -f\n{json.dumps(needed, indent=1)}",
+        'import os\n\nos.environ["WORKBENCH_SPARK"] = "existing"',
+    )
+    made.cells[1:1] = [
+        nbformat.v4.new_code_cell(text, id=f"pyspark-{n}") for n, text in enumerate(cells)
+    ]
     return made

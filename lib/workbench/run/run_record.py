@@ -1,5 +1,7 @@
-"""What is kept of a run in runs/<time>-<world>: run.json, made, found again, written with every secret masked; and
-report.html, made of it."""
+"""What is kept of a run in runs/<time>-<world>: run.json, made, found again, written with every
+secret masked; and report.html, made of it.
+"""
+
 import datetime as dt
 import html
 import importlib.metadata
@@ -17,8 +19,22 @@ from ..base import errors, params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
-SAID = {"skipped": "not run", "pending": "not run", "running": "not finished"}  # other states by their own names
-PACKAGES = ["pyspark", "hudi", "pandas", "pyarrow", "numpy", "confluent-kafka", "psycopg", "matplotlib", "papermill"]
+SAID = {
+    "skipped": "not run",
+    "pending": "not run",
+    "running": "not finished",
+}  # other states by their own names
+PACKAGES = [
+    "pyspark",
+    "hudi",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "confluent-kafka",
+    "psycopg",
+    "matplotlib",
+    "papermill",
+]
 
 
 def runs_dir() -> Path:
@@ -27,7 +43,9 @@ def runs_dir() -> Path:
 
 
 def folders() -> list[Path]:
-    """Where the runs lie: runs/; or, as WORKBENCH_RUNS may name a folder that holds other things, each run's own."""
+    """Where the runs lie: runs/; or, as WORKBENCH_RUNS may name a folder that holds other things,
+    each run's own.
+    """
     at = runs_dir()
     return [at] if at == paths.ROOT / "runs" else sorted(f.parent for f in at.glob("*/run.json"))
 
@@ -38,11 +56,15 @@ def lock_file() -> Path:
 
 
 def going_on(*locks: Path) -> list[str]:
-    """Pids of the runs that hold one of these lock files; of this instance's where none is named."""
+    """Pids of the runs that hold one of these lock files; of this instance's where none is
+    named.
+    """
     return [pid for pid in map(wait.holder, locks or [lock_file()]) if pid]
 
 
-def new(books: dict[Path, Any], world: params.World, targets: list[str], given: dict) -> tuple[Path, dict]:
+def new(
+    books: dict[Path, Any], world: params.World, targets: list[str], given: dict
+) -> tuple[Path, dict]:
     """Make the folder of a run; return it and what its record begins with."""
     now = dt.datetime.now().astimezone()
     stamp = f"{now:%Y%m%d-%H%M%S}-{world.name}"
@@ -53,55 +75,111 @@ def new(books: dict[Path, Any], world: params.World, targets: list[str], given: 
     folder.mkdir(parents=True)
     packages = {f"python package {name}": importlib.metadata.version(name) for name in PACKAGES}
     return folder, {
-        "status": "running", "world": world.name, "describe": world.describe, "targets": targets, "parameters": given,
-        "started": now.isoformat(timespec="seconds"), "seconds": 0.0, "cell_seconds": 0.0, "commit": commit(),
-        "python": platform.python_version(), "platform": platform.platform(), "processors": os.cpu_count(),
-        "versions": {**versions(), **packages}, "world_values": params.flatten(world),
+        "status": "running",
+        "world": world.name,
+        "describe": world.describe,
+        "targets": targets,
+        "parameters": given,
+        "started": now.isoformat(timespec="seconds"),
+        "seconds": 0.0,
+        "cell_seconds": 0.0,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "versions": {**versions(), **packages},
+        "world_values": params.flatten(world),
         "notebooks": [
-            {"path": notebooks.name(p), **notebooks.introduction(book.cells, p.stem), "status": "pending", "why": "",
-             "seconds": 0.0, "cell_seconds": 0.0, "cells": [], "checks": [], "error": None}
-            for p, book in books.items()]}
+            {
+                "path": notebooks.name(p),
+                **notebooks.introduction(book.cells, p.stem),
+                "status": "pending",
+                "why": "",
+                "seconds": 0.0,
+                "cell_seconds": 0.0,
+                "cells": [],
+                "checks": [],
+                "error": None,
+            }
+            for p, book in books.items()
+        ],
+    }
 
 
-def earlier(books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]) -> Optional[tuple[Path, dict]]:
-    """Return folder and record of the newest run of the same world and notebooks that did not pass; None, and say so,
-    where there is none. Its parameters go into `given`; ParamsError where other ones are there already."""
-    for file in sorted(runs_dir().glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[::-1]:
+def earlier(
+    books: Iterable[Path], world: str, given: dict, say: Callable[[str], None]
+) -> Optional[tuple[Path, dict]]:
+    """Return folder and record of the newest run of the same world and notebooks that did not pass;
+    None, and say so, where there is none. Its parameters go into `given`; ParamsError where other
+    ones are there already.
+    """
+    for file in sorted(runs_dir().glob(f"*-{world}*/run.json"), key=lambda f: f.stat().st_mtime_ns)[
+        ::-1
+    ]:
         record = json.loads(file.read_text(encoding="utf-8"))
-        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == list(map(notebooks.name, books))
+        same = record["world"] == world and [e["path"] for e in record["notebooks"]] == list(
+            map(notebooks.name, books)
+        )
         if same and any(e["status"] != "passed" for e in record["notebooks"]):
             if given and given != record["parameters"]:
-                raise errors.ParamsError("the run to resume had other parameters", where=str(file),
-                                         expected=str(record["parameters"]), next_step="leave --resume or --param out")
+                raise errors.ParamsError(
+                    "the run to resume had other parameters",
+                    where=str(file),
+                    expected=str(record["parameters"]),
+                    next_step="leave --resume or --param out",
+                )
             given.update(record["parameters"])
             then, this = record.get("commit") or "unknown", commit() or "unknown"
             if then != this:
-                say(f"note: the run to resume is of commit {then}, this is {this}; what passed then is not run again")
+                say(
+                    f"note: the run to resume is of commit {then}, this is {this}; what passed then is not run again"
+                )
             return file.parent, record
-    say(f"there is no run of these notebooks in world {world} that did not pass: running all of them")
+    say(
+        f"there is no run of these notebooks in world {world} that did not pass: running all of them"
+    )
     return None
 
 
 def save(folder: Path, record: dict) -> None:
     """Write the record, masked, in one step: whoever reads it sees the one before or this one."""
     scratch = folder / "run.json.new"
-    scratch.write_text(json.dumps(masked(record), indent=1, default=str, ensure_ascii=False), encoding="utf-8")
+    scratch.write_text(
+        json.dumps(masked(record), indent=1, default=str, ensure_ascii=False), encoding="utf-8"
+    )
     scratch.replace(folder / "run.json")
 
 
 def masked(value: Any) -> Any:
-    """Return a copy in which every secret's text is dots, as it stands and as HTML, JSON or a URL would write it."""
-    known = {*secrets.read().values(),
-             *(v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_"))}
-    forms = {f for s in known if len(s) > 3  # dots for a shorter one would show it by where they stand
-             for f in (s, html.escape(s), urllib.parse.quote(s, safe=""), json.dumps(s)[1:-1], repr(s)[1:-1])}
+    """Return a copy in which every secret's text is dots, as it stands and as HTML, JSON or a URL
+    would write it.
+    """
+    known = {
+        *secrets.read().values(),
+        *(v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")),
+    }
+    forms = {
+        f
+        for s in known
+        if len(s) > 3  # dots for a shorter one would show it by where they stand
+        for f in (
+            s,
+            html.escape(s),
+            urllib.parse.quote(s, safe=""),
+            json.dumps(s)[1:-1],
+            repr(s)[1:-1],
+        )
+    }
     if not forms:
         return value
     pattern = re.compile("|".join(re.escape(f) for f in sorted(forms, key=len, reverse=True)))
 
     def walk(v: Any) -> Any:
         if isinstance(v, dict):
-            return {pattern.sub(secrets.MASK, str(k)): w if k == "image/png" else walk(w) for k, w in v.items()}
+            return {
+                pattern.sub(secrets.MASK, str(k)): w if k == "image/png" else walk(w)
+                for k, w in v.items()
+            }
         if isinstance(v, (list, tuple)):
             return [walk(w) for w in v]
         return pattern.sub(secrets.MASK, v) if isinstance(v, str) else v
@@ -110,19 +188,33 @@ def masked(value: Any) -> Any:
 
 
 def commit() -> Optional[str]:
-    """The commit of this checkout, and whether a file of it was changed since; None where git does not say."""
-    describe = ["git", "-C", str(paths.ROOT), "describe", "--always", "--exclude=*", "--dirty= with local changes"]
+    """The commit of this checkout, and whether a file of it was changed since; None where git does
+    not say.
+    """
+    describe = [
+        "git",
+        "-C",
+        str(paths.ROOT),
+        "describe",
+        "--always",
+        "--exclude=*",
+        "--dirty= with local changes",
+    ]
     try:
-        return subprocess.run(describe, capture_output=True, text=True, timeout=10).stdout.strip() or None
+        return (
+            subprocess.run(describe, capture_output=True, text=True, timeout=10).stdout.strip()
+            or None
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
 
 
 # ---- the report
 
+
 def report(run_dir: Path) -> Path:
-    """Write report.html beside run.json, from it and the executed notebooks, and return its path: one file that needs
-    nothing else, for a desk, a phone, a printer or an attachment.
+    """Write report.html beside run.json, from it and the executed notebooks, and return its path:
+    one file that needs nothing else, for a desk, a phone, a printer or an attachment.
 
     Raises:
         WorkbenchError: the folder holds no run.
@@ -131,16 +223,31 @@ def report(run_dir: Path) -> Path:
 
     file = run_dir / "run.json"
     if not file.is_file():
-        raise errors.WorkbenchError("there is no run here", where=str(run_dir), expected="a folder that holds run.json")
+        raise errors.WorkbenchError(
+            "there is no run here", where=str(run_dir), expected="a folder that holds run.json"
+        )
     record = json.loads(file.read_text(encoding="utf-8"))
     for number, entry in enumerate(record["notebooks"], 1):
-        entry.update(anchor=f"notebook-{number}", pictures=_pictures(run_dir / "notebooks" / entry["path"]))
+        entry.update(
+            anchor=f"notebook-{number}", pictures=_pictures(run_dir / "notebooks" / entry["path"])
+        )
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(duration=duration, moment=dt.datetime.fromisoformat, plain=notebooks.plain)
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        duration=duration, moment=dt.datetime.fromisoformat, plain=notebooks.plain
+    )
     page = environment.get_template("report.html.j2").render(
-        run=record, folder=run_dir.name, said=SAID, again=_again(record), resume=_again(record, "--resume"),
-        checks=[c for e in record["notebooks"] for c in e["checks"]])
+        run=record,
+        folder=run_dir.name,
+        said=SAID,
+        again=_again(record),
+        resume=_again(record, "--resume"),
+        checks=[c for e in record["notebooks"] for c in e["checks"]],
+    )
     target = run_dir / "report.html"
     target.write_text(page, encoding="utf-8")
     return target
@@ -156,16 +263,27 @@ def duration(seconds: Any) -> str:
 
 
 def _pictures(path: Path) -> list[dict]:
-    """The pictures of an executed notebook (none if it was not run): each with the heading that it stands under and,
-    for who does not see it, its own title, which `draw.Picture` puts beside it as text."""
+    """The pictures of an executed notebook (none if it was not run): each with the heading that it
+    stands under and, for who does not see it, its own title, which `draw.Picture` puts beside it as
+    text.
+    """
     import nbformat
 
     found, cells = [], nbformat.read(path, as_version=4).cells if path.is_file() else []
     for cell, section in zip(cells, notebooks.sections(cells)):
-        for data in (output["data"] for output in cell.get("outputs", []) if "image/png" in output.get("data", {})):
+        for data in (
+            output["data"]
+            for output in cell.get("outputs", [])
+            if "image/png" in output.get("data", {})
+        ):
             title = data.get("text/plain", "")
-            found.append({"src": "data:image/png;base64," + "".join(data["image/png"].split()),
-                          "caption": section, "title": section if title.startswith("<") else title or section})
+            found.append(
+                {
+                    "src": "data:image/png;base64," + "".join(data["image/png"].split()),
+                    "caption": section,
+                    "title": section if title.startswith("<") else title or section,
+                }
+            )
     return found
 
 

@@ -1,13 +1,16 @@
-"""The runner: executes notebooks in order, headless, and records what happened in runs/<time>-<world>/.
+"""The runner: executes notebooks in order, headless, and records what happened in
+runs/<time>-<world>/.
 
     runs/20261121-093000-local/
         notebooks/10_outbox/11_source_database.ipynb    executed copies
-        run.json                                        status, durations, checks, versions (see run_record)
-        report.html                                     see run_record
+        run.json                                        status, durations, checks, versions (see
+        run_record) report.html                                     see run_record
 
-A track is a folder of notebooks; a failed notebook stops the rest of its track and no other. Everything is looked at
-before the first notebook starts: world, targets, parameters cells. Whatever is written goes through run_record.masked.
+A track is a folder of notebooks; a failed notebook stops the rest of its track and no other.
+Everything is looked at before the first notebook starts: world, targets, parameters cells. Whatever
+is written goes through run_record.masked.
 """
+
 import contextlib
 import re
 import time
@@ -42,27 +45,40 @@ class RunResult:
         failed = [e["path"] for e in self.notebooks if e["status"] == "failed"]
         passed = sum(e["status"] == "passed" for e in self.notebooks)
         checks = [c["ok"] for e in self.notebooks for c in e["checks"]]
-        return (f"{self.status}: {passed} of {len(self.notebooks)} notebooks, "
-                f"{checks.count(True)} of {len(checks)} checks in {self.seconds:.0f} s"
-                + (f"; {checks.count(None)} shown: own data differ" if None in checks else "")
-                + (f"; failed: {', '.join(failed)}" if failed else ""))
+        return (
+            f"{self.status}: {passed} of {len(self.notebooks)} notebooks, "
+            f"{checks.count(True)} of {len(checks)} checks in {self.seconds:.0f} s"
+            + (f"; {checks.count(None)} shown: own data differ" if None in checks else "")
+            + (f"; failed: {', '.join(failed)}" if failed else "")
+        )
 
 
-def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[dict[str, Any]] = None, *,
-        resume: bool = False, timeout: float = 600, progress: bool = True, on: str = "here") -> RunResult:
+def run(
+    targets: Sequence[str] = (),
+    world: str = "local",
+    parameters: Optional[dict[str, Any]] = None,
+    *,
+    resume: bool = False,
+    timeout: float = 600,
+    progress: bool = True,
+    on: str = "here",
+) -> RunResult:
     """Run notebooks and write the report. Ctrl-C or TERM ends the kernel and leaves the rest out.
 
     Args:
-        targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path; none means all.
-        parameters: go to those selected notebooks that declare them; text is converted to the type declared, and a
-            relative folder (`…_dir`) is taken from the current one.
-        resume: go on with the newest run of the same world and notebooks that did not pass, at the first notebook
-            that did not; where there is no such run, say so and run everything.
+        targets: tracks (`10_outbox`), notebooks by name (`11_source_database`) or by path; none
+            means all.
+        parameters: go to those selected notebooks that declare them; text is converted to the type
+            declared, and a relative folder (`…_dir`) is taken from the current one.
+        resume: go on with the newest run of the same world and notebooks that did not pass, at the
+            first notebook that did not; where there is no such run, say so and run everything.
         timeout: seconds for one notebook.
-        on: where notebooks are executed: "here", or "emr-notebook", on the cluster of the world's deployment.
+        on: where notebooks are executed: "here", or "emr-notebook", on the cluster of the world's
+            deployment.
 
     Raises:
-        ParamsError: unknown world, target or parameter; a notebook without a parameters cell that holds only literals.
+        ParamsError: unknown world, target or parameter; a notebook without a parameters cell that
+            holds only literals.
         WorkbenchError: another run of this instance is going on, or there is no room for one.
     """
     params.choice("on", on, "here", "emr-notebook")
@@ -72,30 +88,50 @@ def run(targets: Sequence[str] = (), world: str = "local", parameters: Optional[
         aws.parameter(loaded.region, loaded.stack.deployment, name)
     given = notebooks.as_declared(books, dict(parameters or {}))
     if process.full_disk():
-        raise errors.WorkbenchError(f"nothing is run: {process.full_disk()}",
-                                    next_step="make room: `make clean` removes service data, lake and runs")
+        raise errors.WorkbenchError(
+            f"nothing is run: {process.full_disk()}",
+            next_step="make room: `make clean` removes service data, lake and runs",
+        )
     lines, lock = _Lines(progress), run_record.lock_file()
-    going_on = wait.alone(lock, lambda pid: errors.WorkbenchError(
-        "another run is going on", where=f"process {pid} holds {lock}",
-        next_step=f"wait until it is done, or stop it: kill {pid}"))
+    going_on = wait.alone(
+        lock,
+        lambda pid: errors.WorkbenchError(
+            "another run is going on",
+            where=f"process {pid} holds {lock}",
+            next_step=f"wait until it is done, or stop it: kill {pid}",
+        ),
+    )
     with going_on, wait.told_to_stop(interrupting=True), contextlib.ExitStack() as after:
         earlier = run_record.earlier(books, world, given, lines.say) if resume else None
         folder, record = earlier or run_record.new(books, loaded, list(targets), given)
-        executed = (partial(execute.notebook, timeout=timeout, on_cell=lines.cell) if on == "here"
-                    else partial(emr_notebook.notebook, loaded, timeout=timeout))
+        executed = (
+            partial(execute.notebook, timeout=timeout, on_cell=lines.cell)
+            if on == "here"
+            else partial(emr_notebook.notebook, loaded, timeout=timeout)
+        )
         if on == "here" and loaded.spark.kind == "emr_serverless":
             from ..spark import emr
 
             executed = partial(_once_more, executed, lines)
-            after.callback(emr.stop, loaded)  # it costs something; the kernels that share it are killed: none ends it
+            after.callback(
+                emr.stop, loaded
+            )  # it costs something; the kernels that share it are killed: none ends it
         _run_all(folder, record, books, given, lines, executed)
-        return RunResult(folder, run_record.report(folder), record["status"], record["seconds"], record["notebooks"])
+        return RunResult(
+            folder,
+            run_record.report(folder),
+            record["status"],
+            record["seconds"],
+            record["notebooks"],
+        )
 
 
-def _once_more(executed: Callable[..., execute.Executed], lines: "_Lines", path: Path, values: dict
-               ) -> execute.Executed:
-    """Execute a notebook, and once more where its session of Spark was lost, to idleness or a lack of capacity say: a
-    notebook makes what it needs anew."""
+def _once_more(
+    executed: Callable[..., execute.Executed], lines: "_Lines", path: Path, values: dict
+) -> execute.Executed:
+    """Execute a notebook, and once more where its session of Spark was lost, to idleness or a lack
+    of capacity say: a notebook makes what it needs anew.
+    """
     done = executed(path, values)
     if "Spark was restarted or is gone" in ((_outcome(done)["error"] or {}).get("message") or ""):
         lines.say("    Spark's session was lost: the notebook is run once more")
@@ -103,8 +139,14 @@ def _once_more(executed: Callable[..., execute.Executed], lines: "_Lines", path:
     return done
 
 
-def _run_all(folder: Path, record: dict, books: dict, given: dict, lines: "_Lines",
-             executed: Callable[..., execute.Executed]) -> None:
+def _run_all(
+    folder: Path,
+    record: dict,
+    books: dict,
+    given: dict,
+    lines: "_Lines",
+    executed: Callable[..., execute.Executed],
+) -> None:
     began = time.monotonic() - record["seconds"]
     entries, broken = record["notebooks"], set()
     record["status"] = "running"
@@ -132,32 +174,51 @@ def _run_all(folder: Path, record: dict, books: dict, given: dict, lines: "_Line
         record["status"] = "stopped"
         for entry in entries:
             if entry["status"] in ("pending", "running"):
-                entry.update(status={"pending": "skipped", "running": "stopped"}[entry["status"]], why="stopped")
-    record.update(seconds=round(time.monotonic() - began, 2),
-                  cell_seconds=round(sum(e["cell_seconds"] for e in entries), 2))
+                entry.update(
+                    status={"pending": "skipped", "running": "stopped"}[entry["status"]],
+                    why="stopped",
+                )
+    record.update(
+        seconds=round(time.monotonic() - began, 2),
+        cell_seconds=round(sum(e["cell_seconds"] for e in entries), 2),
+    )
     run_record.save(folder, record)
 
 
-def _run_one(entry: dict, path: Path, folder: Path, values: dict, lines: "_Lines",
-             executed: Callable[..., execute.Executed]) -> None:
+def _run_one(
+    entry: dict,
+    path: Path,
+    folder: Path,
+    values: dict,
+    lines: "_Lines",
+    executed: Callable[..., execute.Executed],
+) -> None:
     """Execute one notebook and put what came out into its entry; the copy is written masked."""
     lines.start(entry["path"])
     began = time.monotonic()
     done = executed(path, values)
     entry.update(_outcome(done), seconds=round(time.monotonic() - began, 2))
-    if entry["error"] and process.full_disk():  # who waits for a service in vain gets a time-out to read
-        entry["error"]["message"] += f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
+    if (
+        entry["error"] and process.full_disk()
+    ):  # who waits for a service in vain gets a time-out to read
+        entry["error"]["message"] += (
+            f"\n{process.full_disk()}: make room, then `workbench up`, then run again"
+        )
     target = folder / "notebooks" / entry["path"]
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(nbformat.writes(nbformat.from_dict(run_record.masked(done.book))), encoding="utf-8")
+    target.write_text(
+        nbformat.writes(nbformat.from_dict(run_record.masked(done.book))), encoding="utf-8"
+    )
     lines.end(entry)
 
 
 def _outcome(done: execute.Executed) -> dict:
     """Status, cells, checks and error of an executed notebook."""
     cells, checks, red, sections = [], [], [], notebooks.sections(done.book.cells)
-    places = [{"cell": i, "section": section, "source": cell.source}
-              for i, (cell, section) in enumerate(zip(done.book.cells, sections))]
+    places = [
+        {"cell": i, "section": section, "source": cell.source}
+        for i, (cell, section) in enumerate(zip(done.book.cells, sections))
+    ]
     # where no cell was started, the kernel did not come up
     at = places[done.at] if done.at >= 0 else {"cell": None}
     errors = [{**at, "name": "", "message": done.why}] if done.why else []
@@ -171,15 +232,35 @@ def _outcome(done: execute.Executed) -> dict:
                 check = output["data"][MIME]
                 checks.append({"cell": place["cell"], "section": place["section"], **check})
                 if check["ok"] is False:  # one that was caught is still red
-                    red.append({**place, "name": "CheckFailed", "message": f"check failed: {check['what']}",
-                                "traceback": check["detail"]})
-            if output.output_type == "error" and not (output.ename == "SystemExit" and output.evalue in "0"):
+                    red.append(
+                        {
+                            **place,
+                            "name": "CheckFailed",
+                            "message": f"check failed: {check['what']}",
+                            "traceback": check["detail"],
+                        }
+                    )
+            if output.output_type == "error" and not (
+                output.ename == "SystemExit" and output.evalue in "0"
+            ):
                 traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
-                errors.append({**place, "name": output.ename, "message": output.evalue, "traceback": traceback})
+                errors.append(
+                    {
+                        **place,
+                        "name": output.ename,
+                        "message": output.evalue,
+                        "traceback": traceback,
+                    }
+                )
     error = next(iter(errors + red), None)
     status = "stopped" if done.stopped else "failed" if error else "passed"
-    return {"status": status, "cells": cells, "checks": checks, "error": error,
-            "cell_seconds": round(sum(c["seconds"] for c in cells), 3)}
+    return {
+        "status": status,
+        "cells": cells,
+        "checks": checks,
+        "error": error,
+        "cell_seconds": round(sum(c["seconds"] for c in cells), 3),
+    }
 
 
 class _Lines:
@@ -201,7 +282,9 @@ class _Lines:
     def end(self, entry: dict) -> None:
         sign = {"passed": "✔"}.get(entry["status"], "✘")
         green, differ = (sum(c["ok"] is state for c in entry["checks"]) for state in (True, None))
-        self.say(f"{sign} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"
-                 + f", {differ} shown: own data differ" * bool(differ))
+        self.say(
+            f"{sign} {entry['path']}  {entry['seconds']:.1f} s, {green} of {len(entry['checks'])} checks passed"
+            + f", {differ} shown: own data differ" * bool(differ)
+        )
         if entry["error"]:
             self.say(run_record.masked(f"    {entry['error']['name']} {entry['error']['message']}"))

@@ -1,2 +1,3 @@
 """The source databases."""
+
 from .loading import sql_file

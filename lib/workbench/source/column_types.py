@@ -8,7 +8,10 @@ from psycopg.types import datetime as of
 
 
 def _or_text(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
-    """A loader of psycopg that gives the text of a value where it raises by itself, for one that Python has not."""
+    """A loader of psycopg that gives the text of a value where it raises by itself, for one that
+    Python has not.
+    """
+
     class OrText(loader):  # type: ignore[valid-type, misc]
         def load(self, data: Any) -> Any:
             try:
@@ -19,8 +22,13 @@ def _or_text(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
     return OrText
 
 
-OR_TEXT = {"date": _or_text(of.DateLoader), "time": _or_text(of.TimeLoader), "timetz": _or_text(of.TimetzLoader),
-           "timestamp": _or_text(of.TimestampLoader), "timestamptz": _or_text(of.TimestamptzLoader)}
+OR_TEXT = {
+    "date": _or_text(of.DateLoader),
+    "time": _or_text(of.TimeLoader),
+    "timetz": _or_text(of.TimetzLoader),
+    "timestamp": _or_text(of.TimestampLoader),
+    "timestamptz": _or_text(of.TimestamptzLoader),
+}
 
 
 def kind(type_code: int) -> str:
@@ -29,9 +37,16 @@ def kind(type_code: int) -> str:
     return known.name if known and known.oid == type_code else ""
 
 
-def framed(names: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> pandas.DataFrame:
-    """Return a frame of these columns, each of a kind: as Spark's toPandas has it, so that both can be compared."""
-    values = [pandas.Series([row[i] for row in rows], dtype=object, name=name) for i, name in enumerate(names)]
+def framed(
+    names: Sequence[str], kinds: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> pandas.DataFrame:
+    """Return a frame of these columns, each of a kind: as Spark's toPandas has it, so that both can
+    be compared.
+    """
+    values = [
+        pandas.Series([row[i] for row in rows], dtype=object, name=name)
+        for i, name in enumerate(names)
+    ]
     return pandas.concat([v.astype(_dtype(kind, v)) for v, kind in zip(values, kinds)], axis=1)
 
 
@@ -45,5 +60,7 @@ def _dtype(name: str, values: pandas.Series) -> str:
         return "float64"
     if name not in ("timestamp", "timestamptz") or any(isinstance(v, str) for v in values):
         return "object"
-    unit = "ns" if all(1678 <= v.year <= 2261 for v in values if v is not None) else "us"  # what 64 bits of ns hold
+    unit = (
+        "ns" if all(1678 <= v.year <= 2261 for v in values if v is not None) else "us"
+    )  # what 64 bits of ns hold
     return f"datetime64[{unit}{', UTC' if name == 'timestamptz' else ''}]"

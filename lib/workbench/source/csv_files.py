@@ -1,4 +1,6 @@
-"""Reading CSV files: each value by the reader of its column, each error with file, line and column."""
+"""Reading CSV files: each value by the reader of its column, each error with file, line and
+column.
+"""
 
 import csv
 import datetime as dt
@@ -20,8 +22,10 @@ NAMED = 10  # so many bad values are named, and all counted
 
 @dataclass(frozen=True)
 class File:
-    """A CSV file of a table: {column of the table: column of the file, and how to read it}, of which the first is the
-    key; and those of its keys that a walkthrough follows, which have to be there."""
+    """A CSV file of a table: {column of the table: column of the file, and how to read it}, of
+    which the first is the key; and those of its keys that a walkthrough follows, which have to be
+    there.
+    """
 
     name: str
     columns: Mapping[str, tuple[str, Reader]]
@@ -29,8 +33,10 @@ class File:
 
 
 def reader(pattern: str, expected: str, make: Reader = str) -> Reader:
-    """Make the reader of a column: of a text that fits the pattern, what `make` gives of the pattern's group, None of
-    an empty one. Of another it raises ValueError, saying what was expected; `make` may, too."""
+    """Make the reader of a column: of a text that fits the pattern, what `make` gives of the
+    pattern's group, None of an empty one. Of another it raises ValueError, saying what was
+    expected; `make` may, too.
+    """
     fit = re.compile(pattern, re.DOTALL).fullmatch
 
     def value(text: str) -> Any:
@@ -57,18 +63,33 @@ READERS = {  # of columns, by the names that a declaration of files has
     "key": reader(r"\s*([0-9]{1,10})\s*", WHOLE, int4),
     "year": reader(r"\s*0*([0-9]{0,10})\s*", WHOLE, int4),  # 0 where it is unknown
     "first": reader(r"(?:\s*([0-9]{1,10})\s*(?:,.*)?)?", WHOLE, int4),  # of several keys
-    "day": reader("([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", dt.date.fromisoformat),
-    "instant": reader("([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]+)?", "an instant", dt.datetime.fromisoformat),
-    "number": reader(r"([0-9]{1,6}(?:\.[0-9]{0,20})?)?", "a number below 1,000,000", Decimal)}
+    "day": reader(
+        "([0-9]{4}-[0-9]{2}-[0-9]{2})?", "a date such as 2009-04-15", dt.date.fromisoformat
+    ),
+    "instant": reader(
+        "([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]+)?", "an instant", dt.datetime.fromisoformat
+    ),
+    "number": reader(r"([0-9]{1,6}(?:\.[0-9]{0,20})?)?", "a number below 1,000,000", Decimal),
+}
 
 
 def declared(path: Path, *parts: str) -> dict[str, File]:
-    """Return the files of tables that a YAML file declares (data/moma/files.yaml says how), with these parts of their
-    columns, such as `columns`."""
+    """Return the files of tables that a YAML file declares (data/moma/files.yaml says how), with
+    these parts of their columns, such as `columns`.
+    """
     said = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {table: File(of["file"], {column: (name, READERS[how]) for part in parts
-                                     for column, (name, how) in of.get(part, {}).items()}, frozenset(of["followed"]))
-            for table, of in said.items()}
+    return {
+        table: File(
+            of["file"],
+            {
+                column: (name, READERS[how])
+                for part in parts
+                for column, (name, how) in of.get(part, {}).items()
+            },
+            frozenset(of["followed"]),
+        )
+        for table, of in said.items()
+    }
 
 
 def read(folder: Path, name: str, separator: str = ",") -> list[dict[str, str]]:
@@ -77,13 +98,17 @@ def read(folder: Path, name: str, separator: str = ",") -> list[dict[str, str]]:
         return list(csv.DictReader(f, delimiter=separator))
 
 
-def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str, int], null: str = "") -> list[Table]:
-    """Return tables whose rows are files of this repository, `<name>.csv`, in the order of the names.
+def stored(
+    folder: Path, names: Sequence[str], scale: Any, further: Mapping[str, int], null: str = ""
+) -> list[Table]:
+    """Return tables whose rows are files of this repository, `<name>.csv`, in the order of the
+    names.
 
     Args:
-        scale: so many times a table of `further` has its rows, {table: what is added each time to the number in its
-            first column}; the others have them once.
+        scale: so many times a table of `further` has its rows, {table: what is added each time to
+            the number in its first column}; the others have them once.
         null: the text that stands for NULL.
+
     Raises:
         SourceError: scale is not a whole number from 1 to 1000.
     """
@@ -94,44 +119,60 @@ def stored(folder: Path, names: Sequence[str], scale: Any, further: Mapping[str,
         found = read(folder, name)
         rows = [tuple(None if value == null else value for value in row.values()) for row in found]
         table = Table(name, tuple(found[0]), rows.__iter__)
-        made.append(repeated(table, scale, {table.columns[0]: further[name]}) if name in further else table)
+        made.append(
+            repeated(table, scale, {table.columns[0]: further[name]}) if name in further else table
+        )
     return made
 
 
 def repeated(table: Table, times: int, further: Mapping[str, int]) -> Table:
-    """Return a table that has the rows of this one so many times, each time with other numbers: {column: what is added
-    to its numbers}."""
+    """Return a table that has the rows of this one so many times, each time with other numbers:
+    {column: what is added to its numbers}.
+    """
+
     def rows() -> Iterator[tuple]:
         for block in range(times):
             for row in table.rows():
-                yield tuple(int(value) + block * further[column] if column in further and value else value
-                            for column, value in zip(table.columns, row))
+                yield tuple(
+                    int(value) + block * further[column] if column in further and value else value
+                    for column, value in zip(table.columns, row)
+                )
 
     return replace(table, rows=rows)
 
 
 def tables(folder: Union[str, Path], files: Mapping[str, File]) -> list[Table]:
-    """Return the tables that the files of a folder hold, in their order; they are read to their ends now.
+    """Return the tables that the files of a folder hold, in their order; they are read to their
+    ends now.
 
     Raises:
-        SourceError: a file or a column is missing, or is there twice; or values cannot be loaded, of which ten are
-            named (file, line, column and value) and all counted: a value is not what its column holds, a key is there
-            twice, a row is cut off, the text is not UTF-8. Where all are fine: keys that are followed are not there.
+        SourceError: a file or a column is missing, or is there twice; or values cannot be loaded,
+            of which ten are named (file, line, column and value) and all counted: a value is not
+            what its column holds, a key is there twice, a row is cut off, the text is not UTF-8.
+            Where all are fine: keys that are followed are not there.
     """
     found: list[SourceError] = []
     made = []
     for name, file in files.items():
-        rows, wrong = _rows(find(folder, file.name, " and ".join(f.name for f in files.values())), file)
+        rows, wrong = _rows(
+            find(folder, file.name, " and ".join(f.name for f in files.values())), file
+        )
         made.append(Table(name, tuple(file.columns), rows.__iter__))
         found += wrong
     if len(found) == 1:
         raise found[0]
     if found:
-        lines = [f"{e.where}: {e.what.partition(' is ')[2] or e.what}" + (f", not {e.expected}" if e.expected else "")
-                 for e in found[:NAMED]]
+        lines = [
+            f"{e.where}: {e.what.partition(' is ')[2] or e.what}"
+            + (f", not {e.expected}" if e.expected else "")
+            for e in found[:NAMED]
+        ]
         more = [f"… and {len(found) - NAMED:,} more"] if len(found) > NAMED else []
-        raise SourceError(f"{len(found):,} values of the files cannot be loaded", next_step=MEND,
-                          where="\n            ".join([*lines, *more]))
+        raise SourceError(
+            f"{len(found):,} values of the files cannot be loaded",
+            next_step=MEND,
+            where="\n            ".join([*lines, *more]),
+        )
     return made
 
 
@@ -152,7 +193,9 @@ def _rows(path: Path, file: File) -> tuple[list[tuple], list[SourceError]]:
             found.append(record)
             continue
         if len(record) != len(header):
-            found.append(_broken(path, line, "record", record, f"{len(header)} values, not {len(record)}"))
+            found.append(
+                _broken(path, line, "record", record, f"{len(header)} values, not {len(record)}")
+            )
             continue
         for column, place, read in places:
             try:
@@ -165,8 +208,15 @@ def _rows(path: Path, file: File) -> tuple[list[tuple], list[SourceError]]:
         rows.append(tuple(row))
     lacking = sorted(file.followed - seen.keys())
     if not found and (lacking or not rows):
-        found.append(SourceError(f"the rows that the walkthrough follows are not there: {lacking}" if rows else
-                                 "the file has a header and no rows", where=f"{path}, {places[0][0]}", next_step=MEND))
+        found.append(
+            SourceError(
+                f"the rows that the walkthrough follows are not there: {lacking}"
+                if rows
+                else "the file has a header and no rows",
+                where=f"{path}, {places[0][0]}",
+                next_step=MEND,
+            )
+        )
     return rows, found
 
 
@@ -177,25 +227,41 @@ def _see(header: list[str], path: Path, columns: list[str]) -> None:
     if not header:
         raise SourceError("the file is empty", where=where, expected="a header", next_step=MEND)
     if line.startswith("version https://git-lfs"):
-        raise SourceError("this is Git LFS's pointer to the file", where=where, next_step="fetch the file itself")
+        raise SourceError(
+            "this is Git LFS's pointer to the file", where=where, next_step="fetch the file itself"
+        )
     for column in columns:
         times = header.count(column)
         if times > 1:
-            raise SourceError(f"column {column!r} is there {times} times", where=where, expected="each column once",
-                              next_step=MEND)
+            raise SourceError(
+                f"column {column!r} is there {times} times",
+                where=where,
+                expected="each column once",
+                next_step=MEND,
+            )
         if not times:
             separator = next((s for s in (";", "\t", "|") if len(header) == 1 and s in line), "")
-            expected = f"commas between the values, not {separator!r}" if separator else nearest(column, header)
-            raise SourceError(f"column {column!r} is missing", where=where, expected=expected, next_step=MEND)
+            expected = (
+                f"commas between the values, not {separator!r}"
+                if separator
+                else nearest(column, header)
+            )
+            raise SourceError(
+                f"column {column!r} is missing", where=where, expected=expected, next_step=MEND
+            )
 
 
 def _records(path: Path) -> Iterator[tuple[int, Union[list[str], SourceError]]]:
-    """Yield the records, each with the line it begins at: a quoted value may hold line breaks. The last is an error
-    where the file cannot be read further, so that what is wrong above it is told with it."""
+    """Yield the records, each with the line it begins at: a quoted value may hold line breaks. The
+    last is an error where the file cannot be read further, so that what is wrong above it is told
+    with it.
+    """
     line = 1
     try:
         # strict: a file may not end in quotes
-        lines = csv.reader(io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""), strict=True)
+        lines = csv.reader(
+            io.StringIO(path.read_bytes().decode("utf-8-sig"), newline=""), strict=True
+        )
         for record in lines:
             if record:  # not an empty line
                 yield line, record
@@ -203,13 +269,17 @@ def _records(path: Path) -> Iterator[tuple[int, Union[list[str], SourceError]]]:
     except OSError as e:
         yield line, SourceError("the file cannot be read", where=f"{path}: {e.strerror}")
     except UnicodeDecodeError as e:
-        *above, begun = e.object[:e.start].split(b"\n")
-        bad = e.object[e.start:e.start + 10]
+        *above, begun = e.object[: e.start].split(b"\n")
+        bad = e.object[e.start : e.start + 10]
         yield line, _broken(path, len(above) + 1, f"byte {len(begun) + 1}", bad, "UTF-8")
     except csv.Error as e:
         yield line, _broken(path, line, "record", str(e), "comma-separated values")
 
 
 def _broken(path: Path, line: int, column: str, value: object, expected: str) -> SourceError:
-    return SourceError(f"{column} is {repr(value)[:100]}", where=f"{path}, line {line}, {column}", expected=expected,
-                       next_step=MEND)
+    return SourceError(
+        f"{column} is {repr(value)[:100]}",
+        where=f"{path}, line {line}, {column}",
+        expected=expected,
+        next_step=MEND,
+    )

@@ -10,15 +10,19 @@ from ..base import SourceError
 from .loading import MEND, Table
 
 # a name may be quoted, and after that of a schema; the rows end with a line of their own
-_COPY = re.compile(r'^COPY (?:[^ ]+\.)?"?([^". ]+)"? \(([^\n]+)\) FROM stdin;\s*?\n(.*?)^\\\.$', re.M | re.S | re.I)
+_COPY = re.compile(
+    r'^COPY (?:[^ ]+\.)?"?([^". ]+)"? \(([^\n]+)\) FROM stdin;\s*?\n(.*?)^\\\.$', re.M | re.S | re.I
+)
 
 
 def tables(path: Path, names: Sequence[str]) -> list[Table]:
-    """Return these tables with the rows that the dump has of them, in the order of the names; other tables, and all
-    statements, are passed over. Rows stay in COPY's text format: what is wrong in one, PostgreSQL says at the load.
+    """Return these tables with the rows that the dump has of them, in the order of the names; other
+    tables, and all statements, are passed over. Rows stay in COPY's text format: what is wrong in
+    one, PostgreSQL says at the load.
 
     Raises:
-        SourceError: the file cannot be read; a table is missing, ends with the file, or is there twice.
+        SourceError: the file cannot be read; a table is missing, ends with the file, or is there
+            twice.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -29,12 +33,18 @@ def tables(path: Path, names: Sequence[str]) -> list[Table]:
         name, columns, rows = block.groups()
         line = text.count("\n", 0, block.start()) + 1
         if name in found:
-            raise SourceError(f"table {name} is there twice", where=f"{path}, line {line}", next_step=MEND)
+            raise SourceError(
+                f"table {name} is there twice", where=f"{path}, line {line}", next_step=MEND
+            )
         listed = tuple(column.strip(' "') for column in columns.split(","))
         found[name] = Table(name, listed, partial(StringIO, rows), (path, line))
     lacking = [name for name in names if name not in found]
     if lacking:
-        raise SourceError(f"the dump has no rows of {', '.join(lacking)}", where=str(path), next_step=MEND,
-                          expected=f"a plain pg_dump, without --inserts: COPY {lacking[0]} (…) FROM stdin; its rows, "
-                                   "and a line \\. at their end")
+        raise SourceError(
+            f"the dump has no rows of {', '.join(lacking)}",
+            where=str(path),
+            next_step=MEND,
+            expected=f"a plain pg_dump, without --inserts: COPY {lacking[0]} (…) FROM stdin; its rows, "
+            "and a line \\. at their end",
+        )
     return [found[name] for name in names]

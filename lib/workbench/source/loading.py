@@ -1,8 +1,8 @@
 """Loading a source database: what every loader needs.
 
-A loader asks first, works in one transaction, and leaves nothing half done. What it loads is a list of steps: scripts,
-and tables whose rows stream into COPY. Somebody's own files can be looked at before. Walkthroughs may share a database:
-what one of them unloads are its own tables.
+A loader asks first, works in one transaction, and leaves nothing half done. What it loads is a list
+of steps: scripts, and tables whose rows stream into COPY. Somebody's own files can be looked at
+before. Walkthroughs may share a database: what one of them unloads are its own tables.
 """
 
 import re
@@ -16,17 +16,28 @@ import pymysql
 from ..base import ROOT, SourceError, World, first_line
 from . import mariadb, postgres
 
-# what a public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one transaction
-DUMP = ("SET", "CREATE TABLE", "ALTER TABLE", "DROP TABLE IF EXISTS", "INSERT INTO", "CREATE INDEX",
-        "CREATE UNIQUE INDEX", "COMMENT ON")
+# what a public dump consists of; COMMIT, COPY FROM STDIN or psql's \commands would break the one
+# transaction
+DUMP = (
+    "SET",
+    "CREATE TABLE",
+    "ALTER TABLE",
+    "DROP TABLE IF EXISTS",
+    "INSERT INTO",
+    "CREATE INDEX",
+    "CREATE UNIQUE INDEX",
+    "COMMENT ON",
+)
 ORIGIN = "own data, loaded from "
 MEND = "mend the file or fetch it again; nothing was changed"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table to load: its name, its columns, and a function that starts giving its rows from the first one, as tuples
-    or as lines of COPY's text format; of lines, the file, and the number of the line before the first."""
+    """A table to load: its name, its columns, and a function that starts giving its rows from the
+    first one, as tuples or as lines of COPY's text format; of lines, the file, and the number of
+    the line before the first.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -49,9 +60,11 @@ Steps = Sequence[Union[Script, Table]]
 class Loader:
     """Fills the tables of a source database, and removes them.
 
-    name: of the data, for `workbench load`. schema: where `tables` are, in `database` (the world's by default); one of
-    its `own` is made and removed with them, and new sessions find it. steps: gives what is run, for a scale (`scale` by
-    default), or for the folder of somebody's own files; it raises SourceError for either.
+    name: of the data, for `workbench load`. schema: where `tables` are, in `database` (the world's
+        by default); one of
+    its `own` is made and removed with them, and new sessions find it. steps: gives what is run, for
+    a scale (`scale` by default), or for the folder of somebody's own files; it raises SourceError
+    for either.
     """
 
     name: str
@@ -62,18 +75,28 @@ class Loader:
     own: bool = False
     scale: float = 1
 
-    def load(self, world: World, *, scale: Optional[float] = None, from_dir: Union[str, Path, None] = None,
-             confirm: Callable[[str], bool], say: Callable[[str], None] = print) -> dict[str, int]:
+    def load(
+        self,
+        world: World,
+        *,
+        scale: Optional[float] = None,
+        from_dir: Union[str, Path, None] = None,
+        confirm: Callable[[str], bool],
+        say: Callable[[str], None] = print,
+    ) -> dict[str, int]:
         """Load the tables in one transaction; return `{table: rows}`, empty when not confirmed.
 
         Args:
             scale: how many rows are generated; what 1 gives, the generator says.
-            from_dir: load somebody's own files from this folder instead; the database keeps it (see `loaded_from`).
+            from_dir: load somebody's own files from this folder instead; the database keeps it (see
+                `loaded_from`).
             confirm: asked before anything is done; false leaves everything as it is.
             say: takes the two progress messages.
+
         Raises:
-            SourceError: the tables are there already, a file is missing or broken (with its line), or its values cannot
-                be loaded. Nothing is changed then, but that the database is there.
+            SourceError: the tables are there already, a file is missing or broken (with its line),
+                or its values cannot be loaded. Nothing is changed then, but that the database is
+                there.
         """
         p, database = world.postgres, self.database or world.postgres.database
         scale = self.scale if scale is None else scale
@@ -90,15 +113,33 @@ class Loader:
                 _run(c, self.schema, steps)
                 if from_dir:  # goes with the table, and comes with this transaction
                     origin = ORIGIN + str(Path(from_dir).expanduser().absolute())
-                    c.execute(postgres.quoted("COMMENT ON TABLE {} IS ", self.tables[0]) + psycopg.sql.Literal(origin))
-                counts = {table: c.execute(postgres.quoted("SELECT count(*) FROM {}", table)).fetchone()[0]
-                          for table in self.tables}
-            say("tables loaded: " + ", ".join(f"{count:,} {table}" for table, count in counts.items()))
+                    c.execute(
+                        postgres.quoted("COMMENT ON TABLE {} IS ", self.tables[0])
+                        + psycopg.sql.Literal(origin)
+                    )
+                counts = {
+                    table: c.execute(postgres.quoted("SELECT count(*) FROM {}", table)).fetchone()[
+                        0
+                    ]
+                    for table in self.tables
+                }
+            say(
+                "tables loaded: "
+                + ", ".join(f"{count:,} {table}" for table, count in counts.items())
+            )
         return counts
 
-    def look(self, world: World, *, scale: Optional[float] = None, from_dir: Union[str, Path, None] = None) -> None:
-        """Judge whole what `load` would load, before anything is removed for it: somebody's own files are loaded into a
-        schema of their own, and rolled back. Raises SourceError as `load` does."""
+    def look(
+        self,
+        world: World,
+        *,
+        scale: Optional[float] = None,
+        from_dir: Union[str, Path, None] = None,
+    ) -> None:
+        """Judge whole what `load` would load, before anything is removed for it: somebody's own
+        files are loaded into a schema of their own, and rolled back. Raises SourceError as `load`
+        does.
+        """
         steps = self.steps(self.scale if scale is None else scale, from_dir)
         if from_dir:
             postgres.create_database(world, self.database)
@@ -109,36 +150,62 @@ class Loader:
     def _make_room(self, c: psycopg.Connection) -> None:
         """See that none of the tables is there, and make the schema if it is their own."""
         names = [f"{self.schema}.{table}" for table in self.tables]
-        there = c.execute("SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [names]).fetchone()
+        there = c.execute(
+            "SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [names]
+        ).fetchone()
         if there:
-            raise SourceError(f"table {there[0]} exists already", where=f"database {c.info.dbname}",
-                              expected="a database without it", next_step="keep what is loaded, or remove it ('Start "
-                              "clean' in the walkthrough's first notebook: flow.reset(world)) and load again")
+            raise SourceError(
+                f"table {there[0]} exists already",
+                where=f"database {c.info.dbname}",
+                expected="a database without it",
+                next_step="keep what is loaded, or remove it ('Start "
+                "clean' in the walkthrough's first notebook: flow.reset(world)) and load again",
+            )
         if self.own:
             c.execute(postgres.quoted("CREATE SCHEMA {}", self.schema))
-            c.execute(postgres.quoted("ALTER DATABASE {} SET search_path TO {}", c.info.dbname, self.schema))
+            c.execute(
+                postgres.quoted(
+                    "ALTER DATABASE {} SET search_path TO {}", c.info.dbname, self.schema
+                )
+            )
 
     def unload(self, world: World) -> None:
-        """Remove the tables (or the schema, if it is their own), and nothing else of the database: other walkthroughs
-        may use it. Nothing is there: nothing happens. Raises SourceError when somebody's view needs a table."""
+        """Remove the tables (or the schema, if it is their own), and nothing else of the database:
+        other walkthroughs may use it. Nothing is there: nothing happens. Raises SourceError when
+        somebody's view needs a table.
+        """
         postgres.create_database(world, self.database)
         with postgres.session(world, self.database) as c, c.transaction():
             if self.own:
                 c.execute(postgres.quoted("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
                 c.execute(postgres.quoted("ALTER DATABASE {} RESET search_path", c.info.dbname))
             else:  # at once: they may refer to each other
-                c.execute(postgres.quoted("DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables),
-                                          *((self.schema, table) for table in self.tables)))
+                c.execute(
+                    postgres.quoted(
+                        "DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables),
+                        *((self.schema, table) for table in self.tables),
+                    )
+                )
 
     def loaded_from(self, world: World) -> str:
-        """Return the folder whose files the tables were loaded from; the empty text where their rows are generated, or
-        where there are none."""
-        text = postgres.frame(world, "SELECT obj_description(to_regclass(%s), 'pg_class') AS text",
-                              [f"{self.schema}.{self.tables[0]}"], self.database).loc[0, "text"] or ""
-        return text[len(ORIGIN):] if text.startswith(ORIGIN) else ""
+        """Return the folder whose files the tables were loaded from; the empty text where their
+        rows are generated, or where there are none.
+        """
+        text = (
+            postgres.frame(
+                world,
+                "SELECT obj_description(to_regclass(%s), 'pg_class') AS text",
+                [f"{self.schema}.{self.tables[0]}"],
+                self.database,
+            ).loc[0, "text"]
+            or ""
+        )
+        return text[len(ORIGIN) :] if text.startswith(ORIGIN) else ""
 
 
-# --- the steps -------------------------------------------------------------------------------------------------------
+# --- the steps
+# -------------------------------------------------------------------------------------------------------
+
 
 def _run(c: psycopg.Connection, schema: str, steps: Steps) -> None:
     # only this schema, not public: a DROP TABLE of a dump cannot meet somebody else's table
@@ -153,22 +220,33 @@ def _run(c: psycopg.Connection, schema: str, steps: Steps) -> None:
 def _fill(c: psycopg.Connection, table: Table) -> None:
     into = f"COPY {{}} ({', '.join('{}' for _ in table.columns)}) FROM STDIN"
     try:
-        with c.cursor() as cursor, cursor.copy(postgres.quoted(into, table.name, *table.columns)) as copy:
+        with (
+            c.cursor() as cursor,
+            cursor.copy(postgres.quoted(into, table.name, *table.columns)) as copy,
+        ):
             for row in table.rows():
                 copy.write(row) if isinstance(row, str) else copy.write_row(row)
     except psycopg.Error as e:
         if not table.at:
             raise
         path, before = table.at
-        place = re.search(r"^COPY .*?, line (\d+)(.*)", e.diag.context or "")  # its own lines, from 1 on
+        place = re.search(
+            r"^COPY .*?, line (\d+)(.*)", e.diag.context or ""
+        )  # its own lines, from 1 on
         said = ". ".join(text for text in (first_line(e), e.diag.message_detail) if text)
-        raise SourceError(f"table {table.name}: {said}", next_step=MEND,
-                          where=f"{path}, line {before + int(place[1])}{place[2]}" if place else
-                          f"{path}, the rows from line {before + 1} on") from None
+        raise SourceError(
+            f"table {table.name}: {said}",
+            next_step=MEND,
+            where=f"{path}, line {before + int(place[1])}{place[2]}"
+            if place
+            else f"{path}, the rows from line {before + 1} on",
+        ) from None
 
 
 def statements(text: str) -> Iterator[tuple[int, str]]:
-    """Split SQL at its semicolons; yield (line of its start, statement). Raises sqlglot's TokenError."""
+    """Split SQL at its semicolons; yield (line of its start, statement). Raises sqlglot's
+    TokenError.
+    """
     import sqlglot
 
     begin = None
@@ -190,17 +268,29 @@ def run_script(c: Union[psycopg.Connection, mariadb.Connection], script: Script)
         raise SourceError("the script cannot be read", where=f"{script.path}: {e}") from None
     for line, statement in found:
         begin = " ".join(statement[:200].split())
-        if script.allowed and not f"{begin} ".upper().startswith(tuple(f"{words} " for words in script.allowed)):
-            raise SourceError(f"a statement that a dump should not hold: {begin[:80]}",
-                              where=f"{script.path}, line {line}", expected=", ".join(script.allowed),
-                              next_step="use a plain dump with INSERTs; nothing was changed")
+        if script.allowed and not f"{begin} ".upper().startswith(
+            tuple(f"{words} " for words in script.allowed)
+        ):
+            raise SourceError(
+                f"a statement that a dump should not hold: {begin[:80]}",
+                where=f"{script.path}, line {line}",
+                expected=", ".join(script.allowed),
+                next_step="use a plain dump with INSERTs; nothing was changed",
+            )
         try:
-            c.execute(statement, binary=True)  # the protocol for binary results takes one statement, and no second one
+            c.execute(
+                statement, binary=True
+            )  # the protocol for binary results takes one statement, and no second one
         except (psycopg.Error, pymysql.Error) as e:
             diag = getattr(e, "diag", None)  # of PostgreSQL's
-            line += statement.count("\n", 0, int((diag.statement_position if diag else None) or 1) - 1)
-            raise SourceError(f"the script failed: {first_line(e)}", next_step="mend the script and load "
-                              "again; nothing was changed", where=f"{script.path}, line {line}: {begin[:80]}") from None
+            line += statement.count(
+                "\n", 0, int((diag.statement_position if diag else None) or 1) - 1
+            )
+            raise SourceError(
+                f"the script failed: {first_line(e)}",
+                next_step="mend the script and load again; nothing was changed",
+                where=f"{script.path}, line {line}: {begin[:80]}",
+            ) from None
 
 
 def sql_file(name: str) -> str:
@@ -209,11 +299,18 @@ def sql_file(name: str) -> str:
 
 
 def find(folder: str, name: str, expected: str) -> Path:
-    """Return the absolute path of somebody's own file. Raises SourceError that says when it is packed."""
+    """Return the absolute path of somebody's own file. Raises SourceError that says when it is
+    packed.
+    """
     path = Path(folder).expanduser().absolute() / name
     if path.is_file():
         return path
     packed = sorted(f.name for f in path.parent.glob(f"{name}.*"))
-    raise SourceError(f"{name} is not there", where=str(path), expected=f"a folder that holds {expected}",
-                      next_step=f"unpack {packed[0]}" if packed else
-                      "correct the folder, or leave it out to load generated data")
+    raise SourceError(
+        f"{name} is not there",
+        where=str(path),
+        expected=f"a folder that holds {expected}",
+        next_step=f"unpack {packed[0]}"
+        if packed
+        else "correct the folder, or leave it out to load generated data",
+    )

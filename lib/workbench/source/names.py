@@ -10,9 +10,13 @@ from ..base.secrets import Secret
 
 
 def login(of: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
-    """Return user and password of a role: "admin", "replication", or one that has a database of its own (see
-    `postgres.create_own`). Raises SourceError: there is no such role."""
-    users = {"admin": (of.admin_user, of.admin_password), "replication": (of.replication_user, of.replication_password)}
+    """Return user and password of a role: "admin", "replication", or one that has a database of its
+    own (see `postgres.create_own`). Raises SourceError: there is no such role.
+    """
+    users = {
+        "admin": (of.admin_user, of.admin_password),
+        "replication": (of.replication_user, of.replication_password),
+    }
     own = Secret(own_secret(role))
     if role not in users and own.name not in secrets.read():
         raise SourceError(f"there is no role {role!r}", expected="admin or replication")
@@ -25,7 +29,9 @@ def own_secret(role: str) -> str:
 
 
 def identifier(name: str) -> sql.Identifier:
-    """Quote `table` or `schema.table`. Raises SourceError when a part is empty or there are more."""
+    """Quote `table` or `schema.table`. Raises SourceError when a part is empty or there are
+    more.
+    """
     parts = name.split(".")
     if len(parts) > 2 or not all(parts) or "\0" in name:
         raise SourceError(f"{name!r} is not a name of a table", expected="table or schema.table")
@@ -34,4 +40,6 @@ def identifier(name: str) -> sql.Identifier:
 
 def quoted(text: str, *names: Union[str, tuple[str, ...]]) -> sql.Composed:
     """Return SQL in which each {} is one of the names, quoted: `name` or `(schema, table)`."""
-    return sql.SQL(text).format(*(sql.Identifier(*([name] if isinstance(name, str) else name)) for name in names))
+    return sql.SQL(text).format(
+        *(sql.Identifier(*([name] if isinstance(name, str) else name)) for name in names)
+    )

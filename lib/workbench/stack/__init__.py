@@ -1,4 +1,5 @@
 """The embedded stack: start what is needed, say what runs, stop it."""
+
 from .verbs import (
     down,
     gone,

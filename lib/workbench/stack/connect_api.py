@@ -1,4 +1,5 @@
 """One request to Kafka Connect's REST API. `connect.rest` and `addresses` use it."""
+
 from typing import Any, Callable
 
 from ..base import ConnectorError, World, http
@@ -18,7 +19,14 @@ class Refusal(ConnectorError):
         self.status, self.message = status, message
 
 
-def call(world: World, method: str, path: str, body: Any = None, *, wanted: Callable[[], bool] = lambda: True) -> Any:
+def call(
+    world: World,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    wanted: Callable[[], bool] = lambda: True,
+) -> Any:
     """Call the API and return the decoded answer, None where it is empty.
 
     Args:
@@ -29,23 +37,40 @@ def call(world: World, method: str, path: str, body: Any = None, *, wanted: Call
         StackError: no answer.
         Refusal: an answer with an error.
     """
-    answer = http.call("Kafka Connect", method, world.connect.url.rstrip("/") + path, body, auth=world.connect.auth,
-                       wanted=wanted)
+    answer = http.call(
+        "Kafka Connect",
+        method,
+        world.connect.url.rstrip("/") + path,
+        body,
+        auth=world.connect.auth,
+        wanted=wanted,
+    )
     where = f"{method} {path}"
     if answer.status_code == 401:
-        raise Refusal("Connect refuses user and password of its REST API", 401, "", where=where,
-                      expected=f"what connect.user and connect.password of {world.file} name",
-                      next_step="an embedded Connect: `workbench up`; another one: correct the params file")
+        raise Refusal(
+            "Connect refuses user and password of its REST API",
+            401,
+            "",
+            where=where,
+            expected=f"what connect.user and connect.password of {world.file} name",
+            next_step="an embedded Connect: `workbench up`; another one: correct the params file",
+        )
     if answer.status_code >= 400:
         try:
             message = answer.json().get("message", "")
         except ValueError:
             message = answer.text[:300]
-        raise Refusal(f"Connect answers {answer.status_code}: {message}", answer.status_code, message, where=where)
+        raise Refusal(
+            f"Connect answers {answer.status_code}: {message}",
+            answer.status_code,
+            message,
+            where=where,
+        )
     return answer.json() if answer.content else None
 
 
 def configurations(listed: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Return {connector: configuration} of an answer to CONNECTORS. It has no `info` of a connector that was deleted
-    while Connect answered."""
+    """Return {connector: configuration} of an answer to CONNECTORS. It has no `info` of a connector
+    that was deleted while Connect answered.
+    """
     return {name: known["info"]["config"] for name, known in listed.items() if known["info"]}

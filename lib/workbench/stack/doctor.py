@@ -1,4 +1,6 @@
-"""Looks at the machine before any service starts, and names every problem at once, each with its fix."""
+"""Looks at the machine before any service starts, and names every problem at once, each with its
+fix.
+"""
 
 import importlib.util
 import os
@@ -15,12 +17,15 @@ from ..base import ROOT, WorkbenchError, World, aws
 from . import artifacts, process, services
 
 MEMORY_GIB = 6  # what the whole stack may take (its parts add up to less)
-DISK_GIB = 4  # downloads, unpacked, 1.0, Python packages 1.2, service data and lake of the walkthroughs below 1
+# downloads, unpacked, 1.0, Python packages 1.2, service data and lake of the walkthroughs below 1
+DISK_GIB = 4
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's report: what was looked at and seen, and what to do about it where it is not well."""
+    """One line of the doctor's report: what was looked at and seen, and what to do about it where
+    it is not well.
+    """
 
     subject: str
     seen: str
@@ -37,22 +42,36 @@ def examine(world: World) -> list[Finding]:
     """Return a Finding for each thing looked at; no process is started and nothing is changed."""
     found = [_python(), _packages(), _platform()]
     if world.stack.embedded:
-        found += [_memory(), _disk(ROOT / "var"), _java(), _files(*services.on_demand(world)),
-                  *_ports(world), _root()]
+        found += [
+            _memory(),
+            _disk(ROOT / "var"),
+            _java(),
+            _files(*services.on_demand(world)),
+            *_ports(world),
+            _root(),
+        ]
     return found + ([_account(world)] if world.stack.deployment else [])
 
 
 def _account(world: World) -> Finding:
     try:
-        return Finding("AWS", f"{aws.call(world.region, 'sts', 'get_caller_identity')['Arn']} in {world.region}")
+        return Finding(
+            "AWS",
+            f"{aws.call(world.region, 'sts', 'get_caller_identity')['Arn']} in {world.region}",
+        )
     except WorkbenchError as e:
         return Finding("AWS", f"{e.what}: {e.where}", e.next_step or f"look at {world.file}")
 
 
 def _python() -> Finding:
     good = (3, 10) <= sys.version_info[:2] <= (3, 13)
-    return Finding("Python", ".".join(map(str, sys.version_info[:3])), "" if good else
-                   "the pinned packages are for 3.10 to 3.13: rm -r .venv, then make PYTHON=python3.13 install")
+    return Finding(
+        "Python",
+        ".".join(map(str, sys.version_info[:3])),
+        ""
+        if good
+        else "the pinned packages are for 3.10 to 3.13: rm -r .venv, then make PYTHON=python3.13 install",
+    )
 
 
 def _packages() -> Finding:
@@ -62,13 +81,17 @@ def _packages() -> Finding:
     pinned = {r.name: str(r.specifier)[2:] for r in wanted if not r.marker or r.marker.evaluate()}
     wrong = [sentence for sentence in map(_wrong, pinned, pinned.values()) if sentence]
     other = "`unset PYTHONPATH`, then " if os.environ.get("PYTHONPATH") else ""
-    return Finding("packages", "; ".join(wrong) or ", ".join(f"{n} {v}" for n, v in pinned.items()),
-                   f"{other}run `make install`" if wrong else "")
+    return Finding(
+        "packages",
+        "; ".join(wrong) or ", ".join(f"{n} {v}" for n, v in pinned.items()),
+        f"{other}run `make install`" if wrong else "",
+    )
 
 
 def _wrong(name: str, version: str) -> str:
-    """Say which other version of a package is there, or which module would be imported in place of its own; "" where
-    all is well."""
+    """Say which other version of a package is there, or which module would be imported in place of
+    its own; "" where all is well.
+    """
     have, module = next(iter(metadata.distributions(name=name)), None), name.replace("-", "_")
     if not have or have.version != version:
         return f"{name} {have.version if have else 'missing'}, not {version}"
@@ -79,18 +102,28 @@ def _wrong(name: str, version: str) -> str:
 
 
 def _platform() -> Finding:
-    seen, fix = {"linux": ("Linux", ""), "darwin": ("macOS", "should work; only Linux is tested")}.get(
-        sys.platform, (sys.platform, "use Linux (on Windows: WSL 2)"))
+    seen, fix = {
+        "linux": ("Linux", ""),
+        "darwin": ("macOS", "should work; only Linux is tested"),
+    }.get(sys.platform, (sys.platform, "use Linux (on Windows: WSL 2)"))
     return Finding("system", seen, fix, mild=sys.platform == "darwin")
 
 
 def _memory() -> Finding:
     free = psutil.virtual_memory().available / 2**30
     running = sum(1 for name in services.SERVICES if process.own(name))
-    seen = f"{free:.1f} GiB available" + (f", {running} services already running" if running else "")
-    return Finding("memory", seen, "" if free >= MEMORY_GIB or running else
-                   f"the stack takes up to {MEMORY_GIB} GiB: close something, or lower spark.driver_memory in"
-                   " params/local.yaml", mild=free >= MEMORY_GIB / 2)
+    seen = f"{free:.1f} GiB available" + (
+        f", {running} services already running" if running else ""
+    )
+    return Finding(
+        "memory",
+        seen,
+        ""
+        if free >= MEMORY_GIB or running
+        else f"the stack takes up to {MEMORY_GIB} GiB: close something, or lower spark.driver_memory in"
+        " params/local.yaml",
+        mild=free >= MEMORY_GIB / 2,
+    )
 
 
 def _disk(folder: Path) -> Finding:
@@ -98,10 +131,20 @@ def _disk(folder: Path) -> Finding:
     free = shutil.disk_usage(there).free / 2**30
     others = [f for f in (there, *folder.glob("*")) if not os.access(f, os.W_OK)]
     if others:  # var/ and what is in it after one `sudo make`
-        return Finding("disk", f"{others[0]} is not writable: it belongs to user {others[0].stat().st_uid}",
-                       'sudo chown -R "$(id -un)" var runs' if there == folder else "clone into a folder of your own")
-    return Finding("disk", f"{free:.1f} GiB free for {folder}", "" if free >= DISK_GIB else
-                   f"make room: {DISK_GIB} GiB are needed (`make clean` removes service data)")
+        return Finding(
+            "disk",
+            f"{others[0]} is not writable: it belongs to user {others[0].stat().st_uid}",
+            'sudo chown -R "$(id -un)" var runs'
+            if there == folder
+            else "clone into a folder of your own",
+        )
+    return Finding(
+        "disk",
+        f"{free:.1f} GiB free for {folder}",
+        ""
+        if free >= DISK_GIB
+        else f"make room: {DISK_GIB} GiB are needed (`make clean` removes service data)",
+    )
 
 
 def _java() -> Finding:
@@ -110,31 +153,50 @@ def _java() -> Finding:
     except WorkbenchError as e:
         return Finding("Java", f"{e.what}: {e.where}", e.next_step)
     stated = Path(os.environ.get("JAVA_HOME") or home)
-    note = "" if stated == home else f" (JAVA_HOME is a Java {artifacts.java_version(stated) or '?'}, not used)"
+    note = (
+        ""
+        if stated == home
+        else f" (JAVA_HOME is a Java {artifacts.java_version(stated) or '?'}, not used)"
+    )
     return Finding("Java", f"{artifacts.versions()['java']} at {home}{note}")
 
 
 def _files(*more: str) -> Finding:
     total, sick = len(artifacts.needed(*more)), artifacts.verify(*more)
     damaged = [s for s in sick if s.endswith("damaged")]
-    seen = (f"{len(damaged)} damaged: {damaged[0]}" if damaged else f"{len(sick)} of {total} not fetched yet" if sick
-            else f"{total} files with the pinned checksums")
+    seen = (
+        f"{len(damaged)} damaged: {damaged[0]}"
+        if damaged
+        else f"{len(sick)} of {total} not fetched yet"
+        if sick
+        else f"{total} files with the pinned checksums"
+    )
     fix = "run `make install`: it fetches those only. (Missing ones are also fetched before a service starts.)"
     return Finding("jars", seen, fix if sick else "", mild=not damaged)
 
 
 def _ports(world: World) -> list[Finding]:
     ours = process.held()
-    wanted = [(name, port) for name in [*services.wanted(world), *services.WHEN_ASKED]
-              for port in services.SERVICES[name].ports(world)]
+    wanted = [
+        (name, port)
+        for name in [*services.wanted(world), *services.WHEN_ASKED]
+        for port in services.SERVICES[name].ports(world)
+    ]
     held = [(name, port, process.holder(port)) for name, port in wanted if port not in ours]
-    return [Finding(f"port {port} ({name})", f"held by {stranger}", process.OTHER_PORTS)
-            for name, port, stranger in held if stranger] or [
-                Finding("ports", f"{', '.join(str(p) for _, p in wanted)} are free or ours")]
+    return [
+        Finding(f"port {port} ({name})", f"held by {stranger}", process.OTHER_PORTS)
+        for name, port, stranger in held
+        if stranger
+    ] or [Finding("ports", f"{', '.join(str(p) for _, p in wanted)} are free or ours")]
 
 
 def _root() -> Finding:
     if os.geteuid() == 0 and not shutil.which("setpriv"):
-        return Finding("user", "root, and setpriv is missing",
-                       "databases do not run as root: use an ordinary user, or install util-linux")
-    return Finding("user", "root (databases run as nobody)" if os.geteuid() == 0 else "an ordinary user")
+        return Finding(
+            "user",
+            "root, and setpriv is missing",
+            "databases do not run as root: use an ordinary user, or install util-linux",
+        )
+    return Finding(
+        "user", "root (databases run as nobody)" if os.geteuid() == 0 else "an ordinary user"
+    )

@@ -19,15 +19,30 @@ import psutil
 from ..base import StackError, World, host_port, params, pidfiles, state_dir, wait_until
 from .artifacts import CONF
 
-# Kept from the services. Secrets: a service gets its own through a file that only it and we can read. Settings of other
-# Sparks, Javas and Pythons: a kernel with a Spark Connect session holds variables that keep a classic session from
-# starting, and a PYTHONPATH may lead to another pyspark than the pinned one.
-OURS_ALONE = ("WORKBENCH_SECRET_", "SPARK_", "PYSPARK_", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PG",
-              "PYTHONPATH", "PYTHONHOME")
-MARK = "WORKBENCH_SERVICE"  # in the environment of all that we start: whose process it is, also without a pid file
-ROOM = 64 << 20  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
-OTHER_PORTS = ("stop that process, or choose other ports: `workbench down`, then WORKBENCH_PORT_BASE=<number> make …; "
-               + params.OWN_SERVERS)
+# Kept from the services. Secrets: a service gets its own through a file that only it and we can
+# read. Settings of other Sparks, Javas and Pythons: a kernel with a Spark Connect session holds
+# variables that keep a classic session from starting, and a PYTHONPATH may lead to another pyspark
+# than the pinned one.
+OURS_ALONE = (
+    "WORKBENCH_SECRET_",
+    "SPARK_",
+    "PYSPARK_",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "PG",
+    "PYTHONPATH",
+    "PYTHONHOME",
+)
+# in the environment of all that we start: whose process it is, also without a pid file
+MARK = "WORKBENCH_SERVICE"
+ROOM = (
+    64 << 20
+)  # bytes. With less, PostgreSQL's next log file of 16 MiB or Kafka's next indexes may not fit
+OTHER_PORTS = (
+    "stop that process, or choose other ports: `workbench down`, then WORKBENCH_PORT_BASE=<number> make …; "
+    + params.OWN_SERVERS
+)
 
 
 @dataclass(frozen=True)
@@ -37,18 +52,22 @@ class Service:
     name: str
     address: Callable[[World], str]  # where it answers: host:port, a scheme before it or not
     command: Callable[[World], list[str]]  # also writes the configuration that the command names
-    ready: Callable[[World], bool]  # asks in the service's own protocol; may raise instead of returning False
+    ready: Callable[
+        [World], bool
+    ]  # asks in the service's own protocol; may raise instead of returning False
     needs: tuple[str, ...] = ()
     env: Callable[[World], dict[str, str]] = lambda world: {}
     stop_signal: int = signal.SIGTERM
     timeout: float = 90.0
     fresh: Callable[[World], None] = lambda world: None  # first-start work, such as initdb
     also: Callable[[World], tuple[int, ...]] = lambda world: ()  # the other ports it listens on
-    # What else of a world goes into its command and configuration. Told apart from `command`, which writes files: a
-    # notebook's first cell compares it with what the running process was started with.
+    # What else of a world goes into its command and configuration. Told apart from `command`, which
+    # writes files: a notebook's first cell compares it with what the running process was started
+    # with.
     told: Callable[[World], object] = lambda world: ()
     note: str = ""  # what a person is told when it was started
-    logs: bool = False  # it writes its log file itself, and rolls it; what it prints goes into a file beside it
+    # it writes its log file itself, and rolls it; what it prints goes into a file beside it
+    logs: bool = False
 
     def ports(self, world: World) -> tuple[int, ...]:
         """Every port that it listens on in this world; at the first it answers."""
@@ -79,11 +98,17 @@ def log_file(name: str) -> Path:
 
 
 def conf(name: str, **values: object) -> Path:
-    """Fill in a template of conf/, write it to the state folder (no secret is in it) and return its path."""
+    """Fill in a template of conf/, write it to the state folder (no secret is in it) and return its
+    path.
+    """
     path = state_dir() / "conf" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{name}.{threading.get_ident()}")  # services that start side by side may share one
-    scratch.write_text(Template((CONF / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8")
+    scratch = path.with_name(
+        f".{name}.{threading.get_ident()}"
+    )  # services that start side by side may share one
+    scratch.write_text(
+        Template((CONF / name).read_text(encoding="utf-8")).substitute(values), encoding="utf-8"
+    )
     scratch.replace(path)
     return path
 
@@ -101,15 +126,19 @@ def printed(name: str) -> Path:
 
 
 def full_disk() -> str:
-    """Say that there is no room for the services to go on, and where; the empty text where there is some."""
+    """Say that there is no room for the services to go on, and where; the empty text where there is
+    some.
+    """
     there = next(p for p in (state_dir(), *state_dir().parents) if p.exists())
     free = shutil.disk_usage(there).free
     return f"the disk is full: {free >> 20} MB are free for {state_dir()}" if free < ROOM else ""
 
 
 def _scratch(name: str) -> Path:
-    """The service's folder for temporary files. What a killed one leaves there (native libraries that Java unpacks,
-    Spark's and Hive's working folders) goes with the next start, or when the service is stopped."""
+    """The service's folder for temporary files. What a killed one leaves there (native libraries
+    that Java unpacks, Spark's and Hive's working folders) goes with the next start, or when the
+    service is stopped.
+    """
     return state_dir() / "tmp" / name
 
 
@@ -118,32 +147,52 @@ def _noted(name: str) -> dict[str, Any]:
 
 
 def held() -> set[int]:
-    """The ports of all services of this instance that have a living process, whichever world they were started for."""
+    """The ports of all services of this instance that have a living process, whichever world they
+    were started for.
+    """
     names = [f.stem for f in pidfiles.pid_file("any").parent.glob("*.json")]
     return {port for n in names if own(n) for port in _noted(n).get("ports", ())}
 
 
 def _fingerprint(service: Service, world: World) -> str:
-    """What tells a start of this service for this world from one for another world or other ports. Writes nothing."""
+    """What tells a start of this service for this world from one for another world or other ports.
+    Writes nothing.
+    """
     return json.dumps([service.ports(world), service.told(world)], sort_keys=True)
 
 
 def outdated(service: Service, world: World) -> bool:
-    """True when our living process was started for a world with other settings, or on other ports."""
-    return own(service.name) is not None and _noted(service.name).get("told") != _fingerprint(service, world)
+    """True when our living process was started for a world with other settings, or on other
+    ports.
+    """
+    return own(service.name) is not None and _noted(service.name).get("told") != _fingerprint(
+        service, world
+    )
 
 
 def own(name: str) -> Optional[psutil.Process]:
-    """Return the process that our pid file names, if it still is that process and not a later one with its number."""
+    """Return the process that our pid file names, if it still is that process and not a later one
+    with its number.
+    """
     return pidfiles.living(_noted(name))
 
 
 def ended(name: str) -> str:
-    """How it stands with a service that does not answer: "is stopped", "died", "does not listen"; "" where it does."""
+    """How it stands with a service that does not answer: "is stopped", "died", "does not listen";
+    "" where it does.
+    """
     noted = _noted(name)
     if not own(name):
-        return f"died. {full_disk()}".rstrip(". ") if pidfiles.pid_file(name).exists() else "is stopped"
-    return "" if all(map(holder, noted["ports"])) else "does not listen: it is going down, or coming up"
+        return (
+            f"died. {full_disk()}".rstrip(". ")
+            if pidfiles.pid_file(name).exists()
+            else "is stopped"
+        )
+    return (
+        ""
+        if all(map(holder, noted["ports"]))
+        else "does not listen: it is going down, or coming up"
+    )
 
 
 def answers(service: Service, world: World) -> bool:
@@ -154,8 +203,9 @@ def answers(service: Service, world: World) -> bool:
 
 
 def holder(port: int) -> Optional[str]:
-    """Say who listens on a loopback port (pid and program where the system tells), None when nobody does. The arguments
-    of the program are left out: they may hold passwords."""
+    """Say who listens on a loopback port (pid and program where the system tells), None when nobody
+    does. The arguments of the program are left out: they may hold passwords.
+    """
     with socket.socket() as probe:
         probe.settimeout(1)
         if probe.connect_ex(("127.0.0.1", port)) != 0:
@@ -168,10 +218,12 @@ def holder(port: int) -> Optional[str]:
 
 
 def start(service: Service, world: World) -> str:
-    """Bring one service up and return how: "reused" or "started". One that is outdated was stopped before.
+    """Bring one service up and return how: "reused" or "started". One that is outdated was stopped
+    before.
 
     Raises:
-        StackError: a stranger holds the port, the process died, or it did not answer in time (with the last log lines).
+        StackError: a stranger holds the port, the process died, or it did not answer in time (with
+            the last log lines).
     """
     if own(service.name):
         try:
@@ -180,7 +232,8 @@ def start(service: Service, world: World) -> str:
         except StackError:
             if own(service.name):
                 raise
-            # one that was killed a moment ago may still be there for an instant: it ended while we waited for it
+            # one that was killed a moment ago may still be there for an instant: it ended while we
+            # waited for it
     sweep(service.name)
     refuse_strangers(service, world)
     _spawn(service, world)
@@ -189,10 +242,16 @@ def start(service: Service, world: World) -> str:
 
 
 def _wait_ready(service: Service, world: World) -> None:
-    wait_until(lambda: service.ready(world), f"{service.name} to answer on port {service.ports(world)[0]}",
-               failed=lambda: None if own(service.name) else f"its process ended. {full_disk()}\n{tail(service.name)}",
-               timeout=service.timeout, error=StackError,
-               next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh")
+    wait_until(
+        lambda: service.ready(world),
+        f"{service.name} to answer on port {service.ports(world)[0]}",
+        failed=lambda: (
+            None if own(service.name) else f"its process ended. {full_disk()}\n{tail(service.name)}"
+        ),
+        timeout=service.timeout,
+        error=StackError,
+        next_step=f"read {log_file(service.name)}; `workbench down` and `workbench up` start afresh",
+    )
 
 
 def refuse_strangers(service: Service, world: World, ours: Collection[int] = ()) -> None:
@@ -205,10 +264,19 @@ def refuse_strangers(service: Service, world: World, ours: Collection[int] = ())
     patience = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
     for port in (p for p in service.ports(world) if p not in ours):
         with contextlib.suppress(StackError):
-            wait_until(lambda port=port: holder(port) is None, "", timeout=patience, every=0.05, error=StackError)
+            wait_until(
+                lambda port=port: holder(port) is None,
+                "",
+                timeout=patience,
+                every=0.05,
+                error=StackError,
+            )
             continue
-        raise StackError(f"{service.name} cannot start: port {port} is taken", where=holder(port) or "",
-                         next_step=OTHER_PORTS)
+        raise StackError(
+            f"{service.name} cannot start: port {port} is taken",
+            where=holder(port) or "",
+            next_step=OTHER_PORTS,
+        )
 
 
 def _spawn(service: Service, world: World) -> None:
@@ -220,24 +288,43 @@ def _spawn(service: Service, world: World) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     for file in (log, out):
         if file.exists():
-            file.replace(file.with_suffix(f"{file.suffix}.1"))  # a restart must not hide why the last one died
+            file.replace(
+                file.with_suffix(f"{file.suffix}.1")
+            )  # a restart must not hide why the last one died
     given = {k: v for k, v in os.environ.items() if not k.startswith(OURS_ALONE)}
-    # Java looks at no TMPDIR; every `java` that the service starts reads the second, and Spark goes by the third
-    given |= {"TMPDIR": str(scratch), "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
-              "SPARK_LOCAL_DIRS": str(scratch)}
+    # Java looks at no TMPDIR; every `java` that the service starts reads the second, and Spark goes
+    # by the third
+    given |= {
+        "TMPDIR": str(scratch),
+        "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
+        "SPARK_LOCAL_DIRS": str(scratch),
+    }
     with (out if service.logs else log).open("ab") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file, stdin=subprocess.DEVNULL, cwd=state_dir(),
-                                   env={**given, **service.env(world), MARK: mark(service.name)},
-                                   start_new_session=True)
-    noted = {"pid": process.pid, "born": pidfiles.born(psutil.Process(process.pid)), "ports": service.ports(world),
-             "base": world.stack.port_base, "told": _fingerprint(service, world)}
+        process = subprocess.Popen(
+            command,
+            stdout=file,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            cwd=state_dir(),
+            env={**given, **service.env(world), MARK: mark(service.name)},
+            start_new_session=True,
+        )
+    noted = {
+        "pid": process.pid,
+        "born": pidfiles.born(psutil.Process(process.pid)),
+        "ports": service.ports(world),
+        "base": world.stack.port_base,
+        "told": _fingerprint(service, world),
+    }
     unfinished = pidfiles.pid_file(service.name).with_suffix(".new")
     unfinished.write_text(json.dumps(noted))
     unfinished.replace(pidfiles.pid_file(service.name))
 
 
 def stop(service: Service, *, patience: float = 15.0) -> bool:
-    """Stop our process group: its stop signal, a wait, then KILL. Return whether there was anything to stop."""
+    """Stop our process group: its stop signal, a wait, then KILL. Return whether there was anything
+    to stop.
+    """
     process = own(service.name)
     if process is not None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -249,16 +336,20 @@ def stop(service: Service, *, patience: float = 15.0) -> bool:
 
 
 def sweep(name: str, patience: float = 0) -> bool:
-    """Kill what is left of a service after `patience` seconds, and return whether there was anything: one that does not
-    heed its signal, the backends of a PostgreSQL killed with -9, one whose starter was killed before it noted the pid.
+    """Kill what is left of a service after `patience` seconds, and return whether there was
+    anything: one that does not heed its signal, the backends of a PostgreSQL killed with -9, one
+        whose starter was killed before it noted the pid.
     """
     seen = set(_rest_of(name))
     psutil.wait_procs(seen, timeout=patience)
 
     def ended() -> bool:
-        seen.update(_rest_of(name))  # looked up each time: one of them may have started another before it ended
-        # One that is ending loses its environment, our mark with it, before it lets go of its ports: it is waited for
-        # as the process that was seen, until it is gone or a zombie, which holds nothing any more.
+        seen.update(
+            _rest_of(name)
+        )  # looked up each time: one of them may have started another before it ended
+        # One that is ending loses its environment, our mark with it, before it lets go of its
+        # ports: it is waited for as the process that was seen, until it is gone or a zombie, which
+        # holds nothing any more.
         rest = [p for p in seen if pidfiles.alive(p)]
         for p in rest:
             with contextlib.suppress(psutil.Error):
@@ -270,19 +361,32 @@ def sweep(name: str, patience: float = 0) -> bool:
 
 
 def _rest_of(name: str) -> list[psutil.Process]:
-    """Processes that carry this service's mark. PostgreSQL's backends write their title over it (and leave the group):
-    they are known by their name and by working in our data folder."""
+    """Processes that carry this service's mark. PostgreSQL's backends write their title over it
+    (and leave the group): they are known by their name and by working in our data folder.
+    """
     folder = os.path.realpath(state_dir() / "data" / name)
     found = psutil.process_iter(["environ", "name", "cwd"])  # each None where it is another user's
-    return [p for p in found if pidfiles.alive(p) and (
-        (p.info["environ"] or {}).get(MARK) == mark(name) or (p.info["name"], p.info["cwd"]) == (name, folder))]
+    return [
+        p
+        for p in found
+        if pidfiles.alive(p)
+        and (
+            (p.info["environ"] or {}).get(MARK) == mark(name)
+            or (p.info["name"], p.info["cwd"]) == (name, folder)
+        )
+    ]
 
 
 def tail(name: str, lines: int = 12) -> str:
-    """What a service said last, in its log and in what it printed beside it, for an error to show."""
+    """What a service said last, in its log and in what it printed beside it, for an error to
+    show.
+    """
     files = [f for f in (log_file(name), printed(name)) if f.is_file()]
-    return "\n".join(f"    | {line[:200]}" for f in files
-                     for line in f.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    return "\n".join(
+        f"    | {line[:200]}"
+        for f in files
+        for line in f.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+    )
 
 
 def status(service: Service, world: World) -> Status:
@@ -292,17 +396,26 @@ def status(service: Service, world: World) -> Status:
     if process is None:
         died, stranger = pidfiles.pid_file(service.name).exists(), holder(port)
         state = "stranger" if stranger else "died" if died else "stopped"
-        return Status(service.name, state, port, log=log if died else "",
-                      detail=stranger or (full_disk() if died else ""))
+        return Status(
+            service.name,
+            state,
+            port,
+            log=log if died else "",
+            detail=stranger or (full_disk() if died else ""),
+        )
     try:
-        memory = sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) >> 20
+        memory = (
+            sum(p.memory_info().rss for p in [process, *process.children(recursive=True)]) >> 20
+        )
         age = time.time() - process.create_time()
     except psutil.Error:
         return Status(service.name, "died", port, log=log)
     state, detail = "up", ""
     if outdated(service, world):
         state, port = "outdated", _noted(service.name)["ports"][0]
-        detail = f"runs with other settings than world '{world.name}' has; `workbench up` restarts it"
+        detail = (
+            f"runs with other settings than world '{world.name}' has; `workbench up` restarts it"
+        )
     elif not answers(service, world):
         state, detail = "starting", full_disk()
     return Status(service.name, state, port, process.pid, age, memory, log, detail)

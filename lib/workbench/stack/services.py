@@ -1,5 +1,7 @@
-"""The services of the embedded stack, one row each, and how those that are Javas are started: tuned for short, small
-work, with a log that does not grow for ever. process.py runs any of them by the same rules."""
+"""The services of the embedded stack, one row each, and how those that are Javas are started: tuned
+for short, small work, with a log that does not grow for ever. process.py runs any of them by the
+same rules.
+"""
 
 import json
 import os
@@ -14,23 +16,40 @@ from ..base import StackError, World, environment, host_port, paths, secrets, tl
 from . import artifacts, databases, storefront
 from .process import Service, conf, data, log_file
 
-S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"  # of the key to our S3 endpoint: its id, the name of the secret
+S3_KEY_ID, S3_KEY = (
+    "WORKBENCHLAKE0000000",
+    "s3.key",
+)  # of the key to our S3 endpoint: its id, the name of the secret
 WHEN_ASKED = ("apicurio", "mariadb")  # services that are started when a notebook asks for them
 # of Connect: its connectors read and write any file, so it is loaded only while a notebook needs it
-OPTIONAL_PLUGINS = {"filestream": "FileStream"}  # {plugin: what every class of its connectors holds}
-SECRETS = ("postgres.admin", "postgres.replication", "mysql.admin", "mysql.replication",
-           "connect.admin")  # an instance's passwords
+OPTIONAL_PLUGINS = {
+    "filestream": "FileStream"
+}  # {plugin: what every class of its connectors holds}
+SECRETS = (
+    "postgres.admin",
+    "postgres.replication",
+    "mysql.admin",
+    "mysql.replication",
+    "connect.admin",
+)  # an instance's passwords
 LOG_SIZE = 10 << 20  # bytes, of a Java's log. The databases' have little in them, and no cap
-# How Java compiles. Over notebooks 11 to 13 its full compiler takes nearly half of all the processor's time and pays
-# nothing back; services that handle 100,000 rows again and again work two or three times as fast with it.
-# The room for compiled code is what the full one has: with a fifth of it, quick's default, Spark's falls out again.
+# How Java compiles. Over notebooks 11 to 13 its full compiler takes nearly half of all the
+# processor's time and pays nothing back; services that handle 100,000 rows again and again work two
+# or three times as fast with it. The room for compiled code is what the full one has: with a fifth
+# of it, quick's default, Spark's falls out again.
 COMPILERS = {"quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "full": []}
-# Avro makes the room for a text, for bytes or for a list before it reads them, as much as the message says: one that
-# lies ends a Java for want of memory, again and again. One that says more than this is malformed. Items that take no
-# bytes are bounded by nothing else in a Java that is not ours, which takes a second for as many as these.
-AVRO_LIMITS = [f"-Dorg.apache.avro.limits.{of}.maxLength={limit}"
-               for of, limit in (("string", 32 << 20), ("bytes", 32 << 20), ("collectionItems", 1 << 20))]
-AVRO_CONVERTER, REGISTRY_V2 = "io.apicurio.registry.utils.converter.AvroConverter", "/apis/registry/v2"
+# Avro makes the room for a text, for bytes or for a list before it reads them, as much as the
+# message says: one that lies ends a Java for want of memory, again and again. One that says more
+# than this is malformed. Items that take no bytes are bounded by nothing else in a Java that is not
+# ours, which takes a second for as many as these.
+AVRO_LIMITS = [
+    f"-Dorg.apache.avro.limits.{of}.maxLength={limit}"
+    for of, limit in (("string", 32 << 20), ("bytes", 32 << 20), ("collectionItems", 1 << 20))
+]
+AVRO_CONVERTER, REGISTRY_V2 = (
+    "io.apicurio.registry.utils.converter.AvroConverter",
+    "/apis/registry/v2",
+)
 
 
 def glue_registries(world: World) -> dict[str, str]:
@@ -39,54 +58,111 @@ def glue_registries(world: World) -> dict[str, str]:
 
 
 def java_options(compiler: str) -> list[str]:
-    """Options of every Java: the cheapest collector starts in half the time. UTC, as no clock here goes back."""
-    return ["-XX:+UseSerialGC", "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true", "-Duser.timezone=UTC",
-            *AVRO_LIMITS, *COMPILERS[compiler]]
+    """Options of every Java: the cheapest collector starts in half the time. UTC, as no clock here
+    goes back.
+    """
+    return [
+        "-XX:+UseSerialGC",
+        "-XX:-UsePerfData",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Duser.timezone=UTC",
+        *AVRO_LIMITS,
+        *COMPILERS[compiler],
+    ]
 
 
 def java_logging(name: str, level: str = "info") -> list[str]:
     """Options by which a Java writes its log, size and all, into `log_file(name)`."""
-    return [f"-Dlog4j2.configurationFile={artifacts.CONF / 'log4j2.properties'}", f"-Dworkbench.log={log_file(name)}",
-            f"-Dworkbench.level={level}", f"-Dworkbench.log_size={LOG_SIZE}"]
+    return [
+        f"-Dlog4j2.configurationFile={artifacts.CONF / 'log4j2.properties'}",
+        f"-Dworkbench.log={log_file(name)}",
+        f"-Dworkbench.level={level}",
+        f"-Dworkbench.log_size={LOG_SIZE}",
+    ]
 
 
-def java_command(world: World, name: str, heap: str, classpath: Sequence[Path], main: str, *args: object,
-                 options: Sequence[str] = ()) -> list[str]:
-    """The command line of a service that is a Java program: its heap, class path, main class and arguments."""
-    return [str(artifacts.java_home() / "bin" / "java"), *java_options(world.stack.java_compiler), f"-Xmx{heap}",
-            *options, *java_logging(name), "-cp", os.pathsep.join(map(str, classpath)), main, *map(str, args)]
+def java_command(
+    world: World,
+    name: str,
+    heap: str,
+    classpath: Sequence[Path],
+    main: str,
+    *args: object,
+    options: Sequence[str] = (),
+) -> list[str]:
+    """The command line of a service that is a Java program: its heap, class path, main class and
+    arguments.
+    """
+    return [
+        str(artifacts.java_home() / "bin" / "java"),
+        *java_options(world.stack.java_compiler),
+        f"-Xmx{heap}",
+        *options,
+        *java_logging(name),
+        "-cp",
+        os.pathsep.join(map(str, classpath)),
+        main,
+        *map(str, args),
+    ]
 
 
-# --- Kafka and Kafka Connect -----------------------------------------------------------------------------------------
+# --- Kafka and Kafka Connect
+# -----------------------------------------------------------------------------------------
+
 
 def _controller(world: World) -> int:
     return host_port(world.kafka.bootstrap)[1] + 1
 
 
 def _kafka_properties(world: World) -> Path:
-    return conf("kafka.properties", bootstrap=world.kafka.bootstrap, controller=f"127.0.0.1:{_controller(world)}",
-                 data=data("kafka"))
+    return conf(
+        "kafka.properties",
+        bootstrap=world.kafka.bootstrap,
+        controller=f"127.0.0.1:{_controller(world)}",
+        data=data("kafka"),
+    )
 
 
 def _kafka_command(world: World) -> list[str]:
-    return java_command(world, "kafka", "512m", artifacts.jars("kafka"), "kafka.Kafka", _kafka_properties(world))
+    return java_command(
+        world, "kafka", "512m", artifacts.jars("kafka"), "kafka.Kafka", _kafka_properties(world)
+    )
 
 
 def _kafka_fresh(world: World) -> None:
     if (data("kafka") / "meta.properties").exists():
         return
-    command = java_command(world, "kafka-format", "128m", artifacts.jars("kafka"), "kafka.tools.StorageTool", "format",
-                           "--ignore-formatted", "-t", "d29ya2JlbmNoLWxha2VzYQ", "-c", _kafka_properties(world))
+    command = java_command(
+        world,
+        "kafka-format",
+        "128m",
+        artifacts.jars("kafka"),
+        "kafka.tools.StorageTool",
+        "format",
+        "--ignore-formatted",
+        "-t",
+        "d29ya2JlbmNoLWxha2VzYQ",
+        "-c",
+        _kafka_properties(world),
+    )
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise StackError("Kafka could not format its storage", where=(done.stdout + done.stderr).strip()[-500:])
+        raise StackError(
+            "Kafka could not format its storage", where=(done.stdout + done.stderr).strip()[-500:]
+        )
 
 
 def _kafka_ready(world: World) -> bool:
     from confluent_kafka.admin import AdminClient
 
     # asked while it starts: tried again at once, not after twice as long each time
-    admin = AdminClient({"bootstrap.servers": world.kafka.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 100})
+    admin = AdminClient(
+        {
+            "bootstrap.servers": world.kafka.bootstrap,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 100,
+        }
+    )
     return bool(admin.list_topics(timeout=2).brokers)
 
 
@@ -96,7 +172,9 @@ def _own_plugins() -> list[str]:
 
 
 def wanted_plugin(name: str) -> Path:
-    """Return the file whose existence says that Connect loads a plugin of OPTIONAL_PLUGINS (see verbs.load_plugins)."""
+    """Return the file whose existence says that Connect loads a plugin of OPTIONAL_PLUGINS (see
+    verbs.load_plugins).
+    """
     return paths.state_dir() / "plugins" / name
 
 
@@ -105,23 +183,31 @@ def _optional_plugins() -> list[str]:
 
 
 def _connect_plugins() -> Path:
-    """Make the worker's plugin.path: Connect takes every folder below it for a plugin, so it holds nothing else.
+    """Make the worker's plugin.path: Connect takes every folder below it for a plugin, so it holds
+    nothing else.
 
-    plugin.discovery=service_load finds what a service file names, and Apicurio's jar has none (Debezium's has). The one
-    that is made here is what Kafka's `connect-plugin-path sync-manifests` would make, without starting a Java for it.
+    plugin.discovery=service_load finds what a service file names, and Apicurio's jar has none
+    (Debezium's has). The one that is made here is what Kafka's `connect-plugin-path sync-manifests`
+    would make, without starting a Java for it.
     """
     converter = data("plugins/converter")
     for link in converter.parent.iterdir():
         if link.is_symlink():
             link.unlink()
-    links = {converter.parent / name: artifacts.LIB / name for name in ("debezium", *_optional_plugins())}
+    links = {
+        converter.parent / name: artifacts.LIB / name for name in ("debezium", *_optional_plugins())
+    }
     links[converter / "lib"] = artifacts.LIB / "converter"
-    links |= {converter.parent / f"own-{name}": paths.VAR / "plugins" / name for name in _own_plugins()}
+    links |= {
+        converter.parent / f"own-{name}": paths.VAR / "plugins" / name for name in _own_plugins()
+    }
     for link, target in links.items():
         link.unlink(missing_ok=True)
         link.symlink_to(target)
     with zipfile.ZipFile(converter / "manifest.jar", "w") as jar:
-        jar.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", AVRO_CONVERTER + "\n")
+        jar.writestr(
+            "META-INF/services/org.apache.kafka.connect.storage.Converter", AVRO_CONVERTER + "\n"
+        )
     return converter.parent
 
 
@@ -129,16 +215,28 @@ def _connect_command(world: World) -> list[str]:
     # for Kafka's sink to a file, which makes the file and no folder
     (paths.local_path(world.lake.landing) or paths.state_dir()).mkdir(parents=True, exist_ok=True)
     # not every plugin has a service file; to look at all classes of its jars takes seconds
-    settings = conf("connect.properties", bootstrap=world.kafka.bootstrap, port=host_port(world.connect.url)[1],
-                    plugins=_connect_plugins(), discovery="hybrid_warn" if _own_plugins() else "service_load",
-                    secrets=secrets.folder())
+    settings = conf(
+        "connect.properties",
+        bootstrap=world.kafka.bootstrap,
+        port=host_port(world.connect.url)[1],
+        plugins=_connect_plugins(),
+        discovery="hybrid_warn" if _own_plugins() else "service_load",
+        secrets=secrets.folder(),
+    )
     users = secrets.write_users({world.connect.user: world.connect.password.reveal()})
     login = conf("connect-login.conf", users=users, user=world.connect.user)
     trust = artifacts.trust(data("connect"), [tls.files()[0]])  # the converters ask the registry
-    # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is collected
-    return java_command(world, "connect", "768m", artifacts.jars("kafka"),
-                        "org.apache.kafka.connect.cli.ConnectDistributed", settings,
-                        options=["-Xmn448m", *trust, f"-Djava.security.auth.login.config={login}"])
+    # what a snapshot allocates is garbage a moment later: the more of it fits, the less often it is
+    # collected
+    return java_command(
+        world,
+        "connect",
+        "768m",
+        artifacts.jars("kafka"),
+        "org.apache.kafka.connect.cli.ConnectDistributed",
+        settings,
+        options=["-Xmn448m", *trust, f"-Djava.security.auth.login.config={login}"],
+    )
 
 
 def _get(url: str, auth: Any = None) -> Any:
@@ -147,26 +245,44 @@ def _get(url: str, auth: Any = None) -> Any:
     return requests.get(url, timeout=2, auth=auth, verify=tls.verify(url))
 
 
-# --- Apicurio Registry -----------------------------------------------------------------------------------------------
+# --- Apicurio Registry
+# -----------------------------------------------------------------------------------------------
+
 
 def _apicurio_command(world: World) -> list[str]:
     home = artifacts.LIB / "apicurio-registry-app"
     jars = [next(home.glob("*-runner.jar")), *sorted((home / "lib").rglob("*.jar"))]
     host, port = host_port(world.registry.url)
     certificate, key = tls.files()
-    settings = conf("apicurio.options", host=host, port=port, data=data("apicurio"), log=log_file("apicurio"),
-                     log_size=LOG_SIZE, certificate=certificate, key=key)
-    return java_command(world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"])
+    settings = conf(
+        "apicurio.options",
+        host=host,
+        port=port,
+        data=data("apicurio"),
+        log=log_file("apicurio"),
+        log_size=LOG_SIZE,
+        certificate=certificate,
+        key=key,
+    )
+    return java_command(
+        world, "apicurio", "384m", jars, "io.quarkus.runner.GeneratedMain", options=[f"@{settings}"]
+    )
 
 
-# --- An S3 endpoint --------------------------------------------------------------------------------------------------
+# --- An S3 endpoint
+# --------------------------------------------------------------------------------------------------
+
 
 def _s3_env(world: World) -> dict[str, str]:
-    """What reaches the lake in S3 (see environment.of_s3). Where the endpoint is ours, its key is made and kept."""
+    """What reaches the lake in S3 (see environment.of_s3). Where the endpoint is ours, its key is
+    made and kept.
+    """
     if world.own_s3:
         secrets.ensure([S3_KEY])
         secrets.keep_s3_login(S3_KEY_ID, secrets.read()[S3_KEY])
-    found = environment.of_s3(world.lake.endpoint, world.region, secrets.s3_login() if world.own_s3 else None)
+    found = environment.of_s3(
+        world.lake.endpoint, world.region, secrets.s3_login() if world.own_s3 else None
+    )
     return {name: value for name, value in found.items() if value}
 
 
@@ -175,18 +291,32 @@ def _lake(world: World) -> tuple[str, str]:
 
 
 def _s3_command(world: World) -> list[str]:
-    return [sys.executable, "-m", "workbench.stack.s3", world.lake.endpoint, paths.bucket_and_key(world.lake.root)[0]]
+    return [
+        sys.executable,
+        "-m",
+        "workbench.stack.s3",
+        world.lake.endpoint,
+        paths.bucket_and_key(world.lake.root)[0],
+    ]
 
 
-# --- Spark -----------------------------------------------------------------------------------------------------------
+# --- Spark
+# -----------------------------------------------------------------------------------------------------------
+
 
 def _spark_env(world: World) -> dict[str, str]:
-    return {"JAVA_HOME": str(artifacts.java_home()), "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYTHONDONTWRITEBYTECODE": "1", "SPARK_HOME": str(artifacts.package("pyspark")),
-            "PYSPARK_PYTHON": str(paths.plain(Path(sys.executable))),
-            # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that tells it
-            "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
-            "SPARK_WORKER_DIR": str(data("spark_work")), **_s3_env(world)}
+    return {
+        "JAVA_HOME": str(artifacts.java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "SPARK_HOME": str(artifacts.package("pyspark")),
+        "PYSPARK_PYTHON": str(paths.plain(Path(sys.executable))),
+        # a worker asks for it before it starts an executor, and PySpark's wheel lacks the file that
+        # tells it
+        "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
+        "SPARK_WORKER_DIR": str(data("spark_work")),
+        **_s3_env(world),
+    }
 
 
 def on_demand(world: World) -> list[str]:
@@ -195,9 +325,17 @@ def on_demand(world: World) -> list[str]:
 
 
 def _spark_told(world: World) -> dict[str, object]:
-    """What of a world the server makes its configuration of (see spark.server), and the versions that it runs with."""
-    return {"spark": world.spark.model_dump(), "tables": world.lake.tables, "java_compiler": world.stack.java_compiler,
-            "endpoint": world.lake.endpoint, "region": world.region, "versions": artifacts.versions()}
+    """What of a world the server makes its configuration of (see spark.server), and the versions
+    that it runs with.
+    """
+    return {
+        "spark": world.spark.model_dump(),
+        "tables": world.lake.tables,
+        "java_compiler": world.stack.java_compiler,
+        "endpoint": world.lake.endpoint,
+        "region": world.region,
+        "versions": artifacts.versions(),
+    }
 
 
 def _spark_command(world: World) -> list[str]:
@@ -208,21 +346,37 @@ def _spark_ready(world: World) -> bool:
     import grpc
 
     host, port = host_port(world.spark.url)
-    soon = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]  # default: a second
+    soon = [
+        (f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")
+    ]  # default: a second
     with grpc.insecure_channel(f"{host}:{port}", options=soon) as channel:
         return grpc.channel_ready_future(channel).result(timeout=5) is None
 
 
 def _standalone(world: World, name: str, number: int, main: str, *args: object) -> list[str]:
     redirecting, pages = _ui(world, number)
-    settings = conf("standalone.options", keystore=tls.keystore(), keystore_password=tls.KEYSTORE_PASSWORD)
-    return java_command(world, name, "256m", [artifacts.package("pyspark") / "jars" / "*"],
-                        f"org.apache.spark.deploy.{main}", "--host", "127.0.0.1", "--webui-port", redirecting, *args,
-                        options=[f"@{settings}", f"-Dspark.ssl.standalone.port={pages}"])
+    settings = conf(
+        "standalone.options", keystore=tls.keystore(), keystore_password=tls.KEYSTORE_PASSWORD
+    )
+    return java_command(
+        world,
+        name,
+        "256m",
+        [artifacts.package("pyspark") / "jars" / "*"],
+        f"org.apache.spark.deploy.{main}",
+        "--host",
+        "127.0.0.1",
+        "--webui-port",
+        redirecting,
+        *args,
+        options=[f"@{settings}", f"-Dspark.ssl.standalone.port={pages}"],
+    )
 
 
 def _ui(world: World, number: int) -> tuple[int, int]:
-    """The web ports of the master (0) or of a worker: of HTTP, which redirects, and of HTTPS, which has the pages."""
+    """The web ports of the master (0) or of a worker: of HTTP, which redirects, and of HTTPS, which
+    has the pages.
+    """
     return world.stack.port_base + 10 + number, world.stack.port_base + 13 + number
 
 
@@ -235,53 +389,137 @@ def _worker(number: int) -> Service:
     name = f"spark_worker_{number}"
 
     def command(world: World) -> list[str]:
-        return _standalone(world, name, number, "worker.Worker", "--cores", 1, "--memory", world.spark.executor_memory,
-                           world.spark.master)
+        return _standalone(
+            world,
+            name,
+            number,
+            "worker.Worker",
+            "--cores",
+            1,
+            "--memory",
+            world.spark.executor_memory,
+            world.spark.master,
+        )
 
     def ready(world: World) -> bool:
         """Whether the master counts it as alive; one that came back has a new id."""
         alive = [w["id"] for w in _page(world)["workers"] if w["state"] == "ALIVE"]
         return _page(world, number)["id"] in alive
 
-    return Service(name, lambda w: f"127.0.0.1:{_ui(w, number)[1]}", command, ready, logs=True,
-                   needs=("spark_master",), env=_spark_env, also=lambda w: _ui(w, number)[:1],
-                   told=lambda w: (w.spark.master, w.spark.executor_memory, w.stack.java_compiler, *_lake(w)))
+    return Service(
+        name,
+        lambda w: f"127.0.0.1:{_ui(w, number)[1]}",
+        command,
+        ready,
+        logs=True,
+        needs=("spark_master",),
+        env=_spark_env,
+        also=lambda w: _ui(w, number)[:1],
+        told=lambda w: (w.spark.master, w.spark.executor_memory, w.stack.java_compiler, *_lake(w)),
+    )
 
 
-SERVICES: dict[str, Service] = {s.name: s for s in (
-    Service("postgres", lambda w: f"{w.postgres.host}:{w.postgres.port}", databases.postgres_command,
-            databases.postgres_ready, fresh=databases.postgres_fresh,
-            stop_signal=signal.SIGINT),  # "fast": TERM would wait until every client has gone
-    Service("mariadb", lambda w: f"{w.mysql.host}:{w.mysql.port}", databases.mariadb_command, databases.mariadb_ready,
-            fresh=databases.mariadb_fresh),
-    Service("kafka", lambda w: w.kafka.bootstrap.split(",")[0], _kafka_command, _kafka_ready, logs=True,
-            fresh=_kafka_fresh, also=lambda w: (_controller(w),),
-            told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler)),
-    Service("connect", lambda w: w.connect.url, _connect_command,
-            lambda w: _get(w.connect.url + "/connectors", w.connect.auth).ok, logs=True, needs=("postgres", "kafka"),
-            told=lambda w: (w.kafka.bootstrap, w.connect.user, w.stack.java_compiler, *_optional_plugins(),
-                          *_own_plugins())),
-    Service("apicurio", lambda w: w.registry.url, _apicurio_command,
-            lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok, logs=True,
-            told=lambda w: (w.registry.url, w.stack.java_compiler)),
-    # only what bears a signature is answered: a refusal says that it is there
-    Service("s3", lambda w: w.lake.endpoint, _s3_command, lambda w: _get(w.lake.endpoint).status_code == 403,
-            fresh=_s3_env, told=lambda w: (w.lake.endpoint, w.lake.root),
-            note="it holds the lake in memory: the lake is empty now"),
-    Service("spark_master", lambda w: w.spark.master,
-            lambda w: _standalone(w, "spark_master", 0, "master.Master", "--port", host_port(w.spark.master)[1]),
-            lambda w: _page(w)["status"] == "ALIVE", logs=True, env=_spark_env, also=lambda w: _ui(w, 0),
-            told=lambda w: (w.stack.java_compiler, *_lake(w))),
-    _worker(1),
-    _worker(2),
-    Service("spark", lambda w: w.spark.url, _spark_command, _spark_ready, logs=True, env=_spark_env, told=_spark_told,
-            needs=("s3", "spark_master", "spark_worker_1", "spark_worker_2")),
-    *storefront.ROWS,
-)}
+SERVICES: dict[str, Service] = {
+    s.name: s
+    for s in (
+        Service(
+            "postgres",
+            lambda w: f"{w.postgres.host}:{w.postgres.port}",
+            databases.postgres_command,
+            databases.postgres_ready,
+            fresh=databases.postgres_fresh,
+            stop_signal=signal.SIGINT,
+        ),  # "fast": TERM would wait until every client has gone
+        Service(
+            "mariadb",
+            lambda w: f"{w.mysql.host}:{w.mysql.port}",
+            databases.mariadb_command,
+            databases.mariadb_ready,
+            fresh=databases.mariadb_fresh,
+        ),
+        Service(
+            "kafka",
+            lambda w: w.kafka.bootstrap.split(",")[0],
+            _kafka_command,
+            _kafka_ready,
+            logs=True,
+            fresh=_kafka_fresh,
+            also=lambda w: (_controller(w),),
+            told=lambda w: (w.kafka.bootstrap, w.stack.java_compiler),
+        ),
+        Service(
+            "connect",
+            lambda w: w.connect.url,
+            _connect_command,
+            lambda w: _get(w.connect.url + "/connectors", w.connect.auth).ok,
+            logs=True,
+            needs=("postgres", "kafka"),
+            told=lambda w: (
+                w.kafka.bootstrap,
+                w.connect.user,
+                w.stack.java_compiler,
+                *_optional_plugins(),
+                *_own_plugins(),
+            ),
+        ),
+        Service(
+            "apicurio",
+            lambda w: w.registry.url,
+            _apicurio_command,
+            lambda w: _get(w.registry.url + REGISTRY_V2 + "/system/info").ok,
+            logs=True,
+            told=lambda w: (w.registry.url, w.stack.java_compiler),
+        ),
+        # only what bears a signature is answered: a refusal says that it is there
+        Service(
+            "s3",
+            lambda w: w.lake.endpoint,
+            _s3_command,
+            lambda w: _get(w.lake.endpoint).status_code == 403,
+            fresh=_s3_env,
+            told=lambda w: (w.lake.endpoint, w.lake.root),
+            note="it holds the lake in memory: the lake is empty now",
+        ),
+        Service(
+            "spark_master",
+            lambda w: w.spark.master,
+            lambda w: _standalone(
+                w, "spark_master", 0, "master.Master", "--port", host_port(w.spark.master)[1]
+            ),
+            lambda w: _page(w)["status"] == "ALIVE",
+            logs=True,
+            env=_spark_env,
+            also=lambda w: _ui(w, 0),
+            told=lambda w: (w.stack.java_compiler, *_lake(w)),
+        ),
+        _worker(1),
+        _worker(2),
+        Service(
+            "spark",
+            lambda w: w.spark.url,
+            _spark_command,
+            _spark_ready,
+            logs=True,
+            env=_spark_env,
+            told=_spark_told,
+            needs=("s3", "spark_master", "spark_worker_1", "spark_worker_2"),
+        ),
+        *storefront.ROWS,
+    )
+}
 
 
 def wanted(world: World) -> list[str]:
-    """Names of the services that this world's stack starts; WHEN_ASKED only when a notebook asks for them."""
+    """Names of the services that this world's stack starts; WHEN_ASKED only when a notebook asks
+    for them.
+    """
     cluster = [f"spark_worker_{n + 1}" for n in range(world.spark.workers)]
     own_s3 = ["s3"] if world.own_s3 else []
-    return ["postgres", "kafka", "connect", *own_s3, *(["spark_master", *cluster] if cluster else []), "spark"]
+    return [
+        "postgres",
+        "kafka",
+        "connect",
+        *own_s3,
+        *(["spark_master", *cluster] if cluster else []),
+        "spark",
+    ]

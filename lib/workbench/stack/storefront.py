@@ -1,5 +1,6 @@
-"""The storefront's services as rows of the stack: processes of ours (`workbench.storefront.service`), at most two
-instances of each."""
+"""The storefront's services as rows of the stack: processes of ours
+(`workbench.storefront.service`), at most two instances of each.
+"""
 
 import sys
 
@@ -25,10 +26,20 @@ def _row(context: str, number: int) -> Service:
         return address(world, context, number)
 
     return Service(
-        name(context, number), at, needs=("postgres", "kafka"),
-        command=lambda w: [sys.executable, "-m", "workbench.storefront.service", w.name, context, at(w)],
+        name(context, number),
+        at,
+        needs=("postgres", "kafka"),
+        command=lambda w: [
+            sys.executable,
+            "-m",
+            "workbench.storefront.service",
+            w.name,
+            context,
+            at(w),
+        ],
         ready=lambda w: requests.get(at(w) + "/health", timeout=2).ok,
-        told=lambda w: (w.kafka.model_dump(), w.postgres.host, w.postgres.port))
+        told=lambda w: (w.kafka.model_dump(), w.postgres.host, w.postgres.port),
+    )
 
 
 ROWS = tuple(_row(context, number) for number in (1, 2) for context in CONTEXTS)

@@ -1,8 +1,9 @@
 """The stack as verbs: up, need, down, status, restart.
 
-In an embedded world the services are ours to start and stop; one that was started for another world is started anew.
-An instance keeps its ports while it runs: another port base is refused, and without WORKBENCH_PORT_BASE it is theirs.
-In any other world the same verbs look whether the services can be reached, and start nothing.
+In an embedded world the services are ours to start and stop; one that was started for another world
+is started anew. An instance keeps its ports while it runs: another port base is refused, and
+without WORKBENCH_PORT_BASE it is theirs. In any other world the same verbs look whether the
+services can be reached, and start nothing.
 """
 
 import os
@@ -12,7 +13,19 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Callable, Optional, Sequence, TypeVar
 
-from ..base import ServiceLost, StackError, World, aws, host_port, nearest, params, paths, pidfiles, secrets, tls
+from ..base import (
+    ServiceLost,
+    StackError,
+    World,
+    aws,
+    host_port,
+    nearest,
+    params,
+    paths,
+    pidfiles,
+    secrets,
+    tls,
+)
 from ..base.wait import GRACE, alone
 from . import addresses, artifacts, process, services, storefront
 from .process import Status
@@ -22,9 +35,11 @@ T = TypeVar("T")
 LOCK = "up.lock"  # below the state folder: who starts or stops services holds it
 
 
-def up(world: World, names: Optional[list[str]] = None, say: Callable[[str], None] = lambda text: None) -> list[Status]:
-    """Start what is not running, side by side, and return the status of each service once all answer. Jars that are not
-    there yet are fetched first.
+def up(
+    world: World, names: Optional[list[str]] = None, say: Callable[[str], None] = lambda text: None
+) -> list[Status]:
+    """Start what is not running, side by side, and return the status of each service once all
+    answer. Jars that are not there yet are fetched first.
 
     Args:
         names: services to start (with what they need); all of the world's by default.
@@ -55,34 +70,44 @@ def _start(world: World, chosen: list[str], say: Callable[[str], None] = lambda 
 
     def bring(name: str) -> None:
         how = process.start(SERVICES[name], world)
-        say(f"{name:<15} {'restarted' if name in old else how:<9} {time.monotonic() - begun:5.1f} s"
-            + (f"  {SERVICES[name].note}" if how == "started" and SERVICES[name].note else ""))
+        say(
+            f"{name:<15} {'restarted' if name in old else how:<9} {time.monotonic() - begun:5.1f} s"
+            + (f"  {SERVICES[name].note}" if how == "started" and SERVICES[name].note else "")
+        )
 
-    # needs are for need(): everything starts at once, as Connect retries until Kafka is there and loads meanwhile
+    # needs are for need(): everything starts at once, as Connect retries until Kafka is there and
+    # loads meanwhile
     _side_by_side(bring, chosen)
     if process.own("connect"):
         addresses.update(world, say)
     if "connect" in chosen:
-        missing = [name for name in _plugins_in_use(world) if not services.wanted_plugin(name).exists()]
-        if missing:  # deployed when Connect loaded every plugin, or by a Connect that has ended since
+        missing = [
+            name for name in _plugins_in_use(world) if not services.wanted_plugin(name).exists()
+        ]
+        if (
+            missing
+        ):  # deployed when Connect loaded every plugin, or by a Connect that has ended since
             _want_plugins(missing)
             process.stop(SERVICES["connect"])
             bring("connect")
 
 
 def _side_by_side(do: Callable[[str], Any], names: list[str]) -> list:
-    """What `do` returns for each of them. The first error is raised when all have come to their end."""
+    """What `do` returns for each of them. The first error is raised when all have come to their
+    end.
+    """
     with ThreadPoolExecutor(len(names)) as pool:
         return list(pool.map(do, names))
 
 
 def need(world: World, *names: str) -> None:
-    """Make sure that these services answer for this world, starting them where they do not. What a notebook calls
-    first; it prints a line for each service that is restarted.
+    """Make sure that these services answer for this world, starting them where they do not. What a
+    notebook calls first; it prints a line for each service that is restarted.
 
     Raises:
         ParamsError: the environment gives a password that is not the instance's.
-        StackError: a service cannot be started or reached, or the world names what is not there yet.
+        StackError: a service cannot be started or reached, or the world names what is not there
+            yet.
     """
     if not world.stack.embedded:
         up(world, list(names))
@@ -91,7 +116,11 @@ def need(world: World, *names: str) -> None:
         secrets.check(services.SECRETS)
         chosen = _closure(world, list(names))
         old = [n for n in chosen if process.outdated(SERVICES[n], world)]
-        missing = [n for n in chosen if n in old or not process.own(n) or not process.answers(SERVICES[n], world)]
+        missing = [
+            n
+            for n in chosen
+            if n in old or not process.own(n) or not process.answers(SERVICES[n], world)
+        ]
         for name in old:
             print(f"{name} runs with other settings than world '{world.name}' has: restarting it")
         if missing:
@@ -102,8 +131,9 @@ def need(world: World, *names: str) -> None:
 
 
 def load_plugins(world: World, *names: str) -> None:
-    """Have the embedded Connect load plugins of services.OPTIONAL_PLUGINS, until `unload_plugins`. Connect is restarted
-    where it has not loaded them yet. A Connect of another world stays as it is.
+    """Have the embedded Connect load plugins of services.OPTIONAL_PLUGINS, until `unload_plugins`.
+    Connect is restarted where it has not loaded them yet. A Connect of another world stays as it
+    is.
 
     Raises:
         StackError: Connect cannot be started.
@@ -114,13 +144,18 @@ def load_plugins(world: World, *names: str) -> None:
 
 
 def unload_plugins(world: World, *names: str) -> None:
-    """Have the embedded Connect load these plugins no more, but for those of which a connector is deployed. Where it
-    runs with one of them, it is restarted. A Connect of another world stays as it is.
+    """Have the embedded Connect load these plugins no more, but for those of which a connector is
+    deployed. Where it runs with one of them, it is restarted. A Connect of another world stays as
+    it is.
 
     Raises:
         StackError: Connect does not answer, or cannot be started.
     """
-    wanted = [name for name in names if services.wanted_plugin(name).exists()] if world.stack.embedded else []
+    wanted = (
+        [name for name in names if services.wanted_plugin(name).exists()]
+        if world.stack.embedded
+        else []
+    )
     used = _plugins_in_use(world) if wanted and process.own("connect") else []
     unused = [name for name in wanted if name not in used]
     for name in unused:
@@ -136,13 +171,21 @@ def _want_plugins(names: Sequence[str]) -> None:
 
 
 def _plugins_in_use(world: World) -> list[str]:
-    """The plugins of services.OPTIONAL_PLUGINS of which a connector is deployed in Connect, which has to run."""
+    """The plugins of services.OPTIONAL_PLUGINS of which a connector is deployed in Connect, which
+    has to run.
+    """
     classes = [config.get("connector.class", "") for config in addresses.in_connect(world).values()]
-    return [name for name, part in services.OPTIONAL_PLUGINS.items() if any(part in each for each in classes)]
+    return [
+        name
+        for name, part in services.OPTIONAL_PLUGINS.items()
+        if any(part in each for each in classes)
+    ]
 
 
 def down(say: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Stop every service of this instance, each before what it needs; return the names of those stopped."""
+    """Stop every service of this instance, each before what it needs; return the names of those
+    stopped.
+    """
     with alone(paths.state_dir() / LOCK):
         return _stop(list(SERVICES), say)
 
@@ -154,7 +197,9 @@ def stop(*names: str) -> list[str]:
 
 
 def _stop(names: list[str], say: Callable[[str], None] = lambda text: None) -> list[str]:
-    """Stop these services wave by wave, and return the names of those that there was something of to stop."""
+    """Stop these services wave by wave, and return the names of those that there was something of
+    to stop.
+    """
     stopped: list[str] = []
     while names:
         needed = {need for n in names for need in SERVICES[n].needs}
@@ -172,48 +217,60 @@ def restart(world: World, name: str) -> None:
     artifacts.ensure(*services.on_demand(world))
     with alone(paths.state_dir() / LOCK):
         _refuse_other_ports(world)
-        if process.own(name):  # of one that was killed, a process that it has left may hold the port: stop ends it
+        if process.own(
+            name
+        ):  # of one that was killed, a process that it has left may hold the port: stop ends it
             process.refuse_strangers(SERVICES[name], world, process.held())
         process.stop(SERVICES[name])
         _start(world, chosen)
 
 
 def status(world: World) -> list[Status]:
-    """Return the status of every service of the world, those that start when asked included, and of the storefront's
-    those that were started; nothing is changed."""
+    """Return the status of every service of the world, those that start when asked included, and of
+    the storefront's those that were started; nothing is changed.
+    """
     if not world.stack.embedded:
         return [_look(world, n) for n in _reached(world)]
     _refuse_other_ports(world)
     started = [row.name for row in storefront.ROWS if pidfiles.pid_file(row.name).exists()]
-    return _side_by_side(lambda n: process.status(SERVICES[n], world),
-                         [*services.wanted(world), *services.WHEN_ASKED, *started])
+    return _side_by_side(
+        lambda n: process.status(SERVICES[n], world),
+        [*services.wanted(world), *services.WHEN_ASKED, *started],
+    )
 
 
 def lost(world: World, name: str, address: str) -> Optional[StackError]:
-    """The error for a service that is not there any more: its name, its state and what to do. None where it is there,
-    or where it is none of ours: the world is not embedded, or the address not of this machine.
+    """The error for a service that is not there any more: its name, its state and what to do. None
+    where it is there, or where it is none of ours: the world is not embedded, or the address not of
+    this machine.
 
-    Asked after a client has failed: every client has words of its own for a server that is gone."""
+    Asked after a client has failed: every client has words of its own for a server that is gone.
+    """
     here = world.stack.embedded and params.LOOPBACK.fullmatch(address.split(",")[0])
     how = process.ended(name) if here else ""
     if not how:
         return None
     error = StackError if process.own(name) else ServiceLost
     return error(
-        f"the service {name} {how}", where=f"{address}; its log: {process.log_file(name)}",
-        expected="that it runs while a notebook does", next_step="`workbench up` starts it again. Then run the "
-        "notebook's set-up cell, and this one again; nothing is lost")
+        f"the service {name} {how}",
+        where=f"{address}; its log: {process.log_file(name)}",
+        expected="that it runs while a notebook does",
+        next_step="`workbench up` starts it again. Then run the "
+        "notebook's set-up cell, and this one again; nothing is lost",
+    )
 
 
 def gone(world: World, name: str) -> Optional[StackError]:
-    """The error for a service of this instance that has no process any more, None otherwise. Unlike `lost` it does not
-    look at the service's ports, which takes a while."""
+    """The error for a service of this instance that has no process any more, None otherwise. Unlike
+    `lost` it does not look at the service's ports, which takes a while.
+    """
     return None if process.own(name) else lost(world, name, known(name).address(world))
 
 
 def watch(world: World, *names: str) -> Callable[[], None]:
-    """Return a function for polling: it raises ServiceLost once one of these services has been gone for GRACE seconds.
-    In a world that is not embedded it does nothing."""
+    """Return a function for polling: it raises ServiceLost once one of these services has been gone
+    for GRACE seconds. In a world that is not embedded it does nothing.
+    """
     gone_since: dict[str, float] = {}
 
     def look() -> None:
@@ -230,12 +287,13 @@ def watch(world: World, *names: str) -> Callable[[], None]:
 
 
 def watched(world: World, call: Callable[[Callable[[], bool]], T], *names: str) -> T:
-    """Return what a blocking call returns, or raise ServiceLost when one of these services is gone meanwhile (see
-    `watch`).
+    """Return what a blocking call returns, or raise ServiceLost when one of these services is gone
+    meanwhile (see `watch`).
 
     Args:
-        call: called in a thread, which is left to its own time limit when ServiceLost is raised. Its argument is a
-            function that returns False from then on: the call sends nothing any more.
+        call: called in a thread, which is left to its own time limit when ServiceLost is raised.
+            Its argument is a function that returns False from then on: the call sends nothing any
+            more.
     """
     outcome: Future = Future()
     abandoned = threading.Event()
@@ -281,16 +339,21 @@ def _reach(world: World, names: Sequence[str]) -> list[Status]:
     found = [_look(world, n) for n in names]
     lost = [s for s in found if s.state != "up"]
     if lost:
-        raise StackError(f"{', '.join(s.name for s in lost)} cannot be reached from here", where=lost[0].detail,
-                         expected=f"the services of world '{world.name}' running and reachable",
-                         next_step=f"check {world.file} and the network path (VPN, security group)")
+        raise StackError(
+            f"{', '.join(s.name for s in lost)} cannot be reached from here",
+            where=lost[0].detail,
+            expected=f"the services of world '{world.name}' running and reachable",
+            next_step=f"check {world.file} and the network path (VPN, security group)",
+        )
     return found
 
 
 def _look(world: World, name: str) -> Status:
     """Whether a service of somebody else's answers: asked over AWS's API, else at its address."""
     kind, master = world.spark.kind, world.spark.master
-    if name == "spark" and (kind == "existing" or kind == "classic" and not master.startswith("spark:")):
+    if name == "spark" and (
+        kind == "existing" or kind == "classic" and not master.startswith("spark:")
+    ):
         return Status(name, "up", 0, detail="in the notebook's own process")
     asked = _by_api(world, name)
     if asked:
@@ -301,7 +364,12 @@ def _look(world: World, name: str) -> Status:
             return Status(name, "unreachable", 0, detail=f"{e.what} ({e.where})")
         at = answer.get("BucketRegion", world.region)
         if at != world.region:
-            return Status(name, "unreachable", 0, detail=f"the bucket lies in {at}, {world.file} says {world.region}")
+            return Status(
+                name,
+                "unreachable",
+                0,
+                detail=f"the bucket lies in {at}, {world.file} says {world.region}",
+            )
         return Status(name, "up", 0, detail=f"{service}, {world.region}")
     address = master if name == "spark" and kind == "classic" else known(name).address(world)
     try:
@@ -313,36 +381,62 @@ def _look(world: World, name: str) -> Status:
 
 
 def _by_api(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]]:
-    """What is asked of AWS about a service: AWS's name of it, operation, parameters. None where it has an address."""
+    """What is asked of AWS about a service: AWS's name of it, operation, parameters. None where it
+    has an address.
+    """
     of, lake = world.stack.deployment, world.lake
     if name == "lake":
         return ("s3", "head_bucket", {"Bucket": paths.bucket_and_key(lake.root)[0]})
-    kinds = {"connect": world.connect.kind, "apicurio": world.registry.kind, "spark": world.spark.kind,
-             "query": world.query.kind}
+    kinds = {
+        "connect": world.connect.kind,
+        "apicurio": world.registry.kind,
+        "spark": world.spark.kind,
+        "query": world.query.kind,
+    }
     return {
         "msk": ("kafkaconnect", "list_connectors", {"maxResults": 1}),
-        "glue": ("glue", "get_registry", {"RegistryId": {"RegistryName": services.glue_registries(world)["value"]}}),
+        "glue": (
+            "glue",
+            "get_registry",
+            {"RegistryId": {"RegistryName": services.glue_registries(world)["value"]}},
+        ),
         "emr_serverless": ("emr-serverless", "get_application", {"applicationId": world.spark.url}),
         "athena": ("athena", "get_work_group", {"WorkGroup": of}),
     }.get(kinds.get(name, ""))
 
 
 def _reached(world: World) -> tuple[str, ...]:
-    """The services that a world has, whoever runs them; of a deployment on AWS registry, lake and engine, too."""
-    return "postgres", "kafka", "connect", "spark", *(("apicurio", "lake", "query") if world.stack.deployment else ())
+    """The services that a world has, whoever runs them; of a deployment on AWS registry, lake and
+    engine, too.
+    """
+    return (
+        "postgres",
+        "kafka",
+        "connect",
+        "spark",
+        *(("apicurio", "lake", "query") if world.stack.deployment else ()),
+    )
 
 
 def _refuse_other_ports(world: World) -> None:
-    """Raise StackError where a service of this instance runs with another port base than this world has: another
-    WORKBENCH_PORT_BASE, or a kernel that loaded its world before the instance was moved."""
+    """Raise StackError where a service of this instance runs with another port base than this world
+    has: another WORKBENCH_PORT_BASE, or a kernel that loaded its world before the instance was
+        moved.
+    """
     there, wanted = pidfiles.port_base(), world.stack.port_base
     if there in (None, wanted):
         return
     stated = os.environ.get("WORKBENCH_PORT_BASE") == str(wanted)
-    back = "`unset WORKBENCH_PORT_BASE`" if stated else "load the world again (a notebook's set-up cell does)"
+    back = (
+        "`unset WORKBENCH_PORT_BASE`"
+        if stated
+        else "load the world again (a notebook's set-up cell does)"
+    )
     given = "WORKBENCH_PORT_BASE is" if stated else "this world was loaded with"
-    raise StackError(f"instance {paths.instance()} runs with port base {there}, and {given} {wanted}",
-                     where=f"running: {', '.join(running())}; nothing was restarted",
-                     expected="the ports that an instance was started with, as long as it runs",
-                     next_step=f"{back}; to move the instance, `workbench down` first; for a second one beside it, "
-                               "another WORKBENCH_INSTANCE as well")
+    raise StackError(
+        f"instance {paths.instance()} runs with port base {there}, and {given} {wanted}",
+        where=f"running: {', '.join(running())}; nothing was restarted",
+        expected="the ports that an instance was started with, as long as it runs",
+        next_step=f"{back}; to move the instance, `workbench down` first; for a second one beside it, "
+        "another WORKBENCH_INSTANCE as well",
+    )

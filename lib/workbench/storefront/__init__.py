@@ -1,4 +1,5 @@
-"""Three services with a store each, which agree in the end: accounts, orders, fulfillment (notebooks 71 to 74).
+"""Three services with a store each, which agree in the end: accounts, orders, fulfillment
+(notebooks 71 to 74).
 
 contexts  what each is: what it owns, what it says, what it hears, which commands it takes
 events    a change of a document as a message, and back

@@ -1,5 +1,6 @@
-"""The three bounded contexts: which documents each keeps, which of them are its own, what it hears, what it does when
-it is asked. Nothing here knows of HTTP, Kafka or a database."""
+"""The three bounded contexts: which documents each keeps, which of them are its own, what it hears,
+what it does when it is asked. Nothing here knows of HTTP, Kafka or a database.
+"""
 
 import time
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class _Model(BaseModel):
-    """The required fields of a JSON object. Other fields are ignored; no value is converted to another type."""
+    """The required fields of a JSON object. Other fields are ignored; no value is converted to
+    another type.
+    """
 
     model_config = ConfigDict(strict=True)
 
@@ -62,13 +65,14 @@ class Order(_Model):
     @field_validator("orderStatusEvents")
     @classmethod
     def _in_order(cls, events: list[StatusEvent]) -> list[StatusEvent]:
-        if tuple(event.orderStatusType for event in events) != STATUSES[:len(events)]:
+        if tuple(event.orderStatusType for event in events) != STATUSES[: len(events)]:
             raise ValueError(f"the statuses are {', '.join(STATUSES)}, in this order")
         return events
 
 
 MODELS: dict[str, type[BaseModel]] = {"customers": Customer, "orders": Order}
-# What of a document others are told. Everything else (a credit card, or what is added one day) stays where it is.
+# What of a document others are told. Everything else (a credit card, or what is added one day)
+# stays where it is.
 TOLD = {collection: tuple(model.model_fields) for collection, model in MODELS.items()}
 
 
@@ -87,7 +91,9 @@ def validate(collection: str, document: Any) -> None:
 
 
 class Refused(Exception):
-    """A command that is not done. again: whether it may be done later, when other services' events have come."""
+    """A command that is not done. again: whether it may be done later, when other services' events
+    have come.
+    """
 
     def __init__(self, why: str, again: bool = False):
         super().__init__(why)
@@ -96,10 +102,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Context:
-    """A service: its name, the aggregate that it tells of, the collections that it keeps, the topics that it hears (its
-    own among them, from which it can be rebuilt), and its commands: {(method, path below the collection): function}.
+    """A service: its name, the aggregate that it tells of, the collections that it keeps, the
+    topics that it hears (its own among them, from which it can be rebuilt), and its commands:
+    {(method, path below the collection): function}.
 
-    A command is a function (document as it is or None, body) → document as it shall be. The same twice is once.
+    A command is a function (document as it is or None, body) → document as it shall be. The same
+    twice is once.
     takes: from which version on it keeps a document of others.
     """
 
@@ -140,7 +148,9 @@ def _made(before: Optional[Document], document: Document) -> Document:
 def _new_customer(before: Optional[Document], body: Document) -> Document:
     missing = [name for name in TOLD["customers"] if not body.get(name)]
     if missing:
-        raise Refused(f"a customer has {', '.join(TOLD['customers'])}; missing: {', '.join(missing)}")
+        raise Refused(
+            f"a customer has {', '.join(TOLD['customers'])}; missing: {', '.join(missing)}"
+        )
     return _made(before, body)
 
 
@@ -163,16 +173,34 @@ def _status(kind: str, body: Document) -> Document:
 
 def _new_order(before: Optional[Document], body: Document) -> Document:
     items = body.get("orderItems")
-    if not body.get("guid") or not body.get("customerId") or not items or not isinstance(items, list):
+    if (
+        not body.get("guid")
+        or not body.get("customerId")
+        or not items
+        or not isinstance(items, list)
+    ):
         raise Refused("an order has guid, customerId and orderItems, a list")
-    if before and [before[name] for name in ("customerId", "orderItems")] == [body["customerId"], items]:
+    if before and [before[name] for name in ("customerId", "orderItems")] == [
+        body["customerId"],
+        items,
+    ]:
         return before
-    return _made(before, {"guid": body["guid"], "customerId": body["customerId"],
-                          "orderStatusEvents": [_status(STATUSES[0], body)], "orderItems": items})
+    return _made(
+        before,
+        {
+            "guid": body["guid"],
+            "customerId": body["customerId"],
+            "orderStatusEvents": [_status(STATUSES[0], body)],
+            "orderItems": items,
+        },
+    )
 
 
 def _next(*mine: str) -> Callable[[Optional[Document], Document], Document]:
-    """The command that brings an order to its next status, of those that are this service's to give."""
+    """The command that brings an order to its next status, of those that are this service's to
+    give.
+    """
+
     def add(before: Optional[Document], body: Document) -> Document:
         order, wanted = _there(before, "order"), body.get("orderStatusType")
         events = order["orderStatusEvents"]
@@ -188,14 +216,29 @@ def _next(*mine: str) -> Callable[[Optional[Document], Document], Document]:
     return add
 
 
-ACCOUNTS = Context("accounts", "customer", ("customers",),
-                   {("POST", ""): _new_customer, ("PATCH", "id"): _changed_customer})
-FULFILLMENT = Context("fulfillment", "order", ("orders",), {("POST", "id/status"): _next(*STATUSES[2:])},
-                      hears=("orders.order.change", "fulfillment.order.change"), takes=2)  # what is approved
-ORDERS = Context("orders", "order", ("customers", "orders"),
-                 {("POST", ""): _new_order, ("POST", "id/status"): _next(STATUSES[1])},
-                 hears=(ACCOUNTS.topic, "orders.order.change", FULFILLMENT.topic))
+ACCOUNTS = Context(
+    "accounts",
+    "customer",
+    ("customers",),
+    {("POST", ""): _new_customer, ("PATCH", "id"): _changed_customer},
+)
+FULFILLMENT = Context(
+    "fulfillment",
+    "order",
+    ("orders",),
+    {("POST", "id/status"): _next(*STATUSES[2:])},
+    hears=("orders.order.change", "fulfillment.order.change"),
+    takes=2,
+)  # what is approved
+ORDERS = Context(
+    "orders",
+    "order",
+    ("customers", "orders"),
+    {("POST", ""): _new_order, ("POST", "id/status"): _next(STATUSES[1])},
+    hears=(ACCOUNTS.topic, "orders.order.change", FULFILLMENT.topic),
+)
 ALL = {context.name: context for context in (ACCOUNTS, ORDERS, FULFILLMENT)}
 TOPICS = {context.topic: context for context in ALL.values()}
 DEAD_LETTERS = "storefront.dead_letters"
-PUBLICATION = "storefront_outbox"  # where a store has it, a connector sends what is in its outbox, and not the service
+# where a store has it, a connector sends what is in its outbox, and not the service
+PUBLICATION = "storefront_outbox"

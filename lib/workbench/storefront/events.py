@@ -1,5 +1,7 @@
-"""An event: a document as it is from now on (event-carried state transfer), with an id of its own and the version of
-the document, both as headers. Key and value are what others agree on: the document's key, and its fields in JSON."""
+"""An event: a document as it is from now on (event-carried state transfer), with an id of its own
+and the version of the document, both as headers. Key and value are what others agree on: the
+document's key, and its fields in JSON.
+"""
 
 import json
 import uuid
@@ -9,8 +11,12 @@ from typing import Any
 from ..base import LakeError
 from .contexts import KEYS, TOLD, TOPICS, Document, Refused, validate
 
-NESTING = 50  # levels of a document. JSON nested more deeply ends in RecursionError, here or at a reader
-LARGEST = 900_000  # bytes of a value; a topic takes a message of a mebibyte by default, headers and all
+NESTING = (
+    50  # levels of a document. JSON nested more deeply ends in RecursionError, here or at a reader
+)
+LARGEST = (
+    900_000  # bytes of a value; a topic takes a message of a mebibyte by default, headers and all
+)
 
 
 @dataclass(frozen=True)
@@ -25,8 +31,11 @@ class Event:
 
     def message(self) -> tuple[bytes, bytes, dict[str, Any]]:
         """Key, value, and what a producer is told besides, as `topics.send` takes them."""
-        return self.key.encode(), json.dumps(self.document).encode(), {
-            "headers": [("id", self.id.encode()), ("version", str(self.version).encode())]}
+        return (
+            self.key.encode(),
+            json.dumps(self.document).encode(),
+            {"headers": [("id", self.id.encode()), ("version", str(self.version).encode())]},
+        )
 
 
 def too_deep(document: Any) -> bool:
@@ -36,7 +45,11 @@ def too_deep(document: Any) -> bool:
         containers = [value for value in level if isinstance(value, (dict, list))]
         if not containers:
             return False
-        level = [inner for value in containers for inner in (value.values() if isinstance(value, dict) else value)]
+        level = [
+            inner
+            for value in containers
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
     return True
 
 
@@ -51,9 +64,13 @@ def told(topic: str, key: str, version: int, document: Document) -> Event:
         validate(collection, document)
     except ValueError as e:
         raise Refused(str(e)) from e
-    event = Event(str(uuid.uuid4()), topic, key, version, {name: document[name] for name in TOLD[collection]})
+    event = Event(
+        str(uuid.uuid4()), topic, key, version, {name: document[name] for name in TOLD[collection]}
+    )
     if len(event.message()[1]) > LARGEST:  # Kafka would refuse it when the document is kept already
-        raise Refused(f"the document is too large: what others are told of it has at most {LARGEST:,} bytes")
+        raise Refused(
+            f"the document is too large: what others are told of it has at most {LARGEST:,} bytes"
+        )
     return event
 
 
@@ -63,12 +80,23 @@ def parse(message: Any) -> Event:
     collection = TOPICS[topic].owns
     fields = KEYS[collection]
     try:
-        event = Event(str(uuid.UUID(headers["id"].decode())), topic, message.key().decode(),
-                      int(headers["version"]), json.loads(message.value()))
+        event = Event(
+            str(uuid.UUID(headers["id"].decode())),
+            topic,
+            message.key().decode(),
+            int(headers["version"]),
+            json.loads(message.value()),
+        )
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as e:
         raise LakeError(f"not an event: {type(e).__name__} {e}") from e
-    if not isinstance(event.document, dict) or event.document.get(fields) != event.key or event.version < 1:
-        raise LakeError(f"not an event: its key is not the document's {fields}, or its version is below 1")
+    if (
+        not isinstance(event.document, dict)
+        or event.document.get(fields) != event.key
+        or event.version < 1
+    ):
+        raise LakeError(
+            f"not an event: its key is not the document's {fields}, or its version is below 1"
+        )
     if too_deep(event.document):
         raise LakeError(f"not an event: its document is nested more than {NESTING} levels deep")
     try:

@@ -1,9 +1,11 @@
-"""The process of a service, `python -m workbench.storefront.service <world> <name> <address>`: commands over HTTP on
-loopback, a listener on topics, health and metrics. Several instances of a service share its store and its topics.
+"""The process of a service, `python -m workbench.storefront.service <world> <name> <address>`:
+commands over HTTP on loopback, a listener on topics, health and metrics. Several instances of a
+service share its store and its topics.
 
-    POST /customers · PATCH /customers/<id> · POST /orders · POST /orders/<guid>/status    commands, see contexts
-    GET /health · /metrics
-    POST /faults    {"at": one of FAULTS, "after": 2}: the process kills itself at that point, for the second time it
+    POST /customers · PATCH /customers/<id> · POST /orders · POST /orders/<guid>/status    commands,
+    see contexts GET /health · /metrics
+    POST /faults    {"at": one of FAULTS, "after": 2}: the process kills itself at that point, for
+    the second time it
                     comes there
 """
 
@@ -30,10 +32,18 @@ from .contexts import DEAD_LETTERS, Context, Refused
 from .events import NESTING, Event, parse, too_deep
 from .store import Store, handed_over
 
-# Behind a command's commit; of a batch of events: before its transaction, in it, between it and the offsets.
+# Behind a command's commit; of a batch of events: before its transaction, in it, between it and the
+# offsets.
 FAULTS = ("stored", "heard", "storing", "taken")
-BATCH, LARGEST, LONGEST = 500, 1 << 20, 200  # messages at once; bytes of a command; characters of a key
-ODD = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded)  # what no store can keep: it is never tried again
+BATCH, LARGEST, LONGEST = (
+    500,
+    1 << 20,
+    200,
+)  # messages at once; bytes of a command; characters of a key
+ODD = (
+    psycopg.DataError,
+    psycopg.errors.ProgramLimitExceeded,
+)  # what no store can keep: it is never tried again
 
 
 class Service:
@@ -42,18 +52,31 @@ class Service:
     def __init__(self, world: World, context: Context):
         self.world, self.context = world, context
         self.store, self._heard = Store(world, context), Store(world, context)
-        # as Java's clients choose the partition of a key, and so the connector: one key, one partition, whoever sends
-        self.producer = Producer(topics.settings(world, **{
-            "enable.idempotence": True, "linger.ms": 2, "partitioner": "murmur2_random"}))
+        # as Java's clients choose the partition of a key, and so the connector: one key, one
+        # partition, whoever sends
+        self.producer = Producer(
+            topics.settings(
+                world,
+                **{"enable.idempotence": True, "linger.ms": 2, "partitioner": "murmur2_random"},
+            )
+        )
         self.listens, self.turn = threading.Event(), threading.Lock()
         self._fault: dict[str, int] = {}
         self.metrics = CollectorRegistry()
         told = {"registry": self.metrics, "namespace": "storefront"}
         self.said = Counter("events_said", "Events in the outbox", ["topic"], **told)
-        self.sent = Counter("events_sent", "Events that Kafka has from this process", ["topic"], **told)
-        self.heard = Counter("events_heard", "Events, by what became of them", ["topic", "outcome"], **told)
-        self.listener = Summary("listener_seconds", "Time that an event took, its share of a batch", ["topic"], **told)
-        self.lag = Gauge("lag", "Events of a topic that the service has not taken yet", ["topic"], **told)
+        self.sent = Counter(
+            "events_sent", "Events that Kafka has from this process", ["topic"], **told
+        )
+        self.heard = Counter(
+            "events_heard", "Events, by what became of them", ["topic", "outcome"], **told
+        )
+        self.listener = Summary(
+            "listener_seconds", "Time that an event took, its share of a batch", ["topic"], **told
+        )
+        self.lag = Gauge(
+            "lag", "Events of a topic that the service has not taken yet", ["topic"], **told
+        )
         unsent = Gauge("unsent", "Events that Kafka is to get from this process yet", **told)
         unsent.set_function(lambda: len(self.producer))
         if not context.hears:
@@ -66,7 +89,9 @@ class Service:
         """
         edit = self.context.commands[method, path]
         self.ready()
-        with self.turn:  # events of one key are sent in the order of their versions, and at the end all of them
+        with (
+            self.turn
+        ):  # events of one key are sent in the order of their versions, and at the end all of them
             version, event, own = self.store.change(key, lambda before: edit(before, body))
             if event:
                 self.point("stored")
@@ -89,12 +114,16 @@ class Service:
             self.sent.labels(message.topic()).inc()
 
     def hear(self, messages: list[Any]) -> None:
-        """Take a batch of messages: the store first, then the offsets. What is no event goes to the dead letters.
+        """Take a batch of messages: the store first, then the offsets. What is no event goes to the
+        dead letters.
 
-        Raises: psycopg.Error, WorkbenchError: the store does not take them, or Kafka no dead letter: try again.
+        Raises: psycopg.Error, WorkbenchError: the store does not take them, or Kafka no dead
+            letter: try again.
         """
         begun, events = time.monotonic(), []
-        dead: list[tuple[Any, str]] = []  # sent when the store has the others: a batch may be tried again
+        dead: list[
+            tuple[Any, str]
+        ] = []  # sent when the store has the others: a batch may be tried again
         self.point("heard")
         for message in messages:
             try:
@@ -102,15 +131,23 @@ class Service:
             except LakeError as e:
                 dead.append((message, first_line(e)))
         try:
-            outcomes = self._heard.hear([event for _, event in events], lambda: self.point("storing"))
+            outcomes = self._heard.hear(
+                [event for _, event in events], lambda: self.point("storing")
+            )
         except ODD:  # one of them: find it
             outcomes = [self._alone(*each, dead) for each in events]
         if dead:
-            topics.send(self.world, DEAD_LETTERS, [
-                dlq.letter(message, self.context.group, __name__, why) for message, why in dead], **dlq.SIZE)
+            topics.send(
+                self.world,
+                DEAD_LETTERS,
+                [dlq.letter(message, self.context.group, __name__, why) for message, why in dead],
+                **dlq.SIZE,
+            )
         for (message, _), outcome in zip(events, outcomes):
             self.heard.labels(message.topic(), outcome).inc()
-            self.listener.labels(message.topic()).observe((time.monotonic() - begun) / len(messages))
+            self.listener.labels(message.topic()).observe(
+                (time.monotonic() - begun) / len(messages)
+            )
         self.point("taken")
 
     def _alone(self, message: Any, event: Event, dead: list[tuple[Any, str]]) -> str:
@@ -122,22 +159,44 @@ class Service:
 
     def listen(self, told: threading.Event) -> None:
         """Hear the topics until told to stop."""
-        consumer = Consumer(topics.settings(self.world, **{
-            "group.id": self.context.group, "auto.offset.reset": "earliest", "enable.auto.commit": False,
-            "enable.auto.offset.store": False,  # else what was handed out counts as heard, also of a batch that failed
-            "allow.auto.create.topics": False, "fetch.wait.max.ms": 50,
-            # so long what a killed one had is nobody's, its own successor's neither
-            "session.timeout.ms": 2_000, "heartbeat.interval.ms": 500}))
+        consumer = Consumer(
+            topics.settings(
+                self.world,
+                **{
+                    "group.id": self.context.group,
+                    "auto.offset.reset": "earliest",
+                    "enable.auto.commit": False,
+                    # else what was handed out counts as heard, also of a batch that failed
+                    "enable.auto.offset.store": False,
+                    "allow.auto.create.topics": False,
+                    "fetch.wait.max.ms": 50,
+                    # so long what a killed one had is nobody's, its own successor's neither
+                    "session.timeout.ms": 2_000,
+                    "heartbeat.interval.ms": 500,
+                },
+            )
+        )
         assigned = threading.Event()
         consumer.subscribe([*self.context.hears], on_assign=lambda *_: assigned.set())
         while not told.is_set():
-            batch = [m for m in consumer.consume(BATCH, 0.05) if not m.error() or _log(f"Kafka: {m.error()}")]
+            batch = [
+                m
+                for m in consumer.consume(BATCH, 0.05)
+                if not m.error() or _log(f"Kafka: {m.error()}")
+            ]
             try:
                 if batch:
                     self.hear(batch)
                     last = {(m.topic(), m.partition()): m.offset() + 1 for m in batch}
-                    consumer.commit(offsets=[TopicPartition(*at, n) for at, n in last.items()], asynchronous=False)
-                if assigned.is_set() and not self.listens.is_set() and not any(self._lags().values()):
+                    consumer.commit(
+                        offsets=[TopicPartition(*at, n) for at, n in last.items()],
+                        asynchronous=False,
+                    )
+                if (
+                    assigned.is_set()
+                    and not self.listens.is_set()
+                    and not any(self._lags().values())
+                ):
                     self.listens.set()
             except (psycopg.Error, WorkbenchError, KafkaException) as e:
                 _log(f"tried again: {first_line(e)}")
@@ -148,12 +207,18 @@ class Service:
     def scrape(self) -> bytes:
         """The metrics, in Prometheus' text format."""
         with contextlib.suppress(WorkbenchError):  # Kafka is away: the last figures
-            for topic, behind in self._lags().items() if not stack.gone(self.world, "kafka") else ():
+            for topic, behind in (
+                self._lags().items() if not stack.gone(self.world, "kafka") else ()
+            ):
                 self.lag.labels(topic).set(behind)
         return generate_latest(self.metrics)
 
     def _lags(self) -> dict[str, int]:
-        return groups.lag(self.world, self.context.group, *self.context.hears) if self.context.hears else {}
+        return (
+            groups.lag(self.world, self.context.group, *self.context.hears)
+            if self.context.hears
+            else {}
+        )
 
     def ready(self) -> None:
         """Raises: Refused: it has not heard all yet that was said before it was started."""
@@ -165,8 +230,11 @@ class Service:
         self.ready()
         with self.store.transaction() as c:
             connector = handed_over(c)
-        return {"service": self.context.name, "status": "UP",
-                "events": "sent by a connector" if connector else "sent here"}
+        return {
+            "service": self.context.name,
+            "status": "UP",
+            "events": "sent by a connector" if connector else "sent here",
+        }
 
     def point(self, name: str) -> None:
         """A point where the process may be told to kill itself."""
@@ -188,7 +256,9 @@ def _back(consumer: Consumer, batch: list[Any]) -> None:
     for message in reversed(batch):
         try:
             consumer.seek(TopicPartition(message.topic(), message.partition(), message.offset()))
-        except KafkaException:  # by now the partition is another instance's, which begins at what was committed
+        except (
+            KafkaException
+        ):  # by now the partition is another instance's, which begins at what was committed
             continue
 
 
@@ -230,7 +300,8 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = _answer
 
     def _refuse_foreign(self) -> None:
-        """Refuse what a web page sends whose host name resolves to 127.0.0.1 (DNS rebinding), or from another origin.
+        """Refuse what a web page sends whose host name resolves to 127.0.0.1 (DNS rebinding), or
+        from another origin.
 
         Raises:
             Foreign: Host or Origin is not this service's.
@@ -246,8 +317,11 @@ class Handler(BaseHTTPRequestHandler):
         service, (collection, _, rest) = self.service, self.path.strip("/").partition("/")
         key, _, part = rest.partition("/")
         key = unquote(key)
-        own = {("GET", "health"): service.health, ("GET", "metrics"): service.scrape,
-               ("POST", "faults"): lambda: service.arm(body.get("at"), body.get("after", 1))}
+        own = {
+            ("GET", "health"): service.health,
+            ("GET", "metrics"): service.scrape,
+            ("POST", "faults"): lambda: service.arm(body.get("at"), body.get("after", 1)),
+        }
         if (self.command, collection) in own:
             return own[self.command, collection]()
         asked = (self.command, ("id/" + part).strip("/") if key else "")
@@ -255,11 +329,14 @@ class Handler(BaseHTTPRequestHandler):
             raise Refused(f"{service.context.name} knows no {self.command} {self.path}")
         key = key or body.get(contexts.KEYS[collection])
         if not isinstance(key, str) or not 0 < len(key) <= LONGEST:
-            raise Refused(f"a new one says its {contexts.KEYS[collection]}, a text of at most {LONGEST} characters")
+            raise Refused(
+                f"a new one says its {contexts.KEYS[collection]}, a text of at most {LONGEST} characters"
+            )
         return service.command(*asked, key, body)
 
     def _body(self) -> dict[str, Any]:
-        """What was sent. Where its length is not known, the connection ends: the rest would pass for a request.
+        """What was sent. Where its length is not known, the connection ends: the rest would pass
+        for a request.
 
         Raises:
             Refused: the length is missing or too large, or the body is no JSON object.
@@ -269,7 +346,9 @@ class Handler(BaseHTTPRequestHandler):
         if not digits or "Transfer-Encoding" in self.headers:
             self.close_connection = True
             raise Refused("Content-Length is not one whole number, or there is a Transfer-Encoding")
-        length = int(stated[0].lstrip("0")[:20] or 0)  # of thousands of digits Python makes no number
+        length = int(
+            stated[0].lstrip("0")[:20] or 0
+        )  # of thousands of digits Python makes no number
         if length > LARGEST:
             self.close_connection = True
             raise Refused(f"more than {LARGEST:,} bytes")
@@ -277,8 +356,12 @@ class Handler(BaseHTTPRequestHandler):
         if not raw and self.command == "GET":
             return {}
         body = json.loads(raw)
-        if not isinstance(body, dict) or self.headers.get_content_type() != "application/json":  # as no form of a page
-            raise Refused("the body is no JSON object, or its Content-Type does not say application/json")
+        if (
+            not isinstance(body, dict) or self.headers.get_content_type() != "application/json"
+        ):  # as no form of a page
+            raise Refused(
+                "the body is no JSON object, or its Content-Type does not say application/json"
+            )
         if too_deep(body):
             raise Refused(f"the body is nested more than {NESTING} levels deep")
         return body
@@ -288,7 +371,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main(name: str, context: str, address: str) -> None:
-    """Run a service until TERM: then what was sent is flushed, and the consumer leaves its group."""
+    """Run a service until TERM: then what was sent is flushed, and the consumer leaves its
+    group.
+    """
     world = params.load(name)
     service = Service(world, contexts.ALL[context])
     handler = type("Handler", (Handler,), {"service": service})
@@ -297,7 +382,9 @@ def main(name: str, context: str, address: str) -> None:
             pass
         server = ThreadingHTTPServer(host_port(address), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        listener = threading.Thread(target=lambda: service.listen(told) if service.context.hears else told.wait())
+        listener = threading.Thread(
+            target=lambda: service.listen(told) if service.context.hears else told.wait()
+        )
         listener.start()
         while not told.is_set() and listener.is_alive():
             service.producer.poll(0.2)  # it tells what became of what was sent

@@ -1,4 +1,7 @@
-"""The schema registry as Apicurio Registry is it: its own API, and the one that speaks Confluent's language."""
+"""The schema registry as Apicurio Registry is it: its own API, and the one that speaks Confluent's
+language.
+"""
+
 import json
 from typing import Any, Optional, Sequence, Union
 from urllib.parse import quote
@@ -13,9 +16,16 @@ from .wire import CCOMPAT, CONTENT, GLOBAL
 
 V2, V6 = REGISTRY_V2, "/apis/ccompat/v6"  # v6: what S5 asks
 RULE = "/rules/COMPATIBILITY"
-BY_ID = {GLOBAL: V2 + "/ids/globalIds/{}", CONTENT: V2 + "/ids/contentIds/{}", CCOMPAT: V6 + "/schemas/ids/{}"}
+BY_ID = {
+    GLOBAL: V2 + "/ids/globalIds/{}",
+    CONTENT: V2 + "/ids/contentIds/{}",
+    CCOMPAT: V6 + "/schemas/ids/{}",
+}
 NEWEST = {GLOBAL: V2 + "/groups/default/artifacts/{}", CCOMPAT: V6 + "/subjects/{}/versions/latest"}
-TESTS = {GLOBAL: NEWEST[GLOBAL] + "/test", CCOMPAT: "/apis/ccompat/v7/compatibility/subjects/{}/versions"}
+TESTS = {
+    GLOBAL: NEWEST[GLOBAL] + "/test",
+    CCOMPAT: "/apis/ccompat/v7/compatibility/subjects/{}/versions",
+}
 PAGE = 500  # artifacts or versions of one answer
 REFUSED = (409, 422)  # by a rule, or because it is no schema
 
@@ -26,9 +36,11 @@ def address(world: World) -> str:
 
 
 def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFrame:
-    """Return one row per version of each artifact: group, artifact, type, version, global_id, content_id.
+    """Return one row per version of each artifact: group, artifact, type, version, global_id,
+    content_id.
 
-    Debezium's converters name an artifact `<topic>-key` or `<topic>-value` (TopicIdStrategy), in group `default`.
+    Debezium's converters name an artifact `<topic>-key` or `<topic>-value` (TopicIdStrategy), in
+    group `default`.
 
     Args: of: of these of that group only; one that is not there has no row.
     """
@@ -37,7 +49,16 @@ def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFr
         group = found.get("groupId") or "default"
         path = f"/groups/{quote(group, safe='')}/artifacts/{quote(found['id'], safe='')}/versions"
         for v in _pages(world, path, "versions") or []:  # an artifact that is gone has none
-            rows.append((group, found["id"], v.get("type"), v.get("version"), v.get("globalId"), v.get("contentId")))
+            rows.append(
+                (
+                    group,
+                    found["id"],
+                    v.get("type"),
+                    v.get("version"),
+                    v.get("globalId"),
+                    v.get("contentId"),
+                )
+            )
     columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
     frame = pandas.DataFrame(rows, columns=columns)
     return frame.sort_values(["group", "artifact", "global_id"], ignore_index=True)
@@ -53,61 +74,93 @@ def _every(world: World) -> list[dict[str, Any]]:
     path = "/search/artifacts"
     found = _pages(world, path, "artifacts")
     if found is None:
-        raise StackError("the schema registry has no list of artifacts: it answers 404",
-                         where=address(world) + V2 + path, expected="an Apicurio Registry 2.x",
-                         next_step=f"correct registry.url in {world.file}")
+        raise StackError(
+            "the schema registry has no list of artifacts: it answers 404",
+            where=address(world) + V2 + path,
+            expected="an Apicurio Registry 2.x",
+            next_step=f"correct registry.url in {world.file}",
+        )
     return found
 
 
 def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict[str, Any]]:
-    """Return the schema with this id, None where the registry answers that there is none. See registry.schema."""
+    """Return the schema with this id, None where the registry answers that there is none. See
+    registry.schema.
+    """
     path = _path(BY_ID, kind).format(id)
     return _schema(world, path, kind) if 0 <= int(id) < 2**63 else None  # its ids are Java's longs
 
 
 def newest(world: World, artifact: str, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
-    """Return the newest version of an artifact's schema, None where there is no such artifact. See registry.latest."""
+    """Return the newest version of an artifact's schema, None where there is no such artifact. See
+    registry.latest.
+    """
     return _schema(world, _path(NEWEST, kind).format(quote(artifact, safe="")), kind)
 
 
 def delete(world: World, *artifacts: str) -> None:
-    """Delete artifacts with all their versions; those that do not exist are fine. Raises: StackError: it refuses."""
+    """Delete artifacts with all their versions; those that do not exist are fine. Raises:
+    StackError: it refuses.
+    """
     for artifact in artifacts:
         _ask(world, NEWEST[GLOBAL].format(quote(artifact, safe="")), "DELETE")
 
 
 def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]:
-    """Make a schema the newest version of an artifact, the first one where there is none; one that it has stays the
-    version that it is. Return its global id and "", or why the compatibility rule refuses it. Raises: StackError."""
-    answer = _call(world, f"{V2}/groups/default/artifacts?ifExists=RETURN_OR_UPDATE", "POST", schema,
-                   {"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"})
-    return (0, _reason(answer)) if answer.status_code in REFUSED else (answer.json()["globalId"], "")
+    """Make a schema the newest version of an artifact, the first one where there is none; one that
+    it has stays the version that it is. Return its global id and "", or why the compatibility rule
+    refuses it. Raises: StackError.
+    """
+    answer = _call(
+        world,
+        f"{V2}/groups/default/artifacts?ifExists=RETURN_OR_UPDATE",
+        "POST",
+        schema,
+        {"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"},
+    )
+    return (
+        (0, _reason(answer)) if answer.status_code in REFUSED else (answer.json()["globalId"], "")
+    )
 
 
 def refusal(world: World, artifact: str, schema: Any, kind: str = GLOBAL) -> str:
-    """Why the registry's own test would refuse a schema as the next version, "" where it would take it.
+    """Why the registry's own test would refuse a schema as the next version, "" where it would take
+    it.
 
-    In Confluent's language it is for who asks to say whether all versions are meant, or the latest. (What Apicurio
-    2.6.13 answers at its v6 always counts all, also where its own rule does not.)
+    In Confluent's language it is for who asks to say whether all versions are meant, or the latest.
+    (What Apicurio 2.6.13 answers at its v6 always counts all, also where its own rule does not.)
     """
     path = _path(TESTS, kind).format(quote(artifact, safe=""))
     if kind == GLOBAL:
         return _reason(_call(world, path, "PUT", schema))
-    path += "?verbose=true" if compatibility(world, artifact).endswith("_TRANSITIVE") else "/latest?verbose=true"
+    path += (
+        "?verbose=true"
+        if compatibility(world, artifact).endswith("_TRANSITIVE")
+        else "/latest?verbose=true"
+    )
     answer = _call(world, path, "POST", {"schema": json.dumps(schema), "schemaType": "AVRO"}).json()
-    return "" if answer.get("is_compatible") else answer.get("reason") or answer.get("message") or "not compatible"
+    return (
+        ""
+        if answer.get("is_compatible")
+        else answer.get("reason") or answer.get("message") or "not compatible"
+    )
 
 
 def compatibility(world: World, artifact: str) -> str:
     """Return the mode of an artifact: by its own rule, else by the rule for all, else NONE."""
     own, of_all = NEWEST[GLOBAL].format(quote(artifact, safe="")) + RULE, f"{V2}/admin{RULE}"
     texts = ((_ask(world, path), path) for path in (own, of_all))
-    return next((avro.parsed(text, path)["config"] for text, path in texts if text is not None), "NONE")
+    return next(
+        (avro.parsed(text, path)["config"] for text, path in texts if text is not None), "NONE"
+    )
 
 
 def set_compatibility(world: World, artifact: str, mode: str) -> None:
     """Give an artifact that is there a rule of its own. mode: one of avro.MODES."""
-    path, rule = NEWEST[GLOBAL].format(quote(artifact, safe="")), {"type": "COMPATIBILITY", "config": mode}
+    path, rule = (
+        NEWEST[GLOBAL].format(quote(artifact, safe="")),
+        {"type": "COMPATIBILITY", "config": mode},
+    )
     if _ask(world, path + RULE, "PUT", rule) is None:
         _ask(world, path + "/rules", "POST", rule)
 
@@ -116,7 +169,9 @@ def _reason(answer: requests.Response) -> str:
     """What the registry says against a schema, "" where it took it."""
     if answer.status_code not in REFUSED:
         return ""
-    causes = [f"{each['description']} at {each['context']}" for each in answer.json().get("causes") or ()]
+    causes = [
+        f"{each['description']} at {each['context']}" for each in answer.json().get("causes") or ()
+    ]
     return "; ".join(causes) or answer.json()["message"]
 
 
@@ -134,7 +189,9 @@ def _schema(world: World, path: str, kind: str) -> Optional[dict[str, Any]]:
 
 
 def _pages(world: World, path: str, what: str) -> Optional[list]:
-    """Return all of a list that the registry gives out in pages, None for 404. Raises: StackError: it answers none."""
+    """Return all of a list that the registry gives out in pages, None for 404. Raises: StackError:
+    it answers none.
+    """
     rows: list = []
     while True:
         text = _ask(world, f"{V2}{path}?limit={PAGE}&offset={len(rows)}")
@@ -142,8 +199,10 @@ def _pages(world: World, path: str, what: str) -> Optional[list]:
             return None
         page = avro.parsed(text, path)
         if what not in page:
-            raise StackError(f"the schema registry answers no list of {what}: {text[:300]!r}",
-                             where=address(world) + path)
+            raise StackError(
+                f"the schema registry answers no list of {what}: {text[:300]!r}",
+                where=address(world) + path,
+            )
         rows += page[what]
         if not page[what] or len(rows) >= page.get("count", 0):
             return rows
@@ -153,16 +212,30 @@ def _ask(world: World, path: str, method: str = "GET", body: Any = None) -> Opti
     """The text of an answer, None for 404. Raises: StackError: the registry refuses the request."""
     answer = _call(world, path, method, body)
     if answer.status_code in REFUSED:
-        raise StackError(f"the schema registry refuses {method}: {_reason(answer)}", where=address(world) + path)
+        raise StackError(
+            f"the schema registry refuses {method}: {_reason(answer)}", where=address(world) + path
+        )
     return None if answer.status_code == 404 else answer.content
 
 
-def _call(world: World, path: str, method: str, body: Any = None, headers: Optional[dict[str, str]] = None
-          ) -> requests.Response:
-    """What the registry answers, be it that there is no such thing (404) or that it refuses what is sent."""
+def _call(
+    world: World, path: str, method: str, body: Any = None, headers: Optional[dict[str, str]] = None
+) -> requests.Response:
+    """What the registry answers, be it that there is no such thing (404) or that it refuses what is
+    sent.
+    """
     url = address(world) + path
-    answer = http.call("the schema registry", method, url, body, again=[503], headers=headers,
-                       next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost')
+    answer = http.call(
+        "the schema registry",
+        method,
+        url,
+        body,
+        again=[503],
+        headers=headers,
+        next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost',
+    )
     if answer.status_code >= 400 and answer.status_code not in (404, *REFUSED):
-        raise StackError(f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url)
+        raise StackError(
+            f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url
+        )
     return answer

@@ -1,9 +1,11 @@
-"""Avro: one record's bytes and the object container file around many, by fastavro (Apache Avro specification 1.11.1,
-"Object Container Files"); and schemas as Spark understands them.
+"""Avro: one record's bytes and the object container file around many, by fastavro (Apache Avro
+specification 1.11.1, "Object Container Files"); and schemas as Spark understands them.
 
-For the landing, which must know that a message is exactly one record before it puts it between others, and for looking
-at single messages. `reader` and `container` travel into Spark tasks by value. What is malformed raises ValueError.
+For the landing, which must know that a message is exactly one record before it puts it between
+others, and for looking at single messages. `reader` and `container` travel into Spark tasks by
+value. What is malformed raises ValueError.
 """
+
 from __future__ import annotations
 
 import io
@@ -16,13 +18,21 @@ from pyspark.sql import types as T
 
 from ..base import LakeError, nearest
 
-SOURCE_DIGITS = 131_072 + 16_383  # the most that PostgreSQL's numeric has, before and after the point
+SOURCE_DIGITS = (
+    131_072 + 16_383
+)  # the most that PostgreSQL's numeric has, before and after the point
 TYPES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-# What the next version of a schema must be able to do: read what was written with the one before it (BACKWARD), be read
-# by that (FORWARD), both (FULL); TRANSITIVE: not that one only, but all before it.
-MODES = ("NONE", *(kind + every for kind in ("BACKWARD", "FORWARD", "FULL") for every in ("", "_TRANSITIVE")))
+# What the next version of a schema must be able to do: read what was written with the one before it
+# (BACKWARD), be read by that (FORWARD), both (FULL); TRANSITIVE: not that one only, but all before
+# it.
+MODES = (
+    "NONE",
+    *(kind + every for kind in ("BACKWARD", "FORWARD", "FULL") for every in ("", "_TRANSITIVE")),
+)
 DIGITS = 38  # the most that a decimal of Spark has
-SPARK = {kind: getattr(T, name)() for kind, name in TYPES["spark"].items()}  # by Avro's type and its logical type
+SPARK = {
+    kind: getattr(T, name)() for kind, name in TYPES["spark"].items()
+}  # by Avro's type and its logical type
 Reader = Callable[[bytes], Any]
 
 
@@ -33,14 +43,17 @@ class UnsafeSchema(LakeError):
 EMPTY_ITEMS = "the items of an array take no bytes, so a few bytes can claim millions of them"
 
 
-# --- one record ------------------------------------------------------------------------------------------------------
+# --- one record
+# ------------------------------------------------------------------------------------------------------
+
 
 def reader(avsc: Any, *, plain: bool = False) -> Reader:
-    """What reads the value that some bytes are, no byte less or more; it raises ValueError where they are not one.
+    """What reads the value that some bytes are, no byte less or more; it raises ValueError where
+    they are not one.
 
     Args:
-        avsc: the schema. plain: do not turn numbers and bytes into dates, times and decimals: Python has not all of
-            those that Avro has (its years end at 9999).
+        avsc: the schema. plain: do not turn numbers and bytes into dates, times and decimals:
+            Python has not all of those that Avro has (its years end at 9999).
     Raises: ValueError: not an Avro schema.
     """
     import fastavro
@@ -72,17 +85,28 @@ def rebuilt(avsc: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> An
         return [rebuilt(each, change) for each in avsc]
     if not isinstance(avsc, dict):
         return avsc
-    return change({k: rebuilt(v, change) if k in ("type", "items", "values", "fields") else v for k, v in avsc.items()})
+    return change(
+        {
+            k: rebuilt(v, change) if k in ("type", "items", "values", "fields") else v
+            for k, v in avsc.items()
+        }
+    )
 
 
 def _empty_items(avsc: Any) -> bool:
-    """Whether an expanded schema has an array whose items take no bytes. Without one, the bytes of a message bound
-    the memory and the time that it takes to decode."""
+    """Whether an expanded schema has an array whose items take no bytes. Without one, the bytes of
+    a message bound the memory and the time that it takes to decode.
+    """
     if isinstance(avsc, list):
         return any(map(_empty_items, avsc))
     if not isinstance(avsc, dict):
         return False
-    inner = [avsc.get("type"), avsc.get("items"), avsc.get("values"), *(f["type"] for f in avsc.get("fields", ()))]
+    inner = [
+        avsc.get("type"),
+        avsc.get("items"),
+        avsc.get("values"),
+        *(f["type"] for f in avsc.get("fields", ())),
+    ]
     return avsc.get("type") == "array" and _is_empty(avsc["items"]) or any(map(_empty_items, inner))
 
 
@@ -96,8 +120,14 @@ def _is_empty(avsc: Any) -> bool:
 
 
 def _all_digits(found: dict[str, Any]) -> dict[str, Any]:
-    """Decimals of any number of digits: one of more than its schema says would be rounded by fastavro."""
-    if found.get("logicalType") == "decimal" and found.get("type") == "bytes" and "precision" in found:
+    """Decimals of any number of digits: one of more than its schema says would be rounded by
+    fastavro.
+    """
+    if (
+        found.get("logicalType") == "decimal"
+        and found.get("type") == "bytes"
+        and "precision" in found
+    ):
         found["precision"] = max(found["precision"], SOURCE_DIGITS)
     return found
 
@@ -111,18 +141,21 @@ def parsed(text: Union[str, bytes], where: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        raise LakeError("the registry holds something that is not an Avro schema", where=where,
-                        expected="JSON") from None
+        raise LakeError(
+            "the registry holds something that is not an Avro schema", where=where, expected="JSON"
+        ) from None
 
 
-# --- a file of records -----------------------------------------------------------------------------------------------
+# --- a file of records
+# -----------------------------------------------------------------------------------------------
+
 
 def container(avsc: Any, values: Sequence[Any], sync: bytes, **more: str) -> bytes:
     """A file of records of one schema, not compressed.
 
     Args:
-        avsc: the schema. values: as `reader(…, plain=True)` gives them. sync: 16 bytes that end each block; the same
-            give the same file. more: further metadata of the file.
+        avsc: the schema. values: as `reader(…, plain=True)` gives them. sync: 16 bytes that end
+            each block; the same give the same file. more: further metadata of the file.
     """
     import fastavro
 
@@ -132,7 +165,8 @@ def container(avsc: Any, values: Sequence[Any], sync: bytes, **more: str) -> byt
 
 
 def schema_of(data: bytes) -> str:
-    """JSON of the schema that a container file was written with; the file is gone through to its end.
+    """JSON of the schema that a container file was written with; the file is gone through to its
+    end.
 
     Raises: ValueError: it is none, it is cut off, or it has no schema.
     """
@@ -147,20 +181,26 @@ def schema_of(data: bytes) -> str:
     return blocks.metadata["avro.schema"]
 
 
-# --- which schema reads what another has written ---------------------------------------------------------------------
+# --- which schema reads what another has written
+# ---------------------------------------------------------------------
+
 
 def known_mode(mode: str) -> str:
     """A compatibility mode, as it is. Raises: LakeError: it is none."""
     if mode not in MODES:
-        raise LakeError(f"there is no compatibility mode {mode!r}", expected=nearest(str(mode), MODES))
+        raise LakeError(
+            f"there is no compatibility mode {mode!r}", expected=nearest(str(mode), MODES)
+        )
     return mode
 
 
 def predicted(old: Sequence[Any], new: Any, mode: str) -> str:
-    """Whether a schema may follow others by Avro's rules ("Schema Resolution", as Avro's own library has them).
+    """Whether a schema may follow others by Avro's rules ("Schema Resolution", as Avro's own
+    library has them).
 
     Args:
-        old: the versions that there are, the oldest first; a mode that is not transitive looks at the last only.
+        old: the versions that there are, the oldest first; a mode that is not transitive looks at
+            the last only.
         new: the next one. mode: one of MODES.
 
     Returns: "" where it may, else why not.
@@ -170,24 +210,36 @@ def predicted(old: Sequence[Any], new: Any, mode: str) -> str:
 
     kind, _, every = known_mode(mode).partition("_")
     try:
-        *before, after = (schema.parse(json.dumps(each)) for each in (*(old if every else old[-1:]), new))
+        *before, after = (
+            schema.parse(json.dumps(each)) for each in (*(old if every else old[-1:]), new)
+        )
     except errors.AvroException as e:
         raise LakeError(f"not an Avro schema: {e}", where=full_name(new)) from None
     reads = [(after, each) for each in before if kind in ("BACKWARD", "FULL")]
     reads += [(each, after) for each in before if kind in ("FORWARD", "FULL")]
-    found = [compatibility.ReaderWriterCompatibilityChecker().get_compatibility(*pair) for pair in reads]
-    return "; ".join(f"{', '.join(dict.fromkeys(k.value.replace('_', ' ') for k in each.incompatibilities))}: "
-                     f"{', '.join(sorted(each.messages))}" for each in found if each.incompatibilities)
+    found = [
+        compatibility.ReaderWriterCompatibilityChecker().get_compatibility(*pair) for pair in reads
+    ]
+    return "; ".join(
+        f"{', '.join(dict.fromkeys(k.value.replace('_', ' ') for k in each.incompatibilities))}: "
+        f"{', '.join(sorted(each.messages))}"
+        for each in found
+        if each.incompatibilities
+    )
 
 
-# --- schemas as Spark has them ---------------------------------------------------------------------------------------
+# --- schemas as Spark has them
+# ---------------------------------------------------------------------------------------
+
 
 def exact(avsc: Any) -> Any:
-    """Return an Avro schema as the registry has it, with every logical type said in the way that Spark understands.
+    """Return an Avro schema as the registry has it, with every logical type said in the way that
+    Spark understands.
 
-    Debezium's dates and timestamps get Avro's logical type; a time of day becomes the plain number that it is. A
-    decimal of more digits than Spark has (Connect's converters say 64 where the source says nothing) gets Spark's 38:
-    a value that does not fit does not decode. Nothing changes in how the bytes are read.
+    Debezium's dates and timestamps get Avro's logical type; a time of day becomes the plain number
+    that it is. A decimal of more digits than Spark has (Connect's converters say 64 where the
+    source says nothing) gets Spark's 38: a value that does not fit does not decode. Nothing changes
+    in how the bytes are read.
     """
     return rebuilt(avsc, _exact)
 
@@ -207,7 +259,9 @@ def full_name(avsc: Any) -> str:
     """Return the full name of an Avro record schema; of another, its type."""
     if not isinstance(avsc, dict):
         return str(avsc)
-    return ".".join(p for p in (avsc.get("namespace"), avsc.get("name")) if p) or str(avsc.get("type"))
+    return ".".join(p for p in (avsc.get("namespace"), avsc.get("name")) if p) or str(
+        avsc.get("type")
+    )
 
 
 def is_record(avsc: Any) -> bool:
@@ -218,19 +272,30 @@ def to_spark(avsc: Any) -> T.StructType:
     """Return the Spark type of an Avro record schema.
 
     Raises:
-        LakeError: no schema of a record, or a type Spark has no equal for (union of several, fixed, time of day,
-            recursion). UnsafeSchema: an array's items take no bytes; two fields of a record differ in case only.
+        LakeError: no schema of a record, or a type Spark has no equal for (union of several, fixed,
+            time of day, recursion). UnsafeSchema: an array's items take no bytes; two fields of a
+            record differ in case only.
     """
     import fastavro
 
     try:
-        whole = fastavro.schema.expand_schema(avsc)  # a name that comes again is the record that it names
+        whole = fastavro.schema.expand_schema(
+            avsc
+        )  # a name that comes again is the record that it names
     except Exception as e:  # noqa: BLE001 - see reader
-        raise LakeError(f"not an Avro schema: {type(e).__name__}: {e}", where=full_name(avsc)) from None
+        raise LakeError(
+            f"not an Avro schema: {type(e).__name__}: {e}", where=full_name(avsc)
+        ) from None
     if not is_record(whole):
-        raise LakeError("the Avro schema is not a record", where=str(avsc)[:80], expected='{"type": "record", …}')
+        raise LakeError(
+            "the Avro schema is not a record",
+            where=str(avsc)[:80],
+            expected='{"type": "record", …}',
+        )
     if _empty_items(whole):
-        raise UnsafeSchema(EMPTY_ITEMS, where=full_name(avsc), expected="items of one byte at least")
+        raise UnsafeSchema(
+            EMPTY_ITEMS, where=full_name(avsc), expected="items of one byte at least"
+        )
     return _spark(whole, whole["name"])[0]
 
 
@@ -239,8 +304,11 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
     if isinstance(avsc, list):
         branches = [b for b in avsc if b != "null"]
         if len(branches) != 1:
-            raise LakeError(f"no Spark type for a union of {len(branches)} types", where=where,
-                            expected='["null", one type]')
+            raise LakeError(
+                f"no Spark type for a union of {len(branches)} types",
+                where=where,
+                expected='["null", one type]',
+            )
         return _spark(branches[0], where)[0], "null" in avsc
     if isinstance(avsc, str):
         avsc = {"type": avsc}
@@ -251,19 +319,34 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         names = {f["name"].lower(): f["name"] for f in avsc["fields"]}
         twice = [f["name"] for f in avsc["fields"] if names[f["name"].lower()] != f["name"]]
         if twice:
-            raise UnsafeSchema(f"{where} has {names[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for "
-                               "one", where=where, next_step="rename one at the source")
-        return T.StructType([T.StructField(f["name"], *_spark(f["type"], f"{where}.{f['name']}"))
-                             for f in avsc["fields"]]), False
+            raise UnsafeSchema(
+                f"{where} has {names[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for "
+                "one",
+                where=where,
+                next_step="rename one at the source",
+            )
+        return T.StructType(
+            [
+                T.StructField(f["name"], *_spark(f["type"], f"{where}.{f['name']}"))
+                for f in avsc["fields"]
+            ]
+        ), False
     if kind == "array":
         return T.ArrayType(*_spark(avsc["items"], f"{where}[]")), False
     if kind == "map":
         return T.MapType(T.StringType(), *_spark(avsc["values"], f"{where}{{}}")), False
-    if kind in ("bytes", "fixed") and logical == "decimal" and avsc.get("precision", DIGITS + 1) <= DIGITS:
+    if (
+        kind in ("bytes", "fixed")
+        and logical == "decimal"
+        and avsc.get("precision", DIGITS + 1) <= DIGITS
+    ):
         return T.DecimalType(avsc["precision"], avsc.get("scale", 0)), False
     found = SPARK.get(" ".join(filter(None, [kind, logical])))
     if found is None:
-        raise LakeError(f"no Spark type for Avro type {kind!r}" + (f" with logicalType {logical!r}" if logical else ""),
-                        where=where, expected=f"a decimal of at most {DIGITS} digits, "
-                        + ", ".join(SPARK))
+        raise LakeError(
+            f"no Spark type for Avro type {kind!r}"
+            + (f" with logicalType {logical!r}" if logical else ""),
+            where=where,
+            expected=f"a decimal of at most {DIGITS} digits, " + ", ".join(SPARK),
+        )
     return found, False

@@ -1,8 +1,11 @@
-"""Connect's schemas, as its JsonConverter writes them: {"type": "struct", "fields": [{"field": …, "type": …, …}, …],
-"optional": …, "name": …}. A name may give a type another meaning, such as those below.
+"""Connect's schemas, as its JsonConverter writes them: {"type": "struct", "fields": [{"field": …,
+"type": …, …}, …], "optional": …, "name": …}. A name may give a type another meaning, such as those
+below.
 
-From Avro they are made as the AvroConverters do it (AvroData.toConnectSchema). It travels into Spark tasks by value.
+From Avro they are made as the AvroConverters do it (AvroData.toConnectSchema). It travels into
+Spark tasks by value.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,19 +13,26 @@ from typing import Any
 from .avro import TYPES
 
 LOGICAL = "org.apache.kafka.connect.data."
-DECIMAL, DATE, TIME, TIMESTAMP = (LOGICAL + name for name in ("Decimal", "Date", "Time", "Timestamp"))
-PRECISION = "connect.decimal.precision"  # the parameter of a Decimal that AvroConverters write, where it is known
+DECIMAL, DATE, TIME, TIMESTAMP = (
+    LOGICAL + name for name in ("Decimal", "Date", "Time", "Timestamp")
+)
+# the parameter of a Decimal that AvroConverters write, where it is known
+PRECISION = "connect.decimal.precision"
 PLAIN, NAMED = TYPES["connect"], TYPES["connect names"]
 
 
 def from_avro(avsc: Any) -> dict[str, Any]:
-    """Return Connect's schema of values that are written with an Avro schema, which `avro.reader` takes.
+    """Return Connect's schema of values that are written with an Avro schema, which `avro.reader`
+    takes.
 
-    Raises: ValueError: a union of several types, or a record within itself, which are not taken over.
+    Raises: ValueError: a union of several types, or a record within itself, which are not taken
+        over.
     """
     import fastavro
 
-    return _connect(fastavro.schema.expand_schema(avsc), "the record")  # a name that comes again is what it names
+    return _connect(
+        fastavro.schema.expand_schema(avsc), "the record"
+    )  # a name that comes again is what it names
 
 
 def _connect(avsc: Any, where: str) -> dict[str, Any]:
@@ -38,7 +48,10 @@ def _connect(avsc: Any, where: str) -> dict[str, Any]:
     made: dict[str, Any] = {"type": avsc.get("connect.type") or PLAIN.get(kind), "optional": False}
     if kind == "record":
         made["type"] = "struct"
-        made["fields"] = [{**_connect(f["type"], f"{where}.{f['name']}"), "field": f["name"]} for f in avsc["fields"]]
+        made["fields"] = [
+            {**_connect(f["type"], f"{where}.{f['name']}"), "field": f["name"]}
+            for f in avsc["fields"]
+        ]
         name = name or avsc["name"]
     elif kind == "array":
         made.update(type="array", items=_connect(avsc["items"], f"{where}[]"))

@@ -1,10 +1,13 @@
-"""The schema registry as the AWS Glue Schema Registry is it: one registry for the schemas of keys, one for those of
-values (services.glue_registries), as the published walkthrough on schema evolution has it (S4).
+"""The schema registry as the AWS Glue Schema Registry is it: one registry for the schemas of keys,
+one for those of values (services.glue_registries), as the published walkthrough on schema evolution
+has it (S4).
 
-AWS's converter calls a schema as the topic is called, of keys and of values alike, unless its setting
-`schemaNameGenerationClass` names another way (library aws-glue-schema-registry): in one registry both would be versions
-of one schema. Here they are the artifacts `<topic>-key` and `<topic>-value`, as with Apicurio.
+AWS's converter calls a schema as the topic is called, of keys and of values alike, unless its
+setting `schemaNameGenerationClass` names another way (library aws-glue-schema-registry): in one
+registry both would be versions of one schema. Here they are the artifacts `<topic>-key` and
+`<topic>-value`, as with Apicurio.
 """
+
 import json
 import re
 from typing import Any, Optional, Sequence, Union
@@ -25,16 +28,28 @@ def address(world: World) -> str:
 
 
 def artifacts(world: World, of: Optional[Sequence[str]] = None) -> pandas.DataFrame:
-    """Return one row per version of each artifact, the oldest first: group (the registry), artifact, type, version,
-    global_id (the SchemaVersionId), content_id. Neither type nor content_id is told by Glue's lists. A version that the
-    compatibility check refused is none.
+    """Return one row per version of each artifact, the oldest first: group (the registry),
+    artifact, type, version, global_id (the SchemaVersionId), content_id. Neither type nor
+    content_id is told by Glue's lists. A version that the compatibility check refused is none.
 
     Args: of: of these only; one that is not there has no row.
     Raises: StackError: there is no such registry, or AWS refuses to tell.
     """
-    rows = [(_id(world, artifact)["RegistryName"], artifact, None, str(v["VersionNumber"]), v["SchemaVersionId"], None)
-            for artifact in (names(world) if of is None else of) for v in _versions(world, artifact)]
-    return pandas.DataFrame(rows, columns=["group", "artifact", "type", "version", "global_id", "content_id"])
+    rows = [
+        (
+            _id(world, artifact)["RegistryName"],
+            artifact,
+            None,
+            str(v["VersionNumber"]),
+            v["SchemaVersionId"],
+            None,
+        )
+        for artifact in (names(world) if of is None else of)
+        for v in _versions(world, artifact)
+    ]
+    return pandas.DataFrame(
+        rows, columns=["group", "artifact", "type", "version", "global_id", "content_id"]
+    )
 
 
 def names(world: World) -> list[str]:
@@ -42,12 +57,21 @@ def names(world: World) -> list[str]:
     found = []
     for side, registry in glue_registries(world).items():
         try:
-            schemas = aws.pages(world.region, "glue", "list_schemas", "Schemas", RegistryId={"RegistryName": registry})
+            schemas = aws.pages(
+                world.region,
+                "glue",
+                "list_schemas",
+                "Schemas",
+                RegistryId={"RegistryName": registry},
+            )
         except StackError as e:
             if aws.code(e) != MISSING:
                 raise
-            raise StackError(f"there is no schema registry {registry}", where=address(world), next_step="deploy/"
-                             "2-lake.yaml makes it: `workbench aws up`") from e
+            raise StackError(
+                f"there is no schema registry {registry}",
+                where=address(world),
+                next_step="deploy/2-lake.yaml makes it: `workbench aws up`",
+            ) from e
         found += [f"{one['SchemaName']}-{side}" for one in schemas]
     return sorted(found)
 
@@ -55,8 +79,9 @@ def names(world: World) -> list[str]:
 def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict[str, Any]]:
     """Return the schema with this id, None where there is none. See registry.schema.
 
-    It may be of another registry of the account: a schema version is asked for by its id alone, which a policy has to
-    allow on every resource (Glue Developer Guide, "IAM examples for deserializers").
+    It may be of another registry of the account: a schema version is asked for by its id alone,
+    which a policy has to allow on every resource (Glue Developer Guide, "IAM examples for
+    deserializers").
     """
     _one_kind(world, kind)
     if not re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", str(id)):
@@ -66,60 +91,99 @@ def find(world: World, id: Union[int, str], kind: str = GLOBAL) -> Optional[dict
 
 
 def newest(world: World, artifact: str, kind: str = GLOBAL) -> Optional[dict[str, Any]]:
-    """Return the newest version of an artifact's schema, None where there is no such artifact. See registry.latest."""
+    """Return the newest version of an artifact's schema, None where there is no such artifact. See
+    registry.latest.
+    """
     versions = _versions(world, artifact) if artifact in names(world) else []
     return find(world, versions[-1]["SchemaVersionId"], kind) if versions else None
 
 
 def delete(world: World, *artifacts: str) -> None:
-    """Delete artifacts with all their versions and wait until they are gone; those that do not exist are fine.
+    """Delete artifacts with all their versions and wait until they are gone; those that do not
+    exist are fine.
 
     Raises: StackError: AWS refuses it, or one is still there after a minute.
     """
-    ids = [_id(world, artifact) for artifact in (names(world) if artifacts else ()) if artifact in artifacts]
+    ids = [
+        _id(world, artifact)
+        for artifact in (names(world) if artifacts else ())
+        if artifact in artifacts
+    ]
     for id in ids:
         _asked(world, "delete_schema", SchemaId=id)
-    # the list leaves out what is being deleted, and a schema of the same name cannot be made before that is done
-    aws.wait(lambda: not any(_asked(world, "get_schema", SchemaId=id) for id in ids),
-             f"the schemas of {', '.join(artifacts)} to be gone", timeout=60, every=1)
+    # the list leaves out what is being deleted, and a schema of the same name cannot be made before
+    # that is done
+    aws.wait(
+        lambda: not any(_asked(world, "get_schema", SchemaId=id) for id in ids),
+        f"the schemas of {', '.join(artifacts)} to be gone",
+        timeout=60,
+        every=1,
+    )
 
 
 def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]:
-    """Make a schema the newest version of an artifact, the first one where there is none; one that it has stays the
-    version that it is. Return its SchemaVersionId and "", or why the compatibility check refuses it: Glue gives no
-    reasons, and keeps the version as a failure, which is none. Raises: StackError: AWS refuses to take it at all."""
+    """Make a schema the newest version of an artifact, the first one where there is none; one that
+    it has stays the version that it is. Return its SchemaVersionId and "", or why the compatibility
+    check refuses it: Glue gives no reasons, and keeps the version as a failure, which is none.
+    Raises: StackError: AWS refuses to take it at all.
+    """
     given, id = {"SchemaDefinition": json.dumps(schema)}, _id(world, artifact)
     if _asked(world, "get_schema", SchemaId=id):
         made = aws.call(world.region, "glue", "register_schema_version", SchemaId=id, **given)
     else:
-        made = aws.call(world.region, "glue", "create_schema", RegistryId={"RegistryName": id["RegistryName"]},
-                        SchemaName=id["SchemaName"], DataFormat="AVRO", Compatibility="NONE", **given)
+        made = aws.call(
+            world.region,
+            "glue",
+            "create_schema",
+            RegistryId={"RegistryName": id["RegistryName"]},
+            SchemaName=id["SchemaName"],
+            DataFormat="AVRO",
+            Compatibility="NONE",
+            **given,
+        )
     status = made.get("Status") or made["SchemaVersionStatus"]
     if status == "PENDING":
-        status = aws.wait(lambda: _judged(world, made["SchemaVersionId"]), "Glue to judge a schema version",
-                          timeout=60, every=1)
-    return made["SchemaVersionId"], "" if status == "AVAILABLE" else f"the version is {status}, says Glue"
+        status = aws.wait(
+            lambda: _judged(world, made["SchemaVersionId"]),
+            "Glue to judge a schema version",
+            timeout=60,
+            every=1,
+        )
+    return made[
+        "SchemaVersionId"
+    ], "" if status == "AVAILABLE" else f"the version is {status}, says Glue"
 
 
 def refusal(world: World, artifact: str, schema: Any, kind: str = GLOBAL) -> str:
-    """Why the registry refuses a schema as the next version, "" where it takes it: Glue has no test, so it is given the
-    schema. For a copy that registry.check makes. kind: as of registry.check; Glue has one only."""
+    """Why the registry refuses a schema as the next version, "" where it takes it: Glue has no
+    test, so it is given the schema. For a copy that registry.check makes. kind: as of
+    registry.check; Glue has one only.
+    """
     _one_kind(world, kind)
     return add(world, artifact, schema)[1]
 
 
 def compatibility(world: World, artifact: str) -> str:
-    """Return the mode of an artifact, or DISABLED (no versions at all); NONE where there is no such artifact."""
+    """Return the mode of an artifact, or DISABLED (no versions at all); NONE where there is no such
+    artifact.
+    """
     found = _asked(world, "get_schema", SchemaId=_id(world, artifact))
     return found["Compatibility"].replace("_ALL", "_TRANSITIVE") if found else "NONE"
 
 
 def set_compatibility(world: World, artifact: str, mode: str) -> None:
     """Give an artifact that is there a mode. mode: one of avro.MODES."""
-    # Glue compares from a checkpoint on, which has to be said with the mode: the first version, or the last
+    # Glue compares from a checkpoint on, which has to be said with the mode: the first version, or
+    # the last
     since = {"VersionNumber": 1} if mode.endswith("_TRANSITIVE") else {"LatestVersion": True}
-    aws.call(world.region, "glue", "update_schema", SchemaId=_id(world, artifact),
-             SchemaVersionNumber=since, Compatibility=mode.replace("_TRANSITIVE", "_ALL"))
+    aws.call(
+        world.region,
+        "glue",
+        "update_schema",
+        SchemaId=_id(world, artifact),
+        SchemaVersionNumber=since,
+        Compatibility=mode.replace("_TRANSITIVE", "_ALL"),
+    )
 
 
 def _judged(world: World, id: str) -> str:
@@ -130,22 +194,33 @@ def _judged(world: World, id: str) -> str:
 
 def _one_kind(world: World, kind: str) -> None:
     if kind != GLOBAL:
-        raise LakeError(f"there is no kind of id {kind!r} here", where=address(world), expected=nearest(kind, [GLOBAL]))
+        raise LakeError(
+            f"there is no kind of id {kind!r} here",
+            where=address(world),
+            expected=nearest(kind, [GLOBAL]),
+        )
 
 
 def _versions(world: World, artifact: str) -> list[dict[str, Any]]:
     """The versions of an artifact that can be used, the oldest first; none of one that is gone."""
     with aws.suppress(MISSING):
-        found = aws.pages(world.region, "glue", "list_schema_versions", "Schemas", SchemaId=_id(world, artifact))
-        return sorted((v for v in found if v["Status"] == "AVAILABLE"), key=lambda v: v["VersionNumber"])
+        found = aws.pages(
+            world.region, "glue", "list_schema_versions", "Schemas", SchemaId=_id(world, artifact)
+        )
+        return sorted(
+            (v for v in found if v["Status"] == "AVAILABLE"), key=lambda v: v["VersionNumber"]
+        )
     return []
 
 
 def _id(world: World, artifact: str) -> dict[str, str]:
     topic, _, side = artifact.rpartition("-")
     if side not in glue_registries(world):
-        raise LakeError(f"no artifact is called {artifact!r} here", where=address(world),
-                        expected="<topic>-key or <topic>-value: each has a registry of its own")
+        raise LakeError(
+            f"no artifact is called {artifact!r} here",
+            where=address(world),
+            expected="<topic>-key or <topic>-value: each has a registry of its own",
+        )
     return {"RegistryName": glue_registries(world)[side], "SchemaName": topic}
 
 

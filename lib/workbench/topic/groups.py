@@ -1,8 +1,9 @@
 """Consumer groups of a Kafka: how far each came in its topics.
 
-librdkafka 2.16 ends the process (SIGABRT, pull request 5397) when a broker comes back after a request for a group's
-coordinator has timed out in an admin client that still exists. A traceback keeps its client. So committed offsets are
-read by a consumer, and the admin client that deletes a group is destroyed before its request times out.
+librdkafka 2.16 ends the process (SIGABRT, pull request 5397) when a broker comes back after a
+request for a group's coordinator has timed out in an admin client that still exists. A traceback
+keeps its client. So committed offsets are read by a consumer, and the admin client that deletes a
+group is destroyed before its request times out.
 """
 
 import contextlib
@@ -15,10 +16,14 @@ from . import topics
 
 
 def lag(world: World, group: str, *names: str) -> dict[str, int]:
-    """Return {topic: how many of its messages a consumer group has not committed yet}. Raises as `topics.bounds`."""
+    """Return {topic: how many of its messages a consumer group has not committed yet}. Raises as
+    `topics.bounds`.
+    """
     there = {(topic, p): ends for topic in names for p, ends in topics.bounds(world, topic).items()}
     asked = [TopicPartition(*place) for place in there]
-    member = Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))  # it never joins
+    member = Consumer(
+        topics.settings(world, **{"group.id": group, "enable.auto.commit": False})
+    )  # it never joins
     with contextlib.closing(member), topics.answered(world):
         # asked after the ends: what came meanwhile is not counted as waiting
         found = topics.in_time(world, lambda seconds: member.committed(asked, timeout=seconds))
@@ -26,32 +31,41 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
             if place.error:
                 raise KafkaException(place.error)
     done = {(place.topic, place.partition): place.offset for place in found}
-    left = {place: max(0, end - max(begin, done.get(place, begin))) for place, (begin, end) in there.items()}
+    left = {
+        place: max(0, end - max(begin, done.get(place, begin)))
+        for place, (begin, end) in there.items()
+    }
     return {topic: sum(n for (of, _), n in left.items() if of == topic) for topic in names}
 
 
 def names(world: World) -> list[str]:
-    """Return the names of all consumer groups. Raises: StackError: a broker does not list its own; what the others
-    list is not all of them."""
+    """Return the names of all consumer groups. Raises: StackError: a broker does not list its own;
+    what the others list is not all of them.
+    """
     with AdminClient(topics.settings(world)) as admin, topics.answered(world):
         listed = topics.result(world, admin.list_consumer_groups(request_timeout=topics.TIMEOUT))
-        for error in listed.errors:  # the client reports a timeout here, beside an empty list of groups
+        for (
+            error
+        ) in listed.errors:  # the client reports a timeout here, beside an empty list of groups
             raise error if isinstance(error, KafkaException) else KafkaException(error)
     return sorted(group.group_id for group in listed.valid)
 
 
 def forget(world: World, group: str) -> None:
-    """Delete a consumer group and its committed offsets; one that does not exist is fine. A member that was killed
-    belongs to it until its session expires.
+    """Delete a consumer group and its committed offsets; one that does not exist is fine. A member
+    that was killed belongs to it until its session expires.
 
-    The group's coordinator confirms the deletion. The list of all groups would not do: a broker that was just started
-    may list none before it has loaded them.
+    The group's coordinator confirms the deletion. The list of all groups would not do: a broker
+    that was just started may list none before it has loaded them.
 
-    Raises: StackError: after ten seconds the group has members still, or Kafka has not confirmed the deletion.
+    Raises: StackError: after ten seconds the group has members still, or Kafka has not confirmed
+        the deletion.
     """
+
     def gone() -> bool:
         where = f"consumer group {group!r} at {world.kafka.bootstrap}"
-        # the wait for the result ends long before the request's own time limit, and so does the client
+        # the wait for the result ends long before the request's own time limit, and so does the
+        # client
         with AdminClient(topics.settings(world)) as admin, topics.answered(world, where):
             asked = admin.delete_consumer_groups([group], request_timeout=3 * topics.TIMEOUT)
             try:
@@ -61,5 +75,10 @@ def forget(world: World, group: str) -> None:
                     raise
         return True
 
-    wait_until(gone, f"consumer group {group!r} to be empty", timeout=10, error=StackError,
-               next_step="stop its consumers (`workbench storefront down`), and see that Kafka runs")
+    wait_until(
+        gone,
+        f"consumer group {group!r} to be empty",
+        timeout=10,
+        error=StackError,
+        next_step="stop its consumers (`workbench storefront down`), and see that Kafka runs",
+    )

@@ -1,8 +1,9 @@
 """The schema registry: which schemas there are, a schema by its id, and the record in a message.
 
-Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world names one. It is asked by this process
-only, never by a task of Spark.
+Of its two sides, Apicurio Registry and the AWS Glue Schema Registry, the world names one. It is
+asked by this process only, never by a task of Spark.
 """
+
 import io
 from typing import Any, Callable, NamedTuple, Sequence, Union
 from uuid import UUID, uuid4
@@ -14,23 +15,30 @@ from ..base.sides import chooser
 from . import apicurio, avro, glue_registry
 from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
 
-IDS = {GLOBAL: "global_id", CONTENT: "content_id", CCOMPAT: "content_id"}  # columns of `artifacts`, by kind of id
+IDS = {
+    GLOBAL: "global_id",
+    CONTENT: "content_id",
+    CCOMPAT: "content_id",
+}  # columns of `artifacts`, by kind of id
 _of = chooser(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
 address, artifacts, names, find, newest, delete, compatibility = map(
-    _of, ("address", "artifacts", "names", "find", "newest", "delete", "compatibility"))
+    _of, ("address", "artifacts", "names", "find", "newest", "delete", "compatibility")
+)
 _add, _refusal, _set_compatibility = map(_of, ("add", "refusal", "set_compatibility"))
 
 
 def schema(world: World, id: Union[int, str], kind: str = GLOBAL) -> dict[str, Any]:
-    """Return the Avro schema with this id, as a dict (a text where it is no more than a type's name).
+    """Return the Avro schema with this id, as a dict (a text where it is no more than a type's
+    name).
 
     Args:
         id: a number; of Glue the UUID of a schema version.
-        kind: "globalId" (a version of an artifact), and of Apicurio "contentId" (a text, whoever uses it) or "ccompat"
-            (the number that Confluent's API gives out).
+        kind: "globalId" (a version of an artifact), and of Apicurio "contentId" (a text, whoever
+            uses it) or "ccompat" (the number that Confluent's API gives out).
 
     Raises:
-        LakeError: the registry has no such id, or what it has is not JSON. StackError: it does not answer.
+        LakeError: the registry has no such id, or what it has is not JSON. StackError: it does not
+            answer.
     """
     found = find(world, id, kind)
     if found is None:
@@ -39,20 +47,24 @@ def schema(world: World, id: Union[int, str], kind: str = GLOBAL) -> dict[str, A
 
 
 def _unknown(world: World, schema: str) -> LakeError:
-    return LakeError(f"the registry has no schema with {schema}", where=address(world),
-                     next_step="registry.artifacts(world) lists what it has; is it the registry that the writer used, "
-                               "and registry.wire the format it writes?")
+    return LakeError(
+        f"the registry has no schema with {schema}",
+        where=address(world),
+        next_step="registry.artifacts(world) lists what it has; is it the registry that the writer used, "
+        "and registry.wire the format it writes?",
+    )
 
 
 def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
     """Return the newest version of an artifact's schema, as a dict.
 
     Args:
-        kind: "ccompat" asks the API that speaks Confluent's language, as others than Apicurio's own clients do,
-            DeltaStreamer among them (S5). Glue has none.
+        kind: "ccompat" asks the API that speaks Confluent's language, as others than Apicurio's own
+            clients do, DeltaStreamer among them (S5). Glue has none.
 
     Raises:
-        LakeError: there is no such artifact; the nearest names are listed. StackError: the registry does not answer.
+        LakeError: there is no such artifact; the nearest names are listed. StackError: the registry
+            does not answer.
     """
     found = newest(world, artifact, kind)
     if found is None:
@@ -62,15 +74,22 @@ def latest(world: World, artifact: str, kind: str = GLOBAL) -> dict[str, Any]:
 
 def _missing(world: World, artifact: str) -> LakeError:
     have = names(world)
-    return LakeError(f"the registry has no artifact {artifact!r}", where=address(world),
-                     expected=nearest(artifact, have) if have else "the registry is empty",
-                     next_step="the first message registers it: is the connector RUNNING, its converter this one's?")
+    return LakeError(
+        f"the registry has no artifact {artifact!r}",
+        where=address(world),
+        expected=nearest(artifact, have) if have else "the registry is empty",
+        next_step="the first message registers it: is the connector RUNNING, its converter this one's?",
+    )
 
 
-# --- versions, and which of them the registry takes ------------------------------------------------------------------
+# --- versions, and which of them the registry takes
+# ------------------------------------------------------------------
+
 
 def versions(world: World, artifact: str) -> list[Any]:
-    """Return the schemas of an artifact, the oldest first. Raises: LakeError: there is no such artifact."""
+    """Return the schemas of an artifact, the oldest first. Raises: LakeError: there is no such
+    artifact.
+    """
     ids = artifacts(world, [artifact])["global_id"].tolist()
     if not ids:
         raise _missing(world, artifact)
@@ -78,23 +97,29 @@ def versions(world: World, artifact: str) -> list[Any]:
 
 
 def numbered(world: World, of: Sequence[str]) -> dict[str, str]:
-    """Return {the id by which messages name a schema, `globalId 7`: its version} of all versions of some artifacts."""
+    """Return {the id by which messages name a schema, `globalId 7`: its version} of all versions of
+    some artifacts.
+    """
     found, kind = artifacts(world, of), WIRES[world.registry.wire].kind
     return {f"{kind} {id}": version for id, version in zip(found[IDS[kind]], found["version"])}
 
 
 def register(world: World, artifact: str, schema: Any) -> Union[int, str]:
-    """Make a schema the newest version of an artifact, the first one where there is none; return its id (globalId). One
-    that the artifact has stays the version that it is.
+    """Make a schema the newest version of an artifact, the first one where there is none; return
+    its id (globalId). One that the artifact has stays the version that it is.
 
-    Raises: LakeError: the registry refuses it by the artifact's compatibility mode; no version is added.
+    Raises: LakeError: the registry refuses it by the artifact's compatibility mode; no version is
+        added.
     """
     id, reason = _add(world, artifact, schema)
     if reason:
-        raise LakeError(f"the registry refuses the schema as next version of {artifact!r}: {reason}",
-                        where=address(world), expected=f"one that {compatibility(world, artifact)} compatibility takes",
-                        next_step="make the change in another way, such as with a default for a field that comes or "
-                                  "goes; or give the artifact another mode (registry.set_compatibility)")
+        raise LakeError(
+            f"the registry refuses the schema as next version of {artifact!r}: {reason}",
+            where=address(world),
+            expected=f"one that {compatibility(world, artifact)} compatibility takes",
+            next_step="make the change in another way, such as with a default for a field that comes or "
+            "goes; or give the artifact another mode (registry.set_compatibility)",
+        )
     return id
 
 
@@ -111,12 +136,14 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
 
 
 def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = GLOBAL) -> str:
-    """Ask the registry whether it would take a schema as an artifact's next version, and change nothing.
+    """Ask the registry whether it would take a schema as an artifact's next version, and change
+    nothing.
 
-    It is asked of a copy: an artifact of another name is given the versions of this one (those that are equal count as
-    one) and the mode, and is deleted afterwards. So it can be asked what another mode than the artifact's own would let
-    through while a connector registers its schemas; and of Glue, which has no test, at all: there the copy is given
-    the schema, and Glue says whether the version is available or a failure, not why.
+    It is asked of a copy: an artifact of another name is given the versions of this one (those that
+    are equal count as one) and the mode, and is deleted afterwards. So it can be asked what another
+    mode than the artifact's own would let through while a connector registers its schemas; and of
+    Glue, which has no test, at all: there the copy is given the schema, and Glue says whether the
+    version is available or a failure, not why.
 
     Args:
         mode: by default the artifact's own.
@@ -130,7 +157,9 @@ def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = 
     try:
         for each in have:
             register(world, copy, each)
-            _set_compatibility(world, copy, "NONE")  # a rule for all artifacts could refuse the next
+            _set_compatibility(
+                world, copy, "NONE"
+            )  # a rule for all artifacts could refuse the next
         _set_compatibility(world, copy, wanted)
         return _refusal(world, copy, schema, kind)
     finally:
@@ -138,13 +167,19 @@ def check(world: World, artifact: str, schema: Any, mode: str = "", kind: str = 
 
 
 def header(world: World, id: Union[int, str]) -> bytes:
-    """What a serializer puts before the Avro of a message: the world's wire format, and the schema's id."""
+    """What a serializer puts before the Avro of a message: the world's wire format, and the
+    schema's id.
+    """
     wire = WIRES[world.registry.wire]
-    return wire.magic + (UUID(str(id)).bytes if wire.size == 16 else int(id).to_bytes(wire.size, "big"))
+    return wire.magic + (
+        UUID(str(id)).bytes if wire.size == 16 else int(id).to_bytes(wire.size, "big")
+    )
 
 
 def newest_id(world: World, artifact: str) -> Union[int, str]:
-    """The id by which messages name the newest version of an artifact. Raises: LakeError: there is none."""
+    """The id by which messages name the newest version of an artifact. Raises: LakeError: there is
+    none.
+    """
     *_, last = ["", *numbered(world, [artifact])]
     if not last:
         raise _missing(world, artifact)
@@ -152,10 +187,12 @@ def newest_id(world: World, artifact: str) -> Union[int, str]:
 
 
 def encoder(world: World, id: Union[int, str]) -> Callable[[Any], bytes]:
-    """What makes a record the message that a serializer makes of it, by the schema with this id, of the kind that the
-    world's wire format names: what `peek` takes apart. It raises LakeError where a record is none of the schema.
+    """What makes a record the message that a serializer makes of it, by the schema with this id, of
+    the kind that the world's wire format names: what `peek` takes apart. It raises LakeError where
+    a record is none of the schema.
 
-    Raises: LakeError: there is no such schema."""
+    Raises: LakeError: there is no such schema.
+    """
     avsc = schema(world, id, WIRES[world.registry.wire].kind)
     parsed, before = fastavro.parse_schema(avsc), header(world, id)
 
@@ -164,7 +201,9 @@ def encoder(world: World, id: Union[int, str]) -> Callable[[Any], bytes]:
         try:
             fastavro.schemaless_writer(out, parsed, record)
         except (ValueError, TypeError, KeyError, AttributeError) as e:
-            raise LakeError(f"the record is none of schema {id}: {e}", expected=avro.full_name(avsc)) from e
+            raise LakeError(
+                f"the record is none of schema {id}: {e}", expected=avro.full_name(avsc)
+            ) from e
         return before + out.getvalue()
 
     return encode
@@ -195,13 +234,17 @@ class Decoder:
         """Decode one message: dates, times and decimals are Python's.
 
         Raises:
-            LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
+            LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that
+                schema.
         """
         found = framed(self.world, value)
         if found is None:
             wire = self.world.registry.wire
-            raise LakeError("the message does not begin as Avro with a schema id does", where=value[:20].hex(" "),
-                            expected=f"{WIRES[wire]} ({self.world.file}: registry.wire is {wire})")
+            raise LakeError(
+                "the message does not begin as Avro with a schema id does",
+                where=value[:20].hex(" "),
+                expected=f"{WIRES[wire]} ({self.world.file}: registry.wire is {wire})",
+            )
         id = found.schema
         if id not in self._schemas:
             self._schemas[id] = find(self.world, found.id, found.kind)
@@ -214,24 +257,34 @@ class Decoder:
                 self._readers[id] = avro.reader(avro.exact(avsc))
             return Decoded(self._readers[id](found.body), found, name)
         except ValueError as e:
-            raise LakeError(f"the bytes are not Avro of schema {id}: {e}", where=found.body[:40].hex(" "),
-                            expected=name) from e
+            raise LakeError(
+                f"the bytes are not Avro of schema {id}: {e}",
+                where=found.body[:40].hex(" "),
+                expected=name,
+            ) from e
 
 
 def peek(world: World, value: Union[bytes, str]) -> dict[str, Any]:
     """Take one message apart, for people to look at.
 
     Args:
-        value: the message as topics.read returns it. That is text where the bytes happen to be UTF-8.
+        value: the message as topics.read returns it. That is text where the bytes happen to be
+            UTF-8.
 
     Returns:
-        wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record (a dict; dates, times and
-        decimals are Python's).
+        wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record (a dict;
+        dates, times and decimals are Python's).
 
     Raises:
         LakeError: not in the wire format, an unknown id, or bytes that are not Avro of that schema.
     """
     raw = value.encode("utf-8") if isinstance(value, str) else bytes(value)
     record, found, name = Decoder(world)(raw)
-    return {"wire": found.wire, "id_kind": found.kind, "schema_id": found.id, "schema_name": name, "hex": raw.hex(" "),
-            "record": record}
+    return {
+        "wire": found.wire,
+        "id_kind": found.kind,
+        "schema_id": found.id,
+        "schema_name": name,
+        "hex": raw.hex(" "),
+        "record": record,
+    }

@@ -1,7 +1,9 @@
-"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, send, create, delete.
+"""Topics of a Kafka: names, ends, count, topic_id, wait_count, messages, read, send, create,
+delete.
 
-Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing but `create` makes a topic:
-a consumer here says with its question that the broker is to make none, and an admin client asks for the full list.
+Reading assigns partitions and commits nothing, so it disturbs no consumer group. Nothing but
+`create` makes a topic: a consumer here says with its question that the broker is to make none, and
+an admin client asks for the full list.
 """
 
 import contextlib
@@ -11,7 +13,14 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any, Callable, Generator, Iterable, Iterator, Optional, Sequence, TypeVar, Union
 
 import pandas as pd
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .. import connect, stack
@@ -23,71 +32,106 @@ IAM = "SASL_SSL"  # of a world whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT = 10
 SLICE = 1.0  # seconds of one attempt: between two the service is looked at
-SILENT = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+SILENT = (
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+)
 WAITING = 10_000  # messages that a producer holds until Kafka has them
 REFUSED = {  # what a broker or the client itself says to a message: what to do about it
     KafkaError.MSG_SIZE_TOO_LARGE: "a producer sends at most its message.max.bytes, and a topic takes at most its "
-                                   "max.message.bytes",
-    KafkaError.INVALID_TIMESTAMP: "a topic takes none that is message.timestamp.after.max.ms (an hour) ahead"}
-WITHOUT_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)  # of a topic that is new
+    "max.message.bytes",
+    KafkaError.INVALID_TIMESTAMP: "a topic takes none that is message.timestamp.after.max.ms (an hour) ahead",
+}
+WITHOUT_LEADER = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)  # of a topic that is new
 
 
 def settings(world: World, **more: Any) -> dict[str, Any]:
-    """Settings of a confluent_kafka client for the world's Kafka; `more` is added, or takes the place of one of them.
+    """Settings of a confluent_kafka client for the world's Kafka; `more` is added, or takes the
+    place of one of them.
 
     A broker's absence is said by our own error, so the client's own lines on stderr are off.
 
     Raises: StackError: there is nothing to prove to MSK who we are.
     """
     proof = kafka_iam.settings(world) if world.kafka.security_protocol == IAM else {}
-    return {"bootstrap.servers": world.kafka.bootstrap, "security.protocol": world.kafka.security_protocol,
-            "log_level": 0, **proof, **more}
+    return {
+        "bootstrap.servers": world.kafka.bootstrap,
+        "security.protocol": world.kafka.security_protocol,
+        "log_level": 0,
+        **proof,
+        **more,
+    }
 
 
 def spark_options(world: World) -> dict[str, str]:
     """Options of Spark's Kafka reader for the world's Kafka, beside those that say what is read.
 
-    To prove to MSK who it is, by its own role, Spark needs Amazon's aws-msk-iam-auth among its jars.
+    To prove to MSK who it is, by its own role, Spark needs Amazon's aws-msk-iam-auth among its
+    jars.
     """
     proof = kafka_iam.JAVA if world.kafka.security_protocol == IAM else {}
-    return {"kafka.bootstrap.servers": world.kafka.bootstrap,
-            "kafka.security.protocol": world.kafka.security_protocol,
-            # Kafka's default shows what a producer has taken back, too: it would be in the lake and never in the source
-            "kafka.isolation.level": "read_committed",
-            "failOnDataLoss": "true", **{f"kafka.{key}": value for key, value in proof.items()}}
+    return {
+        "kafka.bootstrap.servers": world.kafka.bootstrap,
+        "kafka.security.protocol": world.kafka.security_protocol,
+        # Kafka's default shows what a producer has taken back, too: it would be in the lake and
+        # never in the source
+        "kafka.isolation.level": "read_committed",
+        "failOnDataLoss": "true",
+        **{f"kafka.{key}": value for key, value in proof.items()},
+    }
 
 
 @contextlib.contextmanager
 def answered(world: World, where: str = "") -> Iterator[None]:
-    """Raises: StackError: Kafka does not answer; with its state, where it is a service of this instance. LakeError: it
-    does not take a message, which is too large, or from too far in the future."""
+    """Raises: StackError: Kafka does not answer; with its state, where it is a service of this
+    instance. LakeError: it does not take a message, which is too large, or from too far in the
+    future.
+    """
     try:
         yield
     except KafkaException as e:
         if e.args[0].code() in REFUSED:
-            raise LakeError(f"a message is refused: {e.args[0].str()}", where=where,
-                            next_step=REFUSED[e.args[0].code()]) from e
-        raise _silent(world, f"Kafka does not answer: {e.args[0].str()}", where or world.kafka.bootstrap,
-                      "run `workbench status`, then `workbench up`") from e
+            raise LakeError(
+                f"a message is refused: {e.args[0].str()}",
+                where=where,
+                next_step=REFUSED[e.args[0].code()],
+            ) from e
+        raise _silent(
+            world,
+            f"Kafka does not answer: {e.args[0].str()}",
+            where or world.kafka.bootstrap,
+            "run `workbench status`, then `workbench up`",
+        ) from e
 
 
 def _silent(world: World, what: str, where: str, next_step: str) -> StackError:
-    """The error for a Kafka that says nothing; where its service has stopped, or our credentials have ended, that."""
+    """The error for a Kafka that says nothing; where its service has stopped, or our credentials
+    have ended, that.
+    """
     if world.kafka.security_protocol == IAM:
         kafka_iam.token(world.region)  # a client tells nobody that it got no other one
         next_step = kafka_iam.NEXT_STEP
-    return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(what, where=where, next_step=next_step)
+    return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
+        what, where=where, next_step=next_step
+    )
 
 
 def in_time(world: World, ask: Callable[[float], T]) -> T:
-    """Return what a blocking call of a client returns within TIMEOUT seconds. It is called again and again with the
-    seconds that one attempt may take, so that a Kafka whose process is gone is reported soon.
+    """Return what a blocking call of a client returns within TIMEOUT seconds. It is called again
+    and again with the seconds that one attempt may take, so that a Kafka whose process is gone is
+    reported soon.
 
     Raises: ServiceLost: it is gone. What `ask` raises.
     """
     deadline, look = time.monotonic() + TIMEOUT, stack.watch(world, "kafka")
     while True:
-        look()  # before the first attempt, too: from then on the time counts for which the service is gone
+        # before the first attempt, too: from then on the time counts for which the service is gone
+        look()
         try:
             return ask(SLICE if world.stack.embedded else TIMEOUT)
         except KafkaException as e:
@@ -96,13 +140,18 @@ def in_time(world: World, ask: Callable[[float], T]) -> T:
 
 
 def result(world: World, future: Any) -> Any:
-    """Return the result of an admin client's request. Raises: ServiceLost: Kafka is gone. What the request raises."""
+    """Return the result of an admin client's request. Raises: ServiceLost: Kafka is gone. What the
+    request raises.
+    """
+
     def outcome(seconds: float) -> tuple[Any, Optional[KafkaException]]:
         try:
             return future.result(seconds), None
         except FutureTimeout:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
-        except KafkaException as error:  # the request has ended: waiting for it again would not help
+        except (
+            KafkaException
+        ) as error:  # the request has ended: waiting for it again would not help
             return None, error
 
     value, error = in_time(world, outcome)
@@ -120,26 +169,38 @@ def _partitions(world: World, admin: Any = None) -> dict[str, list[int]]:
 
 
 def names(world: World) -> list[str]:
-    """Return the names of all topics, Kafka's own (consumer offsets) and those of MSK and MSK Connect left out."""
+    """Return the names of all topics, Kafka's own (consumer offsets) and those of MSK and MSK
+    Connect left out.
+    """
     return sorted(t for t in _partitions(world) if not t.startswith(("__consumer", "__amazon_msk")))
 
 
 def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
     """Return {partition: (offset of the first message that is there, offset after the last)}.
 
-    Asked with each look of an ingest, and by whoever waits for messages, hence by name: the list of all topics takes an
-    admin client ten times as long.
+    Asked with each look of an ingest, and by whoever waits for messages, hence by name: the list of
+    all topics takes an admin client ten times as long.
 
     Raises:
         LakeError: there is no such topic.
     """
+
     def asked() -> Union[dict[int, tuple[int, int]], KafkaException, None]:
         try:  # of a transaction that goes on nothing can be read
-            listed = in_time(world, lambda seconds: reader.list_topics(topic, timeout=seconds)).topics[topic]
+            listed = in_time(
+                world, lambda seconds: reader.list_topics(topic, timeout=seconds)
+            ).topics[topic]
             if listed.error:
                 raise KafkaException(listed.error)
-            return {p: in_time(world, lambda seconds, p=p: reader.get_watermark_offsets(
-                TopicPartition(topic, p), timeout=seconds)) for p in listed.partitions}
+            return {
+                p: in_time(
+                    world,
+                    lambda seconds, p=p: reader.get_watermark_offsets(
+                        TopicPartition(topic, p), timeout=seconds
+                    ),
+                )
+                for p in listed.partitions
+            }
         except KafkaException as e:
             return None if e.args[0].code() in WITHOUT_LEADER else e
 
@@ -149,8 +210,12 @@ def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
             return found
         if found.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise found
-    raise LakeError(f"there is no topic {topic!r}", where=world.kafka.bootstrap, expected=nearest(topic, names(world)),
-                    next_step="the first message makes it: is the connector RUNNING? (connect.status)")
+    raise LakeError(
+        f"there is no topic {topic!r}",
+        where=world.kafka.bootstrap,
+        expected=nearest(topic, names(world)),
+        next_step="the first message makes it: is the connector RUNNING? (connect.status)",
+    )
 
 
 def ends(world: World, topic: str) -> dict[int, int]:
@@ -159,20 +224,25 @@ def ends(world: World, topic: str) -> dict[int, int]:
 
 
 def count(world: World, topic: str) -> int:
-    """Return how many messages the topic holds: end minus beginning, summed over its partitions. Raises as `bounds`."""
+    """Return how many messages the topic holds: end minus beginning, summed over its partitions.
+    Raises as `bounds`.
+    """
     return sum(end - begin for begin, end in bounds(world, topic).values())
 
 
 def topic_id(world: World, name: str, admin: Any = None) -> str:
-    """Return Kafka's own id of a topic that is there: another one after it was deleted and made anew. admin: a client
-    that is there already; one is made otherwise."""
+    """Return Kafka's own id of a topic that is there: another one after it was deleted and made
+    anew. admin: a client that is there already; one is made otherwise.
+    """
     admin = admin or AdminClient(settings(world))
     with answered(world, f"topic {name!r} at {world.kafka.bootstrap}"):
         asked = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT)
         return str(result(world, asked[name]).topic_id)
 
 
-def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = "") -> int:
+def wait_count(
+    world: World, topic: str, n: int, *, timeout: Optional[float] = None, connector: str = ""
+) -> int:
     """Wait until the topic exists and holds at least `n` messages; return how many it holds then.
 
     Args:
@@ -182,6 +252,7 @@ def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = N
     Raises:
         WorkbenchError: after `timeout`, naming the count reached; or the connector's failure.
     """
+
     def enough() -> tuple[int]:
         there = count(world, topic)
         if there < n:
@@ -189,23 +260,39 @@ def wait_count(world: World, topic: str, n: int, *, timeout: Optional[float] = N
         return (there,)  # true also where that is none
 
     timeout = 60 + n / 500 if timeout is None else timeout
-    return wait_until(enough, f"{n} messages in topic {topic!r}", timeout=timeout, every=0.2,
-                      failed=lambda: connect.failure(world, connector) if connector else None,
-                      next_step="look at connect.status and the worker's log")[0]
+    return wait_until(
+        enough,
+        f"{n} messages in topic {topic!r}",
+        timeout=timeout,
+        every=0.2,
+        failed=lambda: connect.failure(world, connector) if connector else None,
+        next_step="look at connect.status and the worker's log",
+    )[0]
 
 
 def _consumer(world: World) -> Consumer:
     """A consumer for `messages`: it joins no group, commits nothing, and makes no topic."""
-    return Consumer(settings(world, **{
-        "group.id": "workbench", "enable.auto.commit": False, "allow.auto.create.topics": False,
-        "auto.offset.reset": "error",
-        "fetch.wait.max.ms": 20,  # default 500, which closing waits out
-        "fetch.queue.backoff.ms": 10,  # default 1000: a second lost each time 64 MB wait to be consumed
-    }))
+    return Consumer(
+        settings(
+            world,
+            **{
+                "group.id": "workbench",
+                "enable.auto.commit": False,
+                "allow.auto.create.topics": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 20,  # default 500, which closing waits out
+                # default 1000: a second lost each time 64 MB wait to be consumed
+                "fetch.queue.backoff.ms": 10,
+            },
+        )
+    )
 
 
-def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, int]) -> Generator[Any, None, None]:
-    """The messages of a topic from offsets `start` up to before `stop`, of each partition in the order of its offsets.
+def messages(
+    world: World, topic: str, start: dict[int, int], stop: dict[int, int]
+) -> Generator[Any, None, None]:
+    """The messages of a topic from offsets `start` up to before `stop`, of each partition in the
+    order of its offsets.
 
     Args:
         start, stop: {partition: offset}, of the same partitions.
@@ -229,9 +316,15 @@ def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, in
             if batch:
                 heard = time.monotonic()
             elif time.monotonic() > heard + TIMEOUT:
-                raise _silent(world, f"Kafka sent nothing for {TIMEOUT} s", f"topic {topic!r}, offsets {at}",
-                              "run `workbench status`; nothing is lost, read it again")
-            else:  # where a transaction ended, no message stands at the last offset, but the client has passed it
+                raise _silent(
+                    world,
+                    f"Kafka sent nothing for {TIMEOUT} s",
+                    f"topic {topic!r}, offsets {at}",
+                    "run `workbench status`; nothing is lost, read it again",
+                )
+            # where a transaction ended, no message stands at the last offset, but the client has
+            # passed it
+            else:
                 look()
                 for place in reader.position([TopicPartition(topic, p) for p in at]):
                     at[place.partition] = max(at[place.partition], place.offset)
@@ -239,20 +332,30 @@ def messages(world: World, topic: str, start: dict[int, int], stop: dict[int, in
 
 
 def whole(world: World, topic: str, *, after: Optional[dict[int, int]] = None) -> list[Any]:
-    """The messages that the topic holds now, as confluent_kafka has them (headers, too), by partition and offset.
-    after: as `read` has it. Raises as `messages`, and LakeError: there is no such topic."""
+    """The messages that the topic holds now, as confluent_kafka has them (headers, too), by
+    partition and offset.
+    after: as `read` has it. Raises as `messages`, and LakeError: there is no such topic.
+    """
     return sorted(_held(world, topic, after), key=lambda m: (m.partition(), m.offset()))
 
 
-def _held(world: World, topic: str, after: Optional[dict[int, int]] = None) -> Generator[Any, None, None]:
+def _held(
+    world: World, topic: str, after: Optional[dict[int, int]] = None
+) -> Generator[Any, None, None]:
     """The messages that the topic holds now, from the offsets `after` on."""
     there = bounds(world, topic)
     start = {p: max((after or {}).get(p, 0), begin) for p, (begin, _) in there.items()}
     return messages(world, topic, start, {p: end for p, (_, end) in there.items()})
 
 
-def read(world: World, topic: str, limit: Optional[int] = None, *, after: Optional[dict[int, int]] = None,
-         only: Optional[Callable[[Optional[bytes]], bool]] = None) -> pd.DataFrame:
+def read(
+    world: World,
+    topic: str,
+    limit: Optional[int] = None,
+    *,
+    after: Optional[dict[int, int]] = None,
+    only: Optional[Callable[[Optional[bytes]], bool]] = None,
+) -> pd.DataFrame:
     """Return the messages that the topic holds now, ordered by partition and offset.
 
     Args:
@@ -261,17 +364,22 @@ def read(world: World, topic: str, limit: Optional[int] = None, *, after: Option
         only: asked with each message's key; the others are passed over.
 
     Returns:
-        Columns topic, partition, offset, timestamp (UTC), key, value. Key and value are text, bytes where they are not
-        UTF-8, None where the message has none (a tombstone's value). All is held in memory.
+        Columns topic, partition, offset, timestamp (UTC), key, value. Key and value are text, bytes
+        where they are not UTF-8, None where the message has none (a tombstone's value). All is held
+        in memory.
 
     Raises:
         WorkbenchError: there is no such topic.
     """
     with contextlib.closing(_held(world, topic, after)) as found:
         wanted = (m for m in found if only is None or only(m.key()))
-        rows = [(topic, m.partition(), m.offset(), m.timestamp()[1], _text(m.key()), _text(m.value()))
-                for m in itertools.islice(wanted, limit)]
-    frame = pd.DataFrame(rows, columns=COLUMNS).sort_values(["partition", "offset"], ignore_index=True)
+        rows = [
+            (topic, m.partition(), m.offset(), m.timestamp()[1], _text(m.key()), _text(m.value()))
+            for m in itertools.islice(wanted, limit)
+        ]
+    frame = pd.DataFrame(rows, columns=COLUMNS).sort_values(
+        ["partition", "offset"], ignore_index=True
+    )
     frame["timestamp"] = pd.to_datetime(frame["timestamp"], unit="ms", utc=True)
     return frame
 
@@ -287,11 +395,12 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
     """Send messages, (key, value) each, in their order; Kafka has all of them when this returns.
 
     Args:
-        messages: where one has a third part, that is what its producer is told besides: headers, timestamp, partition.
+        messages: where one has a third part, that is what its producer is told besides: headers,
+            timestamp, partition.
         more: settings of the producer.
 
-    Raises: LakeError: one is too large for the producer, or for the topic. StackError: Kafka does not take them. A part
-        of them may be there then. What making one of them raises.
+    Raises: LakeError: one is too large for the producer, or for the topic. StackError: Kafka does
+        not take them. A part of them may be there then. What making one of them raises.
     """
     refused: list[KafkaError] = []
 
@@ -301,8 +410,12 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
 
     look = stack.watch(world, "kafka")
     # an idempotent producer keeps the order, and sends none twice, when it tries again
-    producer = Producer(settings(world, **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000,
-                                          **more}))
+    producer = Producer(
+        settings(
+            world,
+            **{"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000, **more},
+        )
+    )
     try:
         with answered(world, f"topic {topic!r}"):
             for key, value, *told in messages:
@@ -322,14 +435,20 @@ def send(world: World, topic: str, messages: Iterable[Sequence[Any]], **more: An
 
 def create(world: World, name: str, partitions: int = 1, **config: str) -> None:
     """Make a topic, unless it is there. Its replicas are as many as the broker makes by default
-    (KIP-464), of MSK one for each zone. config: of the topic. Raises WorkbenchError: Kafka refuses it, or is gone."""
+    (KIP-464), of MSK one for each zone. config: of the topic. Raises WorkbenchError: Kafka refuses
+    it, or is gone.
+    """
     admin = AdminClient(settings(world))
     if name not in _partitions(world, admin):
         try:
-            asked = admin.create_topics([NewTopic(name, partitions, config=config)], request_timeout=TIMEOUT)
+            asked = admin.create_topics(
+                [NewTopic(name, partitions, config=config)], request_timeout=TIMEOUT
+            )
             result(world, asked[name])
         except KafkaException as e:
-            raise WorkbenchError(f"topic {name!r} was not made: {e.args[0].str()}", where=world.kafka.bootstrap) from e
+            raise WorkbenchError(
+                f"topic {name!r} was not made: {e.args[0].str()}", where=world.kafka.bootstrap
+            ) from e
 
 
 def delete(world: World, *topics: str) -> None:
@@ -338,12 +457,19 @@ def delete(world: World, *topics: str) -> None:
         return
     admin = AdminClient(settings(world))  # one connection for all questions
     _partitions(world, admin)  # says so where Kafka does not answer
-    # not only those it lists: of one that was made a moment ago the controller knows, and the broker may not yet
+    # not only those it lists: of one that was made a moment ago the controller knows, and the
+    # broker may not yet
     for topic, future in admin.delete_topics(list(topics), request_timeout=TIMEOUT).items():
         try:
             result(world, future)
         except KafkaException as e:
             if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise WorkbenchError(f"topic {topic!r} was not deleted: {e.args[0].str()}",
-                                     where=world.kafka.bootstrap) from e
-    wait_until(lambda: not {*topics} & {*_partitions(world, admin)}, f"topics {topics} to be gone", timeout=30)
+                raise WorkbenchError(
+                    f"topic {topic!r} was not deleted: {e.args[0].str()}",
+                    where=world.kafka.bootstrap,
+                ) from e
+    wait_until(
+        lambda: not {*topics} & {*_partitions(world, admin)},
+        f"topics {topics} to be gone",
+        timeout=30,
+    )

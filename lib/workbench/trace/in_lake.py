@@ -1,7 +1,9 @@
-"""Where one record lies in a Hudi table, and since when: from its timeline, and read as of its commits by hudi-rs.
+"""Where one record lies in a Hudi table, and since when: from its timeline, and read as of its
+commits by hudi-rs.
 
-A commit of the ingest says how far the source was read, so the commit of a message is the first one that had read it.
-Which file it went to is asked of the table as of that commit: each row says its file, one in a log its file group.
+A commit of the ingest says how far the source was read, so the commit of a message is the first one
+that had read it. Which file it went to is asked of the table as of that commit: each row says its
+file, one in a log its file group.
 """
 
 from typing import Any, Mapping, Optional
@@ -17,30 +19,52 @@ from ..spark import session
 
 def names(lake: hudi.Table) -> dict[str, str]:
     """{short name: view}: `cow`, or `mor_ro` and `mor_rt`, and the catalog's names of them."""
-    return {lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry for entry in hudi.entries(lake)}
+    return {
+        lake.type + entry[-3:] if lake.type == "mor" else lake.type: entry
+        for entry in hudi.entries(lake)
+    }
 
 
-def rows(world: World, lake: hudi.Table, key: Mapping[str, Any], kind: str = "snapshot", instant: str = ""
-         ) -> list[dict[str, Any]]:
+def rows(
+    world: World,
+    lake: hudi.Table,
+    key: Mapping[str, Any],
+    kind: str = "snapshot",
+    instant: str = "",
+) -> list[dict[str, Any]]:
     """The rows of a key ({field: value}) as a kind of view shows them, now or as of an instant.
 
     Raises: LakeError: files that the instant needs were cleaned away.
     """
     try:
-        return hudi.read_independent(lake, as_of=(world, instant) if instant else None,
-                                     optimized=kind == "read_optimized", where=key).to_dict("records")
-    except LakeError:  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
+        return hudi.read_independent(
+            lake,
+            as_of=(world, instant) if instant else None,
+            optimized=kind == "read_optimized",
+            where=key,
+        ).to_dict("records")
+    except (
+        LakeError
+    ):  # a pending compaction hides from hudi-rs what came after it; Spark takes longer
         if instant:
             check_readable(lake, instant)
         then = {"as.of.instant": instant} if instant else {}
         read = hudi.reader(session(world)).options(**{"hoodie.datasource.query.type": kind}, **then)
         ((field, value),) = key.items()
-        return read.load(lake.base).where(f"{identifier(field)} = {literal(value)}").toPandas().to_dict("records")
+        return (
+            read.load(lake.base)
+            .where(f"{identifier(field)} = {literal(value)}")
+            .toPandas()
+            .to_dict("records")
+        )
 
 
-def commit_of(world: World, lake: hudi.Table, done: list[Done], topic: str, event: Mapping[str, Any]) -> Optional[Done]:
-    """The one of these commits that brought a message in, from the topic or from the file it was landed in; None where
-    there is none yet, or where it was archived."""
+def commit_of(
+    world: World, lake: hudi.Table, done: list[Done], topic: str, event: Mapping[str, Any]
+) -> Optional[Done]:
+    """The one of these commits that brought a message in, from the topic or from the file it was
+    landed in; None where there is none yet, or where it was archived.
+    """
     by_topic, before = Topic(topic).id, 0
     landed = files.open_address(f"{world.lake.landing}/{event['landed']}")[1]
     for number, commit in enumerate(done):
@@ -51,15 +75,23 @@ def commit_of(world: World, lake: hudi.Table, done: list[Done], topic: str, even
                     # earlier ones were archived: which of them it was cannot be told
                     return None if number == 0 and progress["batch"] > 0 else commit
                 before = max(before, upto)
-            elif event["landed"] and landed in (landed_list(world, lake, source, progress["batch"]) or ()):
+            elif event["landed"] and landed in (
+                landed_list(world, lake, source, progress["batch"]) or ()
+            ):
                 return commit
     return None
 
 
-def place(world: World, lake: hudi.Table, commit: Done, key: Mapping[str, Any], record: Mapping[str, Any],
-          group: str) -> dict[str, Any]:
-    """What a commit says (see write_stats) of the file that this version of the record went into; nothing where that
-    cannot be told any more (files were cleaned).
+def place(
+    world: World,
+    lake: hudi.Table,
+    commit: Done,
+    key: Mapping[str, Any],
+    record: Mapping[str, Any],
+    group: str,
+) -> dict[str, Any]:
+    """What a commit says (see write_stats) of the file that this version of the record went into;
+    nothing where that cannot be told any more (files were cleaned).
 
     Args:
         group: the file group of the version before it. A hard delete goes there, too.
@@ -69,11 +101,17 @@ def place(world: World, lake: hudi.Table, commit: Done, key: Mapping[str, Any], 
     return next((stat for _, stat in write_stats(commit.body) if stat["fileId"] == group), {})
 
 
-def held(world: World, lake: hudi.Table, key: Mapping[str, Any], commit: Done, kind: str = "snapshot"
-         ) -> dict[Any, str]:
-    """{version of a record: its file, or file group} in a kind of view as of a commit; nothing where files of then were
-    cleaned away. A version is told by its ordering value. Raises: LakeError: the table cannot be read."""
+def held(
+    world: World, lake: hudi.Table, key: Mapping[str, Any], commit: Done, kind: str = "snapshot"
+) -> dict[Any, str]:
+    """{version of a record: its file, or file group} in a kind of view as of a commit; nothing
+    where files of then were cleaned away. A version is told by its ordering value. Raises:
+    LakeError: the table cannot be read.
+    """
     try:
-        return {lake.version(r): r["_hoodie_file_name"] for r in rows(world, lake, key, kind, commit.instant)}
+        return {
+            lake.version(r): r["_hoodie_file_name"]
+            for r in rows(world, lake, key, kind, commit.instant)
+        }
     except HistoryRemoved:
         return {}

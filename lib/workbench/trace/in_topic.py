@@ -1,4 +1,6 @@
-"""What is traced, and the messages of one row in its topic, each taken apart: what a trace begins with."""
+"""What is traced, and the messages of one row in its topic, each taken apart: what a trace begins
+with.
+"""
 
 import datetime as dt
 import json
@@ -16,8 +18,10 @@ OPS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
 
 @dataclass(frozen=True)
 class Traced:
-    """A source table whose rows can be traced. sink: what its landing does, None where nothing lands them; tables:
-    those of the lake it goes into; format: of its messages, "json" or "avro"."""
+    """A source table whose rows can be traced. sink: what its landing does, None where nothing
+    lands them; tables: those of the lake it goes into; format: of its messages, "json" or
+    "avro".
+    """
 
     name: str
     source: str  # schema.table
@@ -29,8 +33,9 @@ class Traced:
 
 
 def events(world: World, table: Traced, key: Any) -> list[dict[str, Any]]:
-    """The messages of a key but its tombstones, taken apart: `record` is what the message says, `needle` the bytes by
-    which its landed file is known."""
+    """The messages of a key but its tombstones, taken apart: `record` is what the message says,
+    `needle` the bytes by which its landed file is known.
+    """
     decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
     versions = registry.numbered(world, [f"{table.topic}-value"]) if decode else {}
 
@@ -43,30 +48,49 @@ def events(world: World, table: Traced, key: Any) -> list[dict[str, Any]]:
     before: Optional[dict[str, Any]] = None
     for m in found[found["value"].notna()].itertuples():
         try:
-            record, needle, schema = _value(decode, m.value.encode() if isinstance(m.value, str) else m.value)
+            record, needle, schema = _value(
+                decode, m.value.encode() if isinstance(m.value, str) else m.value
+            )
         except LakeError as e:
-            raise LakeError(f"a message of the row cannot be read: {e.what}",
-                            where=f"{table.topic}, partition {m.partition}, offset {m.offset}",
-                            next_step="the ingest has put it aside: hudi.dead_letters(spark, world, table) has the "
-                                      "reason") from e
+            raise LakeError(
+                f"a message of the row cannot be read: {e.what}",
+                where=f"{table.topic}, partition {m.partition}, offset {m.offset}",
+                next_step="the ingest has put it aside: hudi.dead_letters(spark, world, table) has the "
+                "reason",
+            ) from e
         made = record.get("__source_ts_ms")
-        events.append({
-            "change": len(events) + 1, "made_at": made and dt.datetime.fromtimestamp(made / 1000, dt.timezone.utc),
-            "op": OPS.get(record.get("__op"), record.get("__op")), "what": what(before, record),
-            "lsn": record.get("__lsn"), "transaction": record.get("__source_txId"), "partition": m.partition,
-            "offset": m.offset, "in_topic_at": m.timestamp.to_pydatetime(), "schema": schema,
-            "version": versions.get(schema), "record": record, "needle": needle})
+        events.append(
+            {
+                "change": len(events) + 1,
+                "made_at": made and dt.datetime.fromtimestamp(made / 1000, dt.timezone.utc),
+                "op": OPS.get(record.get("__op"), record.get("__op")),
+                "what": what(before, record),
+                "lsn": record.get("__lsn"),
+                "transaction": record.get("__source_txId"),
+                "partition": m.partition,
+                "offset": m.offset,
+                "in_topic_at": m.timestamp.to_pydatetime(),
+                "schema": schema,
+                "version": versions.get(schema),
+                "record": record,
+                "needle": needle,
+            }
+        )
         before = record
     if not events:
-        raise LakeError(f"topic {table.topic} has no message of {table.key} {key}",
-                        where=f"{topics.count(world, table.topic):,} messages",
-                        expected=f"a {table.key} of {table.source}",
-                        next_step="is the row in the source, and the connector RUNNING? (connect.status)")
+        raise LakeError(
+            f"topic {table.topic} has no message of {table.key} {key}",
+            where=f"{topics.count(world, table.topic):,} messages",
+            expected=f"a {table.key} of {table.source}",
+            next_step="is the row in the source, and the connector RUNNING? (connect.status)",
+        )
     return events
 
 
 def key_of(decode: Optional[registry.Decoder], raw: Optional[bytes], name: str) -> Any:
-    """The key that a message's key says, None where it is of another kind, or of a schema that nobody knows."""
+    """The key that a message's key says, None where it is of another kind, or of a schema that
+    nobody knows.
+    """
     try:
         found = None if raw is None else decode(raw).record if decode else json.loads(raw)
     except (LakeError, ValueError):

@@ -1,6 +1,7 @@
 """The walkthroughs: what is particular to each, and what is the same in all.
 
-A new one is a module with a `flow`, and a place in ALL: that is how teardown, trace and `workbench load` find it.
+A new one is a module with a `flow`, and a place in ALL: that is how teardown, trace and `workbench
+load` find it.
 """
 
 from ..base import LakeError, World, nearest
@@ -8,7 +9,15 @@ from ..trace import Traced
 from . import log_based, movies, museum, outbox, query_based, sales, storefront
 from .walkthrough import Walkthrough
 
-ALL = (outbox.flow, query_based.flow, log_based.flow, movies.flow, museum.flow, sales.flow, storefront.flow)
+ALL = (
+    outbox.flow,
+    query_based.flow,
+    log_based.flow,
+    movies.flow,
+    museum.flow,
+    sales.flow,
+    storefront.flow,
+)
 LOADERS = {flow.loader.name: flow.loader for flow in ALL if flow.loader}
 
 
@@ -24,17 +33,26 @@ def traced(world: World, name: str) -> Traced:
 
 
 def captured(name: str) -> tuple[Walkthrough, str]:
-    """The walkthrough and the captured table of a name: `artists`, or `50_time_travel/artists` where more than one has
-    a table of that name; of `50_time_travel` alone the table is "". Raises: LakeError: there is no such table, or there
-    are several."""
+    """The walkthrough and the captured table of a name: `artists`, or `50_time_travel/artists`
+    where more than one has a table of that name; of `50_time_travel` alone the table is "". Raises:
+    LakeError: there is no such table, or there are several.
+    """
     folder, _, table = name.rpartition("/")
     if table in (flow.folder.name for flow in ALL):
         folder, table = table, ""
-    found = [flow for flow in ALL if folder in ("", flow.folder.name) and table in ("", *flow.names)]
+    found = [
+        flow for flow in ALL if folder in ("", flow.folder.name) and table in ("", *flow.names)
+    ]
     if not found:
-        raise LakeError(f"there is no captured table {name!r}",
-                        expected=nearest(table, [known for flow in ALL for known in (*flow.names, flow.folder.name)]))
+        raise LakeError(
+            f"there is no captured table {name!r}",
+            expected=nearest(
+                table, [known for flow in ALL for known in (*flow.names, flow.folder.name)]
+            ),
+        )
     if len(found) > 1:
-        raise LakeError(f"{len(found)} walkthroughs have a table {name!r}", expected="one of " + ", ".join(
-            f"{flow.folder.name}/{table}" for flow in found))
+        raise LakeError(
+            f"{len(found)} walkthroughs have a table {name!r}",
+            expected="one of " + ", ".join(f"{flow.folder.name}/{table}" for flow in found),
+        )
     return found[0], table

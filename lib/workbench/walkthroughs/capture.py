@@ -13,11 +13,12 @@ from ..base import World
 class Capture:
     """One source table on its way to the lake.
 
-    source: schema.table. key: its key, one column or several. format: of its messages and of the landed files, "json"
-    or "avro". connector: the configuration of what brings its changes into a topic. sink: of what lands them; "" where
-    nothing does. lake: fields of hudi.Table, one mapping for each table that it goes into; `base` is below the world's
-    tables. truth: SQL of its rows as they travel, where that is not as they are. known_as: another name than the
-    table's, where it is captured twice.
+    source: schema.table. key: its key, one column or several. format: of its messages and of the
+        landed files, "json"
+    or "avro". connector: the configuration of what brings its changes into a topic. sink: of what
+    lands them; "" where nothing does. lake: fields of hudi.Table, one mapping for each table that
+    it goes into; `base` is below the world's tables. truth: SQL of its rows as they travel, where
+    that is not as they are. known_as: another name than the table's, where it is captured twice.
     """
 
     source: str

@@ -1,7 +1,8 @@
-"""Captured tables into the lake, or a streaming query, as a job, which ends when all that is there has been written, or
-goes on.
+"""Captured tables into the lake, or a streaming query, as a job, which ends when all that is there
+has been written, or goes on.
 
-Unlike the notebooks it asks the source nothing, so that it runs where only Kafka and the lake are reached, on EMR say.
+Unlike the notebooks it asks the source nothing, so that it runs where only Kafka and the lake are
+reached, on EMR say.
 """
 
 from typing import Callable
@@ -12,30 +13,41 @@ from ..results import streams
 from ..spark import session
 from . import ALL, Walkthrough, captured
 
-EVERY = 10  # seconds between two looks at what is new: each asks the lake and Kafka some questions, which S3 bills
+# seconds between two looks at what is new: each asks the lake and Kafka some questions, which S3
+# bills
+EVERY = 10
 
 
-def ingest(world: World, name: str, kind: str = "", continuous: bool = False,
-           say: Callable[[str], None] = print) -> int:
-    """Bring what is in the topics into the lake's tables of a captured table, or of all that a walkthrough has; or run
-    its streaming query.
+def ingest(
+    world: World,
+    name: str,
+    kind: str = "",
+    continuous: bool = False,
+    say: Callable[[str], None] = print,
+) -> int:
+    """Bring what is in the topics into the lake's tables of a captured table, or of all that a
+    walkthrough has; or run its streaming query.
 
-    TERM and Ctrl-C end it after the batch that is under way; who starts it again goes on from there.
+    TERM and Ctrl-C end it after the batch that is under way; who starts it again goes on from
+    there.
 
     Args:
         name: as of `captured`. kind: as of Flow.follow.
         continuous: go on with what comes later, until it is told to stop.
     Returns: the exit code: 0; 130 where it was stopped before it was done.
-    Raises: LakeError: a message cannot be landed or decoded, a batch was not written; nothing is lost, nothing
-        half-written shows. StackError: Spark or Kafka is gone.
+    Raises: LakeError: a message cannot be landed or decoded, a batch was not written; nothing is
+        lost, nothing half-written shows. StackError: Spark or Kafka is gone.
     """
     flow, table = captured(name)
     if flow.stream:
         return _streamed(world, flow, continuous, say)
     into = flow.tables(world, *([table] if table else ()))
     if not into:
-        raise LakeError(f"{name} goes into no Hudi table", expected="one of " + ", ".join(
-            f"{f.folder.name}/{c.name}" for f in ALL for c in f.captures if c.lake))
+        raise LakeError(
+            f"{name} goes into no Hudi table",
+            expected="one of "
+            + ", ".join(f"{f.folder.name}/{c.name}" for f in ALL for c in f.captures if c.lake),
+        )
     with told_to_stop() as told:
         spark = session(world)
         while True:
@@ -49,8 +61,10 @@ def ingest(world: World, name: str, kind: str = "", continuous: bool = False,
 
 
 def _streamed(world: World, flow: Walkthrough, continuous: bool, say: Callable[[str], None]) -> int:
-    """Run a streaming query until all that is there is read, or until it is told to stop. What ends it is raised: on
-    EMR Serverless a job that goes on is begun again then, and the query goes on where its checkpoint says."""
+    """Run a streaming query until all that is there is read, or until it is told to stop. What ends
+    it is raised: on EMR Serverless a job that goes on is begun again then, and the query goes on
+    where its checkpoint says.
+    """
     with told_to_stop() as told:
         query = flow.stream(session(world), world)
         if continuous:

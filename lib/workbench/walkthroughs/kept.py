@@ -1,8 +1,9 @@
 """A copy of tables as they were loaded, in a schema that is not published, and the way back to it.
 
-Setting back is plain SQL in one transaction: rows that were added go, rows that are missing or other come again. Each
-is a change like any other in the source's log, and a row that is as it was loaded makes none. A column that counts by
-itself (serial, identity) goes on after its last row, so that the same rows get the same numbers again.
+Setting back is plain SQL in one transaction: rows that were added go, rows that are missing or
+other come again. Each is a change like any other in the source's log, and a row that is as it was
+loaded makes none. A column that counts by itself (serial, identity) goes on after its last row, so
+that the same rows get the same numbers again.
 """
 
 from typing import Any, Optional, Sequence
@@ -25,25 +26,36 @@ def keep(world: World, tables: Sequence[str], database: Optional[str] = None) ->
         for table in tables:
             source = postgres.identifier(table)
             c.execute(sql.SQL("CREATE TABLE {} AS TABLE {}").format(_copy(table), source))
-            # of which table it is the copy: one that is loaded anew has the same name and another number
-            c.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(_copy(table), sql.Literal(_number(c, source))))
+            # of which table it is the copy: one that is loaded anew has the same name and another
+            # number
+            c.execute(
+                sql.SQL("COMMENT ON TABLE {} IS {}").format(
+                    _copy(table), sql.Literal(_number(c, source))
+                )
+            )
 
 
 def is_kept(world: World, tables: Sequence[str], database: Optional[str] = None) -> bool:
     """Whether there is a copy of each of these tables."""
     with postgres.session(world, database) as c:
         said = "SELECT obj_description(to_regclass(%s), 'pg_class')"
-        return all(c.execute(said, [_copy(t).as_string(c)]).fetchone()[0] == _number(c, postgres.identifier(t), "gone")
-                   for t in tables)
+        return all(
+            c.execute(said, [_copy(t).as_string(c)]).fetchone()[0]
+            == _number(c, postgres.identifier(t), "gone")
+            for t in tables
+        )
 
 
 def set_back(world: World, tables: Sequence[str], database: Optional[str] = None) -> int:
-    """Give these tables the rows that were kept; return how many rows that changed. Columns that were added since stay.
+    """Give these tables the rows that were kept; return how many rows that changed. Columns that
+    were added since stay.
 
     Raises: SourceError: there is no copy. Nothing is changed then.
     """
     with postgres.session(world, database) as c, c.transaction():
-        c.execute("SET LOCAL session_replication_role = replica")  # no triggers, no foreign keys: rows as they were
+        c.execute(
+            "SET LOCAL session_replication_role = replica"
+        )  # no triggers, no foreign keys: rows as they were
         return sum(_set_back(c, table) for table in tables)
 
 
@@ -59,25 +71,44 @@ def _drop(c: psycopg.Connection, tables: Sequence[str]) -> None:
 
 
 def _copy(table: str) -> sql.Identifier:
-    return sql.Identifier(SCHEMA, table)  # with its schema in the name: two schemas may have tables of one name
+    return sql.Identifier(
+        SCHEMA, table
+    )  # with its schema in the name: two schemas may have tables of one name
 
 
 def _number(c: psycopg.Connection, table: sql.Identifier, otherwise: str = "") -> str:
-    return c.execute("SELECT to_regclass(%s)::oid::text", [table.as_string(c)]).fetchone()[0] or otherwise
+    return (
+        c.execute("SELECT to_regclass(%s)::oid::text", [table.as_string(c)]).fetchone()[0]
+        or otherwise
+    )
 
 
 def _set_back(c: psycopg.Connection, table: str) -> int:
     source, copy = postgres.identifier(table), _copy(table)
-    columns = c.execute(QUERIES["columns_and_keys"], [source.as_string(c), copy.as_string(c)]).fetchall()
+    columns = c.execute(
+        QUERIES["columns_and_keys"], [source.as_string(c), copy.as_string(c)]
+    ).fetchall()
 
     def listed(*alias: str, keys: bool = False) -> sql.Composed:
-        return sql.SQL(", ").join(sql.Identifier(*alias, name) for name, key in columns if key or not keys)
+        return sql.SQL(", ").join(
+            sql.Identifier(*alias, name) for name, key in columns if key or not keys
+        )
 
-    parts: Any = dict(t=source, k=copy, columns=listed(), old=listed("k"), now=listed("t"),
-                      same=sql.SQL("ROW({}) = ROW({})").format(listed("t", keys=True), listed("k", keys=True)))
-    changed = sum(c.execute(sql.SQL(QUERIES[which]).format(**parts)).rowcount
-                  for which in ("set_back_added", "set_back_changed", "set_back_missing"))
+    parts: Any = dict(
+        t=source,
+        k=copy,
+        columns=listed(),
+        old=listed("k"),
+        now=listed("t"),
+        same=sql.SQL("ROW({}) = ROW({})").format(listed("t", keys=True), listed("k", keys=True)),
+    )
+    changed = sum(
+        c.execute(sql.SQL(QUERIES[which]).format(**parts)).rowcount
+        for which in ("set_back_added", "set_back_changed", "set_back_missing")
+    )
     name = source.as_string(c)
-    for counted, in c.execute(QUERIES["counted_columns"], [name, name]).fetchall():
-        c.execute(sql.SQL(QUERIES["count_on"]).format(name, counted, n=sql.Identifier(counted), t=source))
+    for (counted,) in c.execute(QUERIES["counted_columns"], [name, name]).fetchall():
+        c.execute(
+            sql.SQL(QUERIES["count_on"]).format(name, counted, n=sql.Identifier(counted), t=source)
+        )
     return changed

@@ -1,6 +1,8 @@
-"""What is particular to log-based CDC on Pagila (notebooks/30_log_based_cdc): its captures, and how its events and its
-raw zone are read. `flow` has what every walkthrough has. There is no Hudi in it: tables are made with SQL.
+"""What is particular to log-based CDC on Pagila (notebooks/30_log_based_cdc): its captures, and how
+its events and its raw zone are read. `flow` has what every walkthrough has. There is no Hudi in it:
+tables are made with SQL.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,20 +21,30 @@ from .walkthrough import Walkthrough
 
 DATABASE = pagila.loader.database
 CONNECTOR = "pagila_source"
-ENVELOPE = "pagila_source_envelope"  # the same connector as it is deployed first, without a transform
+ENVELOPE = (
+    "pagila_source_envelope"  # the same connector as it is deployed first, without a transform
+)
 SINK = "pagila_sink"
 POLL = "pagila_poll"  # query-based capture of three of the tables, for notebook 36
 CATALOG = "pagila_kafka_connect"  # the catalog's database, as published
 REFINED = "refined/film"  # folder of the refined table
-KEYS = {"actor": "actor_id", "film": "film_id", "film_actor": ("actor_id", "film_id"), "category": "category_id",
-        "film_category": ("film_id", "category_id"), "language": "language_id"}
+KEYS = {
+    "actor": "actor_id",
+    "film": "film_id",
+    "film_actor": ("actor_id", "film_id"),
+    "category": "category_id",
+    "film_category": ("film_id", "category_id"),
+    "language": "language_id",
+}
 TRUTHS = {"film": sql_file("pagila/queries/film")}
 LARGE = {"film": "description"}  # where a table has none, the empty text takes its place
-ARRAY = "special_features"  # of films: asked for as JSON, for as text Athena's arrays do not tell where a value ends
+# of films: asked for as JSON, for as text Athena's arrays do not tell where a value ends
+ARRAY = "special_features"
 
 
 def events(world: World, name: str, after: dict[int, int] | None = None) -> pandas.DataFrame:
-    """The messages of a table's topic, decoded: offset, key, then the fields of the value, all None of a tombstone.
+    """The messages of a table's topic, decoded: offset, key, then the fields of the value, all None
+    of a tombstone.
     after: those that came since (see topics.ends).
 
     Raises: LakeError: there is no such topic, or a message cannot be decoded.
@@ -43,8 +55,14 @@ def events(world: World, name: str, after: dict[int, int] | None = None) -> pand
         return {} if raw is None else decode(raw.encode() if isinstance(raw, str) else raw).record
 
     found = topics.read(world, flow.topic(world, name), after=after)
-    values = pandas.DataFrame([one(value) for value in found["value"]], index=found.index, dtype=object)
-    return found[["offset"]].assign(key=[one(key) for key in found["key"]]).join(values.where(values.notna(), None))
+    values = pandas.DataFrame(
+        [one(value) for value in found["value"]], index=found.index, dtype=object
+    )
+    return (
+        found[["offset"]]
+        .assign(key=[one(key) for key in found["key"]])
+        .join(values.where(values.notna(), None))
+    )
 
 
 def catalogued(name: str) -> str:
@@ -53,28 +71,40 @@ def catalogued(name: str) -> str:
 
 
 def latest_sql(name: str, world: World) -> str:
-    """The query for the state of a table as its raw files have it: the newest event of each key, but of the deleted. S7
-    orders by time: what one transaction changed twice has one time, and a clock may be set back. A large value that an
-    update does not touch is not in the log; Debezium puts a placeholder there. It is still what it was in the newest
-    event that has it."""
+    """The query for the state of a table as its raw files have it: the newest event of each key,
+    but of the deleted. S7 orders by time: what one transaction changed twice has one time, and a
+    clock may be set back. A large value that an update does not touch is not in the log; Debezium
+    puts a placeholder there. It is still what it was in the newest event that has it.
+    """
     keys, large = ", ".join(flow.capture(name).keys), LARGE.get(name, "''")
     said = {large: f"known AS {large}", ARRAY: f"json_format(CAST({ARRAY} AS JSON)) AS {ARRAY}"}
     columns = [said.get(c, c) for c in flow.rows(world, name, "false").columns]
-    return sql_file("pagila/queries/latest").format(columns=", ".join(columns), keys=keys, table=catalogued(name),
-                                                    large=large)
+    return sql_file("pagila/queries/latest").format(
+        columns=", ".join(columns), keys=keys, table=catalogued(name), large=large
+    )
 
 
 def history_sql(name: str, position: int | None = None) -> str:
-    """Return the query for all versions of a table's rows: the columns of its raw files, and the log positions between
-    which a version is valid, `valid_from` (of its own event) and `valid_to` (of the next event of its key, null for the
-    current version). A delete ends a version and begins none.
+    """Return the query for all versions of a table's rows: the columns of its raw files, and the
+    log positions between which a version is valid, `valid_from` (of its own event) and `valid_to`
+    (of the next event of its key, null for the current version). A delete ends a version and begins
+    none.
 
     Args:
-        position: an LSN; only the versions that are valid there, one for each row that the table had then.
+        position: an LSN; only the versions that are valid there, one for each row that the table
+            had then.
     """
-    valid = "" if position is None else f" AND valid_from <= {position} AND (valid_to > {position} OR valid_to IS NULL)"
+    valid = (
+        ""
+        if position is None
+        else f" AND valid_from <= {position} AND (valid_to > {position} OR valid_to IS NULL)"
+    )
     keys = ", ".join(flow.capture(name).keys)
-    return sql_file("pagila/queries/history").format(keys=keys, table=catalogued(name), valid=valid).rstrip()
+    return (
+        sql_file("pagila/queries/history")
+        .format(keys=keys, table=catalogued(name), valid=valid)
+        .rstrip()
+    )
 
 
 def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
@@ -82,7 +112,9 @@ def latest(spark: SparkSession, world: World, name: str) -> pandas.DataFrame:
     rows = query.sql(spark, latest_sql(name, world))
     if ARRAY in rows:
         rows[ARRAY] = [text and json.loads(text) for text in rows[ARRAY]]
-    rows["last_update"] = pandas.to_datetime(rows["last_update"], unit="us")  # as Debezium writes a timestamp
+    rows["last_update"] = pandas.to_datetime(
+        rows["last_update"], unit="us"
+    )  # as Debezium writes a timestamp
     return rows
 
 
@@ -97,8 +129,10 @@ def _catalogued(world: World) -> bool:
 
 
 flow = Walkthrough(
-    captures=tuple(Capture(f"public.{name}", key, CONNECTOR, SINK, "avro", truth=TRUTHS.get(name, ""))
-                   for name, key in KEYS.items()),
+    captures=tuple(
+        Capture(f"public.{name}", key, CONNECTOR, SINK, "avro", truth=TRUTHS.get(name, ""))
+        for name, key in KEYS.items()
+    ),
     database=DATABASE,
     watermark=False,  # the notebooks count the events
     folder=ROOT / "notebooks" / "30_log_based_cdc",

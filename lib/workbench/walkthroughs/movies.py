@@ -1,5 +1,5 @@
-"""What is particular to the walkthrough on schema evolution (notebooks/40_schema_evolution): its captures of a table on
-MariaDB. `flow` has what every walkthrough has.
+"""What is particular to the walkthrough on schema evolution (notebooks/40_schema_evolution): its
+captures of a table on MariaDB. `flow` has what every walkthrough has.
 """
 
 from typing import Any
@@ -16,23 +16,39 @@ DATABASE = "sampledatabase"
 TABLE = f"{DATABASE}.movies"
 TOPIC = f"db1.{TABLE}"
 CONNECTOR, SINK = "movies_source", "movies_sink"  # as published
-POSITIONS = "movies_positions"  # the same source, whose messages say their place in the log: the lake goes by it
+# the same source, whose messages say their place in the log: the lake goes by it
+POSITIONS = "movies_positions"
 FILE_SINK = "movies_file_sink"  # a sink that Connect itself runs
-POISON, TRIAL = "movies.poison", "movies.trial"  # topics to spoil, and to try changes of a schema with
-LETTERS = {"connect": "movies.dlq", "landing": "movies.dlq.landing", "lake": "movies.dlq.lake"}  # dead ones, by reader
-LAKE = {"name": "movies", "database": DATABASE, "ordering": "__source_file,__source_pos,__source_row"}
+POISON, TRIAL = (
+    "movies.poison",
+    "movies.trial",
+)  # topics to spoil, and to try changes of a schema with
+LETTERS = {
+    "connect": "movies.dlq",
+    "landing": "movies.dlq.landing",
+    "lake": "movies.dlq.lake",
+}  # dead ones, by reader
+LAKE = {
+    "name": "movies",
+    "database": DATABASE,
+    "ordering": "__source_file,__source_pos,__source_row",
+}
 
 
 def execute(world: World, statement: str, values: Any = None) -> int:
-    """Run a statement in the movies' database; return how many rows it changed. It waits for no event."""
+    """Run a statement in the movies' database; return how many rows it changed. It waits for no
+    event.
+    """
     return mariadb.execute(world, statement, values, DATABASE)
 
 
 def changes() -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """A schema, and what becomes of it by each kind of change: {kind: the next schema}."""
     said = yaml.safe_load((ROOT / "data" / "movies" / "changes.yaml").read_text(encoding="utf-8"))
-    first, *changed = ({**said["record"], "fields": [*fields, *said["own"]]}
-                       for fields in (said["first"], *said["changes"].values()))
+    first, *changed = (
+        {**said["record"], "fields": [*fields, *said["own"]]}
+        for fields in (said["first"], *said["changes"].values())
+    )
     return first, dict(zip(said["changes"], changed))
 
 
@@ -54,26 +70,38 @@ def trial(world: World) -> hudi.Table:
 
 def spoilt(world: World) -> hudi.Table:
     """The table of a topic in which there is poison."""
-    return hudi.table(world, "movies_spoilt", key=("movie_id",), ordering="__source_ts_ms", database=DATABASE)
+    return hudi.table(
+        world, "movies_spoilt", key=("movie_id",), ordering="__source_ts_ms", database=DATABASE
+    )
 
 
 def spoilt_sink(world: World) -> dict[str, str]:
     """The configuration by which that topic is landed."""
-    return {**connect.config(world, SINK), "name": "movies_spoilt", "topics": POISON, "errors.tolerance": "all",
-            "errors.deadletterqueue.topic.name": LETTERS["landing"]}
+    return {
+        **connect.config(world, SINK),
+        "name": "movies_spoilt",
+        "topics": POISON,
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": LETTERS["landing"],
+    }
 
 
 def begin(world: World) -> None:
-    """Have what the notebooks up to 42 make; all of it is made anew where 43 has changed the source."""
+    """Have what the notebooks up to 42 make; all of it is made anew where 43 has changed the
+    source.
+    """
     if "COUNTRY" in columns(world):
         flow.reset(world, "42_connectors")
     flow.ensure(world, "41_source_database", "42_connectors")
 
 
 flow = Walkthrough(
-    captures=(Capture(TABLE, "movie_id", CONNECTOR, SINK, "avro"),
-              Capture(TABLE, "movie_id", POSITIONS, format="avro", lake=(LAKE,), known_as="positions")),
-    database=DATABASE, engine="mariadb",
+    captures=(
+        Capture(TABLE, "movie_id", CONNECTOR, SINK, "avro"),
+        Capture(TABLE, "movie_id", POSITIONS, format="avro", lake=(LAKE,), known_as="positions"),
+    ),
+    database=DATABASE,
+    engine="mariadb",
     watermark=False,
     folder=ROOT / "notebooks" / "40_schema_evolution",
     looks=(FILE_SINK,),

@@ -1,5 +1,5 @@
-"""What is particular to the museum walkthrough (notebooks/50_time_travel): its captures, its tables, and what S5 does
-to its rows. `flow` has what every walkthrough has.
+"""What is particular to the museum walkthrough (notebooks/50_time_travel): its captures, its
+tables, and what S5 does to its rows. `flow` has what every walkthrough has.
 """
 
 from typing import Any
@@ -18,29 +18,48 @@ ENVELOPE = "moma_source_envelope"  # shows the raw change event, before it is fl
 SINK = "moma_sink"
 LOADED = "after_load"  # the label of every table's first commit
 SCRATCH = "moma_scratch"  # the catalog's database of the experiments
-# Both are called in the notebooks, to be seen. A Spark job compacts when it is told to; it is said all the same. It
-# cleans after each commit, and keeps the files of ten: too few for tables that are there to be asked for their past.
+# Both are called in the notebooks, to be seen. A Spark job compacts when it is told to; it is said
+# all the same. It cleans after each commit, and keeps the files of ten: too few for tables that are
+# there to be asked for their past.
 WHEN_TOLD = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 
 PICADOR, BAKKER = moma.PICADOR, 299
 _CHANGES = yaml.safe_load((moma.DATA / "changes.yaml").read_text(encoding="utf-8"))
-UPDATES, LIFE = _CHANGES["updates"], {label: tuple(changes) for label, changes in _CHANGES["life"].items()}
+UPDATES, LIFE = (
+    _CHANGES["updates"],
+    {label: tuple(changes) for label, changes in _CHANGES["life"].items()},
+)
 
 
 def _lake(name: str, partition: str, kind: str) -> dict[str, Any]:
     """A table of a kind, "cow" or "mor".
 
-    A global index: a record whose partition value changes moves, instead of being there twice. S5 has GLOBAL_BLOOM,
-    made for large tables; in small files it is all overhead.
+    A global index: a record whose partition value changes moves, instead of being there twice. S5
+    has GLOBAL_BLOOM, made for large tables; in small files it is all overhead.
     """
-    return dict(name=f"moma_{name}_{kind}", base=f"moma/{name}_{kind}", database=f"moma_{kind}", catalog=name,
-                partition=(partition,), ordering="__lsn", type=kind, index="GLOBAL_SIMPLE", deletes="soft",
-                extra=WHEN_TOLD)
+    return dict(
+        name=f"moma_{name}_{kind}",
+        base=f"moma/{name}_{kind}",
+        database=f"moma_{kind}",
+        catalog=name,
+        partition=(partition,),
+        ordering="__lsn",
+        type=kind,
+        index="GLOBAL_SIMPLE",
+        deletes="soft",
+        extra=WHEN_TOLD,
+    )
 
 
 def _capture(name: str, key: str, partition: str) -> Capture:
-    return Capture(f"{moma.loader.schema}.{name}", key, CONNECTOR, SINK, "avro",
-                   tuple(_lake(name, partition, kind) for kind in ("cow", "mor")))
+    return Capture(
+        f"{moma.loader.schema}.{name}",
+        key,
+        CONNECTOR,
+        SINK,
+        "avro",
+        tuple(_lake(name, partition, kind) for kind in ("cow", "mor")),
+    )
 
 
 def _lived(world: World) -> bool:
@@ -50,33 +69,72 @@ def _lived(world: World) -> bool:
 
 
 def scratch(world: World, kind: str = "mor") -> hudi.Table:
-    """A table of the artists of a kind, "cow" or "mor", in a database of its own, from which deletes remove the row."""
+    """A table of the artists of a kind, "cow" or "mor", in a database of its own, from which
+    deletes remove the row.
+    """
     name = "scratch" if kind == "mor" else f"scratch_{kind}"
-    return flow.table(world, "artists", kind, name=f"moma_{name}", base=f"moma/{name}", database=SCRATCH,
-                      deletes="hard")
+    return flow.table(
+        world,
+        "artists",
+        kind,
+        name=f"moma_{name}",
+        base=f"moma/{name}",
+        database=SCRATCH,
+        deletes="hard",
+    )
 
 
 def skipping(world: World) -> hudi.Table:
-    """A table with the column statistics that Hudi 1.x writes by default; notebook 57 shows what comes of it."""
-    return hudi.table(world, "moma_skipping", key=("id",), ordering="__lsn", database=SCRATCH, extra={
-        "hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"})
+    """A table with the column statistics that Hudi 1.x writes by default; notebook 57 shows what
+    comes of it.
+    """
+    return hudi.table(
+        world,
+        "moma_skipping",
+        key=("id",),
+        ordering="__lsn",
+        database=SCRATCH,
+        extra={
+            "hoodie.metadata.enable": "true",
+            "hoodie.metadata.index.column.stats.enable": "true",
+        },
+    )
 
 
 def imaging(world: World) -> hudi.Table:
-    """A table that keeps the row before and after each change, for Hudi's own change query; notebook 57 asks it."""
-    return hudi.table(world, "moma_imaging", key=("id",), ordering="__lsn", database=SCRATCH, extra={
-        "hoodie.table.cdc.enabled": "true", "hoodie.table.cdc.supplemental.logging.mode": "data_before_after"})
+    """A table that keeps the row before and after each change, for Hudi's own change query;
+    notebook 57 asks it.
+    """
+    return hudi.table(
+        world,
+        "moma_imaging",
+        key=("id",),
+        ordering="__lsn",
+        database=SCRATCH,
+        extra={
+            "hoodie.table.cdc.enabled": "true",
+            "hoodie.table.cdc.supplemental.logging.mode": "data_before_after",
+        },
+    )
 
 
 flow = Walkthrough(
-    captures=(_capture("artists", "artist_id", "nationality"), _capture("artworks", "artwork_id", "classification")),
+    captures=(
+        _capture("artists", "artist_id", "nationality"),
+        _capture("artworks", "artwork_id", "classification"),
+    ),
     database=DATABASE,
     watermark=False,  # the notebooks count the events
     folder=ROOT / "notebooks" / "50_time_travel",
     publication="moma_publication",
     loader=moma.loader,
     looks=(ENVELOPE,),
-    experiments=lambda world: [scratch(world), scratch(world, "cow"), skipping(world), imaging(world)],
+    experiments=lambda world: [
+        scratch(world),
+        scratch(world, "cow"),
+        skipping(world),
+        imaging(world),
+    ],
     label=LOADED,
     steps={"56_time_travel": _lived},
     services=("postgres", "kafka", "connect", "spark", "apicurio"),

@@ -1,5 +1,5 @@
-"""What is particular to the outbox walkthrough (notebooks/10_outbox): its capture, its tables, its changes and truths.
-`flow` has what every walkthrough has.
+"""What is particular to the outbox walkthrough (notebooks/10_outbox): its capture, its tables, its
+changes and truths. `flow` has what every walkthrough has.
 """
 
 from .. import hudi
@@ -14,16 +14,34 @@ CONNECTOR = "outbox_source"
 ENVELOPE = "outbox_source_envelope"  # shows the raw change event, before it is flattened
 SINK = "outbox_sink"
 PREFIX = "cdc-events"  # of the landed files, as the sink has it
-EXPERIMENTS = ("cdc_events_by_order", "cdc_events_by_country", "tie_by_time", "tie_by_lsn")  # notebook 14's
+EXPERIMENTS = (
+    "cdc_events_by_order",
+    "cdc_events_by_country",
+    "tie_by_time",
+    "tie_by_lsn",
+)  # notebook 14's
 
-# One partition for each country. The index is a global one, so that an order whose country changes moves instead of
-# being there twice.
-CDC_EVENTS = {"name": "cdc_events", "ordering": "__lsn", "partition": ("ship_country",), "index": "GLOBAL_SIMPLE"}
+# One partition for each country. The index is a global one, so that an order whose country changes
+# moves instead of being there twice.
+CDC_EVENTS = {
+    "name": "cdc_events",
+    "ordering": "__lsn",
+    "partition": ("ship_country",),
+    "index": "GLOBAL_SIMPLE",
+}
 
 
 flow = Walkthrough(
-    captures=(Capture(TABLE, "order_id", CONNECTOR, SINK, lake=(CDC_EVENTS,),
-                      truth=sql_file("northwind/queries/cdc_events")),),
+    captures=(
+        Capture(
+            TABLE,
+            "order_id",
+            CONNECTOR,
+            SINK,
+            lake=(CDC_EVENTS,),
+            truth=sql_file("northwind/queries/cdc_events"),
+        ),
+    ),
     folder=ROOT / "notebooks" / "10_outbox",
     publication="cdc_publication",
     loader=northwind.loader,
@@ -35,4 +53,6 @@ flow = Walkthrough(
 
 def by_order(world: World) -> hudi.Table:
     """The same rows laid out as the reference has them: a partition for each order."""
-    return flow.table(world, name="cdc_events_by_order", partition=("customer_id", "order_id"), index="SIMPLE")
+    return flow.table(
+        world, name="cdc_events_by_order", partition=("customer_id", "order_id"), index="SIMPLE"
+    )

@@ -1,6 +1,6 @@
-"""What is particular to the walkthrough on streaming sales (notebooks/60_streaming_sales): its schemas, the producer,
-and the queries over windows. There is no database and no connector: who sells writes to the topic. `flow` has what
-every walkthrough has.
+"""What is particular to the walkthrough on streaming sales (notebooks/60_streaming_sales): its
+schemas, the producer, and the queries over windows. There is no database and no connector: who
+sells writes to the topic. `flow` has what every walkthrough has.
 """
 
 import datetime as dt
@@ -28,21 +28,38 @@ if TYPE_CHECKING:
 
 DATA = ROOT / "data" / "sales"
 SALES, SUMMARY = "pagila.sales.avro", "pagila.sales.summary.avro"
-TRIAL = "pagila.sales.trial"  # sales to try things with; what a query makes of them goes to TRIAL.<its name>
-TRIALS = ("complete", "update", "append", "restarted", "late")  # names of queries, of which three are modes
-FILES = {"pagila.sales.csv": ("sales_incremental_large", "|"), "pagila.sales.regions.csv": ("sales_regions", ",")}
-SCHEMAS = {path.name.removesuffix(".avsc"): json.loads(path.read_text(encoding="utf-8"))
-           for path in sorted((DATA / "schemas").glob("*.avsc"))}
+# sales to try things with; what a query makes of them goes to TRIAL.<its name>
+TRIAL = "pagila.sales.trial"
+TRIALS = (
+    "complete",
+    "update",
+    "append",
+    "restarted",
+    "late",
+)  # names of queries, of which three are modes
+FILES = {
+    "pagila.sales.csv": ("sales_incremental_large", "|"),
+    "pagila.sales.regions.csv": ("sales_regions", ","),
+}
+SCHEMAS = {
+    path.name.removesuffix(".avsc"): json.loads(path.read_text(encoding="utf-8"))
+    for path in sorted((DATA / "schemas").glob("*.avsc"))
+}
 QUERY = "streaming_to_kafka"
 NOBODY = "Unassigned"  # the region of a country that has none
-# The day of the published result, and the pace at which it comes out: 0.75 s of waiting, and what a write took
+# The day of the published result, and the pace at which it comes out: 0.75 s of waiting, and what a
+# write took
 BEGUN, PACE = dt.datetime(2021, 10, 3, 22, 10, 22, 730_000, tzinfo=dt.timezone.utc), 0.9444
 DATABASE = "sales"  # of the catalog
-KEPT = {"retention.ms": "-1"}  # of the topics: events of years ago would expire at once by Kafka's default
+KEPT = {
+    "retention.ms": "-1"
+}  # of the topics: events of years ago would expire at once by Kafka's default
 
 
 def _artifact(world: World, name: str) -> str:
-    """Glue has a registry of keys and one of values: there, the schemas of files are among the values."""
+    """Glue has a registry of keys and one of values: there, the schemas of files are among the
+    values.
+    """
     return f"{name}-value" if name in FILES and world.registry.kind == "glue" else name
 
 
@@ -58,24 +75,37 @@ def register(world: World) -> pandas.DataFrame:
 
 
 def read_csv(spark: SparkSession, world: World, artifact: str) -> DataFrame:
-    """A file of CSV with the columns and types of its schema in the registry, all of which may be null."""
+    """A file of CSV with the columns and types of its schema in the registry, all of which may be
+    null.
+    """
     name, separator = FILES[artifact]
     schema = avro.to_spark(registry.latest(world, _artifact(world, artifact)))
     columns = T.StructType([T.StructField(field.name, field.dataType) for field in schema])
     make = {T.IntegerType(): int, T.FloatType(): float}
-    rows = [tuple(make.get(f.dataType, str)(row[f.name]) if row[f.name] else None for f in columns)
-            for row in csv_files.read(DATA, name, separator)]
+    rows = [
+        tuple(make.get(f.dataType, str)(row[f.name]) if row[f.name] else None for f in columns)
+        for row in csv_files.read(DATA, name, separator)
+    ]
     return spark.createDataFrame(rows, columns)
 
 
 def sales() -> list[dict[str, Any]]:
-    """The sales of the file as the producer takes them, in its order: `payment_date` is the time of the event, in whole
-    seconds since 1970 (S6 sets it anew, too)."""
+    """The sales of the file as the producer takes them, in its order: `payment_date` is the time of
+    the event, in whole seconds since 1970 (S6 sets it anew, too).
+    """
     rows = []
     for n, row in enumerate(csv_files.read(DATA, FILES["pagila.sales.csv"][0], "|")):
         whole = {name: int(row[name]) for name in ("payment_id", "customer_id")}
-        rows.append({**row, **whole, "amount": float(row["amount"]), "payment_date": int(time_of(n).timestamp()),
-                     "city": row["city"] or None, "district": row["district"] or None})
+        rows.append(
+            {
+                **row,
+                **whole,
+                "amount": float(row["amount"]),
+                "payment_date": int(time_of(n).timestamp()),
+                "city": row["city"] or None,
+                "district": row["district"] or None,
+            }
+        )
     return rows
 
 
@@ -84,14 +114,20 @@ def time_of(n: int) -> dt.datetime:
     return BEGUN + dt.timedelta(seconds=n * PACE)
 
 
-def produce(world: World, first: int = 0, last: int = 1_800, *, pace: float = 0, topic: str = SALES) -> int:
+def produce(
+    world: World, first: int = 0, last: int = 1_800, *, pace: float = 0, topic: str = SALES
+) -> int:
     """Send the sales from the first to before the last, key = customer; return how many that are.
 
     Args:
-        pace: seconds between two, each with the time of this moment; 0: all at once, each with the time that it has in
-            the published run (`time_of`), so that the windows are those of 28 minutes.
+        pace: seconds between two, each with the time of this moment; 0: all at once, each with the
+            time that it has in the published run (`time_of`), so that the windows are those of 28
+            minutes.
     """
-    key, value = (registry.encoder(world, registry.newest_id(world, f"{SALES}-{side}")) for side in ("key", "value"))
+    key, value = (
+        registry.encoder(world, registry.newest_id(world, f"{SALES}-{side}"))
+        for side in ("key", "value")
+    )
     chosen = sales()[first:last]
 
     def messages() -> Iterator[tuple[bytes, bytes, Mapping[str, Any]]]:
@@ -113,19 +149,28 @@ def windows(messages: DataFrame, regions: DataFrame) -> DataFrame:
     good = messages.where("reason IS NULL").select("row.*", "timestamp")
     known = good.join(F.broadcast(regions), "country", "left").fillna(NOBODY)
     each = known.withWatermark("timestamp", "10 minutes").groupBy(
-        "region", F.window("timestamp", "10 minutes", "5 minutes"))
+        "region", F.window("timestamp", "10 minutes", "5 minutes")
+    )
     exact = F.col("amount").cast("decimal(38,2)")  # to the cent, in whatever order they are added
-    return each.agg(F.sum(exact).cast("float").alias("sales"), F.count("*").cast("int").alias("orders")).select(
-        "region", "sales", "orders", F.unix_timestamp("window.start").alias("window_start"),
-        F.unix_timestamp("window.end").alias("window_end"))
+    return each.agg(
+        F.sum(exact).cast("float").alias("sales"), F.count("*").cast("int").alias("orders")
+    ).select(
+        "region",
+        "sales",
+        "orders",
+        F.unix_timestamp("window.start").alias("window_start"),
+        F.unix_timestamp("window.end").alias("window_end"),
+    )
 
 
 def picture(sale: dt.datetime, newest: dt.datetime) -> "Picture":
-    """Draw the windows of the published run, those that the watermark has closed and those that are open.
+    """Draw the windows of the published run, those that the watermark has closed and those that are
+    open.
 
     Args:
         sale: event time of a sale; its line crosses the two windows that count it.
-        newest: the newest event time that the query has seen; the watermark is ten minutes behind it.
+        newest: the newest event time that the query has seen; the watermark is ten minutes behind
+            it.
     """
     from ..results import draw  # matplotlib: most who import this module draw nothing
 
@@ -135,35 +180,67 @@ def picture(sale: dt.datetime, newest: dt.datetime) -> "Picture":
     watermark = newest - dt.timedelta(minutes=10)
     closed, still_open = "closed: it ends before the watermark", "open: it still takes sales"
     frame["kind"] = [closed if end <= watermark else still_open for end in frame["end"]]
-    marks = {f"newest event {newest:%H:%M:%S}": newest, f"watermark {watermark:%H:%M:%S}": watermark,
-             f"a sale of {sale:%H:%M:%S}": sale}
-    return draw.spans(frame, {closed: draw.GREY, still_open: draw.PALETTE[3]},
-                      "Windows of ten minutes, one every five", marks=marks)
+    marks = {
+        f"newest event {newest:%H:%M:%S}": newest,
+        f"watermark {watermark:%H:%M:%S}": watermark,
+        f"a sale of {sale:%H:%M:%S}": sale,
+    }
+    return draw.spans(
+        frame,
+        {closed: draw.GREY, still_open: draw.PALETTE[3]},
+        "Windows of ten minutes, one every five",
+        marks=marks,
+    )
 
 
-def start(spark: SparkSession, world: World, *, name: str = QUERY, mode: str = "complete", most: int = 0,
-          every: str = "1 second") -> streams.Query:
-    """Start a query from the topic of sales into that of the summary, or, by another name, from TRIAL into a topic of
-    its own; it goes on where its checkpoint says. Return it.
+def start(
+    spark: SparkSession,
+    world: World,
+    *,
+    name: str = QUERY,
+    mode: str = "complete",
+    most: int = 0,
+    every: str = "1 second",
+) -> streams.Query:
+    """Start a query from the topic of sales into that of the summary, or, by another name, from
+    TRIAL into a topic of its own; it goes on where its checkpoint says. Return it.
 
     Args:
-        mode: output mode. most: messages of one batch. every: least time from one batch to the next.
+        mode: output mode. most: messages of one batch. every: least time from one batch to the
+            next.
     """
     source, topic = (SALES, SUMMARY) if name == QUERY else (TRIAL, f"{TRIAL}.{name}")
     for each in (source, topic):  # a query reads no topic that is not there
         topics.create(world, each, **KEPT)
-    with answered(spark, "the streaming query was not started", f"query {name}",
-                  "correct what the cause names, and start it again", kafka=world):
+    with answered(
+        spark,
+        "the streaming query was not started",
+        f"query {name}",
+        "correct what the cause names, and start it again",
+        kafka=world,
+    ):
         # else the first reports are forgotten
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
         for other in spark.streams.active:  # of a cell that is run once more
             if other.name == name:
                 other.stop()
         regions = read_csv(spark, world, "pagila.sales.regions.csv")
-        found = windows(streams.messages(spark, world, source, schemas_of=SALES, most=most), regions)
-        query = (streams.encoded(found, world, SUMMARY, F.col("window_start").cast("int")).writeStream.format("kafka")
-                 .options(**topics.spark_options(world), topic=topic, checkpointLocation=checkpoint(world, name))
-                 .queryName(name).outputMode(mode).trigger(processingTime=every).start())
+        found = windows(
+            streams.messages(spark, world, source, schemas_of=SALES, most=most), regions
+        )
+        query = (
+            streams.encoded(found, world, SUMMARY, F.col("window_start").cast("int"))
+            .writeStream.format("kafka")
+            .options(
+                **topics.spark_options(world),
+                topic=topic,
+                checkpointLocation=checkpoint(world, name),
+            )
+            .queryName(name)
+            .outputMode(mode)
+            .trigger(processingTime=every)
+            .start()
+        )
         return streams.Query(spark, world, query)
 
 
@@ -176,39 +253,66 @@ def forget_trials(spark: SparkSession, world: World) -> None:
     """Remove what was tried: queries, their checkpoints, topics."""
     for name in TRIALS:
         streams.forget(spark, checkpoint(world, name))
-    topics.delete(world, *({TRIAL, *(f"{TRIAL}.{name}" for name in TRIALS)} & set(topics.names(world))))
+    topics.delete(
+        world, *({TRIAL, *(f"{TRIAL}.{name}" for name in TRIALS)} & set(topics.names(world)))
+    )
 
 
 def latest(spark: SparkSession, world: World, topic: str = SUMMARY) -> pandas.DataFrame:
-    """The batch read: of each region and window the row that came last, the newest window first, then by sales."""
+    """The batch read: of each region and window the row that came last, the newest window first,
+    then by sales.
+    """
     newest = [F.desc(name) for name in ("timestamp", "partition", "offset")]
     last = Window.partitionBy("region", "window_start").orderBy(*newest)
     found = streams.messages(spark, world, topic, schemas_of=SUMMARY, stream=False)
     good = found.where("reason IS NULL").select("row.*", "timestamp", "partition", "offset")
     rows = good.withColumn("n", F.row_number().over(last))
-    with answered(spark, "the topic was not read", topic, "see that it is there, and run this again", kafka=world):
-        return rows.where("n = 1").select("region", "sales", "orders", "window_start", "window_end").orderBy(
-            F.desc("window_start"), F.desc("sales")).toPandas()
+    with answered(
+        spark,
+        "the topic was not read",
+        topic,
+        "see that it is there, and run this again",
+        kafka=world,
+    ):
+        return (
+            rows.where("n = 1")
+            .select("region", "sales", "orders", "window_start", "window_end")
+            .orderBy(F.desc("window_start"), F.desc("sales"))
+            .toPandas()
+        )
 
 
 def formatted(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """These rows as they are published: sales_region, sales and orders as text, the windows' bounds to the minute."""
-    bounds = {name: pandas.to_datetime(rows[name], unit="s").dt.strftime("%Y-%m-%d %H:%M")
-              for name in ("window_start", "window_end")}
-    return pandas.DataFrame({"sales_region": rows["region"], "sales": rows["sales"].map("{:,.2f}".format),
-                             "orders": rows["orders"].map("{:.0f}".format), **bounds})
+    """These rows as they are published: sales_region, sales and orders as text, the windows' bounds
+    to the minute.
+    """
+    bounds = {
+        name: pandas.to_datetime(rows[name], unit="s").dt.strftime("%Y-%m-%d %H:%M")
+        for name in ("window_start", "window_end")
+    }
+    return pandas.DataFrame(
+        {
+            "sales_region": rows["region"],
+            "sales": rows["sales"].map("{:,.2f}".format),
+            "orders": rows["orders"].map("{:.0f}".format),
+            **bounds,
+        }
+    )
 
 
 def expected(world: World, topic: str = SALES) -> pandas.DataFrame:
-    """The same as `latest` of a topic of sales, reckoned without Spark: each message is decoded by itself, and its
-    amount added, to the cent, to the two windows that its time lies in."""
+    """The same as `latest` of a topic of sales, reckoned without Spark: each message is decoded by
+    itself, and its amount added, to the cent, to the two windows that its time lies in.
+    """
     decode = registry.Decoder(world)
     regions = {row["country"]: row["region"] for row in csv_files.read(DATA, "sales_regions")}
     found: dict[tuple[str, int], list[Any]] = {}
     messages = topics.read(world, topic)
     for message in messages[messages["value"].notna()].itertuples():
         try:
-            sale = decode(message.value.encode() if isinstance(message.value, str) else message.value).record
+            sale = decode(
+                message.value.encode() if isinstance(message.value, str) else message.value
+            ).record
         except LakeError:  # poison
             continue
         newest = int(message.timestamp.timestamp()) // 300 * 300
@@ -216,14 +320,21 @@ def expected(world: World, topic: str = SALES) -> pandas.DataFrame:
             sums = found.setdefault((regions.get(sale["country"], NOBODY), begin), [Decimal(), 0])
             sums[0] += Decimal(f"{sale['amount']:.2f}")
             sums[1] += 1
-    rows = [(region, float(sales), n, begin, begin + 600) for (region, begin), (sales, n) in found.items()]
-    frame = pandas.DataFrame(rows, columns=["region", "sales", "orders", "window_start", "window_end"])
+    rows = [
+        (region, float(sales), n, begin, begin + 600)
+        for (region, begin), (sales, n) in found.items()
+    ]
+    frame = pandas.DataFrame(
+        rows, columns=["region", "sales", "orders", "window_start", "window_end"]
+    )
     return frame.sort_values(["window_start", "sales"], ascending=False, ignore_index=True)
 
 
 def table(world: World) -> hudi.Table:
     """The windows in the lake. Of two states of a window the one with more orders is the later."""
-    return hudi.table(world, "sales_summary", key=("region", "window_start"), ordering="orders", database=DATABASE)
+    return hudi.table(
+        world, "sales_summary", key=("region", "window_start"), ordering="orders", database=DATABASE
+    )
 
 
 def _registered(world: World) -> bool:

@@ -1,5 +1,6 @@
-"""What is particular to the walkthrough on eventual consistency (notebooks/70_eventual_consistency): its services (see
-`workbench.storefront`), what is asked of them, and how far their stores agree. storefront_load has what happens there.
+"""What is particular to the walkthrough on eventual consistency
+(notebooks/70_eventual_consistency): its services (see `workbench.storefront`), what is asked of
+them, and how far their stores agree. storefront_load has what happens there.
 """
 
 import threading
@@ -28,16 +29,27 @@ if TYPE_CHECKING:
 
 PARTITIONS = 3  # of each topic, as published
 CONNECTORS = tuple(f"storefront_{name}" for name in rows.CONTEXTS)
-COPIES = {"customers": ("accounts", "orders"), "orders": ("orders", "fulfillment")}  # {collection: owner, who copies}
+COPIES = {
+    "customers": ("accounts", "orders"),
+    "orders": ("orders", "fulfillment"),
+}  # {collection: owner, who copies}
 
 
-# --- the services ----------------------------------------------------------------------------------------------------
+# --- the services
+# ----------------------------------------------------------------------------------------------------
+
 
 def only_here(world: World) -> None:
-    """Raises: StackError: the world has its services elsewhere; the published storefront is not on AWS either."""
+    """Raises: StackError: the world has its services elsewhere; the published storefront is not on
+    AWS either.
+    """
     if not world.stack.embedded:
-        raise StackError("the storefront runs on one machine only", where=f"world {world.name}",
-                         expected="a world whose stack is embedded", next_step="world = \"local\"")
+        raise StackError(
+            "the storefront runs on one machine only",
+            where=f"world {world.name}",
+            expected="a world whose stack is embedded",
+            next_step='world = "local"',
+        )
 
 
 def there(world: World) -> None:
@@ -48,7 +60,9 @@ def there(world: World) -> None:
 
 
 def up(world: World, instances: int = 1) -> None:
-    """Make the stores and topics that are missing, and start so many instances of each service, two at most."""
+    """Make the stores and topics that are missing, and start so many instances of each service, two
+    at most.
+    """
     only_here(world)
     stack.need(world, "postgres", "kafka")
     for context in contexts.ALL.values():
@@ -62,15 +76,22 @@ def up(world: World, instances: int = 1) -> None:
 
 def start(world: World, *names: str, instances: int = 1) -> None:
     """Start services that do not run, and wait until they listen."""
-    stack.need(world, *(rows.name(name, n + 1) for n in range(instances) for name in names or rows.CONTEXTS))
+    stack.need(
+        world,
+        *(rows.name(name, n + 1) for n in range(instances) for name in names or rows.CONTEXTS),
+    )
 
 
-_kept: set[str] = set()  # the services that `kept_running` starts again: to wait for one of them is not pointless
+_kept: set[str] = (
+    set()
+)  # the services that `kept_running` starts again: to wait for one of them is not pointless
 
 
 @contextmanager
 def kept_running(world: World, instances: int = 1) -> Iterator[list[str]]:
-    """In this block a service that dies is started again; gives the names of those, in order, one for each death."""
+    """In this block a service that dies is started again; gives the names of those, in order, one
+    for each death.
+    """
     ours = [rows.name(name, n + 1) for n in range(instances) for name in rows.CONTEXTS]
     done, restarted = threading.Event(), []  # type: ignore[var-annotated]
 
@@ -106,31 +127,56 @@ def begin(world: World) -> None:
     up(world)
 
 
-def ask(world: World, service: str, method: str, path: str, body: Optional[Document] = None, *, instance: int = 1
-        ) -> Document:
+def ask(
+    world: World,
+    service: str,
+    method: str,
+    path: str,
+    body: Optional[Document] = None,
+    *,
+    instance: int = 1,
+) -> Document:
     """What a service answers. Raises: StackError: it refuses, or does not answer."""
     answer = request(world, service, method, path, body, instance=instance)
     if answer.status_code != 200:
-        raise StackError(f"{service} refuses: {answer.json()['refused']}", where=f"{method} /{path}")
+        raise StackError(
+            f"{service} refuses: {answer.json()['refused']}", where=f"{method} /{path}"
+        )
     return answer.json()
 
 
-def request(world: World, service: str, method: str, path: str, body: Optional[Document] = None, *, instance: int = 1,
-            client: Any = requests) -> requests.Response:
+def request(
+    world: World,
+    service: str,
+    method: str,
+    path: str,
+    body: Optional[Document] = None,
+    *,
+    instance: int = 1,
+    client: Any = requests,
+) -> requests.Response:
     """The same as HTTP has it, whatever the status. Raises: StackError: it does not answer."""
     address = rows.address(world, service, instance)
     try:
         return client.request(method, f"{address}/{path}", json=body, timeout=(5, 30))
     except requests.RequestException as e:
         lost = None
-        with suppress(StackError):  # one that was killed a moment ago may still be there for an instant
-            lost = wait_until(lambda: stack.lost(world, rows.name(service, instance), address), "", timeout=1,
-                              error=StackError)
+        with suppress(
+            StackError
+        ):  # one that was killed a moment ago may still be there for an instant
+            lost = wait_until(
+                lambda: stack.lost(world, rows.name(service, instance), address),
+                "",
+                timeout=1,
+                error=StackError,
+            )
         kept = rows.name(service, instance) in _kept
         error = type(lost) if lost and not kept else StackError
-        raise error(lost.what if lost else f"{service} does not answer: {type(e).__name__}",
-                    where=f"{method} {address}/{path}",
-                    next_step="`workbench storefront up` starts what does not run") from None
+        raise error(
+            lost.what if lost else f"{service} does not answer: {type(e).__name__}",
+            where=f"{method} {address}/{path}",
+            next_step="`workbench storefront up` starts what does not run",
+        ) from None
 
 
 def states(world: World) -> list[tuple[str, str, str]]:
@@ -156,18 +202,27 @@ def metrics(world: World, service: str, instance: int = 1) -> dict[str, float]:
 
 def lag(world: World) -> dict[str, int]:
     """{service: how many events of its topics it has not taken yet}."""
-    return {c.name: sum(groups.lag(world, c.group, *c.hears).values()) for c in contexts.ALL.values() if c.hears}
+    return {
+        c.name: sum(groups.lag(world, c.group, *c.hears).values())
+        for c in contexts.ALL.values()
+        if c.hears
+    }
 
 
 def settle(world: World, timeout: float = 60) -> None:
-    """Wait until every event that a connector or a living service has to send is in its topic, and every one in a topic
-    has been taken. Raises: WorkbenchError: after `timeout` seconds. ServiceLost: Kafka, Connect, or every instance of
-    a service that has events to take, is gone."""
+    """Wait until every event that a connector or a living service has to send is in its topic, and
+    every one in a topic has been taken. Raises: WorkbenchError: after `timeout` seconds.
+    ServiceLost: Kafka, Connect, or every instance of a service that has events to take, is gone.
+    """
     ids = {name: EventIds(world, context.topic) for name, context in contexts.ALL.items()}
 
     def sent() -> bool:
-        refuse_lost(world, "kafka")  # a service that is asked for its metrics looks for Kafka for some seconds
-        waiting = [name for name, context in contexts.ALL.items() if _unsent(world, context, ids[name])]
+        refuse_lost(
+            world, "kafka"
+        )  # a service that is asked for its metrics looks for Kafka for some seconds
+        waiting = [
+            name for name, context in contexts.ALL.items() if _unsent(world, context, ids[name])
+        ]
         if any(handed_over(world, name) for name in waiting):
             refuse_lost(world, "connect")
         return not waiting
@@ -179,8 +234,13 @@ def settle(world: World, timeout: float = 60) -> None:
                 refuse_lost(world, context)
         return not waiting
 
-    wait_until(sent, "what was said to be sent", timeout=timeout, every=0.1,
-               next_step="where connectors send it, look at them: connect.status(world, \"storefront_orders\")")
+    wait_until(
+        sent,
+        "what was said to be sent",
+        timeout=timeout,
+        every=0.1,
+        next_step='where connectors send it, look at them: connect.status(world, "storefront_orders")',
+    )
     wait_until(taken, "the services to take every event", timeout=timeout, every=0.1)
 
 
@@ -199,11 +259,15 @@ def handed_over(world: World, store: str) -> bool:
 
 def unsent(world: World) -> dict[str, int]:
     """{service: how many of its events are not in its topic yet}."""
-    return {name: _unsent(world, context, EventIds(world, context.topic)) for name, context in contexts.ALL.items()}
+    return {
+        name: _unsent(world, context, EventIds(world, context.topic))
+        for name, context in contexts.ALL.items()
+    }
 
 
 def _unsent(world: World, context: contexts.Context, sent: "EventIds") -> int:
-    """How many events are to be sent yet: of the outbox, where a connector reads it, else by the service's processes.
+    """How many events are to be sent yet: of the outbox, where a connector reads it, else by the
+    service's processes.
     """
     if handed_over(world, context.name):
         said = postgres.frame(world, "SELECT id::text FROM outbox", database=context.name)["id"]
@@ -218,11 +282,15 @@ def event_ids(world: World, topic: str) -> list[str]:
 
 
 class EventIds:
-    """The ids of the events in a topic. Each `read` consumes only the messages that came since the last one."""
+    """The ids of the events in a topic. Each `read` consumes only the messages that came since the
+    last one.
+    """
 
     def __init__(self, world: World, topic: str):
         self._world, self._topic = world, topic
-        self._next: dict[int, int] = {}  # {partition: offset of the first message that was not read yet}
+        self._next: dict[
+            int, int
+        ] = {}  # {partition: offset of the first message that was not read yet}
         self._ids: list[str] = []
 
     def read(self) -> list[str]:
@@ -233,35 +301,54 @@ class EventIds:
         return self._ids
 
 
-# --- what the stores hold --------------------------------------------------------------------------------------------
+# --- what the stores hold
+# --------------------------------------------------------------------------------------------
+
 
 def documents(world: World, store: str, collection: str) -> pandas.DataFrame:
     """A collection in a store: id, version, document."""
-    return postgres.frame(world, quoted("SELECT id, version, document FROM {} ORDER BY id", collection), database=store)
+    return postgres.frame(
+        world,
+        quoted("SELECT id, version, document FROM {} ORDER BY id", collection),
+        database=store,
+    )
 
 
 def owned(world: World, collection: str) -> pandas.DataFrame:
-    """The same in the store of its owner, as others shall have it: without what they are not told."""
+    """The same in the store of its owner, as others shall have it: without what they are not
+    told.
+    """
     found = documents(world, COPIES[collection][0], collection)
-    found["document"] = [{name: document[name] for name in TOLD[collection]} for document in found["document"]]
+    found["document"] = [
+        {name: document[name] for name in TOLD[collection]} for document in found["document"]
+    ]
     return found
 
 
 def _wanted(world: World, collection: str) -> pandas.DataFrame:
-    """What a copy of a collection is to hold: of its owner's what it takes (fulfillment: what is approved)."""
+    """What a copy of a collection is to hold: of its owner's what it takes (fulfillment: what is
+    approved).
+    """
     mine, copy = owned(world, collection), contexts.ALL[COPIES[collection][1]]
     return mine[mine["version"] >= (copy.takes if collection == copy.owns else 1)]
 
 
 def differ(world: World) -> pandas.DataFrame:
-    """Documents of which the stores do not agree: collection, id, owner's version, copy's version (0: it has none)."""
+    """Documents of which the stores do not agree: collection, id, owner's version, copy's version
+    (0: it has none).
+    """
     found = []
     for collection, (_, copy) in COPIES.items():
-        both = _wanted(world, collection).merge(documents(world, copy, collection), "outer", "id",
-                                                suffixes=("_owner", "_copy"))
-        apart = both[both["document_owner"] != both["document_copy"]].fillna({"version_owner": 0, "version_copy": 0})
+        both = _wanted(world, collection).merge(
+            documents(world, copy, collection), "outer", "id", suffixes=("_owner", "_copy")
+        )
+        apart = both[both["document_owner"] != both["document_copy"]].fillna(
+            {"version_owner": 0, "version_copy": 0}
+        )
         found.append(apart.assign(collection=collection, copy=copy))
-    shown = pandas.concat(found, ignore_index=True)[["collection", "id", "copy", "version_owner", "version_copy"]]
+    shown = pandas.concat(found, ignore_index=True)[
+        ["collection", "id", "copy", "version_owner", "version_copy"]
+    ]
     return shown.astype({"version_owner": int, "version_copy": int})
 
 
@@ -269,14 +356,22 @@ def compare(world: World) -> None:
     """Check the copies of customers and orders against their owners', document by document."""
     for collection, (owner, copy) in COPIES.items():
         what = "customers" if collection == "customers" else "approved orders"
-        check.same_rows(_wanted(world, collection), documents(world, copy, collection), key="id",
-                        what=f"{what} in {copy} = in {owner}", lake_label=copy, source_label=owner,
-                        allow_empty=collection == "orders")
+        check.same_rows(
+            _wanted(world, collection),
+            documents(world, copy, collection),
+            key="id",
+            what=f"{what} in {copy} = in {owner}",
+            lake_label=copy,
+            source_label=owner,
+            allow_empty=collection == "orders",
+        )
 
 
 def windows(world: World) -> pandas.DataFrame:
-    """How long it took until all copies had a change: id, topic, key, version, said, heard (by the last of the other
-    services), seconds. Both are times of commits, by the server's own clock (pg_xact_commit_timestamp)."""
+    """How long it took until all copies had a change: id, topic, key, version, said, heard (by the
+    last of the other services), seconds. Both are times of commits, by the server's own clock
+    (pg_xact_commit_timestamp).
+    """
     asked = "SELECT id::text, {} AS key, version, pg_xact_commit_timestamp(xmin) AS at, {} AS topic FROM {}"
     said, heard = [], []
     for context in contexts.ALL.values():
@@ -284,65 +379,98 @@ def windows(world: World) -> pandas.DataFrame:
         said.append(postgres.frame(world, own, database=context.name))
         found = postgres.frame(world, asked.format("key", "topic", "inbox"), database=context.name)
         heard.append(found[found["topic"] != context.topic])
-    last = pandas.concat(heard).groupby("id", as_index=False)["at"].max().rename(columns={"at": "heard"})
+    last = (
+        pandas.concat(heard)
+        .groupby("id", as_index=False)["at"]
+        .max()
+        .rename(columns={"at": "heard"})
+    )
     both = pandas.concat(said).rename(columns={"at": "said"}).merge(last, "left", "id")
     both["seconds"] = (both["heard"] - both["said"]).dt.total_seconds()
     return both.sort_values("said", ignore_index=True)
 
 
 def watch(world: World, key: str, email: str) -> pandas.DataFrame:
-    """Change a customer's e-mail, and look into both stores again and again meanwhile, until both have it: ms since the
-    command was sent, owner (what accounts has), copy (what orders has). Raises: StackError: it is refused, or after
-    30 s."""
+    """Change a customer's e-mail, and look into both stores again and again meanwhile, until both
+    have it: ms since the command was sent, owner (what accounts has), copy (what orders has).
+    Raises: StackError: it is refused, or after 30 s.
+    """
     asked = "SELECT document->'contact'->>'email' FROM customers WHERE id = %s"
     seen: list[tuple] = []
-    with postgres.session(world, "accounts") as owner, postgres.session(world, "orders") as copy, \
-            ThreadPoolExecutor(1) as pool:
+    with (
+        postgres.session(world, "accounts") as owner,
+        postgres.session(world, "orders") as copy,
+        ThreadPoolExecutor(1) as pool,
+    ):
         begun = time.monotonic()
-        sent = pool.submit(ask, world, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": email}})
+        sent = pool.submit(
+            ask, world, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": email}}
+        )
 
         def both() -> bool:
             values = [c.execute(asked, [key]).fetchone()[0] for c in (owner, copy)]
             seen.append((1000 * (time.monotonic() - begun), *values))
             return values == [email, email]
 
-        wait_until(both, "both stores to have it", timeout=30, every=0, error=StackError,
-                   failed=lambda: str(sent.exception()) if sent.done() and sent.exception() else None)
+        wait_until(
+            both,
+            "both stores to have it",
+            timeout=30,
+            every=0,
+            error=StackError,
+            failed=lambda: str(sent.exception()) if sent.done() and sent.exception() else None,
+        )
     return pandas.DataFrame(seen, columns=["ms", "owner", "copy"])
 
 
 def empty(world: World, store: str) -> None:
-    """Stop a service, and empty its store, but for its outbox. Started again it hears its topics from the beginning.
-    Its rows go when Kafka has confirmed that the committed offsets are gone: with them nothing would be read again.
-    Raises: StackError: nobody would say again what it holds; or Kafka confirms nothing. Nothing is emptied then."""
+    """Stop a service, and empty its store, but for its outbox. Started again it hears its topics
+    from the beginning. Its rows go when Kafka has confirmed that the committed offsets are gone:
+    with them nothing would be read again.
+    Raises: StackError: nobody would say again what it holds; or Kafka confirms nothing. Nothing is
+        emptied then.
+    """
     context = contexts.ALL[store]
     if context.topic not in context.hears:
-        raise StackError(f"{store} cannot be built anew from its topics", expected="orders or fulfillment")
+        raise StackError(
+            f"{store} cannot be built anew from its topics", expected="orders or fulfillment"
+        )
     stop(store)
     groups.forget(world, context.group)
-    tables = (*context.collections, "inbox")  # together: what is in the inbox still is not taken once more
+    tables = (
+        *context.collections,
+        "inbox",
+    )  # together: what is in the inbox still is not taken once more
     statement = f"TRUNCATE {', '.join(['{}'] * len(tables))}"
     postgres.execute(world, quoted(statement, *tables), database=store)
 
 
 def hand_over(world: World) -> None:
-    """Let connectors send what the outboxes hold, in place of the services: the publication tells these to send no
-    more. What is in an outbox already is sent, too; who has heard it knows it by its id."""
+    """Let connectors send what the outboxes hold, in place of the services: the publication tells
+    these to send no more. What is in an outbox already is sent, too; who has heard it knows it by
+    its id.
+    """
     user = world.postgres.replication_user
     stack.need(world, "connect")
     for name, connector in zip(rows.CONTEXTS, CONNECTORS):
         postgres.grant_replication(world, ["outbox"], name)
-        postgres.execute(world, quoted("GRANT CONNECT ON DATABASE {} TO {}", name, user), database=name)
+        postgres.execute(
+            world, quoted("GRANT CONNECT ON DATABASE {} TO {}", name, user), database=name
+        )
         postgres.create_publication(world, PUBLICATION, ["outbox"], name)
         connect.apply(world, connector, flow.config(world, connector))
     for connector in CONNECTORS:
         connect.wait_running(world, connector)
 
 
-# --- pictures --------------------------------------------------------------------------------------------------------
+# --- pictures
+# --------------------------------------------------------------------------------------------------------
+
 
 def picture() -> "Picture":
-    """Draw services, stores and topics, and which service publishes to or consumes from which topic."""
+    """Draw services, stores and topics, and which service publishes to or consumes from which
+    topic.
+    """
     from ..results import draw  # matplotlib: most who import this module draw nothing
 
     boxes, arrows = {}, []
@@ -351,27 +479,47 @@ def picture() -> "Picture":
         boxes[store] = draw.Box(f"{store}\n{', '.join(context.collections)}", column, 0, "store")
         boxes[name] = draw.Box(f"service {name}", column, 1, "service")
         boxes[context.topic] = draw.Box(context.topic, column, 2, "topic")
-        arrows += [draw.Arrow(name, store, "reads, writes"), draw.Arrow(name, context.topic, "publishes")]
+        arrows += [
+            draw.Arrow(name, store, "reads, writes"),
+            draw.Arrow(name, context.topic, "publishes"),
+        ]
         arrows += [draw.Arrow(topic, name, "consumes") for topic in context.hears]
     return draw.flow(boxes, arrows, _colors(), "Three services, three stores, three topics")
 
 
 def delivery(connector: bool = False) -> "Picture":
-    """Draw how an event gets from its service into the topic: published by the service, and by a connector, too."""
+    """Draw how an event gets from its service into the topic: published by the service, and by a
+    connector, too.
+    """
     from ..results import draw
 
     topic = contexts.ACCOUNTS.topic
-    boxes = {"accounts": draw.Box("service accounts", 0, 1, "service"),
-             "store": draw.Box("database accounts\ncustomers, outbox", 1, 0, "store"),
-             "topic": draw.Box(topic.replace(".customer", "\n.customer"), 3, 1, "topic"),
-             "orders": draw.Box("service orders", 4.5, 1, "service")}
-    arrows = [draw.Arrow("accounts", "store", "1. commits"), draw.Arrow("topic", "orders", "consumes"),
-              draw.Arrow("accounts", "topic", "2. publishes: lost if the process dies after the commit", lossy=True)]
+    boxes = {
+        "accounts": draw.Box("service accounts", 0, 1, "service"),
+        "store": draw.Box("database accounts\ncustomers, outbox", 1, 0, "store"),
+        "topic": draw.Box(topic.replace(".customer", "\n.customer"), 3, 1, "topic"),
+        "orders": draw.Box("service orders", 4.5, 1, "service"),
+    }
+    arrows = [
+        draw.Arrow("accounts", "store", "1. commits"),
+        draw.Arrow("topic", "orders", "consumes"),
+        draw.Arrow(
+            "accounts",
+            "topic",
+            "2. publishes: lost if the process dies after the commit",
+            lossy=True,
+        ),
+    ]
     if connector:
         boxes["connector"] = draw.Box("connector", 2, 0, "service")
         arrows.append(draw.Arrow("store", "connector", "log"))
         arrows.append(draw.Arrow("connector", "topic", "publishes what is committed"))
-    return draw.flow(boxes, arrows, _colors(), "Two ways into the topic" if connector else "One command, two systems")
+    return draw.flow(
+        boxes,
+        arrows,
+        _colors(),
+        "Two ways into the topic" if connector else "One command, two systems",
+    )
 
 
 def _colors() -> dict[str, str]:
@@ -381,18 +529,28 @@ def _colors() -> dict[str, str]:
     return {"service": PALETTE[3], "store": PALETTE[2], "topic": PALETTE[1]}
 
 
-# --- the walkthrough -------------------------------------------------------------------------------------------------
+# --- the walkthrough
+# -------------------------------------------------------------------------------------------------
+
 
 def _made(world: World) -> bool:
-    return {*rows.CONTEXTS} <= {*postgres.databases(world)} and {*contexts.TOPICS} <= {*topics.names(world)}
+    return {*rows.CONTEXTS} <= {*postgres.databases(world)} and {*contexts.TOPICS} <= {
+        *topics.names(world)
+    }
 
 
 flow = Walkthrough(
     captures=(),
     watermark=False,
     folder=ROOT / "notebooks" / "70_eventual_consistency",
-    config=lambda world, name: connect.config(  # Debezium's router fills in the second placeholder by itself
-        world, "storefront_outbox", service=name.partition("_")[2], routedByValue="${routedByValue}"),
+    config=lambda world, name: (
+        connect.config(  # Debezium's router fills in the second placeholder by itself
+            world,
+            "storefront_outbox",
+            service=name.partition("_")[2],
+            routedByValue="${routedByValue}",
+        )
+    ),
     looks=CONNECTORS,
     own_topics=(*contexts.TOPICS, DEAD_LETTERS),
     steps={"71_stores": _made},

@@ -1,4 +1,6 @@
-"""What happens in the storefront: the published customer, and random operations with their sequential model."""
+"""What happens in the storefront: the published customer, and random operations with their
+sequential model.
+"""
 
 import json
 import random
@@ -37,7 +39,9 @@ class Operation:
 
 
 def operations(seed: int, count: int) -> list[Operation]:
-    """Random things that happen in a shop: new customers, other addresses, orders and their way. A seed has its own."""
+    """Random things that happen in a shop: new customers, other addresses, orders and their way. A
+    seed has its own.
+    """
     chance, john = random.Random(seed), named()
     customers, orders, found = [], {}, []  # type: ignore[var-annotated]
     while len(found) < count:
@@ -49,18 +53,28 @@ def operations(seed: int, count: int) -> list[Operation]:
         elif what < 0.4:
             key = chance.choice(customers)
             contact = {"email": f"{chance.getrandbits(32):08x}@internet.com"}
-            addresses = [{**each, "city": f"City {chance.randrange(1000)}"} for each in john["customer"]["addresses"]]
+            addresses = [
+                {**each, "city": f"City {chance.randrange(1000)}"}
+                for each in john["customer"]["addresses"]
+            ]
             body = {"contact": contact} if chance.random() < 0.5 else {"addresses": addresses}
             found.append(Operation("accounts", "PATCH", f"customers/{key}", body, key))
         elif what < 0.55 or not orders:
             guid = f"{chance.getrandbits(128):032x}"
             orders[guid] = 1
-            body = {**chance.choice(john["orders"]), "guid": guid, "customerId": chance.choice(customers),
-                    "timestamp": at}
+            body = {
+                **chance.choice(john["orders"]),
+                "guid": guid,
+                "customerId": chance.choice(customers),
+                "timestamp": at,
+            }
             found.append(Operation("orders", "POST", "orders", body, guid))
         else:
             guid = chance.choice(list(orders))
-            status, service = STATUSES[orders[guid]], "orders" if orders[guid] == 1 else "fulfillment"
+            status, service = (
+                STATUSES[orders[guid]],
+                "orders" if orders[guid] == 1 else "fulfillment",
+            )
             orders[guid] += 1
             if orders[guid] == len(STATUSES):
                 del orders[guid]
@@ -70,8 +84,9 @@ def operations(seed: int, count: int) -> list[Operation]:
 
 
 def model(done: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
-    """What the collections are after these operations, one after the other, in a shop that has one store: {collection:
-    frame of id, version, document}, as others are told of them."""
+    """What the collections are after these operations, one after the other, in a shop that has one
+    store: {collection: frame of id, version, document}, as others are told of them.
+    """
     found: dict[str, dict[str, tuple[int, Document]]] = {"customers": {}, "orders": {}}
     for one in done:
         there = found["customers" if one.service == "accounts" else "orders"]
@@ -80,29 +95,51 @@ def model(done: Iterable[Operation]) -> dict[str, pandas.DataFrame]:
             ((field, value),) = one.body.items()
             after = {**before, field: {**before[field], **value} if field == "contact" else value}
         elif one.path.endswith("/status"):
-            after = {**before, "orderStatusEvents": [*before["orderStatusEvents"], _event(one.body)]}
+            after = {
+                **before,
+                "orderStatusEvents": [*before["orderStatusEvents"], _event(one.body)],
+            }
         elif one.service == "accounts":
             after = {name: one.body[name] for name in TOLD["customers"]}
         else:
-            after = {"guid": one.key, "customerId": one.body["customerId"], "orderItems": one.body["orderItems"],
-                     "orderStatusEvents": [_event({**one.body, "orderStatusType": STATUSES[0]})]}
+            after = {
+                "guid": one.key,
+                "customerId": one.body["customerId"],
+                "orderItems": one.body["orderItems"],
+                "orderStatusEvents": [_event({**one.body, "orderStatusType": STATUSES[0]})],
+            }
         there[one.key] = (version + (after != before), after)
-    return {collection: pandas.DataFrame([(key, *there[key]) for key in sorted(there)],
-                                         columns=["id", "version", "document"]) for collection, there in found.items()}
+    return {
+        collection: pandas.DataFrame(
+            [(key, *there[key]) for key in sorted(there)], columns=["id", "version", "document"]
+        )
+        for collection, there in found.items()
+    }
 
 
 def _event(body: Document) -> Document:
     return {name: body[name] for name in ("timestamp", "orderStatusType")}
 
 
-def load(world: World, asked: list[Operation], *, rate: float = 0, instances: int = 1, patience: float = 60) -> float:
-    """Ask the services for all of it, each document's operations in order; return the seconds that it took.
+def load(
+    world: World,
+    asked: list[Operation],
+    *,
+    rate: float = 0,
+    instances: int = 1,
+    patience: float = 60,
+) -> float:
+    """Ask the services for all of it, each document's operations in order; return the seconds that
+    it took.
 
     Args:
-        rate: operations per second; 0: as fast as it goes. instances: of each service, taken in turn.
-        patience: seconds for which one is asked again, of a service that is gone, or has not heard of it yet.
-    Raises: WorkbenchError: one was refused, or not done in time; no other one begins then. ServiceLost: a service that
-        is asked, or for whose events one waits, PostgreSQL or Kafka is gone.
+        rate: operations per second; 0: as fast as it goes. instances: of each service, taken in
+            turn.
+        patience: seconds for which one is asked again, of a service that is gone, or has not heard
+            of it yet.
+    Raises: WorkbenchError: one was refused, or not done in time; no other one begins then.
+        ServiceLost: a service that is asked, or for whose events one waits, PostgreSQL or Kafka is
+            gone.
     """
     begun, local, failed = time.monotonic(), threading.local(), threading.Event()
 
@@ -116,10 +153,16 @@ def load(world: World, asked: list[Operation], *, rate: float = 0, instances: in
             if failed.wait(max(0.0, begun + n / rate - time.monotonic()) if rate else 0):
                 return
             try:
-                answer = wait_until(lambda n=n, one=one: _done(world, one, n % instances + 1, session()),
-                                    f"{one.method} /{one.path}", timeout=patience, every=0.02)
+                answer = wait_until(
+                    lambda n=n, one=one: _done(world, one, n % instances + 1, session()),
+                    f"{one.method} /{one.path}",
+                    timeout=patience,
+                    every=0.02,
+                )
                 if answer.status_code != 200:
-                    raise StackError(f"{one.service} refuses: {answer.text}", where=f"{one.method} /{one.path}")
+                    raise StackError(
+                        f"{one.service} refuses: {answer.text}", where=f"{one.method} /{one.path}"
+                    )
             except BaseException:
                 failed.set()
                 raise
@@ -133,8 +176,12 @@ def load(world: World, asked: list[Operation], *, rate: float = 0, instances: in
 
 
 def _done(world: World, one: Operation, instance: int, client: Any) -> Any:
-    """The answer, None where it is to be asked again. Raises: ServiceLost: what the service waits for is gone."""
-    answer = storefront.request(world, one.service, one.method, one.path, one.body, instance=instance, client=client)
+    """The answer, None where it is to be asked again. Raises: ServiceLost: what the service waits
+    for is gone.
+    """
+    answer = storefront.request(
+        world, one.service, one.method, one.path, one.body, instance=instance, client=client
+    )
     if answer.status_code not in (409, 503):
         return answer
     storefront.refuse_lost(world, "postgres", "kafka", *CONTEXTS)
