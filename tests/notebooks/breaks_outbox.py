@@ -23,7 +23,7 @@ SOURCE_DATABASE = [
             {"the outbox follows the orders": "order_id=10248, freight: outbox 39.33, orders 99.5"},
         ),
         Break(
-            "## 5. Say what may be captured",
+            "## 5. Define what may be captured",
             'postgres.execute(world, "ALTER TABLE orders ENABLE TRIGGER ALL")',
             {},
         ),
