@@ -28,7 +28,7 @@ FORMATS = {"json": ("json", "JsonFormat", 30_000), "avro": ("parquet", "ParquetF
 def landed(world: World, spark: SparkSession) -> list[Line]:
     """Both topics: Debezium's own messages of the outbox, four times over, in as many partitions as
     there are cores."""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     return [_line(world, spark, kind, outbox_rows(world)) for kind in FORMATS]
 
 
@@ -81,7 +81,7 @@ def _filled(world: World, kind: str, rows: int) -> str:
         lambda: topics.count(world, source) >= rows,
         "the snapshot",
         timeout=300,
-        failed=lambda: connect.failure(world, name),
+        failure_reason=lambda: connect.failure(world, name),
     )
     connect.delete(world, name)
     postgres.drop_slot(world, name)

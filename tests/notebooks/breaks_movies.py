@@ -12,11 +12,11 @@ SOURCE_DATABASE = [
         Break(
             'wanted = ("log_bin"',
             """
-days = float(mariadb.frame(world, "SELECT @@expire_logs_days").iloc[0, 0])
+days = float(mariadb.query(world, "SELECT @@expire_logs_days").iloc[0, 0])
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'MINIMAL'")
 mariadb.execute(world, "SET GLOBAL expire_logs_days = 0")""",
             {"settings of the log": "'MINIMAL'", "the log is kept for a while": "seen 0"},
-            back="""
+            undo="""
 mariadb.execute(world, "SET GLOBAL binlog_row_image = 'FULL'")
 mariadb.execute(world, f"SET GLOBAL expire_logs_days = {days}")""",
         ),
@@ -31,7 +31,7 @@ movies.execute(world, "UPDATE scratch SET title = 'M' WHERE id = 2")""",
                 "inserts in the log": "log 2",
                 "updates in the log": "log 2",
             },
-            back='movies.execute(world, "DROP TABLE another")',
+            undo='movies.execute(world, "DROP TABLE another")',
         ),
         Break(
             "def as_connector(",
@@ -45,12 +45,12 @@ movies.execute(world, "UPDATE scratch SET title = 'M' WHERE id = 2")""",
             "there = ",
             "",
             {"tables": "'t'", "databases that the connector sees": "'mysql'"},
-            back="""
+            undo="""
 movies.execute(world, "DROP TABLE t")
 mariadb.execute(world, f"REVOKE CREATE ON sampledatabase.* FROM {connector}")
 mariadb.execute(world, f"REVOKE SELECT ON mysql.* FROM {connector}")""",
         ),
-        harms="41_source_database",
+        reset_from="41_source_database",
     )
 ]
 
@@ -72,7 +72,7 @@ import pyarrow
 from pyarrow import parquet
 
 def opened(found):
-    return [Path(_files.open_address(one.folder)[1]) / one.file for one in found.itertuples()]
+    return [Path(_files.open_filesystem(one.folder)[1]) / one.file for one in found.itertuples()]
 """
 NARROW_FILES = (
     OPEN
@@ -86,7 +86,7 @@ CONNECTORS = [
             'published.compare(world, "S4/source_connector"',
             '_config, config = config, {**config, "heartbeat.interval.ms": "10001"}',
             {"differences from S4/source_connector": ("key='heartbeat.interval.ms'", "10001")},
-            back="config = _config",
+            undo="config = _config",
         ),
         Break(
             'published.compare(world, "S4/sink_connector"',
@@ -99,7 +99,7 @@ told, connect.config = connect.config, other_config""",
                 "differences from S4/sink_connector": "key='flush.size'",
                 "records in each file": "[11, 2]",
             },
-            back="connect.config = told",
+            undo="connect.config = told",
         ),
         Break(
             "connect.apply(world, movies.CONNECTOR, config)\n\n\ndef states",
@@ -137,7 +137,7 @@ registry.register(world, f"{movies.TOPIC}-value", {**value_schema, "doc": "anoth
                 "versions of both schemas": ("movies-extra", "'1', '2'"),
                 "schema ids in the messages": "registry",
             },
-            back='registry.delete(world, f"{movies.TOPIC}-extra")',
+            undo='registry.delete(world, f"{movies.TOPIC}-extra")',
         ),
         Break(
             "a connector without its schema history stops",
@@ -174,9 +174,9 @@ records.loc[0, "__source_ts_ms"] = 0""",
 patient = check.eventually
 check.eventually = lambda what, condition, timeout=5, **more: patient(what, condition, timeout, **more)""",
             {"lines of the sink that waited": "not yet"},
-            back="check.eventually = patient",
+            undo="check.eventually = patient",
         ),
-        harms="42_connectors",
+        reset_from="42_connectors",
     )
 ]
 
@@ -224,7 +224,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
                 "what stands before it": "registry 'title'",
                 "a reader of version 2 cannot read version 1": "no failure",
             },
-            back="topics.wait_count(world, movies.TOPIC, rows + 1)",
+            undo="topics.wait_count(world, movies.TOPIC, rows + 1)",
         ),
         Break(
             "files_before = ",
@@ -237,7 +237,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
                     "movie_id=110: missing in files",
                 ),
             },
-            back="landing.step = landed",
+            undo="landing.step = landed",
         ),
         Break(
             'past = hudi.as_of(spark, world, table, "version_1")',
@@ -267,7 +267,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
 movies.execute(world, '''
     CREATE TRIGGER shout BEFORE UPDATE ON movies FOR EACH ROW SET NEW.title = concat(OLD.title, '!')''')""",
             {"rows changed by an UPDATE to the same value": "MariaDB 24"},
-            back="""
+            undo="""
 movies.execute(world, "DROP TRIGGER shout")
 for name, n in counts.items():
     topics.wait_count(world, movies.flow.topic(world, name), n + unchanged)
@@ -296,7 +296,7 @@ movies.flow.change(world, "positions", 101, title="Spoilt")
 movies.flow.ingest(spark, world, table)""",
             {"what the commits say of the schema": "'added extra int'"},
         ),
-        harms="42_connectors",
+        reset_from="42_connectors",
     )
 ]
 
@@ -362,7 +362,7 @@ del changes["narrow long to int"]""",
                 "registry = Avro's rules": ("change='drop', BACKWARD", "registry false"),
                 "questions asked": "registry 56",
             },
-            back="registry.register = registered",
+            undo="registry.register = registered",
         ),
         Break(
             'registry.register(world, scratch, changes["drop"])',
@@ -392,7 +392,7 @@ del changes["narrow long to int"]""",
             "def newest():",
             LATER_MOVIE,
             {"the waiting change arrives": "not yet", "the change that waited": "(302, 'Solaris')"},
-            back="check.eventually = patient",
+            undo="check.eventually = patient",
         ),
         Break(
             """RENAME COLUMN "name" TO title""",
@@ -411,13 +411,13 @@ movies.execute(world, "ALTER TABLE movies ADD COLUMN extra int")""",
                 "columns of the table at the end": "'extra'",
             },
         ),
-        harms="42_connectors",
+        reset_from="42_connectors",
     )
 ]
 
 # a letter that came from nowhere, and has no reason
 STRAY_LETTERS = """
-for topic in movies.LETTERS.values():
+for topic in movies.DLQ_TOPICS.values():
     topics.send(world, topic, [("409", b"stray")])"""
 WHO = ("connect", "landing", "lake")
 DEAD_LETTERS = [
@@ -426,7 +426,7 @@ DEAD_LETTERS = [
             "what is too large is refused at once",
             "sent, topics.send = topics.send, lambda *asked: None",
             {"what is too large is refused at once": "no failure"},
-            back="topics.send = sent",
+            undo="topics.send = sent",
         ),
         Break(
             "def lines():",
@@ -453,7 +453,7 @@ with written.open("a") as file:
             "landed_again = landing.run(",
             """
 more = registry.encoded(world, id, movie(407, "Andrei Rublev", 1966))
-topics.send(world, movies.POISON, [("407", more)])""",
+topics.send(world, movies.POISONED_TOPIC, [("407", more)])""",
             {
                 "records in files": "landing 30",
                 "the lake = what was sent, row by row": "movie_id=407: not in source",

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import avro_bytes
 import avro_help
 import pytest
-from avro_bytes import framed, number, record
-from lake_help import kill, new_table, new_topic
+from avro_bytes import encode_long, record_schema, wire_message
+from lake_help import kill_service, new_table, new_topic
 from typer.testing import CliRunner
 from workbench import cli, connect, hudi, landing, stack
 from workbench.base import paths
@@ -26,7 +26,7 @@ from workbench.topic import dlq, topics
 
 
 def row(id, lsn=1):
-    return number(id) + avro_bytes.text("p") + number(lsn)
+    return encode_long(id) + avro_bytes.encode_string("p") + encode_long(lsn)
 
 
 @pytest.fixture
@@ -34,21 +34,21 @@ def bench(world):
     """A topic with two good messages and one of each kind of poison between them, and what repairs
     these. (The name of the dead letters' begins as this one's does: a landing takes its own topic,
     and none that is only like it.)"""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     topic = new_topic(world)
     letters = f"{topic}.dlq"
     fields = {"id": "int", "part": "string", "__lsn": "int"}
-    ids = avro_help.register(world, record("Value", **fields), f"{topic}-value")
+    ids = avro_help.register_schema(world, record_schema("Value", **fields), f"{topic}-value")
     later = ids.glob + 1  # the registry counts its ids
     sent = {
-        "good": framed(ids.glob, row(1)),
+        "good": wire_message(ids.glob, row(1)),
         "not Avro": b'{"id": 2}',
-        "unknown schema": framed(later, row(3)),
-        "truncated": framed(ids.glob, row(4))[:-1],
+        "unknown schema": wire_message(later, row(3)),
+        "truncated": wire_message(ids.glob, row(4))[:-1],
         "too large": b"x" * 1_048_000,
-        "wrong type": framed(ids.glob, avro_bytes.text("x" * 60)),
-        "lies about its length": framed(ids.glob, number(7) + number(2**30) + b"p"),
-        "also good": framed(ids.glob, row(8)),
+        "wrong type": wire_message(ids.glob, avro_bytes.encode_string("x" * 60)),
+        "lies about its length": wire_message(ids.glob, encode_long(7) + encode_long(2**30) + b"p"),
+        "also good": wire_message(ids.glob, row(8)),
     }
     topics.send(
         world,
@@ -61,11 +61,11 @@ def bench(world):
         """What was meant: its place says which row."""
         if letter.key == b"unknown schema":
             return letter.value
-        return framed(ids.glob, row(letter.origin_offset + 1))
+        return wire_message(ids.glob, row(letter.origin_offset + 1))
 
     def register_later():
-        again = {**record("Value", **fields), "doc": uuid.uuid4().hex}
-        assert avro_help.register(world, again, f"{topic}-value").glob == later
+        again = {**record_schema("Value", **fields), "doc": uuid.uuid4().hex}
+        assert avro_help.register_schema(world, again, f"{topic}-value").glob == later
 
     yield SimpleNamespace(
         topic=topic, dlq=letters, sent=sent, mend=mend, register_later=register_later, produced=8
@@ -122,7 +122,7 @@ def sink(world, bench):
         wait_until(
             lambda: len(lines()) >= n,
             f"{n} rows to land",
-            failed=lambda: connect.failure(world, name),
+            failure_reason=lambda: connect.failure(world, name),
         )
         return sorted(int(re.search(r"id=(\d+)", line)[1]) for line in lines())
 
@@ -156,7 +156,7 @@ def test_while_the_registry_is_down_the_sink_puts_everything_aside_and_a_replay_
         sink.deploy()
         topics.wait_count(world, bench.dlq, bench.produced, connector=sink.name)
     finally:
-        stack.need(world, "apicurio")
+        stack.ensure_running(world, "apicurio")
     assert dlq.replay(world, bench.dlq) == bench.produced
     assert sink.landed(2) == [1, 8]
     topics.wait_count(world, bench.dlq, bench.produced + 6, connector=sink.name)
@@ -195,7 +195,7 @@ def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(
         rows = [
             r["id"]
             for file in root.rglob("*.avro")
-            for r in avro_bytes.opened(file.read_bytes()).records
+            for r in avro_bytes.read_container(file.read_bytes()).records
         ]
         assert sorted(rows) == [*range(1, 9)]
         assert (
@@ -210,7 +210,7 @@ def test_what_cannot_be_ingested_goes_the_same_way(world, spark, bench):
     source = hudi.Topic(bench.topic, format="avro")
     try:
         first = hudi.ingest(spark, world, source, table)
-        assert hudi.send_dead_letters(world, table, bench.dlq) == first.dead_letters == 6
+        assert hudi.publish_dead_letters(world, table, bench.dlq) == first.dead_letters == 6
         found = judged(world, bench)
         print(found[["offset", "key", "reason"]].to_string())
         assert first.upserts + len(found) == bench.produced
@@ -219,7 +219,7 @@ def test_what_cannot_be_ingested_goes_the_same_way(world, spark, bench):
         second = hudi.ingest(spark, world, source, table)
         assert (first + second).upserts == bench.produced and second.dead_letters == 0
         assert sorted(r.id for r in hudi.read(spark, table).collect()) == [*range(1, 9)]
-        assert hudi.send_dead_letters(world, table, bench.dlq) == 0
+        assert hudi.publish_dead_letters(world, table, bench.dlq) == 0
     finally:
         hudi.drop(spark, world, table)
 
@@ -237,7 +237,7 @@ def test_of_a_topic_that_was_made_anew_nothing_is_sent(world, spark, bench):
         with pytest.raises(
             LakeError, match=f"6 dead letters were not sent to {bench.dlq}: their messages are gone"
         ):
-            hudi.send_dead_letters(world, table, bench.dlq)
+            hudi.publish_dead_letters(world, table, bench.dlq)
         assert bench.dlq not in topics.names(world)
     finally:
         hudi.drop(spark, world, table)
@@ -252,7 +252,7 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
     source = hudi.Topic(bench.topic, format="avro")
     try:
         hudi.ingest(spark, world, source, table)
-        hudi.send_dead_letters(world, table, bench.dlq)
+        hudi.publish_dead_letters(world, table, bench.dlq)
         call = CliRunner().invoke
         said = call(cli.app, ["dlq", "replay", bench.dlq, "--offset", "2", "--offset", "0"]).output
         assert said == "letters sent back: 2\n"
@@ -266,7 +266,7 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         ]
         assert dlq.replay(world, bench.dlq, offsets=[0]) == 0
         assert hudi.ingest(spark, world, source, table).dead_letters == 2
-        assert hudi.send_dead_letters(world, table, bench.dlq) == 2
+        assert hudi.publish_dead_letters(world, table, bench.dlq) == 2
         found = dlq.letters(world, bench.dlq)
         assert (
             list(found["origin_offset"]) == [1, 2, 3, 4, 5, 6, 8, 9]
@@ -366,12 +366,12 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
             replay.send_signal(signal.SIGINT)
             replay.wait(timeout=60)
         else:
-            kill("kafka")
+            kill_service("kafka")
         output = replay.communicate(
             "go on\n" if interruption == "Kafka is killed" else None, timeout=60
         )
     finally:
-        stack.need(world, "kafka")
+        stack.ensure_running(world, "kafka")
     assert replay.returncode == (130 if interruption == "Ctrl-C" else 1), output
     assert "Traceback" not in "".join(output)
     sent = topics.count(world, origin)

@@ -67,7 +67,7 @@ def test_a_row_that_is_too_large(lab):
     print(said)
     assert "max.request.size" in said and "likely: a row is larger" in said
     assert topics.count(lab, TOPIC) == 1
-    larger = {**avro_help.source(lab, NAME), "producer.override.max.request.size": "2000000"}
+    larger = {**avro_help.source_config(lab, NAME), "producer.override.max.request.size": "2000000"}
     connect.apply(lab, NAME, larger)
     topics.wait_count(lab, TOPIC, 3, connector=NAME)
     assert [

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import fastavro
 import lake_help
 import pytest
-from avro_bytes import framed
+from avro_bytes import wire_message
 from confluent_kafka import Producer
-from evolutions import CHANGES, FIRST, allowed
+from evolutions import CHANGES, FIRST, is_allowed
 from lake_help import new_topic
 from pyspark.sql import types as T
 from workbench import hudi, stack
@@ -29,7 +29,7 @@ from workbench.topic import avro, registry, topics
 @pytest.fixture(scope="module")
 def artifact(world):
     """An artifact whose one version is FIRST."""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     name = f"evolution_{uuid.uuid4().hex[:8]}-value"
     registry.register(world, name, FIRST)
     yield name
@@ -48,7 +48,7 @@ def test_the_registry_and_avros_rules_agree(world, artifact, mode, kind):
     assert {c: not why for c, why in said.items()} == {
         c: not why for c, why in predicted.items()
     }, said
-    assert {c for c, why in said.items() if not why} == {c for c in CHANGES if allowed(c, mode)}
+    assert {c for c, why in said.items() if not why} == {c for c in CHANGES if is_allowed(c, mode)}
     assert registry.names(world) == before and registry.versions(world, artifact) == [FIRST]
 
 
@@ -153,7 +153,7 @@ ROW = {"title": "x", "year": 2000, "views": 5, "genre": "drama", "__op": "c"}
 def bench(request, world, spark):
     """A topic, a table of each kind, `send(schema, rows …)`, which registers it, `go()`,
     `rows()`."""
-    stack.need(world, "apicurio")
+    stack.ensure_running(world, "apicurio")
     topic = new_topic(world)
     table = hudi.table(
         world, f"t_{uuid.uuid4().hex[:8]}", key=("id",), ordering="__lsn", type=request.param
@@ -170,7 +170,7 @@ def bench(request, world, spark):
                 fastavro.parse_schema(avsc),
                 {f["name"]: given.get(f["name"]) for f in avsc["fields"]},
             )
-            producer.produce(topic, key=str(row["id"]), value=framed(id, out.getvalue()))
+            producer.produce(topic, key=str(row["id"]), value=wire_message(id, out.getvalue()))
         assert producer.flush(20) == 0
         return id
 
@@ -456,7 +456,7 @@ def test_the_catalogs_entries_follow(bench):
     bench.send(CHANGES["widen int to long"], {"id": 2, "__lsn": 2, "year": 2**40})
     bench.go()
     hudi.register(bench.spark, bench.table)
-    for entry in hudi.entries(bench.table):
+    for entry in hudi.catalog_names(bench.table):
         told = {r[0]: r[1] for r in bench.spark.sql(f"DESCRIBE {entry}").collect()}
         assert told["year"] == "bigint", entry
         assert set(query.sql(bench.spark, f"SELECT year FROM {entry}")["year"]) == {2000, 2**40}
@@ -467,7 +467,7 @@ def test_rows_of_json_follow_the_schema_that_is_given(bench):
 
     def go(*rows, **kinds):
         topic = f"{bench.topic}_json"
-        lake_help.send(bench.world, topic, *rows)
+        lake_help.produce(bench.world, topic, *rows)
         kinds = {"id": T.IntegerType(), "__lsn": T.LongType(), **kinds}
         schema = T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
         return hudi.ingest(bench.spark, bench.world, hudi.Topic(topic), bench.table, schema=schema)

@@ -7,27 +7,29 @@ from uuid import UUID
 
 import pandas
 import pytest
-from avro_bytes import number, record, text
+from avro_bytes import encode_long, encode_string, record_schema
 from confluent_kafka import Producer
 from lake_help import new_table, new_topic
 from workbench import connect, hudi, landing
 from workbench.hudi import changes
 from workbench.landing import job
 from workbench.topic import glue_registry, topics, wire
-from worlds import varied
+from worlds import with_settings
 
 OLD, NEW, NOBODYS = (f"0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f{n}" for n in "019")
-V1 = record("Value", id="int", part="string", __lsn="int")
-V2 = record("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
+V1 = record_schema("Value", id="int", part="string", __lsn="int")
+V2 = record_schema("Value", id="long", extra=["null", "string"], part="string", __lsn="long")
 AWS = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
 
 
 def v1(n):
-    return number(n) + text("p") + number(n)
+    return encode_long(n) + encode_string("p") + encode_long(n)
 
 
 def v2(n, extra):
-    return number(n) + number(1) + text(extra) + text("p") + number(n)
+    return (
+        encode_long(n) + encode_long(1) + encode_string(extra) + encode_string("p") + encode_long(n)
+    )
 
 
 def framed(id, body, magic=b"\3\0"):
@@ -84,7 +86,7 @@ def glue(world, topic, monkeypatch):
         ),
     )
     monkeypatch.setattr(job, "_met", {})
-    other = varied(
+    other = with_settings(
         world,
         registry={"kind": "glue", "wire": "glue", "url": ""},
         stack={"deployment": "workbench"},
@@ -106,7 +108,7 @@ def test_spark_finds_what_python_finds(spark, glue):
 
 @pytest.mark.parametrize("few", [2_000, 0])
 def test_a_topic_is_ingested(world, spark, glue, topic, monkeypatch, few):
-    monkeypatch.setattr(changes, "FEW", few)
+    monkeypatch.setattr(changes, "SMALL_BATCH_MESSAGES", few)
     other, asked = glue
     table = new_table(world, key=("id",))
     try:

@@ -13,9 +13,9 @@ import time
 import uuid
 from pathlib import Path
 
-import kafkas_own
+import kafka_connect_java
 import pytest
-from lake_help import killed_while
+from lake_help import kill_service_during
 from workbench import connect, landing, stack
 from workbench.base import files, paths
 from workbench.base.errors import LakeError, SourceError, WorkbenchError
@@ -105,7 +105,7 @@ def lab(database):
     for config in made.configs:
         landing.forget(database, config)
     topics.delete(database, *[made.topic(config) for config in made.configs])
-    for name in postgres.frame(
+    for name in postgres.query(
         database,
         "SELECT tablename FROM pg_tables WHERE tablename LIKE %s",
         [f"{made.prefix}%"],
@@ -263,8 +263,8 @@ def test_types_are_the_connectors_and_the_bytes_those_of_its_converter(lab):
     expected = {name.split()[0]: value for name, (_, value) in columns.items()}
     assert full == {**expected, "id": 1, "m": base64.b64encode(b"\x01" * 90).decode()}
     assert empty == {**dict.fromkeys(expected), "id": 2}
-    with kafkas_own.java() as jvm:
-        converter = kafkas_own.converter(jvm, False)
+    with kafka_connect_java.kafka_connect_jvm() as jvm:
+        converter = kafka_connect_java.json_converter(jvm, False)
         for value in topics.read(lab.world, lab.topic(config))["value"]:
             read = converter.toConnectData("topic", value.encode())
             assert (
@@ -331,7 +331,7 @@ def test_a_row_committed_late_is_lost_and_a_delay_that_is_long_enough_saves_it(l
     lab.sql("SELECT pg_sleep(3.1)")
     assert sorted(lab.ids(patient)) == [1, 2]
     assert (
-        postgres.frame(lab.world, f"SELECT count(*) FROM {lab.prefix}t", database=DATABASE)[
+        postgres.query(lab.world, f"SELECT count(*) FROM {lab.prefix}t", database=DATABASE)[
             "count"
         ][0]
         == 2
@@ -380,7 +380,7 @@ def test_a_query_that_would_do_more_than_ask_is_refused(lab, query, says):
     with pytest.raises(SourceError, match=says):
         lab.poll(lab.config(query=query))
     assert (
-        postgres.frame(lab.world, f"SELECT last_value FROM {lab.prefix}s", database=DATABASE)[
+        postgres.query(lab.world, f"SELECT last_value FROM {lab.prefix}s", database=DATABASE)[
             "last_value"
         ][0]
         == 1
@@ -450,13 +450,13 @@ def test_the_database_killed_while_it_is_polled(lab):
         query="SELECT id, at, pg_sleep(0.002)::text AS slow FROM $t", batch_max_rows="10"
     )
     reading = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'FETCH FORWARD%'"
-    [raised] = killed_while(
+    [raised] = kill_service_during(
         lambda: landing.poll(lab.world, config),
-        lambda: len(postgres.frame(lab.world, reading, database=DATABASE)),
+        lambda: len(postgres.query(lab.world, reading, database=DATABASE)),
         "the poll to read",
         "postgres",
     )
-    stack.need(lab.world, "postgres")
+    stack.ensure_running(lab.world, "postgres")
     assert isinstance(raised, WorkbenchError) and lab.offsets(config) == {}
     lab.poll(config)
     came = topics.read(lab.world, config["topic.prefix"])["value"]
@@ -466,7 +466,9 @@ def test_the_database_killed_while_it_is_polled(lab):
 def test_two_polls_of_one_connector_exclude_each_other(lab):
     lab.table(ROWS)
     config = lab.config()
-    with files.alone(f"{lab.world.lake.checkpoints}/polling/{config['name']}.json", "poll", ""):
+    with files.exclusive_lock(
+        f"{lab.world.lake.checkpoints}/polling/{config['name']}.json", "poll", ""
+    ):
         for verb in (lambda: lab.poll(config), lambda: landing.forget(lab.world, config)):
             with pytest.raises(LakeError, match="another poll of .* is going on"):
                 verb()

@@ -291,13 +291,13 @@ def postgres_lab(world, tables):
 
 @contextlib.contextmanager
 def mariadb_lab(world, tables):
-    with mariadb_help.captured(
+    with mariadb_help.captured_database(
         world, NAME, *(each for table in tables for each in table.said)
     ) as lab:
         yield SimpleNamespace(
             topic=lab.topic,
             session=lambda: mariadb.session(world, NAME),
-            ordering=mariadb_help.PLACE,
+            ordering=mariadb_help.ORDERING,
         )
 
 
@@ -318,7 +318,7 @@ def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine,
             f"{NAME}_{engine}_{s.seed}",
             key=("id",),
             type=("cow", "mor")[s.seed % 2],
-            ordering={"postgres": "__lsn", "mariadb": mariadb_help.PLACE}[engine],
+            ordering={"postgres": "__lsn", "mariadb": mariadb_help.ORDERING}[engine],
         )
         for s in sources
     }

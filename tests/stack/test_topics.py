@@ -5,7 +5,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from lake_help import send
+from lake_help import produce
 from workbench.base.errors import WorkbenchError
 from workbench.topic import topics
 
@@ -23,7 +23,7 @@ def topic(world):
 
 
 def test_what_is_produced_is_read_as_it_is(world, topic):
-    send(
+    produce(
         world,
         topic,
         ("a", "Genève"),
@@ -49,10 +49,10 @@ def test_what_is_produced_is_read_as_it_is(world, topic):
 
 
 def test_only_what_came_after(world, topic):
-    send(world, topic, ("a", "1"))
+    produce(world, topic, ("a", "1"))
     place = topics.ends(world, topic)
     assert topics.read(world, topic, after=place).empty
-    send(world, topic, ("a", "2"), ("b", "3"))
+    produce(world, topic, ("a", "2"), ("b", "3"))
     assert sorted(topics.read(world, topic, after=place)["value"]) == ["2", "3"]
     assert len(topics.read(world, topic, limit=2)) == 2
     assert topics.read(world, topic, limit=0).empty

@@ -3,13 +3,13 @@ it best."""
 
 import avro_help
 import pytest
-from lake_help import SCHEMA, change, new_table, new_topic, send
+from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi, landing, trace
 from workbench.base.errors import LakeError, WorkbenchError
 from workbench.landing.sinks import LENSES, parse
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.walkthroughs import traced as traced_by_name
+from workbench.walkthroughs import traced_table as traced_by_name
 
 NAME = "trace_test"
 TOPIC = f"{NAME}.public.artists"
@@ -43,7 +43,7 @@ def traced(lab, spark):
         )
         for kind, deletes in (("cow", "hard"), ("mor", "soft"))
     ]
-    sink = avro_help.sink(lab, NAME)
+    sink = avro_help.sink_config(lab, NAME)
     transactions = []
 
     def go(*statements, messages=1):
@@ -69,7 +69,7 @@ def traced(lab, spark):
     )
     hudi.compact(spark, made[1])
     go("UPDATE artists SET birth_year = 1905 WHERE artist_id = 299")
-    table = trace.Traced(
+    table = trace.TracedTable(
         "artists", "public.artists", "artist_id", TOPIC, parse(sink), tuple(made), "avro"
     )
     yield table, go, transactions
@@ -176,7 +176,9 @@ def test_what_is_not_there(lab, traced):
         trace.row(lab, table, 4711)
     with pytest.raises(WorkbenchError, match="there is no topic"):
         trace.row(
-            lab, trace.Traced("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"), 1
+            lab,
+            trace.TracedTable("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"),
+            1,
         )
     with pytest.raises(
         LakeError, match="(?s)no captured table 'cdc_event'.*did you mean 'cdc_events'"
@@ -194,16 +196,16 @@ def test_json_by_way_of_landed_files(world, spark):
     lake = new_table(world, index="GLOBAL_SIMPLE")
     try:
         for messages in (
-            [change(1, 1, "one"), change(2, 1)],
-            [change(1, 2, "two", op="u"), ("1", None)],
-            [change(1, 3, "two", part="q", op="u")],
+            [change_record(1, 1, "one"), change_record(2, 1)],
+            [change_record(1, 2, "two", op="u"), ("1", None)],
+            [change_record(1, 3, "two", part="q", op="u")],
         ):
-            send(world, topic, *messages)
+            produce(world, topic, *messages)
             landing.run(spark, world, config)
             hudi.ingest(spark, world, hudi.Landed(topic), lake, schema=SCHEMA)
-        send(world, topic, change(1, 4, "three", part="q", op="u"))
+        produce(world, topic, change_record(1, 4, "three", part="q", op="u"))
         found = trace.row(
-            world, trace.Traced("x", "public.x", "id", topic, parse(config), (lake,)), 1
+            world, trace.TracedTable("x", "public.x", "id", topic, parse(config), (lake,)), 1
         ).changes
         assert list(found["what"]) == [
             "row inserted",

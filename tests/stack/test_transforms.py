@@ -3,7 +3,7 @@ messages, to the byte."""
 
 import json
 
-import kafkas_own
+import kafka_connect_java
 import pytest
 from py4j.protocol import Py4JJavaError
 from workbench.base.errors import ConnectorError
@@ -78,14 +78,17 @@ CHAINS = {
 
 @pytest.fixture(scope="module")
 def jvm():
-    with kafkas_own.java() as found:
+    with kafka_connect_java.kafka_connect_jvm() as found:
         yield found
 
 
 def of_kafka(jvm, type_, settings, key, value):
     """What Kafka's own makes of a record, as its JsonConverter writes it; "failed" where it
     raises."""
-    converters, parts = [kafkas_own.converter(jvm, is_key) for is_key in (True, False)], []
+    converters, parts = (
+        [kafka_connect_java.json_converter(jvm, is_key) for is_key in (True, False)],
+        [],
+    )
     for converter, part in zip(converters, (key, value)):
         read = converter.toConnectData(
             "topic.x", part and json.dumps({"schema": part[0], "payload": part[1]}).encode()

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pandas
 import pytest
-from avro_bytes import number, opened, text
+from avro_bytes import encode_long, encode_string, read_container
 from pyarrow.parquet import ParquetFile
 from pyspark import cloudpickle
 from pyspark.sql import types as T
@@ -23,7 +23,7 @@ from workbench.landing.parquet import Parquet
 from workbench.landing.places import Times
 from workbench.landing.sinks import Sink
 from workbench.landing.transforms import parse
-from workbench.spark.sessions import cause
+from workbench.spark.sessions import innermost_cause
 from workbench.topic import avro
 
 ROW = {
@@ -46,20 +46,20 @@ ROW = {
 
 
 def row(id, after=b"\0"):
-    price = number(2) + (-150).to_bytes(2, "big", signed=True)
+    price = encode_long(2) + (-150).to_bytes(2, "big", signed=True)
     return (
-        number(id)
-        + number(1)
-        + text("é")
-        + number(-1)
+        encode_long(id)
+        + encode_long(1)
+        + encode_string("é")
+        + encode_long(-1)
         + price
-        + number(-2)
-        + number(4)
-        + text("a")
-        + text("b")
+        + encode_long(-2)
+        + encode_long(4)
+        + encode_string("a")
+        + encode_string("b")
         + b"\0"
-        + number(1)
-        + text("k")
+        + encode_long(1)
+        + encode_string("k")
         + b"\0\0\0\0\0\0\xf8\x3f"
         + b"\0"
         + after
@@ -88,7 +88,7 @@ def test_a_decimal_of_more_digits_than_its_schema_says_is_not_rounded():
         "name": "r",
         "fields": [{"name": "n", "type": ["null", {"type": "array", "items": kind}]}],
     }
-    data = b"\2\2" + number(17) + (10**39 - 1).to_bytes(17, "big") + b"\0"
+    data = b"\2\2" + encode_long(17) + (10**39 - 1).to_bytes(17, "big") + b"\0"
     assert avro.reader(wide)(data) == {"n": [Decimal("9" * 37 + ".99")]}
     assert kind["precision"] == 38
 
@@ -96,20 +96,20 @@ def test_a_decimal_of_more_digits_than_its_schema_says_is_not_rounded():
 @pytest.mark.parametrize(
     "avsc, data, value",
     [
-        ("long", number(-(2**63)), -(2**63)),
-        ("long", number(2**63 - 1), 2**63 - 1),
+        ("long", encode_long(-(2**63)), -(2**63)),
+        ("long", encode_long(2**63 - 1), 2**63 - 1),
         ("boolean", b"\1", True),
         ("float", b"\0\0\xc0\x3f", 1.5),
         ({"type": "fixed", "name": "f", "size": 2}, b"ab", b"ab"),
         ({"type": "enum", "name": "e", "symbols": ["x", "y"]}, b"\2", "y"),
         (
             {"type": "long", "logicalType": "timestamp-micros"},
-            number(-1),
+            encode_long(-1),
             dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.timezone.utc),
         ),
         (
             {"type": "long", "logicalType": "timestamp-millis"},
-            number(1500),
+            encode_long(1500),
             dt.datetime(1970, 1, 1, 0, 0, 1, 500000, dt.timezone.utc),
         ),
         ({"type": "string"}, b"\2x", "x"),
@@ -120,7 +120,7 @@ def test_values(avsc, data, value):
 
 
 def test_a_day_that_python_does_not_have_is_a_number_all_the_same():
-    day, data = {"type": "int", "logicalType": "date"}, number(2**31 - 1)
+    day, data = {"type": "int", "logicalType": "date"}, encode_long(2**31 - 1)
     with pytest.raises(ValueError, match="OverflowError"):
         avro.reader(day)(data)
     assert avro.reader(day, plain=True)(data) == 2**31 - 1
@@ -134,10 +134,10 @@ def test_a_day_that_python_does_not_have_is_a_number_all_the_same():
         (ROW, b""),
         ("string", b"\x06ab"),
         ("string", b"\2\xff"),
-        ("bytes", number(-1)),
+        ("bytes", encode_long(-1)),
         ("double", b"1234567"),
-        (["null", "int"], number(2)),
-        ({"type": "array", "items": "int"}, number(2**60) + b"\0"),
+        (["null", "int"], encode_long(2)),
+        ({"type": "array", "items": "int"}, encode_long(2**60) + b"\0"),
         ({"type": "enum", "name": "e", "symbols": ["x"]}, b"\2"),
         (ROW, b"\x02\x00" * 40),
     ],
@@ -196,7 +196,7 @@ def test_a_file_comes_apart_as_it_was_put_together():
     read = avro.reader(ROW, plain=True)
     records = [read(row(n)) for n in range(3000)]
     data = avro.container(ROW, records, b"s" * 16, more="x")
-    found = opened(data)
+    found = read_container(data)
     assert len(found.records) == 3000 and found.meta["more"] == "x"
     assert json.loads(found.schema)["fields"][2] == ROW["fields"][2]
     assert data.count(b"s" * 16) > 2, "several blocks"
@@ -249,7 +249,7 @@ def land(tmp_path):
         return counts.iloc[0].to_dict()
 
     go.files = lambda: {
-        str(p.relative_to(tmp_path / "out")): opened(p.read_bytes())
+        str(p.relative_to(tmp_path / "out")): read_container(p.read_bytes())
         for p in sorted((tmp_path / "out").rglob("*"))
         if p.is_file()
     }
@@ -349,7 +349,7 @@ def test_the_task_travels_without_this_package(tmp_path):
         done.stderr.decode()
     )
     (file,) = (tmp_path / "out").rglob("*.avro")
-    assert [r["id"] for r in opened(file.read_bytes()).records] == [0, 1]
+    assert [r["id"] for r in read_container(file.read_bytes()).records] == [0, 1]
 
 
 def test_the_task_of_lines_travels_without_this_package(tmp_path):
@@ -409,7 +409,7 @@ def test_a_worker_without_fastavro_says_where_and_what_to_do(tmp_path, monkeypat
     with pytest.raises(ModuleNotFoundError) as e:
         next(task(iter([pandas.DataFrame([message(0)], columns=COLUMNS, dtype=object)])))
     raised = "".join(traceback.format_exception(e.type, e.value, e.tb))
-    seen = cause(
+    seen = innermost_cause(
         "Job aborted due to stage failure\nCaused by: org.apache.spark.api.python.PythonException: "
         f"{raised}\n\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1)"
     )
@@ -433,7 +433,7 @@ def test_landed_avro_is_sorted_by_schema_and_broken_files_are_named(tmp_path):
         ("e", good),
     ):
         (tmp_path / name).write_bytes(data)
-    whole, broken = decode_avro.examine([f"file:{tmp_path}/{n}" for n in "abcde"])
+    whole, broken = decode_avro.group_by_schema([f"file:{tmp_path}/{n}" for n in "abcde"])
     assert sorted(map(len, whole.values())) == [1, 2]
     assert {a[-1]: why for a, why in broken.items()} == {
         "b": "not a whole Avro file: ValueError: expected sync marker not found",
@@ -460,7 +460,7 @@ def test_landed_files_that_hold_no_records_ask_no_registry(monkeypatch):
         decode_avro.registry, "latest", lambda *_: pytest.fail("the registry is asked")
     )
     table = T.StructType([T.StructField("id", T.IntegerType())])
-    known = decode_avro.Schemas(params.load("local"), "t", None, table)
-    known.reader = known.table
-    assert known.meet(['"string"'], None, ask=False) == {'"string"': "string"}
-    assert known.reader == table and known.refused == {}
+    known = decode_avro.SchemaResolver(params.load("local"), "t", None, table)
+    known.reader_schema = known.table_schema
+    assert known.resolve(['"string"'], None, use_registry=False) == {'"string"': "string"}
+    assert known.reader_schema == table and known.rejected == {}

@@ -26,7 +26,7 @@ ARN = f"arn:aws:glue:{on_aws.REGION}:{on_aws.ACCOUNT}:schema/"
 @pytest.fixture
 def glue(monkeypatch):
     monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         yield stub
 
 

@@ -8,11 +8,11 @@ from workbench import connect, hudi, landing
 from workbench.base import params, paths
 from workbench.base.errors import ConnectorError, LakeError, WorkbenchError
 from workbench.hudi import changes
-from workbench.hudi.tables import dead_letters_path, state
+from workbench.hudi.tables import dead_letters_path, table_state_dir
 from workbench.landing import job
 from workbench.landing.places import strftime
 from workbench.topic import dlq
-from worlds import varied
+from worlds import with_settings
 
 OUTSIDE = (
     "..",
@@ -45,7 +45,7 @@ def lake(tmp_path):
         name: f"file:{tmp_path}/lake/{name}"
         for name in ("landing", "checkpoints", "dead_letters", "tables")
     }
-    yield varied(world, lake=roots)
+    yield with_settings(world, lake=roots)
     assert (tmp_path / "victim" / "rows.csv").read_text() == "1"
     assert not [path for path in tmp_path.iterdir() if path.name not in ("lake", "victim")]
 
@@ -54,12 +54,12 @@ def lake(tmp_path):
 def test_what_leads_outside_is_refused(path):
     for root in ("file:/lake/landing", "s3a://bucket/landing"):
         with pytest.raises(LakeError, match="is not a path below"):
-            paths.within(root, path)
+            paths.join_uri(root, path)
 
 
 def test_what_stays_below_is_joined():
     assert (
-        paths.within("s3a://bucket/landing/", "a/b=..x/..c.json")
+        paths.join_uri("s3a://bucket/landing/", "a/b=..x/..c.json")
         == "s3a://bucket/landing/a/b=..x/..c.json"
     )
 
@@ -146,12 +146,12 @@ def test_paths_that_are_arguments(lake, path):
         lambda: dlq.replay(lake, f"{path}/x"),
         lambda: hudi.table(lake, path, key=("id",), ordering="v"),
         lambda: hudi.table(lake, "t", database=path, key=("id",), ordering="v"),
-        lambda: state(lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")),
+        lambda: table_state_dir(lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")),
         lambda: dead_letters_path(
             lake, hudi.Table("t", f"{lake.lake.tables}/{path}", ("id",), "v")
         ),
         lambda: changes.decode.reader_schema(f"{path}/x"),
-        lambda: changes.reader(
+        lambda: changes.create_reader(
             None, lake, hudi.Landed(path), SimpleNamespace(name="t"), 1, "schema"
         ),
     ):

@@ -359,13 +359,13 @@ def test_no_letter_goes_to_a_topic_that_configures(monkeypatch, tmp_path, origin
 
 
 def test_the_topics_that_configure_are_those_of_our_connects():
-    conf = [paths.ROOT / "deploy/eks/connect.yaml", artifacts.CONF / "connect.properties"]
+    conf = [paths.ROOT / "deploy/eks/connect.yaml", artifacts.CONF_DIR / "connect.properties"]
     for text in (file.read_text(encoding="utf-8") for file in conf):
         found = re.findall(r"(?:config|offset|status)\.storage\.topic=(\S+)", text)
         assert len(found) == 3 and all(map(dlq.INTERNAL.fullmatch, found))
     histories = [
         json.loads(file.read_text(encoding="utf-8")).get("schema.history.internal.kafka.topic")
-        for file in connect.FOLDER.rglob("*.json")
+        for file in connect.CONNECTORS_DIR.rglob("*.json")
     ]
     assert any(histories) and all(map(dlq.INTERNAL.fullmatch, filter(None, histories)))
     assert not dlq.INTERNAL.fullmatch("msk.datalake.cdc_events") and not dlq.INTERNAL.fullmatch(

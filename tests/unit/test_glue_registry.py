@@ -148,7 +148,7 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
     monkeypatch.setattr("workbench.base.wait.time.sleep", lambda _: None)
     monkeypatch.setattr(
         aws,
-        "pages",
+        "paginate",
         lambda *_, RegistryId: [
             {"SchemaName": topic} for topic in here[RegistryId["RegistryName"]]
         ],
@@ -161,7 +161,7 @@ def test_deleted_schemas_are_waited_for(glue, monkeypatch):
     assert seen.count("delete_schema") == 3 and seen.count("get_schema") == 2 + 3
     registry.delete(WORLD, "t-key", "t-value")
     assert seen.count("delete_schema") == 3 + 2, "gone meanwhile: fine"
-    monkeypatch.setattr(aws, "pages", None)
+    monkeypatch.setattr(aws, "paginate", None)
     registry.delete(WORLD)  # of a walkthrough that has none, nobody is asked
 
 
@@ -178,8 +178,8 @@ def test_a_schema_that_does_not_go_is_told(glue, monkeypatch):
 def test_a_login_that_expires_while_schemas_go_is_told_at_once(monkeypatch):
     monkeypatch.setattr(glue_registry, "names", lambda _: ["t-value"])
     waited, id = [], {"SchemaId": {"RegistryName": VALUES, "SchemaName": "t"}}
-    monkeypatch.setattr("workbench.base.wait.time.sleep", on_aws.once(waited))
-    with on_aws.stubbed("glue") as stub:
+    monkeypatch.setattr("workbench.base.wait.time.sleep", on_aws.sleep_once(waited))
+    with on_aws.stubbed_client("glue") as stub:
         stub.add_response("delete_schema", {}, id)
         stub.add_client_error("get_schema", "ThrottlingException", "Rate exceeded")
         stub.add_client_error("get_schema", "ExpiredTokenException", "expired")
@@ -225,7 +225,7 @@ def versions(stub, registry_name, topic, *found):
 def test_artifacts_are_called_as_with_apicurio():
     """A schema is called as its topic, of the keys in one registry, of the values in the other."""
     third = "00000000-0000-0000-0000-000000000003"
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         listed(stub, KEYS, "m", "n")
         listed(stub, VALUES, "o", more=["m"])
         versions(stub, KEYS, "m", version(1, third))
@@ -252,19 +252,21 @@ def test_artifacts_are_called_as_with_apicurio():
 def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
     """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown
     removes them."""
-    monkeypatch.setattr(recapture, "deployed_by", lambda *_: {})  # its journals lie in the lake
+    monkeypatch.setattr(
+        recapture, "connectors_of_recaptures", lambda *_: {}
+    )  # its journals lie in the lake
     for flow in (
         flow for flow in walkthroughs.ALL if "apicurio" in flow.services and flow.captures
     ):
         wanted = {
             f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")
         }
-        assert wanted and wanted <= flow._artifacts(WORLD)
-        topics = sorted({artifact.rpartition("-")[0] for artifact in flow._artifacts(WORLD)})
-        with on_aws.stubbed("glue") as stub:
+        assert wanted and wanted <= flow._schema_artifacts(WORLD)
+        topics = sorted({artifact.rpartition("-")[0] for artifact in flow._schema_artifacts(WORLD)})
+        with on_aws.stubbed_client("glue") as stub:
             listed(stub, KEYS, *topics)
             listed(stub, VALUES, *topics)
-            assert set(registry.names(WORLD)) == flow._artifacts(WORLD)
+            assert set(registry.names(WORLD)) == flow._schema_artifacts(WORLD)
 
 
 def test_a_notebook_asks_for_what_glue_has_not_only_where_there_is_more():
@@ -277,7 +279,7 @@ def test_a_notebook_asks_for_what_glue_has_not_only_where_there_is_more():
 
 def test_the_newest_version_is_the_last_one_that_may_be_used():
     asked = {"SchemaVersionId": ID}
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         listed(stub, KEYS, "m.p.t")
         listed(stub, VALUES, "m.p.t")
         versions(
@@ -291,7 +293,7 @@ def test_the_newest_version_is_the_last_one_that_may_be_used():
 
 @pytest.mark.parametrize("name", ["moma.public.artist-value", "moma.public.artists", "-value"])
 def test_an_artifact_that_is_not_there_names_the_nearest(name):
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         for _ in "ab":
             listed(stub, KEYS)
             listed(stub, VALUES, "moma.public.artists")
@@ -324,7 +326,7 @@ def test_what_glue_refuses_is_told(code, message, told):
         lambda w: registry.latest(w, "t-value"),
         lambda w: registry.delete(w, "t-value"),
     ):
-        with on_aws.stubbed("glue") as stub:
+        with on_aws.stubbed_client("glue") as stub:
             stub.add_client_error("list_schemas", code, message)
             with pytest.raises(StackError, match=told):
                 ask(WORLD)
@@ -335,7 +337,7 @@ def test_a_right_that_is_missing_is_no_unknown_schema():
         lambda: registry.find(WORLD, ID),
         lambda: registry.peek(WORLD, framed(ID, ROW, {"id": 1})),
     ):
-        with on_aws.stubbed("glue") as stub:
+        with on_aws.stubbed_client("glue") as stub:
             stub.add_client_error(
                 "get_schema_version",
                 "AccessDeniedException",
@@ -346,7 +348,7 @@ def test_a_right_that_is_missing_is_no_unknown_schema():
 
 
 def test_a_schema_that_is_no_avro():
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         stub.add_response(
             "get_schema_version",
             {"SchemaDefinition": "syntax = proto3", "SchemaArn": ARN},
@@ -360,12 +362,12 @@ def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     asked = []
     monkeypatch.setattr(glue_registry, "find", lambda world, *given: asked.append(given) or ROW)
     monkeypatch.setattr(glue_registry, "newest", lambda *_: MORE)
-    known = decode_avro.Schemas(WORLD, "m.p.t")
-    assert known.meet([f"globalId {ID}", json.dumps(ROW)]) == {
+    known = decode_avro.SchemaResolver(WORLD, "m.p.t")
+    assert known.resolve([f"globalId {ID}", json.dumps(ROW)]) == {
         f"globalId {ID}": ROW,
         json.dumps(ROW): ROW,
     }
-    assert asked == [(ID, "globalId")] and known.reader.fieldNames() == ["id", "name"]
+    assert asked == [(ID, "globalId")] and known.reader_schema.fieldNames() == ["id", "name"]
 
 
 # --- the landing, whose tasks cannot ask
@@ -535,13 +537,13 @@ def test_the_schemas_that_tasks_have_met_are_found_in_whatever_is_left_of_an_err
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for():
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         versions(stub, VALUES, "t", version(1, ID))
         stub.add_client_error(
             "list_schema_versions", "EntityNotFoundException", "none"
         )  # it went meanwhile
         assert registry.numbered(WORLD, ["t-value", "gone-value"]) == {f"globalId {ID}": "1"}
-    with on_aws.stubbed("glue") as stub:
+    with on_aws.stubbed_client("glue") as stub:
         listed(stub, KEYS)
         listed(stub, VALUES, "check-1", "t")
         stub.add_client_error("list_schema_versions", "EntityNotFoundException", "none")

@@ -11,9 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from workbench.base import params
 from workbench.base.errors import StackError
 from workbench.topic import groups, topics
-from worlds import varied
+from worlds import with_settings
 
-NOWHERE = varied(params.load("local"), kafka={"bootstrap": "127.0.0.1:1"})
+NOWHERE = with_settings(params.load("local"), kafka={"bootstrap": "127.0.0.1:1"})
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ import socket, sys, threading
 from confluent_kafka import Consumer, Producer, TopicPartition
 from workbench.base import params
 from workbench.topic import groups, topics
-from worlds import varied
+from worlds import with_settings
 
 def forward(source, target):
     while data := source.recv(65536):
@@ -81,7 +81,7 @@ mock = Producer({"test.mock.num.brokers": 1, "log_level": 0})
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
-world = varied(params.load("local"), kafka={"bootstrap": f"127.0.0.1:{port}"})
+world = with_settings(params.load("local"), kafka={"bootstrap": f"127.0.0.1:{port}"})
 topics.TIMEOUT, topics.bounds, errors = 1, lambda world, topic: {0: (0, 1)}, []
 for ask in (lambda: groups.lag(world, "a", "t"), lambda: groups.forget(world, "a"),
             lambda: topics.send(world, "t", [("key", "value")], **{"reconnect.backoff.max.ms": 100})):

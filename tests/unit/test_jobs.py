@@ -8,7 +8,7 @@ from workbench import connect, landing
 from workbench.base import files, params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import job, jobs, polling, sources
-from worlds import varied
+from worlds import with_settings
 
 SOURCE, SINK = "pagila_jdbc_source_00", "pagila_s3_sink_00"
 
@@ -27,7 +27,7 @@ def there(tmp_path, monkeypatch):
             raise ConnectorError(f"there is no connector {name!r}")
         return running[name]
 
-    world = varied(
+    world = with_settings(
         params.load("local"),
         lake={"checkpoints": f"file:{tmp_path}", "landing": f"file:{tmp_path}/landed"},
     )
@@ -182,7 +182,7 @@ def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(
     for name in (SOURCE, SINK, SOURCE):
         landing.delete(there.world, name)
     assert landing.names(there.world) == ["outbox_source"]
-    assert files.read_text(offsets) is None and not files.entries(progress)
+    assert files.read_text(offsets) is None and not files.list_dir(progress)
     with pytest.raises(ConnectorError, match=f"there is no connector '{SOURCE}'"):
         landing.step(None, there.world, SOURCE)
 

@@ -160,7 +160,7 @@ def test_a_poison_message_goes_to_the_dead_letters_and_stops_nothing(tmp_path):
 def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
     assert by_c(1).read("t", 0, 0, json.dumps({"c": "x" * 253}).encode())[0] == f"c={'x' * 253}"
     files.write_bytes(
-        files.open_address(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}"
+        files.open_filesystem(f"file:{tmp_path}")[0], f"{tmp_path}/{'t' * 250}.json", b"{}"
     )
 
 
@@ -231,8 +231,8 @@ def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_n
         "/a=1/t.json.tmp",
         "/a=1/.t.json.crc",
     ):
-        assert changes.is_scratch(path)
-    assert not changes.is_scratch("/_a=1/t-0-00000000000000000002.json")
+        assert changes.is_hidden(path)
+    assert not changes.is_hidden("/_a=1/t-0-00000000000000000002.json")
 
 
 # --- one run
@@ -366,12 +366,12 @@ def test_a_line_that_is_not_json_is_named_by_its_file(world):
 
 def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypatch):
     monkeypatch.setattr(
-        connect, "names", lambda _: ["moma_source", outbox.ENVELOPE, "somebody_elses"]
+        connect, "names", lambda _: ["moma_source", outbox.ENVELOPE_CONNECTOR, "somebody_elses"]
     )
     slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
     monkeypatch.setattr(postgres, "slots", lambda *_: slots)
-    assert outbox.flow.connectors_left(world) == [outbox.ENVELOPE]
-    assert postgres.own_slots(world) == ["my_msk_outbox"]
+    assert outbox.flow.remaining_connectors(world) == [outbox.ENVELOPE_CONNECTOR]
+    assert postgres.connector_slots(world) == ["my_msk_outbox"]
 
 
 def test_parquet_files_are_told_by_name_and_footer(tmp_path):

@@ -15,16 +15,16 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import http, params
 from workbench.base.errors import LakeError, StackError
-from workbench.hudi import decode_avro, evolving
+from workbench.hudi import decode_avro, evolution
 from workbench.topic import apicurio, avro, registry, wire
-from worlds import varied
+from worlds import with_settings
 
 WORLD = params.load("local")
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def with_registry(**fields):
-    return varied(WORLD, registry=fields)
+    return with_settings(WORLD, registry=fields)
 
 
 @pytest.mark.parametrize(
@@ -402,10 +402,10 @@ def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():
 )
 def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     with pytest.raises(LakeError, match=f"(?s)cannot be read as .*{want.simpleString()[:4]}.*a.b"):
-        decode_avro._converted(None, have, want, "a.b")
+        decode_avro._convert(None, have, want, "a.b")
     if (have, want) != (T.IntegerType(), T.StringType()):  # which a person may ask for
         with pytest.raises(LakeError, match="cannot be read as"):
-            decode_avro._converted(None, have, want, "a.b", given=True)
+            decode_avro._convert(None, have, want, "a.b", is_explicit=True)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_what_avro_does_not_let_a_reader_see_is_refused(have, want):
     ],
 )
 def test_a_decimal_with_more_digits_holds_it(have, want, fits):
-    assert evolving.more_digits(T.DecimalType(*have), T.DecimalType(*want)) is fits
+    assert evolution.is_wider_decimal(T.DecimalType(*have), T.DecimalType(*want)) is fits
 
 
 def test_the_format_of_a_topic_and_the_deletes_of_a_table():

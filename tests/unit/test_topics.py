@@ -7,10 +7,10 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from workbench.base import params
 from workbench.base.errors import StackError, WorkbenchError
 from workbench.topic import topics
-from worlds import varied
+from worlds import with_settings
 
 WORLD = params.load("local")
-NOWHERE = varied(WORLD, kafka={"bootstrap": "127.0.0.1:1"})
+NOWHERE = with_settings(WORLD, kafka={"bootstrap": "127.0.0.1:1"})
 
 
 def test_absent_kafka_is_named(monkeypatch):
@@ -143,7 +143,7 @@ def test_messages_end_where_they_are_to_and_what_is_done_is_not_asked_for(messag
 def test_a_mark_of_a_transaction_is_passed_and_silence_is_an_error(monkeypatch, messages):
     assert places(messages(Reader([(0, 0)], passed=2), {0: 0}, {0: 2})) == [(0, 0)]
     monkeypatch.setattr(topics, "TIMEOUT", 0)
-    monkeypatch.setattr(topics.stack, "lost", lambda *_: None)
+    monkeypatch.setattr(topics.stack, "service_down_error", lambda *_: None)
     with pytest.raises(
         StackError, match="(?s)Kafka sent nothing.*'t', offsets {0: 1}.*nothing is lost"
     ):

@@ -16,7 +16,7 @@ DEAD_LETTER = "reason string, topic string, partition int, offset long, file str
 
 def read_dead_letters(spark: SparkSession, place: str) -> DataFrame:
     """The dead letters that lie below an address, as JSON; none where nothing is there."""
-    if not files.entries(place):
+    if not files.list_dir(place):
         return spark.createDataFrame([], DEAD_LETTER)
     return spark.read.schema(DEAD_LETTER).option("recursiveFileLookup", "true").json(place)
 

@@ -16,9 +16,9 @@ from typing import Any, ContextManager, Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ..base import LakeError, World, files, nearest
-from ..base.paths import within
-from ..spark import answered, causes
+from ..base import LakeError, World, did_you_mean, files
+from ..base.paths import join_uri
+from ..spark import java_stacktraces, translate_errors
 from ..topic import dlq, registry, topics, wire
 from . import writing
 from .batch import Counts, read_dead_letters
@@ -80,8 +80,8 @@ def run(
     next_step = "mend the cause and run the landing again; nothing is landed twice"
     with (
         _alone(world, sink),
-        answered(spark, "a batch was not landed", place, next_step, world),
-        causes(spark),
+        translate_errors(spark, "a batch was not landed", place, next_step, world),
+        java_stacktraces(spark),
     ):
         same_topics(world, sink)
         reports = _all(spark, world, sink, timeout, batch)
@@ -105,7 +105,7 @@ def _alone(world: World, sink: Sink) -> ContextManager[None]:
     """Of two landings of one topic, Spark would stop the first when the second starts, and that one
     would take its end for the end of the topic.
     """
-    return files.alone(
+    return files.exclusive_lock(
         checkpoint(world, sink),
         f"landing of {sink.shown}",
         "wait until it is done; what it lands need not be landed again",
@@ -180,7 +180,7 @@ def _start(
     if sink.messages == "avro":
         messages = wire.framed_in_spark(messages, world)
         columns += ["schema", "body"]
-    target = within(world.lake.landing, sink.folder)
+    target = join_uri(world.lake.landing, sink.folder)
     write = writing.task(form(world, sink, schemas, ask), target, dead_letters_path(world, sink))
     # each batch's is counted at the end, also in a session that is not ours and has not what ours
     # are given
@@ -219,7 +219,7 @@ def _finish(query: Any, sink: Sink, timeout: float) -> list[dict]:
             return query.recentProgress
         raise LakeError(
             f"waited {max(timeout, 0):.0f} s for the landing of {sink.shown}",
-            next_step="run it again: it goes on where the last finished batch ended",
+            hint="run it again: it goes on where the last finished batch ended",
         )
     except (
         KeyboardInterrupt,
@@ -240,14 +240,14 @@ def observed(report: dict) -> dict[str, int]:
 
 def checkpoint(world: World, sink: Sink) -> str:
     """Where the progress of this landing is kept."""
-    return within(f"{world.lake.checkpoints}/landing", sink.place)
+    return join_uri(f"{world.lake.checkpoints}/landing", sink.place)
 
 
 def landed_topic_id(world: World, prefix: str) -> str:
     """Address of the file that holds the id of the topic that is landed below a prefix: beside the
     checkpoint, for Spark's own progress knows a topic by its name only.
     """
-    return within(f"{world.lake.checkpoints}/landing", f"{prefix}.topic-id")
+    return join_uri(f"{world.lake.checkpoints}/landing", f"{prefix}.topic-id")
 
 
 def same_topics(world: World, sink: Sink) -> None:
@@ -264,9 +264,9 @@ def same_topics(world: World, sink: Sink) -> None:
     if absent:
         raise LakeError(
             "there is no topic for the sink",
-            where=f"{', '.join(absent)} at {world.kafka.bootstrap}",
-            expected=nearest(absent[0], now) if now else "Kafka has no topics yet",
-            next_step="the first message makes it: is the source connector RUNNING? (connect.status)",
+            location=f"{', '.join(absent)} at {world.kafka.bootstrap}",
+            expected=did_you_mean(absent[0], now) if now else "Kafka has no topics yet",
+            hint="the first message makes it: is the source connector RUNNING? (connect.status)",
         )
     for topic in sink.matching(now):
         place, id = landed_topic_id(world, sink.prefix_of(topic)), topics.topic_id(world, topic)
@@ -276,15 +276,15 @@ def same_topics(world: World, sink: Sink) -> None:
         elif then != id:
             raise LakeError(
                 f"the topic {topic} was deleted and made anew since the last landing",
-                where=f"{topic}, id {id}; {place}",
+                location=f"{topic}, id {id}; {place}",
                 expected=f"id {then}",
-                next_step="start clean with landing.drop(world, config) and hudi.drop of its tables",
+                hint="start clean with landing.drop(world, config) and hudi.drop of its tables",
             )
 
 
 def dead_letters_path(world: World, sink: Sink) -> str:
     """Folder of the messages of these topics that could not be landed."""
-    return within(f"{world.lake.dead_letters}/landing", sink.place)
+    return join_uri(f"{world.lake.dead_letters}/landing", sink.place)
 
 
 def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> DataFrame:
@@ -327,7 +327,7 @@ def folders(world: World, config: dict[str, str]) -> list[str]:
     letters.
     """
     sink = parse(config)
-    landed = (within(world.lake.landing, prefix) for prefix in _prefixes(world, sink))
+    landed = (join_uri(world.lake.landing, prefix) for prefix in _prefixes(world, sink))
     return [checkpoint(world, sink), *landed, dead_letters_path(world, sink)]
 
 
@@ -338,8 +338,10 @@ def _prefixes(world: World, sink: Sink) -> list[str]:
     # an id is noted before anything is landed; files may be there without one, where somebody
     # removed the checkpoints
     places = (
-        within(root, sink.folder)
+        join_uri(root, sink.folder)
         for root in (f"{world.lake.checkpoints}/landing", world.lake.landing)
     )
-    seen = {i.base_name.removesuffix(".topic-id") for place in places for i in files.entries(place)}
+    seen = {
+        i.base_name.removesuffix(".topic-id") for place in places for i in files.list_dir(place)
+    }
     return [sink.prefix_of(topic) for topic in sink.matching(sorted(seen))]

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
-from ..connect.judging import no_literal_secret
+from ..connect.validation import reject_plaintext_secrets
 from ..stack.addresses import LANDING_JOBS
 from . import job, polling, settings, sinks, sources
 
@@ -44,15 +44,15 @@ def apply(world: World, name: str, config: dict[str, str]) -> dict[str, Any]:
         applied = connect.apply(world, name, config)
         _keep(world, name, None)
         return applied
-    no_literal_secret(world, name, config)  # the configuration is kept in a file
+    reject_plaintext_secrets(world, name, config)  # the configuration is kept in a file
     parse, _, _ = JOBS[kind]
     parse({"name": name, **config}, world)
     if name in connect.names(world):
         raise ConnectorError(
             f"connector {name!r} runs in the Connect",
-            where=world.connect.url,
+            location=world.connect.url,
             expected="another name",
-            next_step=f"connect.delete(world, {name!r}) removes that one",
+            hint=f"connect.delete(world, {name!r}) removes that one",
         )
     if _ours(world).get(name, {}).get("config") != config:
         _keep(world, name, {"config": config, "state": "UNASSIGNED", "error": ""})
@@ -104,7 +104,7 @@ def step(
             _keep(
                 world,
                 name,
-                {"config": config, "state": "FAILED", "error": getattr(e, "what", repr(e))},
+                {"config": config, "state": "FAILED", "error": getattr(e, "message", repr(e))},
                 config,
             )
             if not isinstance(e, WorkbenchError):
@@ -149,7 +149,7 @@ def _keep(
     """Keep a connector, or forget it where `kept` is None. of: only where it still has this
     configuration: what was applied or deleted while it was at work stays so.
     """
-    with files.alone(_place(world)):  # another notebook may keep one at the same time
+    with files.exclusive_lock(_place(world)):  # another notebook may keep one at the same time
         ours = _ours(world)
         if of is not None and ours.get(name, {}).get("config") != of:
             return

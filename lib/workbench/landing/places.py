@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 from zoneinfo import ZoneInfo
 
-from ..base.paths import is_contained
+from ..base.paths import is_safe_relative_path
 
 # what Hive escapes in a partition folder (org.apache.hadoop.hive.common.FileUtils.charToEscape),
 # and NUL, which no file system takes
@@ -103,7 +103,7 @@ def strftime(pattern: str) -> str:
         return NUMBERS[found[0]]
 
     made = re.sub(r"'([^']*)'|'|([A-Za-z])\2*", part, pattern.rstrip("/").replace("%", "%%"))
-    if not is_contained(made):
+    if not is_safe_relative_path(made):
         raise ValueError(
             "a folder stays below that of its topic: no part is empty, . or .., nor a control character"
         )

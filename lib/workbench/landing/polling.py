@@ -19,8 +19,8 @@ from typing import Any, ContextManager, Iterator, Optional
 import psycopg
 from psycopg import sql
 
-from ..base import LakeError, SourceError, World, files, nearest
-from ..base.paths import within
+from ..base import LakeError, SourceError, World, did_you_mean, files
+from ..base.paths import join_uri
 from ..source import postgres
 from ..source.queries import QUERIES
 from ..topic import topics
@@ -116,11 +116,11 @@ def _place(world: World, source: Source) -> str:
     name = re.sub(
         r"[^A-Za-z0-9._-]", "_", source.said.given.get("name") or source.said["topic.prefix"]
     )
-    return within(f"{world.lake.checkpoints}/polling", f"{name}.json")
+    return join_uri(f"{world.lake.checkpoints}/polling", f"{name}.json")
 
 
 def _alone(world: World, source: Source) -> ContextManager[None]:
-    return files.alone(
+    return files.exclusive_lock(
         _place(world, source), f"poll of {source.said.where}", "wait until it is done"
     )
 
@@ -167,21 +167,21 @@ def _messages_of(
     if left_out:
         raise SourceError(
             f"no message can hold {', '.join(left_out)}",
-            where=where,
+            location=where,
             expected="types that Connect has; the connector leaves the others out without a word",
-            next_step="poll a query that names the columns, and casts these",
+            hint="poll a query that names the columns, and casts these",
         )
     for key, name in source.columns.items():
         if name not in fields:
             raise SourceError(
-                f"there is no column {name}", where=where, expected=nearest(name, fields)
+                f"there is no column {name}", location=where, expected=did_you_mean(name, fields)
             )
         if table and source.said["validate.non.null"] and name not in never_null:
             raise SourceError(
                 f"{name} may be null: such a row would never be polled",
-                where=where,
+                location=where,
                 expected=f"a NOT NULL column for {key}.column.name",
-                next_step="ALTER TABLE … SET NOT NULL; or validate.non.null=false: they are counted",
+                hint="ALTER TABLE … SET NOT NULL; or validate.non.null=false: they are counted",
             )
     schema = {
         "type": "struct",
@@ -224,8 +224,8 @@ def _message(place: str, text: str, topic: str, *made_by: Any) -> list[Optional[
     except ValueError as e:
         raise LakeError(
             f"{topic} was not polled: {e}",
-            where=place,
-            next_step="mend the cause and poll again; what "
+            location=place,
+            hint="mend the cause and poll again; what "
             "was sent of a table that was not finished is sent again",
         ) from e
 

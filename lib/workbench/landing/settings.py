@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 
 import yaml
 
-from ..base import ConnectorError, nearest
+from ..base import ConnectorError, did_you_mean
 
 HONOURED = yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8"))
 CLASS = {
@@ -46,7 +46,7 @@ class Settings:
         """The error that says what a setting is, and what was expected."""
         what = f"is {self.given[key]!r}" if key in self.given else "is missing"
         return ConnectorError(
-            f"{self.prefix}{key} {what}", where=self.where, expected=expected, next_step=next_step
+            f"{self.prefix}{key} {what}", location=self.where, expected=expected, hint=next_step
         )
 
     def made(self, key: str, make: Callable[[str], Any], expected: str) -> Any:
@@ -70,16 +70,16 @@ def read(kind: str, given: dict[str, str], where: str, prefix: str = "") -> Sett
     """
     settings, plugin = Settings(given, where, prefix), given.get(CLASS[kind], "")
     if plugin not in HONOURED[kind]:
-        raise settings.refused(CLASS[kind], nearest(plugin, HONOURED[kind]), REAL)
+        raise settings.refused(CLASS[kind], did_you_mean(plugin, HONOURED[kind]), REAL)
     rules, flaws = HONOURED[kind][plugin]["read"], HONOURED[kind][plugin].get("flaws", {})
     known = [*rules, *HONOURED[kind][plugin]["passed over"]]
     for key in given:
         if not any(fnmatchcase(key, name) for name in known):
             raise ConnectorError(
                 f"{prefix}{key} is not honoured",
-                where=where,
-                next_step=REMOVE,
-                expected=flaws.get(key) or nearest(key, known),
+                location=where,
+                hint=REMOVE,
+                expected=flaws.get(key) or did_you_mean(key, known),
             )
     for key, rule in rules.items():
         other, *values = rule.get("only with", [None])
@@ -103,7 +103,7 @@ def _value(rule: dict[str, Any], text: Optional[str]) -> Any:
     if "one of" in rule:
         values = rule["one of"]
         if text not in values:
-            raise ValueError(nearest(text, values))
+            raise ValueError(did_you_mean(text, values))
         return values[text] if isinstance(values, dict) else text
     if "number from" in rule:
         if not re.fullmatch(r"-?\d+", text, re.ASCII) or int(text) < rule["number from"]:

@@ -12,7 +12,7 @@ from typing import Any, Iterable, Optional
 from zoneinfo import ZoneInfo
 
 from ..base import World
-from ..base.paths import is_contained
+from ..base.paths import is_safe_relative_path
 from ..stack.services import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from . import settings, transforms
 from .places import Times, field_of, folder_of, strftime
@@ -202,7 +202,7 @@ def _lenses(said: settings.Settings) -> Sink:
     if said["topics"] != kcql["FROM"]:
         raise said.refused("topics", f"{kcql['FROM']}, which the KCQL reads")
     prefix = kcql["INSERT INTO"].partition(":")[2].rstrip("/")
-    if not is_contained(prefix):
+    if not is_safe_relative_path(prefix):
         raise kcql.refused(
             "INSERT INTO", "bucket:prefix, a prefix below the landing: no part of it empty, . or .."
         )

@@ -82,9 +82,9 @@ def parse(config: dict[str, str], world: World) -> Source:
             # what it is is not shown: a password may stand in it, which is named, never written out
             raise ConnectorError(
                 f"{key} is not that of who reads this world's PostgreSQL for connectors",
-                where=said.where,
+                location=said.where,
                 expected=right + "/<database>" * key.endswith("url"),
-                next_step="connect.placeholders(world) has the parts",
+                hint="connect.placeholders(world) has the parts",
             )
     names = said["table.whitelist"]
     if bool(said["query"]) == bool(names):

@@ -60,7 +60,7 @@ def parse(config: dict[str, str], where: str) -> tuple[Transform, ...]:
         ):
             raise ConnectorError(
                 f"{key} is of no transform",
-                where=where,
+                location=where,
                 expected=f"one that transforms names: {', '.join(names) or 'it names none'}",
             )
     return tuple(_transform(config, name, where) for name in names)

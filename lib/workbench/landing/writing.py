@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable, Iterator
 
-from ..base.files import open_address, write_bytes
-from ..base.paths import within
+from ..base.files import open_filesystem, write_bytes
+from ..base.paths import join_uri
 
 COUNTS = (
     "messages",
@@ -67,7 +67,7 @@ class Open:
 def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
     import pandas
 
-    system, root = open_address(target)
+    system, root = open_filesystem(target)
     sink, total = form.sink, dict.fromkeys(COUNTS, 0)
     filled: dict[tuple, Open] = {}
     bad: list[dict[str, Any]] = []
@@ -76,7 +76,7 @@ def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
         for folder, (schema, first, records) in filled.pop(group).objects.items():
             path = sink.path(*group[:2], first, folder) + form.format.extension
             data = form.format.data(schema, records, path)
-            write_bytes(system, within(root, path), data)
+            write_bytes(system, join_uri(root, path), data)
             total["objects"] += 1
             total["bytes"] += len(data)
 
@@ -123,11 +123,11 @@ def _land(form: Any, target: str, dead: str, batches: Iterator) -> Iterator:
     for group in list(filled):
         close(group)
     if bad:
-        system, root = open_address(dead)
+        system, root = open_filesystem(dead)
         name = "{topic}-{partition}-{offset:020d}.json".format(**bad[0])
         write_bytes(
             system,
-            within(root, name),
+            join_uri(root, name),
             "".join(json.dumps(letter) + "\n" for letter in bad).encode("utf-8"),
         )
     yield pandas.DataFrame([{**total, "dead_letters": len(bad)}])

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pandas
 import requests
 
-from ..base import LakeError, StackError, World, http, nearest
+from ..base import LakeError, StackError, World, did_you_mean, http
 from ..stack.services import REGISTRY_V2
 from . import avro
 from .wire import CCOMPAT, CONTENT, GLOBAL
@@ -76,9 +76,9 @@ def _every(world: World) -> list[dict[str, Any]]:
     if found is None:
         raise StackError(
             "the schema registry has no list of artifacts: it answers 404",
-            where=address(world) + V2 + path,
+            location=address(world) + V2 + path,
             expected="an Apicurio Registry 2.x",
-            next_step=f"correct registry.url in {world.file}",
+            hint=f"correct registry.url in {world.file}",
         )
     return found
 
@@ -177,7 +177,9 @@ def _reason(answer: requests.Response) -> str:
 
 def _path(paths: dict[str, str], kind: str) -> str:
     if kind not in paths:
-        raise LakeError(f"there is no kind of id {kind!r} here", expected=nearest(str(kind), paths))
+        raise LakeError(
+            f"there is no kind of id {kind!r} here", expected=did_you_mean(str(kind), paths)
+        )
     return paths[kind]
 
 
@@ -201,7 +203,7 @@ def _pages(world: World, path: str, what: str) -> Optional[list]:
         if what not in page:
             raise StackError(
                 f"the schema registry answers no list of {what}: {text[:300]!r}",
-                where=address(world) + path,
+                location=address(world) + path,
             )
         rows += page[what]
         if not page[what] or len(rows) >= page.get("count", 0):
@@ -213,7 +215,8 @@ def _ask(world: World, path: str, method: str = "GET", body: Any = None) -> Opti
     answer = _call(world, path, method, body)
     if answer.status_code in REFUSED:
         raise StackError(
-            f"the schema registry refuses {method}: {_reason(answer)}", where=address(world) + path
+            f"the schema registry refuses {method}: {_reason(answer)}",
+            location=address(world) + path,
         )
     return None if answer.status_code == 404 else answer.content
 
@@ -230,12 +233,12 @@ def _call(
         method,
         url,
         body,
-        again=[503],
+        retry_statuses=[503],
         headers=headers,
-        next_step='start it with stack.need(world, "apicurio"), then do it again: nothing is lost',
+        hint='start it with stack.need(world, "apicurio"), then do it again: nothing is lost',
     )
     if answer.status_code >= 400 and answer.status_code not in (404, *REFUSED):
         raise StackError(
-            f"the schema registry answers {answer.status_code}: {answer.text[:300]}", where=url
+            f"the schema registry answers {answer.status_code}: {answer.text[:300]}", location=url
         )
     return answer

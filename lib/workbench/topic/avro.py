@@ -16,7 +16,7 @@ from typing import Any, Callable, Sequence, Union
 import yaml
 from pyspark.sql import types as T
 
-from ..base import LakeError, nearest
+from ..base import LakeError, did_you_mean
 
 SOURCE_DIGITS = (
     131_072 + 16_383
@@ -142,7 +142,9 @@ def parsed(text: Union[str, bytes], where: str) -> Any:
         return json.loads(text)
     except ValueError:
         raise LakeError(
-            "the registry holds something that is not an Avro schema", where=where, expected="JSON"
+            "the registry holds something that is not an Avro schema",
+            location=where,
+            expected="JSON",
         ) from None
 
 
@@ -189,7 +191,7 @@ def known_mode(mode: str) -> str:
     """A compatibility mode, as it is. Raises: LakeError: it is none."""
     if mode not in MODES:
         raise LakeError(
-            f"there is no compatibility mode {mode!r}", expected=nearest(str(mode), MODES)
+            f"there is no compatibility mode {mode!r}", expected=did_you_mean(str(mode), MODES)
         )
     return mode
 
@@ -214,7 +216,7 @@ def predicted(old: Sequence[Any], new: Any, mode: str) -> str:
             schema.parse(json.dumps(each)) for each in (*(old if every else old[-1:]), new)
         )
     except errors.AvroException as e:
-        raise LakeError(f"not an Avro schema: {e}", where=full_name(new)) from None
+        raise LakeError(f"not an Avro schema: {e}", location=full_name(new)) from None
     reads = [(after, each) for each in before if kind in ("BACKWARD", "FULL")]
     reads += [(each, after) for each in before if kind in ("FORWARD", "FULL")]
     found = [
@@ -284,17 +286,17 @@ def to_spark(avsc: Any) -> T.StructType:
         )  # a name that comes again is the record that it names
     except Exception as e:  # noqa: BLE001 - see reader
         raise LakeError(
-            f"not an Avro schema: {type(e).__name__}: {e}", where=full_name(avsc)
+            f"not an Avro schema: {type(e).__name__}: {e}", location=full_name(avsc)
         ) from None
     if not is_record(whole):
         raise LakeError(
             "the Avro schema is not a record",
-            where=str(avsc)[:80],
+            location=str(avsc)[:80],
             expected='{"type": "record", …}',
         )
     if _empty_items(whole):
         raise UnsafeSchema(
-            EMPTY_ITEMS, where=full_name(avsc), expected="items of one byte at least"
+            EMPTY_ITEMS, location=full_name(avsc), expected="items of one byte at least"
         )
     return _spark(whole, whole["name"])[0]
 
@@ -306,7 +308,7 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         if len(branches) != 1:
             raise LakeError(
                 f"no Spark type for a union of {len(branches)} types",
-                where=where,
+                location=where,
                 expected='["null", one type]',
             )
         return _spark(branches[0], where)[0], "null" in avsc
@@ -322,8 +324,8 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
             raise UnsafeSchema(
                 f"{where} has {names[twice[0].lower()]} and {twice[0]}, which Spark and Athena take for "
                 "one",
-                where=where,
-                next_step="rename one at the source",
+                location=where,
+                hint="rename one at the source",
             )
         return T.StructType(
             [
@@ -346,7 +348,7 @@ def _spark(avsc: Any, where: str) -> tuple[T.DataType, bool]:
         raise LakeError(
             f"no Spark type for Avro type {kind!r}"
             + (f" with logicalType {logical!r}" if logical else ""),
-            where=where,
+            location=where,
             expected=f"a decimal of at most {DIGITS} digits, " + ", ".join(SPARK),
         )
     return found, False

@@ -15,8 +15,8 @@ from typing import Any, Callable, Iterable, Optional, Sequence
 import pandas
 
 from ..base import LakeError, World, files
-from ..base.paths import within
-from ..connect.judging import first_line
+from ..base.paths import join_uri
+from ..connect.validation import summarize_stacktrace
 from . import topics
 
 # of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
@@ -97,7 +97,7 @@ def _letter(message: Any, replayed: bool) -> tuple:
         _number(offset),
         connector,
         stage,
-        first_line(trace),
+        summarize_stacktrace(trace),
         message.key(),
         message.value(),
         headers,
@@ -177,7 +177,7 @@ def replay(
             topic of several partitions; another replay is going on. What `mend` raises. Nothing is
             sent then.
     """
-    with files.alone(
+    with files.exclusive_lock(
         f"{_noted(world, topic)}/replay", f"replay of {topic}", "wait until it is done"
     ):
         chosen = _chosen(world, topic, set(offsets), mend)
@@ -198,7 +198,7 @@ def _chosen(
     if offsets and len(topics.bounds(world, topic)) > 1:
         raise LakeError(
             f"{topic} has several partitions, and an offset names a letter in each of them",
-            next_step="choose by `mend`, which is given partition and offset: None leaves a letter",
+            hint="choose by `mend`, which is given partition and offset: None leaves a letter",
         )
     selected = found[~found["replayed"] & (found["offset"].isin(offsets) | (not offsets))]
     values = [
@@ -215,16 +215,16 @@ def _check_origins(world: World, topic: str, chosen: Sequence[Any]) -> None:
         raise LakeError(
             f"a letter of {topic} does not say where it came from",
             expected=f"headers {PREFIX}…",
-            next_step="let the sink write them: errors.deadletterqueue.context.headers.enable=true",
+            hint="let the sink write them: errors.deadletterqueue.context.headers.enable=true",
         )
     refused = sorted(origin for origin in origins if origin == topic or INTERNAL.fullmatch(origin))
     if refused:
         named = [f"offset {one.offset}: {one.topic}" for one in chosen if one.topic in refused]
         raise LakeError(
             f"letters of {topic} name topics that no letter is sent back to: {', '.join(refused)}",
-            where="; ".join(named[:5]),
+            location="; ".join(named[:5]),
             expected="topics of a source; anybody can write a header",
-            next_step="find out who wrote these letters; choose the others by offset, or by `mend`",
+            hint="find out who wrote these letters; choose the others by offset, or by `mend`",
         )
     partitions = {
         origin: topics.bounds(world, origin) for origin in origins
@@ -239,9 +239,9 @@ def _check_origins(world: World, topic: str, chosen: Sequence[Any]) -> None:
     if odd:
         raise LakeError(
             f"letters of {topic} name a partition that their topic does not have",
-            where="; ".join(odd[:5]),
+            location="; ".join(odd[:5]),
             expected="partitions that are there",
-            next_step="choose the others by offset, or by `mend`",
+            hint="choose the others by offset, or by `mend`",
         )
 
 
@@ -272,17 +272,17 @@ def _noted(world: World, topic: str) -> str:
     topic, a file for each batch, [[partition, offset], …]; beside the ids the lock. (The offset of
     a consumer group is one place for all, and Kafka forgets it after a week.)
     """
-    return within(f"{world.lake.checkpoints}/replayed", topic)
+    return join_uri(f"{world.lake.checkpoints}/replayed", topic)
 
 
 def _replayed(world: World, topic: str) -> list[list[int]]:
     folder, topic_id = _noted(world, topic), topics.topic_id(world, topic)
     root, _, name = f"{folder}.json".rpartition("/")  # one file for all, of former versions
     is_there = any(
-        info.is_file and info.base_name == name for info in files.entries(root)
+        info.is_file and info.base_name == name for info in files.list_dir(root)
     )  # a topic may be called so
     former = json.loads((files.read_text(f"{folder}.json") if is_there else None) or "{}")
-    batches = [name for name in files.below(f"{folder}/{topic_id}") if name.endswith(".json")]
+    batches = [name for name in files.list_files(f"{folder}/{topic_id}") if name.endswith(".json")]
     return [
         *former.get(topic_id, []),
         *(
@@ -298,7 +298,7 @@ def records(world: World) -> dict[str, str]:
     gone.
     """
     folder = f"{world.lake.checkpoints}/replayed"
-    found = files.entries(folder)
+    found = files.list_dir(folder)
     former = {
         info.base_name: info.base_name[: -len(".json")]
         for info in found
@@ -360,8 +360,8 @@ def send(
     if gone:
         raise LakeError(
             f"{gone} dead letters were not sent to {topic}: their messages are gone from {', '.join(dead)}",
-            where=place,
-            next_step="the files there have their text, or its base64",
+            location=place,
+            hint="the files there have their text, or its base64",
         )
     return len(found)
 
@@ -412,7 +412,7 @@ def _files(place: str) -> dict[str, str]:
     """
     return {
         path: f"{info.mtime_ns} {info.size}"
-        for path, info in files.below(place).items()
+        for path, info in files.list_files(place).items()
         if not re.search(r"(^|/)(\.|_SUCCESS$|_temporary/)", path)
     }
 

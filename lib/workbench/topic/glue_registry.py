@@ -14,7 +14,7 @@ from typing import Any, Optional, Sequence, Union
 
 import pandas
 
-from ..base import LakeError, StackError, World, aws, nearest
+from ..base import LakeError, StackError, World, aws, did_you_mean
 from ..stack.services import glue_registries
 from . import avro
 from .wire import GLOBAL
@@ -57,7 +57,7 @@ def names(world: World) -> list[str]:
     found = []
     for side, registry in glue_registries(world).items():
         try:
-            schemas = aws.pages(
+            schemas = aws.paginate(
                 world.region,
                 "glue",
                 "list_schemas",
@@ -65,12 +65,12 @@ def names(world: World) -> list[str]:
                 RegistryId={"RegistryName": registry},
             )
         except StackError as e:
-            if aws.code(e) != MISSING:
+            if aws.error_code(e) != MISSING:
                 raise
             raise StackError(
                 f"there is no schema registry {registry}",
-                where=address(world),
-                next_step="deploy/2-lake.yaml makes it: `workbench aws up`",
+                location=address(world),
+                hint="deploy/2-lake.yaml makes it: `workbench aws up`",
             ) from e
         found += [f"{one['SchemaName']}-{side}" for one in schemas]
     return sorted(found)
@@ -117,7 +117,7 @@ def delete(world: World, *artifacts: str) -> None:
         lambda: not any(_asked(world, "get_schema", SchemaId=id) for id in ids),
         f"the schemas of {', '.join(artifacts)} to be gone",
         timeout=60,
-        every=1,
+        interval=1,
     )
 
 
@@ -147,7 +147,7 @@ def add(world: World, artifact: str, schema: Any) -> tuple[Union[int, str], str]
             lambda: _judged(world, made["SchemaVersionId"]),
             "Glue to judge a schema version",
             timeout=60,
-            every=1,
+            interval=1,
         )
     return made[
         "SchemaVersionId"
@@ -196,15 +196,15 @@ def _one_kind(world: World, kind: str) -> None:
     if kind != GLOBAL:
         raise LakeError(
             f"there is no kind of id {kind!r} here",
-            where=address(world),
-            expected=nearest(kind, [GLOBAL]),
+            location=address(world),
+            expected=did_you_mean(kind, [GLOBAL]),
         )
 
 
 def _versions(world: World, artifact: str) -> list[dict[str, Any]]:
     """The versions of an artifact that can be used, the oldest first; none of one that is gone."""
-    with aws.suppress(MISSING):
-        found = aws.pages(
+    with aws.ignore_error_codes(MISSING):
+        found = aws.paginate(
             world.region, "glue", "list_schema_versions", "Schemas", SchemaId=_id(world, artifact)
         )
         return sorted(
@@ -218,7 +218,7 @@ def _id(world: World, artifact: str) -> dict[str, str]:
     if side not in glue_registries(world):
         raise LakeError(
             f"no artifact is called {artifact!r} here",
-            where=address(world),
+            location=address(world),
             expected="<topic>-key or <topic>-value: each has a registry of its own",
         )
     return {"RegistryName": glue_registries(world)[side], "SchemaName": topic}
@@ -226,6 +226,6 @@ def _id(world: World, artifact: str) -> dict[str, str]:
 
 def _asked(world: World, operation: str, **given: Any) -> Optional[dict[str, Any]]:
     """What Glue answers, None where it has no such thing."""
-    with aws.suppress(MISSING):
+    with aws.ignore_error_codes(MISSING):
         return aws.call(world.region, "glue", operation, **given)
     return None

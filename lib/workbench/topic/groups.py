@@ -80,5 +80,5 @@ def forget(world: World, group: str) -> None:
         f"consumer group {group!r} to be empty",
         timeout=10,
         error=StackError,
-        next_step="stop its consumers (`workbench storefront down`), and see that Kafka runs",
+        hint="stop its consumers (`workbench storefront down`), and see that Kafka runs",
     )

@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 import fastavro
 
-from ..base import LakeError, World, nearest
-from ..base.sides import chooser
+from ..base import LakeError, World, did_you_mean
+from ..base.backends import dispatch_by
 from . import apicurio, avro, glue_registry
 from .wire import CCOMPAT, CONTENT, GLOBAL, WIRES, Framed, framed
 
@@ -20,7 +20,7 @@ IDS = {
     CONTENT: "content_id",
     CCOMPAT: "content_id",
 }  # columns of `artifacts`, by kind of id
-_of = chooser(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
+_of = dispatch_by(lambda world: world.registry.kind, apicurio=apicurio, glue=glue_registry)
 address, artifacts, names, find, newest, delete, compatibility = map(
     _of, ("address", "artifacts", "names", "find", "newest", "delete", "compatibility")
 )
@@ -49,8 +49,8 @@ def schema(world: World, id: Union[int, str], kind: str = GLOBAL) -> dict[str, A
 def _unknown(world: World, schema: str) -> LakeError:
     return LakeError(
         f"the registry has no schema with {schema}",
-        where=address(world),
-        next_step="registry.artifacts(world) lists what it has; is it the registry that the writer used, "
+        location=address(world),
+        hint="registry.artifacts(world) lists what it has; is it the registry that the writer used, "
         "and registry.wire the format it writes?",
     )
 
@@ -76,9 +76,9 @@ def _missing(world: World, artifact: str) -> LakeError:
     have = names(world)
     return LakeError(
         f"the registry has no artifact {artifact!r}",
-        where=address(world),
-        expected=nearest(artifact, have) if have else "the registry is empty",
-        next_step="the first message registers it: is the connector RUNNING, its converter this one's?",
+        location=address(world),
+        expected=did_you_mean(artifact, have) if have else "the registry is empty",
+        hint="the first message registers it: is the connector RUNNING, its converter this one's?",
     )
 
 
@@ -115,9 +115,9 @@ def register(world: World, artifact: str, schema: Any) -> Union[int, str]:
     if reason:
         raise LakeError(
             f"the registry refuses the schema as next version of {artifact!r}: {reason}",
-            where=address(world),
+            location=address(world),
             expected=f"one that {compatibility(world, artifact)} compatibility takes",
-            next_step="make the change in another way, such as with a default for a field that comes or "
+            hint="make the change in another way, such as with a default for a field that comes or "
             "goes; or give the artifact another mode (registry.set_compatibility)",
         )
     return id
@@ -242,7 +242,7 @@ class Decoder:
             wire = self.world.registry.wire
             raise LakeError(
                 "the message does not begin as Avro with a schema id does",
-                where=value[:20].hex(" "),
+                location=value[:20].hex(" "),
                 expected=f"{WIRES[wire]} ({self.world.file}: registry.wire is {wire})",
             )
         id = found.schema
@@ -259,7 +259,7 @@ class Decoder:
         except ValueError as e:
             raise LakeError(
                 f"the bytes are not Avro of schema {id}: {e}",
-                where=found.body[:40].hex(" "),
+                location=found.body[:40].hex(" "),
                 expected=name,
             ) from e
 

@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .. import connect, stack
-from ..base import LakeError, StackError, WorkbenchError, World, nearest, wait_until
+from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, wait_until
 from . import kafka_iam
 
 T = TypeVar("T")
@@ -98,8 +98,8 @@ def answered(world: World, where: str = "") -> Iterator[None]:
         if e.args[0].code() in REFUSED:
             raise LakeError(
                 f"a message is refused: {e.args[0].str()}",
-                where=where,
-                next_step=REFUSED[e.args[0].code()],
+                location=where,
+                hint=REFUSED[e.args[0].code()],
             ) from e
         raise _silent(
             world,
@@ -116,8 +116,8 @@ def _silent(world: World, what: str, where: str, next_step: str) -> StackError:
     if world.kafka.security_protocol == IAM:
         kafka_iam.token(world.region)  # a client tells nobody that it got no other one
         next_step = kafka_iam.NEXT_STEP
-    return stack.lost(world, "kafka", world.kafka.bootstrap) or StackError(
-        what, where=where, next_step=next_step
+    return stack.service_down_error(world, "kafka", world.kafka.bootstrap) or StackError(
+        what, location=where, hint=next_step
     )
 
 
@@ -205,16 +205,18 @@ def bounds(world: World, topic: str) -> dict[int, tuple[int, int]]:
             return None if e.args[0].code() in WITHOUT_LEADER else e
 
     with contextlib.closing(_consumer(world)) as reader, answered(world):
-        found = wait_until(asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT, every=0.05)
+        found = wait_until(
+            asked, f"topic {topic!r} to have a leader", timeout=TIMEOUT, interval=0.05
+        )
         if not isinstance(found, KafkaException):
             return found
         if found.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise found
     raise LakeError(
         f"there is no topic {topic!r}",
-        where=world.kafka.bootstrap,
-        expected=nearest(topic, names(world)),
-        next_step="the first message makes it: is the connector RUNNING? (connect.status)",
+        location=world.kafka.bootstrap,
+        expected=did_you_mean(topic, names(world)),
+        hint="the first message makes it: is the connector RUNNING? (connect.status)",
     )
 
 
@@ -264,9 +266,9 @@ def wait_count(
         enough,
         f"{n} messages in topic {topic!r}",
         timeout=timeout,
-        every=0.2,
-        failed=lambda: connect.failure(world, connector) if connector else None,
-        next_step="look at connect.status and the worker's log",
+        interval=0.2,
+        failure_reason=lambda: connect.failure(world, connector) if connector else None,
+        hint="look at connect.status and the worker's log",
     )[0]
 
 
@@ -447,7 +449,7 @@ def create(world: World, name: str, partitions: int = 1, **config: str) -> None:
             result(world, asked[name])
         except KafkaException as e:
             raise WorkbenchError(
-                f"topic {name!r} was not made: {e.args[0].str()}", where=world.kafka.bootstrap
+                f"topic {name!r} was not made: {e.args[0].str()}", location=world.kafka.bootstrap
             ) from e
 
 
@@ -466,7 +468,7 @@ def delete(world: World, *topics: str) -> None:
             if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise WorkbenchError(
                     f"topic {topic!r} was not deleted: {e.args[0].str()}",
-                    where=world.kafka.bootstrap,
+                    location=world.kafka.bootstrap,
                 ) from e
     wait_until(
         lambda: not {*topics} & {*_partitions(world, admin)},
