@@ -24,7 +24,7 @@ def list_(world: str = WORLD) -> None:
     """
     from .topic import dlq
 
-    for one in dlq.counts(params.load(world)).itertuples():
+    for one in dlq.summary(params.load(world)).itertuples():
         echo(
             f"{escape_unprintable(one.place)}: {one.letters} from {escape_unprintable(one.origin)}, {one.replayed} sent back\n"
             f"    {one.reason!r}"
@@ -42,7 +42,7 @@ def show(
     """
     from .topic import dlq
 
-    found = dlq.letters(params.load(world), topic)
+    found = dlq.read(params.load(world), topic)
     for one in found.head(limit).itertuples():
         echo(f"offset {one.offset}{', sent back' * one.replayed}: {one.reason!r}")
         for name, value in (*one.headers, ("key", one.key), ("value", one.value)):

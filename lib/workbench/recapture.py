@@ -31,7 +31,7 @@ from .hudi.ingesting import (
 )
 from .hudi.rewriting import finish_rewrite, rewrite
 from .hudi.timeline import SCHEMA_CHANGE_KEY, completed_actions
-from .landing.sources import topic_of
+from .landing.sources import topic_name
 from .results import check_values
 from .source import mariadb, postgres
 from .source.names import identifier
@@ -274,7 +274,9 @@ class _Recapture:
             *(name for name in self.names if not _captures_table(self.config, name)),
         ]
         old_topics = [
-            topic for topic in (topic_of(self.config, name) for name in names) if topic in existing
+            topic
+            for topic in (topic_name(self.config, name) for name in names)
+            if topic in existing
         ]
         return RecaptureResult(self.new, named, rows, old_topics if self._are_literal() else [])
 
@@ -428,7 +430,9 @@ class _Recapture:
     def _topic(
         self, captured: CapturedTable, config: Optional[dict[str, str]] = None
     ) -> hudi.Topic:
-        return hudi.Topic(topic_of(config or self.new_config, captured.source), format=self.format)
+        return hudi.Topic(
+            topic_name(config or self.new_config, captured.source), format=self.format
+        )
 
     def _is_replaced(self, captured: CapturedTable) -> bool:
         last = read_progress(last_ingest_commit(captured.table)).get(self._topic(captured).id)
@@ -452,7 +456,7 @@ class _Recapture:
             raise LakeError(
                 f"table {captured.table.name} holds rows of other sources than {captured.source}",
                 location=f"read into it: {', '.join(foreign)} (*: not known what)",
-                expected=f"rows of {topic_of(self.config, captured.source)} only: all rows are replaced",
+                expected=f"rows of {topic_name(self.config, captured.source)} only: all rows are replaced",
                 hint="if the source table was renamed: recapture.Captured(…, former=its name before). "
                 "Else a table of its own for each source: hudi.drop, and repeat the recapture",
             )
@@ -493,7 +497,7 @@ class _Recapture:
         """Ingest the new topic into the copy until it equals the source."""
         copy = self._copy(captured)
         timeout = 60 + self._count(captured) / 500 if self.timeout is None else self.timeout
-        topics.wait_count(
+        topics.wait_for_messages(
             self.world, self._topic(captured).name, 1, timeout=timeout, connector=self.new
         )
         differences: list[LakeError] = []
@@ -576,7 +580,7 @@ class _Recapture:
         """
         copy, new = self._copy(captured), self._topic(captured).name
         topics_before = [
-            hudi.Topic(topic_of(self.config, name), format=self.format) for name in captured.names
+            hudi.Topic(topic_name(self.config, name), format=self.format) for name in captured.names
         ]
         old = {**{topic.id: {} for topic in topics_before}, **self._own_progress(captured)}
         progress = {name: {**last, REPLACED_BY: new} for name, last in old.items()}

@@ -114,7 +114,7 @@ def _capture(world: World, spark: SparkSession, rows: int) -> tuple[float, float
     begun = time.monotonic()
     connect.apply(world, outbox.CONNECTOR, settings)
     wait_until(
-        lambda: topics.count(world, topic) >= rows,
+        lambda: topics.offset_span(world, topic) >= rows,
         "the snapshot",
         timeout=300,
         interval=0.02,
@@ -163,7 +163,7 @@ def freshness(
     hudi.drop(spark, world, table)
     reached = {
         topic.id: {
-            "offsets": {str(p): n for p, n in topics.ends(world, topic.name).items()},
+            "offsets": {str(p): n for p, n in topics.end_offsets(world, topic.name).items()},
             "batch": 0,
         }
     }

@@ -78,7 +78,7 @@ def _filled(world: World, kind: str, rows: int) -> str:
     source, topic = f"{name}.{outbox.TABLE}", f"{name}_copies"
     connect.apply(world, name, config)
     wait_until(
-        lambda: topics.count(world, source) >= rows,
+        lambda: topics.offset_span(world, source) >= rows,
         "the snapshot",
         timeout=300,
         failure_reason=lambda: connect.failure(world, name),
@@ -90,7 +90,7 @@ def _filled(world: World, kind: str, rows: int) -> str:
         Producer(topics.settings(world, **{"linger.ms": 20})),
     )
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
-    with contextlib.closing(topics.messages(world, source, {0: 0}, {0: rows})) as found:
+    with contextlib.closing(topics.consume(world, source, {0: 0}, {0: rows})) as found:
         messages = [(m.key(), m.value()) for m in found]
     for number, (key, value) in enumerate(
         itertools.chain.from_iterable(itertools.repeat(messages, COPIES))

@@ -90,7 +90,7 @@ def _once(world: World, spark: SparkSession, rows: int) -> tuple[float, float]:
     begun = time.monotonic()
     connect.apply(world, "pagila_source", _config(world, "pagila_source"))
     wait_until(
-        lambda: topics.count(world, topic) >= rows,
+        lambda: topics.offset_span(world, topic) >= rows,
         "the snapshot",
         timeout=300,
         interval=0.02,

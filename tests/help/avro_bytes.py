@@ -32,5 +32,5 @@ def wire_message(id, body, size=8):
 
 def read_container(data):
     """A container file: its schema (JSON), its metadata, its records."""
-    schema, reader = avro.schema_of(data), fastavro.reader(io.BytesIO(data))
+    schema, reader = avro.container_schema(data), fastavro.reader(io.BytesIO(data))
     return SimpleNamespace(schema=schema, meta=dict(reader.metadata), records=list(reader))

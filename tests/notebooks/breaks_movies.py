@@ -122,7 +122,7 @@ told, connect.config = connect.config, other_config""",
         Break(
             'rows = movies.flow.count(world, "movies")',
             """
-topics.wait_count(world, movies.TOPIC, 12, connector=movies.CONNECTOR)
+topics.wait_for_messages(world, movies.TOPIC, 12, connector=movies.CONNECTOR)
 movies.flow.change(world, "movies", 101, title="Spoilt")""",
             {
                 "what happened to each row": "'u'",
@@ -144,7 +144,7 @@ registry.register(world, f"{movies.TOPIC}-value", {**value_schema, "doc": "anoth
             """
 topics.create(world, "dbhistory.lost")
 known = topics.read(world, config["schema.history.internal.kafka.topic"])
-topics.send(world, "dbhistory.lost", [(None, value) for value in known["value"]])""",
+topics.produce(world, "dbhistory.lost", [(None, value) for value in known["value"]])""",
             {"a connector without its schema history stops, and says so": "no failure"},
         ),
         Break(
@@ -183,9 +183,9 @@ check.eventually = lambda what, condition, timeout=5, **more: patient(what, cond
 # the first message once more, with another title
 ANOTHER_MESSAGE = """
 seen = topics.read(world, movies.TOPIC, limit=1).iloc[0]
-record = {**registry.peek(world, seen["value"])["record"], "title": "Spoilt"}
-spoilt = registry.encoded(world, int(versions().iloc[0]["global_id"]), record)
-topics.send(world, movies.TOPIC, [(seen["key"], spoilt)])"""
+record = {**registry.inspect_message(world, seen["value"])["record"], "title": "Spoilt"}
+spoilt = registry.encode(world, int(versions().iloc[0]["global_id"]), record)
+topics.produce(world, movies.TOPIC, [(seen["key"], spoilt)])"""
 # whoever lands takes a row out of the oldest file, and puts those of the last two into one
 OTHER_LANDING = (
     "from pathlib import Path\n"
@@ -200,12 +200,12 @@ def spoiling(*asked):
     paths[-2].unlink()
     return done
 
-landed, landing.step = landing.step, spoiling"""
+landed, landing.run_once = landing.run_once, spoiling"""
 )
 EVOLVE = [
     Run(
         Break(
-            "topics.wait_count(world, history, noted + 1",
+            "topics.wait_for_messages(world, history, noted + 1",
             ANOTHER_MESSAGE,
             {
                 "messages and versions after the ALTER": "'messages': 13",
@@ -224,7 +224,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
                 "what stands before it": "registry 'title'",
                 "a reader of version 2 cannot read version 1": "no failure",
             },
-            undo="topics.wait_count(world, movies.TOPIC, rows + 1)",
+            undo="topics.wait_for_messages(world, movies.TOPIC, rows + 1)",
         ),
         Break(
             "files_before = ",
@@ -237,7 +237,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
                     "movie_id=110: missing in files",
                 ),
             },
-            undo="landing.step = landed",
+            undo="landing.run_once = landed",
         ),
         Break(
             'past = hudi.as_of(spark, world, table, "version_1")',
@@ -270,11 +270,11 @@ movies.execute(world, '''
             undo="""
 movies.execute(world, "DROP TRIGGER shout")
 for name, n in counts.items():
-    topics.wait_count(world, movies.flow.topic(world, name), n + unchanged)
+    topics.wait_for_messages(world, movies.flow.topic(world, name), n + unchanged)
 counts = {name: n + unchanged for name, n in counts.items()}""",
         ),
         Break(
-            "sent = {name: topics.count(",
+            "sent = {name: topics.offset_span(",
             ANOTHER_MESSAGE,
             {"messages of the backfill": "'movies': 1"},
         ),
@@ -334,7 +334,7 @@ rest._call(world, "PUT", f"/connectors/{movies.CONNECTOR}/resume")"""
 )
 LATER_MOVIE = """
 movies.execute(world, insert, [302, "Solaris", 1972, "USSR"])
-wait_until(lambda: registry.peek(world, topics.read(world, movies.TOPIC)["value"].dropna().iloc[-1])["record"][
+wait_until(lambda: registry.inspect_message(world, topics.read(world, movies.TOPIC)["value"].dropna().iloc[-1])["record"][
     "movie_id"] == 302, "a later movie")"""
 COMPATIBILITY = [
     Run(
@@ -418,15 +418,15 @@ movies.execute(world, "ALTER TABLE movies ADD COLUMN extra int")""",
 # a letter that came from nowhere, and has no reason
 STRAY_LETTERS = """
 for topic in movies.DLQ_TOPICS.values():
-    topics.send(world, topic, [("409", b"stray")])"""
+    topics.produce(world, topic, [("409", b"stray")])"""
 WHO = ("connect", "landing", "lake")
 DEAD_LETTERS = [
     Run(
         Break(
             "what is too large is refused at once",
-            "sent, topics.send = topics.send, lambda *asked: None",
+            "sent, topics.produce = topics.produce, lambda *asked: None",
             {"what is too large is refused at once": "no failure"},
-            undo="topics.send = sent",
+            undo="topics.produce = sent",
         ),
         Break(
             "def lines():",
@@ -446,14 +446,14 @@ with written.open("a") as file:
         ),
         Break(
             "def mended(letter):",
-            'dlq.replay(world, letters["lake"], offsets=[0], mend=lambda letter: whole[letter.key.decode()])',
+            'dlq.replay(world, letters["lake"], offsets=[0], transform=lambda letter: whole[letter.key.decode()])',
             {"letters sent back, and again": "(3, 0)"},
         ),
         Break(
             "landed_again = landing.run(",
             """
-more = registry.encoded(world, id, movie(407, "Andrei Rublev", 1966))
-topics.send(world, movies.POISONED_TOPIC, [("407", more)])""",
+more = registry.encode(world, id, movie(407, "Andrei Rublev", 1966))
+topics.produce(world, movies.POISONED_TOPIC, [("407", more)])""",
             {
                 "records in files": "landing 30",
                 "the lake = what was sent, row by row": "movie_id=407: not in source",

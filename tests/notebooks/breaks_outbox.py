@@ -152,7 +152,7 @@ topics.delete(world, outbox.flow.topic(world))""",
             "messages = topics.read(world, outbox.flow.topic(world))",
             """
 count = int(postgres.query(world, "SELECT count(*) AS n FROM cdc_events").loc[0, "n"])
-topics.wait_count(world, outbox.flow.topic(world), count)
+topics.wait_for_messages(world, outbox.flow.topic(world), count)
 message = topics.read(world, outbox.flow.topic(world), limit=1).iloc[0]
 value = json.loads(message["value"])
 value["payload"].update({"__extra": 1, "before": None, "__op": "u"})
@@ -168,23 +168,23 @@ assert _producer.flush(20) == 0""",
             },
         ),
         Break(
-            "landed = landing.step(spark, world, outbox.SINK)[outbox.SINK]",
+            "landed = landing.run_once(spark, world, outbox.SINK)[outbox.SINK]",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.flow.topic(world), len(messages) + 1)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 1)""",
             {"messages landed": ("files 831", "topic 830")},
         ),
         Break(
             "files that a second run writes",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.flow.topic(world), len(messages) + 2)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 2)""",
             {"files that a second run writes": "msk.datalake.cdc_events"},
         ),
         Break(
             "in_topic = frames.events(messages)",
             """postgres.execute(world, "UPDATE cdc_events SET ship_city = 'Atlantis' WHERE order_id = 10251")
-topics.wait_count(world, outbox.flow.topic(world), len(messages) + 3)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 3)""",
             {
                 "every value in the topic": "order_id=10251, ship_city: topic 'Porto', source 'Atlantis'"
             },
@@ -218,15 +218,15 @@ _files.write_text(f"{outbox.flow.landing_folder(world)}/customer_id=ATLAN/order_
             },
         ),
         Break(
-            "waiting = landing.step(spark, world, outbox.SINK)",
+            "waiting = landing.run_once(spark, world, outbox.SINK)",
             """
 from confluent_kafka import Producer
 _producer = Producer(topics.settings(world))
 _producer.produce(outbox.flow.topic(world), "no JSON")
 assert _producer.flush(20) == 0
-ends = topics.count(world, outbox.flow.topic(world))
+ends = topics.offset_span(world, outbox.flow.topic(world))
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 10250")
-topics.wait_count(world, outbox.flow.topic(world), ends + 1)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), ends + 1)""",
             {
                 "messages that waited for the sink": "topic 3",
                 "messages that the sink put aside": "dead letters 1",
@@ -383,19 +383,19 @@ postgres.execute(world, '''
             "def new_messages():",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
-topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2)
-_count, _eventually = topics.count, check.eventually
-topics.count = lambda *asked: sum(start.values())
+topics.wait_for_messages(world, outbox.flow.topic(world), sum(start.values()) + 2)
+_count, _eventually = topics.offset_span, check.eventually
+topics.offset_span = lambda *asked: sum(start.values())
 check.eventually = lambda *asked, **how: _eventually(*asked, **{**how, "timeout": 1})""",
             {"one new message": "not yet"},
         ),
         Break(
             "insert = frames.events(",
             """
-topics.count = _count
+topics.offset_span = _count
 postgres.execute(world, "UPDATE order_details SET quantity = 31 WHERE order_id = 11075 AND product_id = 46")
-topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5)
-topics.count = lambda *asked: sum(start.values())""",
+topics.wait_for_messages(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5)
+topics.offset_span = lambda *asked: sum(start.values())""",
             {
                 "four more": "not yet",
                 "operations of 11075": "'u', 'u', 'u', 'u']",
@@ -407,13 +407,13 @@ topics.count = lambda *asked: sum(start.values())""",
                 "ordered by time, the answer depends on arrival": "no failure",
                 "as in reference table S1/items_11075": "row=2, quantity: seen 31, reference 30",
             },
-            undo="topics.count, check.eventually = _count, _eventually",
+            undo="topics.offset_span, check.eventually = _count, _eventually",
         ),
         Break(
             "print(landing.run(",
             """
 postgres.execute(world, "UPDATE orders SET freight = freight WHERE order_id = 11077")
-topics.wait_count(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5 + 1)""",
+topics.wait_for_messages(world, outbox.flow.topic(world), sum(start.values()) + 2 + 5 + 1)""",
             {
                 "log, topic and commit of 11077": "trace [",
                 "messages since the start": ("topic 8", "derived 5"),

@@ -165,7 +165,7 @@ before[1]["pagila.query"] += 1""",
             {"states after each pair": "UNASSIGNED"},
             undo="""
 landing.apply(world, query_based.SINKS[1], sink_01)
-landing.step(spark, world, query_based.SINKS[1])""",
+landing.run_once(spark, world, query_based.SINKS[1])""",
         ),
         Break(
             "sides = {name in have",
@@ -174,7 +174,7 @@ landing.step(spark, world, query_based.SINKS[1])""",
             undo='landing.delete(world, "pagila_flawed")',
         ),
         Break(
-            "sent = {name: topics.count",
+            "sent = {name: topics.offset_span",
             SHORTER + STRAY,
             {
                 "messages of the first pair": "597",

@@ -83,9 +83,9 @@ WROTE = """
 from workbench.topic import registry
 
 def wrote(topic, like, key, value, at=None):
-    encode = [registry.encoder(world, registry.newest_id(world, f"{like}-{side}")) for side in ("key", "value")]
+    encode = [registry.encoder(world, registry.latest_id(world, f"{like}-{side}")) for side in ("key", "value")]
     told = {"timestamp": int(at.timestamp() * 1000)} if at else {}
-    topics.send(world, topic, [(encode[0](key), encode[1](value), told)])
+    topics.produce(world, topic, [(encode[0](key), encode[1](value), told)])
 """
 # the query is stopped after a batch, its checkpoint says that the watermark is at midnight, and it
 # goes on from there
@@ -159,7 +159,7 @@ LAST_BATCH = """
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-begins = topics.count(world, sales.SUMMARY_TOPIC) - len(sales.latest(spark, world))
+begins = topics.offset_span(world, sales.SUMMARY_TOPIC) - len(sales.latest(spark, world))
 kafka = AdminClient(topics.settings(world))
 for deleted in kafka.delete_records([TopicPartition(sales.SUMMARY_TOPIC, 0, begins)]).values():
     deleted.result(10)"""
@@ -262,9 +262,9 @@ RESTART = [
             'rows = [{"mode": mode',
             """
 one = topics.read(world, f"{sales.SCRATCH_TOPIC}.update").iloc[-1]
-topics.send(world, f"{sales.SCRATCH_TOPIC}.update", [(one["key"], one["value"])] * 1_000)
+topics.produce(world, f"{sales.SCRATCH_TOPIC}.update", [(one["key"], one["value"])] * 1_000)
 one = topics.read(world, f"{sales.SCRATCH_TOPIC}.append").iloc[-1]
-topics.send(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"])])""",
+topics.produce(world, f"{sales.SCRATCH_TOPIC}.append", [(one["key"], one["value"])])""",
             {
                 "complete writes most": "seen update",
                 "states written again by update, append": "topics [1000, 1]",

@@ -25,7 +25,7 @@ STORES = [
             {"orders enters the store of accounts": "no failure"},
         ),
         Break(
-            "found = [(name, len(topics.bounds(",
+            "found = [(name, len(topics.watermark_offsets(",
             ONE_MORE_PARTITION,
             {"partitions of each": "'accounts.customer.change': 4"},
         ),
@@ -102,7 +102,7 @@ def send_late():
     more = events.Event("00000000-0000-4000-8000-000000000072", contexts.ACCOUNTS.topic, key, 1,
                         {**john, "id": key, "addresses": shorter})
     sent = [placed(more.to_message(), 0), *2 * unsent()]
-    topics.send(world, contexts.ACCOUNTS.topic, sent, partitioner="murmur2_random")
+    topics.produce(world, contexts.ACCOUNTS.topic, sent, partitioner="murmur2_random")
 """
 )
 OTHER_COPY = """
@@ -134,8 +134,8 @@ for connection in held:
     connection.execute("BEGIN")
     connection.execute("LOCK TABLE inbox")
 for name in ("orders", "fulfillment"):
-    again = topics.whole(world, contexts.ALL[name].topic)[0]
-    topics.send(world, again.topic(), [(again.key(), again.value(), {"headers": again.headers()})])"""
+    again = topics.read_all(world, contexts.ALL[name].topic)[0]
+    topics.produce(world, again.topic(), [(again.key(), again.value(), {"headers": again.headers()})])"""
 CHANGES = [
     Run(
         Break("made = storefront.call(", UNSENT, {}),
@@ -264,12 +264,12 @@ OUT_OF_ORDER = (
     + """
 def send_late():
     first, second, third = unsent()
-    place = next(m.partition() for m in topics.whole(world, contexts.ACCOUNTS.topic) if m.key() == one.encode())
-    topics.send(world, contexts.ACCOUNTS.topic, [
+    place = next(m.partition() for m in topics.read_all(world, contexts.ACCOUNTS.topic) if m.key() == one.encode())
+    topics.produce(world, contexts.ACCOUNTS.topic, [
         placed(third, place), placed(first, place), placed(second, (place + 1) % storefront.PARTITIONS)])
     odd = {**storefront.owner_documents(world, "orders")["document"][0], "guid": "odd", "customerId": chr(0)}
     odd = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, odd)
-    topics.send(world, contexts.ORDERS.topic, [odd.to_message()])
+    topics.produce(world, contexts.ORDERS.topic, [odd.to_message()])
     postgres.execute(world, "DELETE FROM customers WHERE id = %s", [customers.iloc[1]["id"]], database="orders")
 """
 )
@@ -347,7 +347,7 @@ OUTBOX = [
             """
 contact = {"contact": {"email": "john@lost.example"}}
 storefront.call(world, "accounts", "PATCH", f"customers/{john['id']}", contact)
-topics.wait_count(world, contexts.ACCOUNTS.topic, 2)""",
+topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 2)""",
             {
                 "a change, and sudden death": "no failure",
                 "documents that stayed apart": "stores none",
@@ -360,7 +360,7 @@ topics.wait_count(world, contexts.ACCOUNTS.topic, 2)""",
                 "event of the change that was asked for again": "nothing is said None",
                 "said and not sent": "outbox none",
             },
-            undo="topics.wait_count(world, contexts.ACCOUNTS.topic, 3)",
+            undo="topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 3)",
         ),
         Break(
             "a change, and sudden death again",

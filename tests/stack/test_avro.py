@@ -48,7 +48,7 @@ COLUMNS = "artwork_id, title, classification, price, acquired, seen, changed"
 def lab(world):
     """The world with the museum in a database of its own, and its connector RUNNING."""
     with avro_help.museum(world, NAME, TABLES) as lab:
-        topics.wait_count(lab, ARTWORKS, 2, connector=SOURCE)
+        topics.wait_for_messages(lab, ARTWORKS, 2, connector=SOURCE)
         yield lab
 
 
@@ -103,7 +103,7 @@ def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
     }
     assert set(ours["type"]) == {"AVRO"} and set(ours["group"]) == {"default"}
     message = topics.read(lab, ARTISTS, limit=1)["value"][0]
-    seen = registry.peek(lab, message)
+    seen = registry.inspect_message(lab, message)
     mine = ours[ours["artifact"] == f"{ARTISTS}-value"].iloc[0]
     assert (seen["wire"], seen["id_kind"], seen["schema_id"]) == (
         "apicurio_legacy8",
@@ -187,11 +187,11 @@ def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     topic = hudi.Topic(ARTISTS, format="avro")
     soft = table(**artists(deletes="soft", type="mor", index="GLOBAL_BLOOM"))
     hard, blind = table(**artists()), table(**artists(index="SIMPLE"))
-    before = topics.count(lab, ARTISTS)
+    before = topics.offset_span(lab, ARTISTS)
     for each in (soft, hard, blind):
         hudi.ingest(spark, lab, topic, each)
     postgres.execute(lab, "DELETE FROM artists WHERE artist_id = 441")
-    topics.wait_count(lab, ARTISTS, before + 2, connector=SOURCE)
+    topics.wait_for_messages(lab, ARTISTS, before + 2, connector=SOURCE)
     counts = [hudi.ingest(spark, lab, topic, each) for each in (soft, hard, blind)]
     one = hudi.Ingested(messages=2, deletes=1, tombstones=1, batches=1)
     assert counts == [one, one, hudi.Ingested(messages=2, tombstones=1, dead_letters=1, batches=1)]
@@ -219,7 +219,7 @@ def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     raw = topics.read(lab, ARTISTS)["value"][letter.offset]
     assert base64.b64decode(letter.text) == (raw.encode() if isinstance(raw, str) else raw)
     postgres.execute(lab, "INSERT INTO artists VALUES (441, 'Somebody', 'German', NULL)")
-    topics.wait_count(lab, ARTISTS, before + 3, connector=SOURCE)
+    topics.wait_for_messages(lab, ARTISTS, before + 3, connector=SOURCE)
     hudi.ingest(spark, lab, topic, soft)
     (back,) = hudi.read(spark, soft).where("artist_id = 441").collect()
     assert (back.nationality, back["__deleted"]) == ("German", "false")
@@ -229,11 +229,11 @@ def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
     topic = hudi.Topic(ARTISTS, format="avro")
     older = table(**artists())
     hudi.ingest(spark, lab, topic, older)
-    start = topics.ends(lab, ARTISTS)[0]
+    start = topics.end_offsets(lab, ARTISTS)[0]
     postgres.execute(lab, "UPDATE artists SET birth_year = 1931 WHERE artist_id = 1")
     postgres.execute(lab, "ALTER TABLE artists ADD COLUMN wealth numeric(8, 3)")
     postgres.execute(lab, "UPDATE artists SET wealth = 7.125 WHERE artist_id = 299")
-    topics.wait_count(lab, ARTISTS, start + 2, connector=SOURCE)
+    topics.wait_for_messages(lab, ARTISTS, start + 2, connector=SOURCE)
     versions = registry.artifacts(lab).query(
         "artifact == @name", local_dict={"name": f"{ARTISTS}-value"}
     )
@@ -283,7 +283,7 @@ def test_the_raw_envelope(lab, spark, table, path):
     topic = f"{ENVELOPE}.public.artworks"
     if ENVELOPE not in connect.names(lab):
         connect.apply(lab, ENVELOPE, {**config, "topic.prefix": ENVELOPE})
-    topics.wait_count(lab, topic, 2, connector=ENVELOPE)
+    topics.wait_for_messages(lab, topic, 2, connector=ENVELOPE)
     it = table(key=("ts_us",), ordering="ts_ns", partition=())
     done = hudi.ingest(spark, lab, hudi.Topic(topic, format="avro"), it)
     assert (done.messages, done.dead_letters) == (2, 0)
@@ -294,7 +294,7 @@ def test_the_raw_envelope(lab, spark, table, path):
         dt.date(1959, 4, 15),
     )
     assert first.after.seen == dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
-    seen = registry.peek(lab, topics.read(lab, topic, 1)["value"][0])
+    seen = registry.inspect_message(lab, topics.read(lab, topic, 1)["value"][0])
     assert (seen["wire"], seen["record"]["after"]["price"]) == (
         "apicurio_legacy8",
         Decimal("12345678.90"),
@@ -314,7 +314,7 @@ def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table, wire):
     if name not in connect.names(lab):
         config = avro_help.source_config(lab, NAME, name)
         connect.apply(lab, name, {**config, "topic.prefix": name, **four})
-    topics.wait_count(lab, topic, 2, connector=name)
+    topics.wait_for_messages(lab, topic, 2, connector=name)
     other = with_settings(lab, registry={"wire": wire})
     source, it = hudi.Topic(topic, format="avro"), table(**artworks())
     assert hudi.ingest(spark, lab, source, table(**artworks())).dead_letters == 2

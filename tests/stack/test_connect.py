@@ -55,7 +55,7 @@ def source(lab):
     topic = f"{config['topic.prefix']}.{TABLE}"
     connect.apply(lab, SOURCE, config)
     connect.wait_running(lab, SOURCE)
-    topics.wait_count(lab, topic, 829, connector=SOURCE)
+    topics.wait_for_messages(lab, topic, 829, connector=SOURCE)
     return config, topic
 
 
@@ -79,24 +79,24 @@ def test_snapshot_is_one_flat_message_per_row_and_applying_again_changes_nothing
         "__deleted",
     }
     assert added <= set(payloads[0]) and {p["__op"] for p in payloads} == {"r"}
-    before = topics.count(lab, topic)
+    before = topics.offset_span(lab, topic)
     connect.apply(lab, SOURCE, config)
     connect.wait_running(lab, SOURCE)
-    assert topics.count(lab, topic) == before
+    assert topics.offset_span(lab, topic) == before
 
 
 def test_update_and_delete_come_out_as_in_the_walkthrough(lab, source):
     _, topic = source
-    place = topics.ends(lab, topic)
-    total = topics.count(lab, topic)
+    place = topics.end_offsets(lab, topic)
+    total = topics.offset_span(lab, topic)
     postgres.execute(
         lab, "UPDATE datalake.orders SET shipped_date = '1998-06-15' WHERE order_id = 11077"
     )
     postgres.execute(lab, "DELETE FROM datalake.cdc_events WHERE order_id = 10248")
-    topics.wait_count(lab, topic, total + 3, connector=SOURCE)
+    topics.wait_for_messages(lab, topic, total + 3, connector=SOURCE)
     values = [
         value and json.loads(value)["payload"]
-        for value in topics.read(lab, topic, after=place)["value"]
+        for value in topics.read(lab, topic, start_offsets=place)["value"]
     ]
     assert (values[0]["order_id"], values[0]["__op"], values[0]["shipped_date"]) == (
         11077,
@@ -126,7 +126,7 @@ def test_envelope_connector_shows_one_row_unflattened(lab, source):
     topic = f"{config['topic.prefix']}.{TABLE}"
     connect.apply(lab, ENVELOPE, config)
     connect.wait_running(lab, ENVELOPE)
-    topics.wait_count(lab, topic, 1, connector=ENVELOPE)
+    topics.wait_for_messages(lab, topic, 1, connector=ENVELOPE)
     raw = json.loads(topics.read(lab, topic, limit=1)["value"][0])
     assert {"before", "after", "source", "op"} <= set(raw) and (raw["op"], raw["before"]) == (
         "r",
@@ -220,9 +220,9 @@ def test_dropped_slot_fails_loudly_and_a_clean_start_takes_a_new_snapshot(lab, s
     connect.delete(lab, SOURCE)
     wait_until(lambda: SOURCE not in connect.names(lab), "the connector to be gone")
     rows = int(postgres.query(lab, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
-    before = topics.count(lab, topic)
+    before = topics.offset_span(lab, topic)
     connect.apply(lab, SOURCE, config)
-    assert topics.wait_count(lab, topic, before + rows, connector=SOURCE) == before + rows
+    assert topics.wait_for_messages(lab, topic, before + rows, connector=SOURCE) == before + rows
 
 
 def test_unknown_connector_names_the_nearest(lab, source):

@@ -50,7 +50,7 @@ def bench(world):
         "lies about its length": wire_message(ids.glob, encode_long(7) + encode_long(2**30) + b"p"),
         "also good": wire_message(ids.glob, row(8)),
     }
-    topics.send(
+    topics.produce(
         world,
         topic,
         [(kind, value) for kind, value in sent.items()],
@@ -68,7 +68,12 @@ def bench(world):
         assert avro_help.register_schema(world, again, f"{topic}-value").glob == later
 
     yield SimpleNamespace(
-        topic=topic, dlq=letters, sent=sent, mend=mend, register_later=register_later, produced=8
+        topic=topic,
+        dlq=letters,
+        sent=sent,
+        transform=mend,
+        register_later=register_later,
+        produced=8,
     )
     topics.delete(world, topic, letters)
 
@@ -83,7 +88,7 @@ def errors(bench):
 
 def judged(world, bench, count=6):
     """The letters in the topic, which are one of each kind, each message as it was."""
-    found = dlq.letters(world, bench.dlq)
+    found = dlq.read(world, bench.dlq)
     assert (
         len(found) == count
         and set(found["topic"]) == {bench.topic}
@@ -136,15 +141,17 @@ def sink(world, bench):
 def test_a_sink_in_connect_goes_on_behind_every_kind_of_poison(world, bench, sink):
     sink.deploy()
     landed = sink.landed(2)
-    topics.wait_count(world, bench.dlq, 6, connector=sink.name)
+    topics.wait_for_messages(world, bench.dlq, 6, connector=sink.name)
     found = judged(world, bench)
     print(found[["offset", "key", "reason"]].to_string())
     assert landed == [1, 8] and len(landed) + len(found) == bench.produced
     assert set(found["connector"]) == {sink.name}
     bench.register_later()
-    assert dlq.replay(world, bench.dlq, mend=bench.mend) == 6
+    assert dlq.replay(world, bench.dlq, transform=bench.mend) == 6
     assert sink.landed(bench.produced) == [*range(1, 9)]
-    assert dlq.letters(world, bench.dlq)["replayed"].all() and topics.count(world, bench.dlq) == 6
+    assert (
+        dlq.read(world, bench.dlq)["replayed"].all() and topics.offset_span(world, bench.dlq) == 6
+    )
     assert dlq.replay(world, bench.dlq) == 0
 
 
@@ -154,13 +161,13 @@ def test_while_the_registry_is_down_the_sink_puts_everything_aside_and_a_replay_
     process.stop(SERVICES["apicurio"])
     try:
         sink.deploy()
-        topics.wait_count(world, bench.dlq, bench.produced, connector=sink.name)
+        topics.wait_for_messages(world, bench.dlq, bench.produced, connector=sink.name)
     finally:
         stack.ensure_running(world, "apicurio")
     assert dlq.replay(world, bench.dlq) == bench.produced
     assert sink.landed(2) == [1, 8]
-    topics.wait_count(world, bench.dlq, bench.produced + 6, connector=sink.name)
-    again = dlq.letters(world, bench.dlq).query("not replayed")
+    topics.wait_for_messages(world, bench.dlq, bench.produced + 6, connector=sink.name)
+    again = dlq.read(world, bench.dlq).query("not replayed")
     assert [bench.sent[key.decode()] for key in again["key"]] == list(again["value"]) and len(
         again
     ) == 6
@@ -188,7 +195,7 @@ def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(
         assert first.records + len(found) == bench.produced and first.dead_letters == len(found)
         assert landing.run(spark, world, config) == landing.LandingCounts()
         bench.register_later()
-        assert dlq.replay(world, bench.dlq, mend=bench.mend) == 6
+        assert dlq.replay(world, bench.dlq, transform=bench.mend) == 6
         second = landing.run(spark, world, config)
         assert (first + second).records == bench.produced and second.dead_letters == 0
         root = paths.local_path(world.lake.landing) / "topics" / bench.topic
@@ -199,7 +206,8 @@ def test_the_landing_sends_what_it_cannot_read_to_the_topic_that_its_sink_names(
         ]
         assert sorted(rows) == [*range(1, 9)]
         assert (
-            topics.count(world, bench.dlq) == 6 and dlq.letters(world, bench.dlq)["replayed"].all()
+            topics.offset_span(world, bench.dlq) == 6
+            and dlq.read(world, bench.dlq)["replayed"].all()
         )
     finally:
         landing.drop(world, config)
@@ -215,7 +223,7 @@ def test_what_cannot_be_ingested_goes_the_same_way(world, spark, bench):
         print(found[["offset", "key", "reason"]].to_string())
         assert first.upserts + len(found) == bench.produced
         bench.register_later()
-        assert dlq.replay(world, bench.dlq, mend=bench.mend) == 6
+        assert dlq.replay(world, bench.dlq, transform=bench.mend) == 6
         second = hudi.ingest(spark, world, source, table)
         assert (first + second).upserts == bench.produced and second.dead_letters == 0
         assert sorted(r.id for r in hudi.read(spark, table).collect()) == [*range(1, 9)]
@@ -233,7 +241,7 @@ def test_of_a_topic_that_was_made_anew_nothing_is_sent(world, spark, bench):
             == 6
         )
         topics.delete(world, bench.topic)
-        topics.send(world, bench.topic, [(kind, bench.sent["good"]) for kind in bench.sent])
+        topics.produce(world, bench.topic, [(kind, bench.sent["good"]) for kind in bench.sent])
         with pytest.raises(
             LakeError, match=f"6 dead letters were not sent to {bench.dlq}: their messages are gone"
         ):
@@ -256,7 +264,7 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         call = CliRunner().invoke
         said = call(cli.app, ["dlq", "replay", bench.dlq, "--offset", "2", "--offset", "0"]).output
         assert said == "letters sent back: 2\n"
-        assert list(dlq.letters(world, bench.dlq)["replayed"]) == [
+        assert list(dlq.read(world, bench.dlq)["replayed"]) == [
             True,
             False,
             True,
@@ -267,33 +275,33 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         assert dlq.replay(world, bench.dlq, offsets=[0]) == 0
         assert hudi.ingest(spark, world, source, table).dead_letters == 2
         assert hudi.publish_dead_letters(world, table, bench.dlq) == 2
-        found = dlq.letters(world, bench.dlq)
+        found = dlq.read(world, bench.dlq)
         assert (
             list(found["origin_offset"]) == [1, 2, 3, 4, 5, 6, 8, 9]
             and found["replayed"].sum() == 2
         )
-        marks = [dict(headers).get(dlq.REPLAYED) for headers in found["headers"]]
+        marks = [dict(headers).get(dlq.REPLAYED_HEADER) for headers in found["headers"]]
         assert marks == [None] * 6 + [f"{bench.dlq}/0/0".encode(), f"{bench.dlq}/0/2".encode()]
         with pytest.raises(ZeroDivisionError):
-            dlq.replay(world, bench.dlq, mend=lambda letter: 1 / (letter.offset - 7))
-        assert topics.count(world, bench.topic) == bench.produced + 2, "nothing was sent"
+            dlq.replay(world, bench.dlq, transform=lambda letter: 1 / (letter.offset - 7))
+        assert topics.offset_span(world, bench.topic) == bench.produced + 2, "nothing was sent"
         # who cannot mend a letter leaves it
         assert (
             dlq.replay(
                 world,
                 bench.dlq,
-                mend=lambda letter: bench.mend(letter) if letter.offset == 7 else None,
+                transform=lambda letter: bench.mend(letter) if letter.offset == 7 else None,
             )
             == 1
         )
-        assert list(dlq.letters(world, bench.dlq).query("not replayed")["offset"]) == [
+        assert list(dlq.read(world, bench.dlq).query("not replayed")["offset"]) == [
             1,
             3,
             4,
             5,
             6,
         ]
-        mine = dlq.counts(world).query(f"origin == '{bench.topic}'")
+        mine = dlq.summary(world).query(f"origin == '{bench.topic}'")
         by_place = mine.groupby("place")[["letters", "replayed"]].sum()
         assert by_place.loc[f"topic {bench.dlq}"].to_list() == [8, 3]
         files = by_place[by_place.index.str.startswith("files ")]
@@ -301,7 +309,7 @@ def test_each_letter_goes_back_once_and_one_that_fails_again_is_a_new_one(world,
         for verb in (["list"], ["show", bench.dlq]):
             assert bench.topic in call(cli.app, ["dlq", *verb]).output
         topics.delete(world, bench.dlq)  # of a topic that was made anew nothing is known
-        topics.send(world, bench.dlq, [("k", "no letter")])
+        topics.produce(world, bench.dlq, [("k", "no letter")])
         with pytest.raises(LakeError, match="does not say where it came from"):
             dlq.replay(world, bench.dlq)
     finally:
@@ -339,14 +347,14 @@ cli.main()
 def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption):
     origin, dead, count = new_topic(world), new_topic(world), 20_000
     headers = [
-        (dlq.PREFIX + name, value)
+        (dlq.HEADER_PREFIX + name, value)
         for name, value in (("topic", origin.encode()), ("partition", b"0"))
     ]
-    topics.send(
+    topics.produce(
         world,
         dead,
         [
-            (b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.PREFIX}offset", b"%d" % n)]})
+            (b"k", b"%d" % n, {"headers": [*headers, (f"{dlq.HEADER_PREFIX}offset", b"%d" % n)]})
             for n in range(count)
         ],
     )
@@ -359,8 +367,8 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    halfway = 2 * dlq.BATCH + dlq.BATCH // 2
-    topics.wait_count(world, origin, halfway, timeout=120)
+    halfway = 2 * dlq.REPLAY_BATCH_SIZE + dlq.REPLAY_BATCH_SIZE // 2
+    topics.wait_for_messages(world, origin, halfway, timeout=120)
     try:
         if interruption == "Ctrl-C":
             replay.send_signal(signal.SIGINT)
@@ -374,7 +382,7 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
         stack.ensure_running(world, "kafka")
     assert replay.returncode == (130 if interruption == "Ctrl-C" else 1), output
     assert "Traceback" not in "".join(output)
-    sent = topics.count(world, origin)
+    sent = topics.offset_span(world, origin)
     assert sent == halfway, "it was interrupted in the middle of a batch"
     again = subprocess.run(
         [sys.executable, "-m", "workbench.cli", *command],
@@ -383,10 +391,10 @@ def test_an_interrupted_replay_sends_at_most_one_batch_twice(world, interruption
         timeout=120,
         check=True,
     )
-    marks = Counter(dict(m.headers())[dlq.REPLAYED] for m in topics.whole(world, origin))
+    marks = Counter(dict(m.headers())[dlq.REPLAYED_HEADER] for m in topics.read_all(world, origin))
     assert len(marks) == count and max(marks.values()) <= 2, again.stdout
     twice = sum(marks.values()) - count
     print(f"{sent:,} sent before the interruption, {twice} sent twice")
-    assert twice == sent - 2 * dlq.BATCH, "of the batch that was not recorded"
+    assert twice == sent - 2 * dlq.REPLAY_BATCH_SIZE, "of the batch that was not recorded"
     assert dlq.replay(world, dead) == 0
     topics.delete(world, origin, dead)

@@ -88,7 +88,7 @@ def agrees(world, after):
 def test_a_service_killed_in_the_middle_loses_nothing(flow, round_, names):
     in_snapshot = round_ == 1
     if in_snapshot:
-        topics.wait_count(flow, outbox.flow.topic(flow), 1_000, connector=outbox.CONNECTOR)
+        topics.wait_for_messages(flow, outbox.flow.topic(flow), 1_000, connector=outbox.CONNECTOR)
     else:
         delete_one(flow, round_)
     change_many(flow, round_)

@@ -33,13 +33,15 @@ def v2(n, extra):
 
 
 def framed(id, body, magic=b"\3\0"):
-    return magic + UUID(id).bytes + (zlib.compress(body) if magic == wire.ZLIB else body)
+    return (
+        magic + UUID(id).bytes + (zlib.compress(body) if magic == wire.GLUE_ZLIB_PREFIX else body)
+    )
 
 
 MESSAGES = [
     framed(OLD, v1(1)),
     framed(NEW, v2(2, "more")),
-    framed(NEW, v2(3, "packed"), wire.ZLIB),
+    framed(NEW, v2(3, "packed"), wire.GLUE_ZLIB_PREFIX),
     framed(NOBODYS, v1(4)),
     framed(OLD, v1(5)) + b"x",
     b"\0" + bytes(8) + v1(6),
@@ -49,11 +51,11 @@ MESSAGES = [
     framed(NEW, v2(2**40, "last")),
 ]
 BAD = {
-    2: wire.not_avro,
-    5: wire.not_avro,
-    6: wire.not_avro,
-    7: wire.not_avro,
-    3: lambda world: wire.unknown(world).format(f"globalId {NOBODYS}"),
+    2: wire.not_avro_reason,
+    5: wire.not_avro_reason,
+    6: wire.not_avro_reason,
+    7: wire.not_avro_reason,
+    3: lambda world: wire.unknown_schema_reason(world).format(f"globalId {NOBODYS}"),
     4: lambda _: f"the bytes are not Avro of schema globalId {OLD}",
     8: lambda _: f"the bytes are not Avro of schema globalId {OLD}",
 }
@@ -75,9 +77,11 @@ def glue(world, topic, monkeypatch):
     """The world with such a registry; `asked` notes the ids that it was asked for."""
     schemas, asked = {OLD: V1, NEW: V2}, []
     monkeypatch.setattr(
-        glue_registry, "find", lambda _, id, kind=wire.GLOBAL: asked.append(id) or schemas.get(id)
+        glue_registry,
+        "find",
+        lambda _, id, kind=wire.GLOBAL_ID: asked.append(id) or schemas.get(id),
     )
-    monkeypatch.setattr(glue_registry, "newest", lambda *_: V2)
+    monkeypatch.setattr(glue_registry, "find_latest", lambda *_: V2)
     monkeypatch.setattr(
         glue_registry,
         "artifacts",
@@ -85,7 +89,7 @@ def glue(world, topic, monkeypatch):
             {"artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}
         ),
     )
-    monkeypatch.setattr(job, "_met", {})
+    monkeypatch.setattr(job, "_glue_schema_cache", {})
     other = with_settings(
         world,
         registry={"kind": "glue", "wire": "glue", "url": ""},
@@ -97,12 +101,12 @@ def glue(world, topic, monkeypatch):
 def test_spark_finds_what_python_finds(spark, glue):
     rows = [(b"k", value, "t", 0, n, None) for n, value in enumerate(MESSAGES)]
     seen = (
-        wire.framed_in_spark(spark.createDataFrame(rows, wire.MESSAGES), glue[0])
+        wire.with_wire_columns(spark.createDataFrame(rows, wire.MESSAGE_COLUMNS), glue[0])
         .orderBy("offset")
         .collect()
     )
     for value, row in zip(MESSAGES, seen):
-        found = wire.framed(glue[0], value)
+        found = wire.parse_wire_format(glue[0], value)
         assert (row.schema, row.body) == (found and found.schema, found and bytearray(found.body))
 
 

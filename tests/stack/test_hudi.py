@@ -603,20 +603,20 @@ def test_landed_lines_that_are_broken(world, spark, lake):
 
 
 def test_landed_files_of_a_topic_made_anew_are_not_taken_for_those_read(world, spark, lake):
-    from workbench.landing.job import landed_topic_id
+    from workbench.landing.job import topic_id_path
 
     it = lake()
     file = paths.local_path(world.lake.landing) / it.topic / "t-0-0.json"
     file.parent.mkdir(parents=True)
     file.write_text(json.dumps(change_record(1, 1)))
-    files.write_text(landed_topic_id(world, it.topic), "one")
+    files.write_text(topic_id_path(world, it.topic), "one")
 
     def go(**knobs):
         return hudi.ingest(spark, world, hudi.Landed(it.topic), it.table, schema=SCHEMA, **knobs)
 
     assert go().upserts == 1
     file.write_text(json.dumps(change_record(1, 2, "by the same name")))
-    files.write_text(landed_topic_id(world, it.topic), "another")
+    files.write_text(topic_id_path(world, it.topic), "another")
     with pytest.raises(
         LakeError, match="(?s)files are of another topic.*another.*id one.*start clean"
     ):

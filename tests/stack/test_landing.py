@@ -94,7 +94,7 @@ def test_stopped_between_writing_and_the_end_of_the_batch(world, spark, sink):
     produce(world, sink["topics"], *[change_record(i, 1) for i in range(5)], ("x", "{broken"))
     landing.run(spark, world, sink)
     before = objects(world, sink)
-    commits = paths.local_path(job.checkpoint(world, landing.parse(sink))) / "commits"
+    commits = paths.local_path(job.checkpoint_path(world, landing.parse(sink))) / "commits"
     for f in commits.glob("*0*"):
         f.unlink()
     produce(
@@ -181,7 +181,7 @@ def test_a_landing_that_is_given_up_does_not_go_on_by_itself(world, spark, sink)
 
 def test_two_landings_at_once_are_refused(world, spark, sink):
     produce(world, sink["topics"], change_record(1, 1))
-    with job._alone(world, landing.parse(sink)):
+    with job._landing_lock(world, landing.parse(sink)):
         with pytest.raises(LakeError, match="(?s)another landing of .* is going on.*process"):
             landing.run(spark, world, sink)
     assert landing.run(spark, world, sink).records == 1

@@ -41,8 +41,8 @@ SCRIPT = """
 @pytest.fixture(scope="module")
 def lab(world):
     with avro_help.museum(world, NAME, SCRIPT) as lab:
-        topics.wait_count(lab, ARTWORKS, 10, connector=NAME)
-        topics.wait_count(lab, ARTISTS, 25, connector=NAME)
+        topics.wait_for_messages(lab, ARTWORKS, 10, connector=NAME)
+        topics.wait_for_messages(lab, ARTISTS, 25, connector=NAME)
         yield lab
 
 
@@ -125,7 +125,7 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
         lab, "INSERT INTO artists VALUES (26, 'Geneviève', 'Français', 1999, 'Female')"
     )
     postgres.execute(lab, "DELETE FROM artists WHERE artist_id = 2")
-    topics.wait_count(lab, ARTISTS, 29, connector=NAME)
+    topics.wait_for_messages(lab, ARTISTS, 29, connector=NAME)
     second = landing.run(spark, lab, sink)
     assert (second.records, second.tombstones, second.objects) == (3, 1, 2), (
         "a file holds one schema"
@@ -155,12 +155,12 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
 def test_stopped_between_writing_and_the_end_of_the_batch(lab, spark, sink):
     landing.run(spark, lab, sink)
     before = contents(landed(lab, ARTISTS))
-    progress = paths.local_path(job.checkpoint(lab, landing.parse(sink)))
+    progress = paths.local_path(job.checkpoint_path(lab, landing.parse(sink)))
     for f in (progress / "commits").glob("*0*"):
         f.unlink()
-    there = topics.count(lab, ARTISTS)
+    there = topics.offset_span(lab, ARTISTS)
     postgres.execute(lab, "UPDATE artists SET birth_year = 1 WHERE artist_id = 3")
-    topics.wait_count(lab, ARTISTS, there + 1, connector=NAME)
+    topics.wait_for_messages(lab, ARTISTS, there + 1, connector=NAME)
     assert landing.run(spark, lab, sink).batches == 2
     after = contents(landed(lab, ARTISTS))
     assert {name: after[name] for name in before} == before and len(after) == len(before) + 1
@@ -181,9 +181,9 @@ def test_a_registry_that_is_stopped_stops_the_landing_and_nothing_is_lost(lab, s
     finally:
         stack.ensure_running(lab, "apicurio")
     done = landing.run(spark, lab, sink)
-    assert done.dead_letters == 0 and done.messages == topics.count(lab, ARTISTS) + topics.count(
-        lab, ARTWORKS
-    )
+    assert done.dead_letters == 0 and done.messages == topics.offset_span(
+        lab, ARTISTS
+    ) + topics.offset_span(lab, ARTWORKS)
 
 
 # --- written here, byte by byte

@@ -84,8 +84,8 @@ def read(spark, world, topic):
 
 
 def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
-    topics.wait_count(lab, FILM, 25, connector=NAME)
-    topics.wait_count(lab, ACTOR, 5, connector=NAME)
+    topics.wait_for_messages(lab, FILM, 25, connector=NAME)
+    topics.wait_for_messages(lab, ACTOR, 5, connector=NAME)
     done = landing.run(spark, lab, sink)
     assert (done.records, done.dead_letters, done.objects) == (30, 0, 4)
     assert names(lab, FILM) == [f"partition=0/{FILM}+0+{n:010d}.gz.parquet" for n in (0, 10, 20)]
@@ -132,7 +132,7 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
     postgres.execute(lab, "ALTER TABLE film ADD COLUMN length smallint")
     postgres.execute(lab, "UPDATE film SET length = 86 WHERE film_id = 1")
     postgres.execute(lab, "DELETE FROM film WHERE film_id = 5")
-    topics.wait_count(lab, FILM, 29, connector=NAME)  # with the delete's tombstone
+    topics.wait_for_messages(lab, FILM, 29, connector=NAME)  # with the delete's tombstone
     more = landing.run(spark, lab, sink)
     assert (more.records, more.tombstones, more.objects) == (3, 1, 2), "a file holds one schema"
     assert names(lab, FILM)[3:] == [f"partition=0/{FILM}+0+{n:010d}.gz.parquet" for n in (25, 26)]

@@ -66,7 +66,7 @@ def movies(lab, database):
 
 def records(world):
     return [
-        registry.peek(world, value)["record"]
+        registry.inspect_message(world, value)["record"]
         for value in topics.read(world, TOPIC)["value"].dropna()
     ]
 
@@ -145,7 +145,7 @@ def test_killed_in_the_midst_of_writing_it_comes_back_with_its_rows_and_the_conn
 
     writer = threading.Thread(target=write)
     writer.start()
-    topics.wait_count(lab, TOPIC, 20, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 20, connector="movies_source")
     process.running_process("mariadb").kill()
     writer.join(20)
     assert len(written) >= 20
@@ -155,7 +155,7 @@ def test_killed_in_the_midst_of_writing_it_comes_back_with_its_rows_and_the_conn
         "the last may be there without an answer"
     )
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (100000, 'after', 2000)")
-    topics.wait_count(lab, TOPIC, len(there) + 1, timeout=60, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, len(there) + 1, timeout=60, connector="movies_source")
     seen = records(lab)
     assert {r["movie_id"] for r in seen} == there | {100000} and {r["__op"] for r in seen} == {"c"}
 
@@ -389,7 +389,7 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
     )
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931), (2, 'Zwei 🎬', 1984)")
-    topics.wait_count(lab, TOPIC, 2, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 2, connector="movies_source")
     said, text = (
         ["null", "string"],
         [("movie_id", "int"), ("title", "string"), ("release_year", "int")],
@@ -414,7 +414,7 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
 
     mariadb.execute(lab, f"ALTER TABLE {TABLE} ADD COLUMN COUNTRY varchar(50) NOT NULL")
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (3, 'Drei', 2001, 'CH')")
-    topics.wait_count(lab, TOPIC, 3, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 3, connector="movies_source")
     assert fields(registry.latest(lab, f"{TOPIC}-value")) == [*text, ("COUNTRY", "string"), *added]
     versions = registry.artifacts(lab).groupby("artifact").size()
     assert versions[f"{TOPIC}-value"] == 2 and versions[f"{TOPIC}-key"] == 1
@@ -422,7 +422,7 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
 
     assert mariadb.execute(lab, f"UPDATE {TABLE} SET title = 'Zwo' WHERE movie_id = 2") == 1
     mariadb.execute(lab, f"DELETE FROM {TABLE} WHERE movie_id = 1")
-    topics.wait_count(lab, TOPIC, 6, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 6, connector="movies_source")
     assert [(r["movie_id"], r["__op"], r["__deleted"]) for r in records(lab)[3:]] == [
         (2, "u", "false"),
         (1, "d", "true"),
@@ -435,7 +435,7 @@ def test_a_table_that_comes_after_the_connector_and_gets_a_column(lab, movies):
 def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
-    topics.wait_count(lab, TOPIC, 1, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 1, connector="movies_source")
     wait_until(lambda: offsets(lab), "the connector's offset to be kept")
     connect.rest._stop(lab, "movies_source")
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (2, 'Zwei', 1984)")
@@ -461,7 +461,7 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_a_new_snapshot(lab, movies):
         )
     connect.delete(lab, "movies_source")
     connect.apply(lab, "movies_source", movies)
-    topics.wait_count(lab, TOPIC, 3, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 3, connector="movies_source")
     assert [(r["movie_id"], r["__op"]) for r in records(lab)] == [(1, "c"), (1, "r"), (2, "r")]
 
 
@@ -477,7 +477,7 @@ def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
     connect.apply(lab, "movies_source", {**movies, "heartbeat.interval.ms": "500"})
-    topics.wait_count(lab, TOPIC, 1, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 1, connector="movies_source")
     others = database("others")
     mariadb.execute(lab, "CREATE TABLE t (id int PRIMARY KEY, x text)", database=others)
     for n in range(20):
@@ -492,14 +492,14 @@ def test_the_offset_follows_the_log_while_others_write_and_the_log_is_bounded(
         )  # the last transaction's own beginning
 
     wait_until(followed, "the committed offset to follow the log", timeout=30)
-    assert topics.count(lab, TOPIC) == 1
+    assert topics.offset_span(lab, TOPIC) == 1
     assert mariadb.query(lab, "SELECT @@max_binlog_total_size AS n")["n"][0] == 2 << 30
 
 
 def test_a_history_that_is_gone_and_a_password_that_is_wrong_are_told(lab, movies):
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931)")
-    topics.wait_count(lab, TOPIC, 1, connector="movies_source")
+    topics.wait_for_messages(lab, TOPIC, 1, connector="movies_source")
     wait_until(lambda: offsets(lab), "the connector's offset to be kept")
     connect.rest._stop(lab, "movies_source")
     topics.delete(lab, HISTORY)

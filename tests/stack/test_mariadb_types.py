@@ -47,7 +47,7 @@ def test_what_each_type_is_in_the_lake(lab, spark):
     for row, how in ((ROW, ""), (ZERO, LENIENT)):
         insert = f"{how} INSERT INTO t VALUES ({', '.join(['%s'] * len(row))})"
         mariadb.execute(lab, insert, row, "types_lab")
-    topics.wait_count(lab, TOPIC, 2, connector=NAME)
+    topics.wait_for_messages(lab, TOPIC, 2, connector=NAME)
     table = hudi.table(
         lab, "types_lab", key=("id",), ordering="__source_file,__source_pos,__source_row"
     )

@@ -81,7 +81,7 @@ class Lab:
 
     def fence(self, n, prefix):
         """Wait until the connector has come to a row that was written after all others."""
-        topics.wait_count(
+        topics.wait_for_messages(
             self.world, f"{prefix}.{self.schema}.{FENCE}", n, timeout=300, connector=self.connector
         )
 
@@ -126,7 +126,7 @@ class Lab:
             *tables_of(self.kinds).values(),
             FENCE,
         ):  # a snapshot takes them in an order of its own
-            topics.wait_count(
+            topics.wait_for_messages(
                 self.world,
                 f"{self.config['topic.prefix']}.{self.schema}.{t}",
                 1 if t == FENCE else 2,

@@ -19,13 +19,13 @@ def lab(world):
         "CREATE TABLE t (id int PRIMARY KEY, n int NOT NULL)",
         "INSERT INTO t VALUES (1, 0), (2, 0), (3, 0)",
     ) as lab:
-        topics.wait_count(world, lab.topic("t"), 3, connector=NAME)  # the snapshot
+        topics.wait_for_messages(world, lab.topic("t"), 3, connector=NAME)  # the snapshot
         yield lab
 
 
 def records(lab):
     found = (
-        registry.peek(lab.world, value)
+        registry.inspect_message(lab.world, value)
         for value in topics.read(lab.world, lab.topic("t"))["value"]
         if value
     )
@@ -41,7 +41,7 @@ def test_the_last_change_wins_within_a_second_and_across_a_restart_of_the_server
         if statements:
             lab.execute(*statements)
         sent += messages
-        topics.wait_count(world, topic, sent, connector=NAME)
+        topics.wait_for_messages(world, topic, sent, connector=NAME)
         done = [
             hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table, **knobs)
             for table in tables

@@ -20,7 +20,7 @@ from workbench import connect, landing, stack
 from workbench.base import files, paths
 from workbench.base.errors import LakeError, SourceError, WorkbenchError
 from workbench.landing.sources import JDBC
-from workbench.landing.transforms import PACKAGE
+from workbench.landing.transforms import PACKAGE_PREFIX
 from workbench.source import postgres
 from workbench.topic import topics
 
@@ -67,13 +67,15 @@ class Lab:
     def poll(self, config):
         """Poll once, and return the payloads of what came."""
         topic = self.topic(config)
-        before = topics.ends(self.world, topic) if topic in topics.names(self.world) else {}
+        before = topics.end_offsets(self.world, topic) if topic in topics.names(self.world) else {}
         done = landing.poll(self.world, config)
         came = [
             json.loads(value)["payload"]
-            for value in topics.read(self.world, topic, after=before)["value"]
+            for value in topics.read(self.world, topic, start_offsets=before)["value"]
         ]
-        assert done.messages == {topic: len(came)} and topics.ends(self.world, topic).keys() == {0}
+        assert done.messages == {topic: len(came)} and topics.end_offsets(
+            self.world, topic
+        ).keys() == {0}
         return came
 
     def topic(self, config):
@@ -103,7 +105,7 @@ def lab(database):
     made = Lab(database)
     yield made
     for config in made.configs:
-        landing.forget(database, config)
+        landing.reset_offsets(database, config)
     topics.delete(database, *[made.topic(config) for config in made.configs])
     for name in postgres.query(
         database,
@@ -136,7 +138,7 @@ def test_by_timestamp_an_update_comes_again_and_what_happens_between_two_polls_d
     )
     lab.sql("INSERT INTO $t (id) VALUES (300)", LATER.format("x", 9))
     assert lab.ids(config) == [300, 9], "in the order of their times"
-    landing.forget(lab.world, config)
+    landing.reset_offsets(lab.world, config)
     assert len(lab.ids(config)) == 250
 
 
@@ -187,9 +189,9 @@ def test_a_query_and_the_published_transforms(lab):
     lab.table("id int PRIMARY KEY, city text NOT NULL", "city")
     lab.sql("INSERT INTO $city VALUES (5, 'Tete')", "INSERT INTO $t VALUES (100, '50%')")
     named = {
-        "transforms.key.type": f"{PACKAGE}ValueToKey",
+        "transforms.key.type": f"{PACKAGE_PREFIX}ValueToKey",
         "transforms.key.fields": "id",
-        "transforms.topic.type": f"{PACKAGE}InsertField$Value",
+        "transforms.topic.type": f"{PACKAGE_PREFIX}InsertField$Value",
         "transforms.topic.topic.field": "in",
     }
     config = lab.config(
@@ -360,7 +362,7 @@ def test_rows_without_a_time_are_counted_and_never_come(lab):
     config = lab.config(validate_non_null="false")
     assert sorted(lab.ids(config)) == [1, 3]
     done = landing.poll(lab.world, config)
-    assert done.unseen == {lab.topic(config): 1} and "1 more are never polled" in repr(done)
+    assert done.null_key_rows == {lab.topic(config): 1} and "1 more are never polled" in repr(done)
 
 
 # --- faults
@@ -469,7 +471,7 @@ def test_two_polls_of_one_connector_exclude_each_other(lab):
     with files.exclusive_lock(
         f"{lab.world.lake.checkpoints}/polling/{config['name']}.json", "poll", ""
     ):
-        for verb in (lambda: lab.poll(config), lambda: landing.forget(lab.world, config)):
+        for verb in (lambda: lab.poll(config), lambda: landing.reset_offsets(lab.world, config)):
             with pytest.raises(LakeError, match="another poll of .* is going on"):
                 verb()
     assert lab.poll(config) == []

@@ -101,7 +101,7 @@ def test_kafka_that_is_gone_is_named_whoever_asks(world, spark):
     assert hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA).upserts == 1
     kill_service("kafka")
     for error in side_by_side(
-        lambda: topics.count(world, topic),
+        lambda: topics.offset_span(world, topic),
         lambda: topics.delete(world, topic),
         lambda: hudi.ingest(spark, world, hudi.Topic(topic), table, schema=SCHEMA),
         lambda: landing.run(spark, world, connect.config(world, outbox.SINK)),

@@ -51,7 +51,7 @@ COMPACTED = {
 @pytest.fixture
 def lab(world):
     with avro_help.museum(world, NAME, SCRIPT, tables=["artists"]) as lab:
-        topics.wait_count(lab, TOPIC, 200, connector=NAME)
+        topics.wait_for_messages(lab, TOPIC, 200, connector=NAME)
         yield lab
 
 
@@ -136,7 +136,7 @@ def test_instants_in_the_past_as_everybody_reads_them(lab, world, spark, changes
                             statement, values, messages = made.next()
                             assert c.execute(statement, values).rowcount == 1
                             count += messages
-            topics.wait_count(lab, TOPIC, count, connector=NAME)
+            topics.wait_for_messages(lab, TOPIC, count, connector=NAME)
             for table in tables.values():
                 done = hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), table, batch=300)
                 assert done.dead_letters == 0 and done.messages > 0

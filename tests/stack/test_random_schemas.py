@@ -337,7 +337,7 @@ def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine,
 
     def ingest(source):
         topic = lab.topic(source.table)
-        topics.wait_count(world, topic, source.messages, connector=NAME)
+        topics.wait_for_messages(world, topic, source.messages, connector=NAME)
         try:
             done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), lakes[source])
             assert done.dead_letters == 0, "it has dead letters"
@@ -351,7 +351,9 @@ def test_the_lake_is_the_source_or_has_stopped_and_said_so(world, spark, engine,
     try:
         with LABS[engine](world, sources) as lab, lab.session() as c, ThreadPoolExecutor(2) as pool:
             for source in sources:
-                topics.wait_count(world, lab.topic(source.table), source.messages, connector=NAME)
+                topics.wait_for_messages(
+                    world, lab.topic(source.table), source.messages, connector=NAME
+                )
             for _ in range(2):
                 for source in sources:
                     begin = len(source.said)

@@ -68,7 +68,7 @@ def lab(world, spark):
         **{INCLUDED: "public.visits,public.codes,public.others"},
     ) as there:
         for source, n in (("visits", 3), ("codes", 3), ("others", 1)):
-            topics.wait_count(world, f"{NAME}.public.{source}", n, connector=NAME)
+            topics.wait_for_messages(world, f"{NAME}.public.{source}", n, connector=NAME)
         yield there, table
         for each in made:
             hudi.drop(spark, world, each)
@@ -112,8 +112,8 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
         hudi.register(spark, each)
     before = {each.name: hudi.read(spark, each).count() for each, _ in tables}
     postgres.execute(world, MIGRATION)
-    topics.wait_count(world, f"{NAME}.public.visits", 6, connector=NAME)
-    topics.wait_count(world, f"{NAME}.public.codes", 4, connector=NAME)
+    topics.wait_for_messages(world, f"{NAME}.public.visits", 6, connector=NAME)
+    topics.wait_for_messages(world, f"{NAME}.public.codes", 4, connector=NAME)
     for pair, said in zip(
         tables,
         (
@@ -158,9 +158,9 @@ def test_refused_changes_walked_to_an_equal_table(lab, spark):
         "UPDATE visits SET at = now() WHERE id = 2; DELETE FROM codes WHERE id = 1; "
         "INSERT INTO others VALUES (2, 2)",
     )
-    topics.wait_count(world, f"{NAME}_r2.public.visits", 4, connector=f"{NAME}_r2")
-    topics.wait_count(world, f"{NAME}_r2.public.codes", 6, connector=f"{NAME}_r2")
-    topics.wait_count(world, f"{NAME}.public.others", 2, connector=NAME)
+    topics.wait_for_messages(world, f"{NAME}_r2.public.visits", 4, connector=f"{NAME}_r2")
+    topics.wait_for_messages(world, f"{NAME}_r2.public.codes", 6, connector=f"{NAME}_r2")
+    topics.wait_for_messages(world, f"{NAME}.public.others", 2, connector=NAME)
     ingest(spark, world, f"{NAME}_r2", tables)
     ingest(spark, world, NAME, others)
     for pair in tables:
@@ -292,7 +292,7 @@ def test_a_table_of_mariadb(world, spark):
         connect.delete(world, name)
         connect.apply(world, name, config)
         table = lab.table("posts", type="mor")
-        topics.wait_count(world, lab.topic("wp_posts"), 3, connector=name)
+        topics.wait_for_messages(world, lab.topic("wp_posts"), 3, connector=name)
         hudi.ingest(spark, world, hudi.Topic(lab.topic("wp_posts"), format="avro"), table)
         mariadb_help.assert_lake_equals_source(spark, lab, "wp_posts", table, "a key without sign")
         lab.execute(
@@ -300,7 +300,7 @@ def test_a_table_of_mariadb(world, spark):
             "INSERT INTO wp_posts VALUES (7, 'seven')",
             "DELETE FROM wp_posts WHERE id = 1",
         )
-        topics.wait_count(world, lab.topic("wp_posts"), 4, connector=name)
+        topics.wait_for_messages(world, lab.topic("wp_posts"), 4, connector=name)
         with pytest.raises(
             LakeError, match=r"(?s)menu_order was int and becomes string.*recapture\.run"
         ):
@@ -318,7 +318,7 @@ def test_a_table_of_mariadb(world, spark):
         assert interrupted == 5 and connect.names(world) == [f"{name}_r2"]
         lab.execute("INSERT INTO wp_posts VALUES (8, 'eight')", "DELETE FROM wp_posts WHERE id = 2")
         topic = f"{name}_r2.{name}.wp_posts"
-        topics.wait_count(world, topic, 6, connector=done.connector)
+        topics.wait_for_messages(world, topic, 6, connector=done.connector)
         hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table)
         mariadb_help.assert_lake_equals_source(spark, lab, "wp_posts", table, "after the recapture")
         connect.delete(world, done.connector)

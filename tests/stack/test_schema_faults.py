@@ -27,7 +27,7 @@ def lab(world):
     with captured_database(
         world, NAME, "CREATE TABLE begin (id int PRIMARY KEY)", "INSERT INTO begin VALUES (1)"
     ) as lab:
-        topics.wait_count(world, lab.topic("begin"), 1, connector=NAME)
+        topics.wait_for_messages(world, lab.topic("begin"), 1, connector=NAME)
         yield lab
 
 
@@ -45,7 +45,7 @@ def follow(lab, spark, request):
     table = lab.table(of[:20], type="mor")
 
     def go(messages, what, stale=False):
-        topics.wait_count(lab.world, lab.topic(of), messages, connector=NAME)
+        topics.wait_for_messages(lab.world, lab.topic(of), messages, connector=NAME)
         done = hudi.ingest(spark, lab.world, hudi.Topic(lab.topic(of), format="avro"), table)
         assert done.dead_letters == 0
         if not stale:
@@ -102,7 +102,7 @@ def test_columns_change_while_the_connector_of_postgres_is_down(world, spark):
     ) as there:
 
         def follow(messages):
-            topics.wait_count(there, f"{name}.public.t", messages, connector=name)
+            topics.wait_for_messages(there, f"{name}.public.t", messages, connector=name)
             hudi.ingest(spark, there, hudi.Topic(f"{name}.public.t", format="avro"), table)
 
         try:
@@ -171,7 +171,7 @@ def test_the_log_is_purged(lab, world, spark, follow):
     assert (
         "purged" in said
         and "takes a new snapshot" in said
-        and topics.count(world, lab.topic(follow.of)) == 2
+        and topics.offset_span(world, lab.topic(follow.of)) == 2
     )
     again(lab)
     follow(2 + 4, "after a new snapshot")
@@ -212,7 +212,7 @@ def test_the_history_of_schemas_is_lost(lab, world, spark, follow):
     assert (
         "history" in said
         and "takes a new snapshot" in said
-        and topics.count(world, lab.topic(follow.of)) == 2
+        and topics.offset_span(world, lab.topic(follow.of)) == 2
     )
     again(lab)
     follow(2 + 3, "after a new snapshot")

@@ -384,15 +384,15 @@ def test_connectors_follow_an_instance_to_other_ports(beside, monkeypatch):
     topic = f"{config['topic.prefix']}.public.moved"
     postgres.execute(beside, "INSERT INTO moved VALUES (1)")
     connect.apply(beside, "moved", config)
-    topics.wait_count(beside, topic, 1, connector="moved")
+    topics.wait_for_messages(beside, topic, 1, connector="moved")
     stack.down()
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(beside.stack.port_base + 20))
     other, lines = params.load("local"), []
     stack.up(other, ["connect"], progress=lines.append)
     assert "connector moved has the new addresses" in lines
     postgres.execute(other, "INSERT INTO moved VALUES (2)")
-    topics.wait_count(other, topic, 2, connector="moved", timeout=30)
-    assert topics.count(other, topic) == 2, "it went on where it was"
+    topics.wait_for_messages(other, topic, 2, connector="moved", timeout=30)
+    assert topics.offset_span(other, topic) == 2, "it went on where it was"
 
 
 def test_a_killed_up_can_be_run_again(beside):

@@ -78,7 +78,7 @@ def copies(world, key):
 
 def send(world, key, value, topic=CUSTOMERS, **headers):
     own = {"id": str(uuid.uuid4()), "version": "1", **headers}
-    topics.send(
+    topics.produce(
         world,
         topic,
         [(key, value, {"headers": [(name, text.encode()) for name, text in own.items()]})],
@@ -239,7 +239,7 @@ def test_it_listens_on_loopback_only(shop):
 
 def said_nowhere(world):
     for topic in contexts.TOPICS:
-        for message in topics.whole(world, topic):
+        for message in topics.read_all(world, topic):
             text = (message.value() or b"").decode(errors="replace") + str(message.headers())
             assert not any(
                 word in text
@@ -283,7 +283,7 @@ def test_what_is_no_event_goes_to_the_dead_letters_and_the_rest_goes_on(shop):
     later = customer(shop)
     storefront.wait_until_consistent(shop)
     assert copies(shop, later) and copies(shop, key)["name"] == JOHN["name"]
-    letters = dlq.letters(shop, contexts.DLQ_TOPIC).tail(4)
+    letters = dlq.read(shop, contexts.DLQ_TOPIC).tail(4)
     assert set(letters["topic"]) == {CUSTOMERS} and set(letters["connector"]) == {
         contexts.ORDERS.group
     }
@@ -308,7 +308,7 @@ def test_an_order_event_with_missing_fields_is_a_dead_letter_and_breaks_nothing(
         )
         storefront.wait_until_consistent(shop)
         assert storefront.find_divergent(shop).empty
-        letters = dlq.letters(shop, contexts.DLQ_TOPIC).query("key == @key.encode()")
+        letters = dlq.read(shop, contexts.DLQ_TOPIC).query("key == @key.encode()")
         assert set(letters["connector"]) == {contexts.ORDERS.group, contexts.FULFILLMENT.group}
         assert all(
             f"not an event: {field}: Field required" in reason for reason in letters["reason"]
@@ -329,7 +329,7 @@ def test_out_of_order_the_last_version_counts(shop):
     storefront.wait_until_consistent(shop)
     said = {
         int(dict(m.headers())["version"]): m.value()
-        for m in topics.whole(shop, CUSTOMERS)
+        for m in topics.read_all(shop, CUSTOMERS)
         if m.key() == key.encode()
     }
     postgres.execute(shop, "DELETE FROM customers WHERE id = %s", [key], database="orders")
@@ -420,7 +420,7 @@ def test_what_a_store_refused_is_heard_again_also_after_a_death(shop):
 
 def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
     storefront.wait_until_consistent(shop)
-    before = len(dlq.letters(shop, contexts.DLQ_TOPIC))
+    before = len(dlq.read(shop, contexts.DLQ_TOPIC))
     read_only(shop, "orders", True)
     try:
         good = customer(shop)
@@ -435,7 +435,7 @@ def test_poison_is_put_aside_once_however_often_its_batch_is_tried(shop):
     finally:
         read_only(shop, "orders", False)
     storefront.wait_until_consistent(shop)
-    assert len(dlq.letters(shop, contexts.DLQ_TOPIC)) == before + 4
+    assert len(dlq.read(shop, contexts.DLQ_TOPIC)) == before + 4
     assert copies(shop, good)
 
 
@@ -531,12 +531,12 @@ def test_a_killed_broker_is_named_in_time(shop):
     try:
         for call in (
             lambda: topics.names(shop),
-            lambda: topics.wait_count(shop, topic, 10**6),
-            lambda: topics.send(shop, topic, [("a", "b")]),
+            lambda: topics.wait_for_messages(shop, topic, 10**6),
+            lambda: topics.produce(shop, topic, [("a", "b")]),
             lambda: topics.delete(shop, "x"),
             lambda: groups.names(shop),
             lambda: storefront.wait_until_consistent(shop),
-            lambda: dlq.counts(shop),
+            lambda: dlq.summary(shop),
         ):
             named_in_time("kafka", call)
     finally:
@@ -684,11 +684,11 @@ def test_two_instances_share_the_work_and_one_takes_over_the_others(outbox):
 def say_again(world, chance):
     """Some events of a topic once more, in any order."""
     topic = chance.choice(list(contexts.TOPICS))
-    partition, (begin, end) = chance.choice(list(topics.bounds(world, topic).items()))
+    partition, (begin, end) = chance.choice(list(topics.watermark_offsets(world, topic).items()))
     first = chance.randint(begin, end)
-    there = [*topics.messages(world, topic, {partition: first}, {partition: min(end, first + 40)})]
+    there = [*topics.consume(world, topic, {partition: first}, {partition: min(end, first + 40)})]
     chance.shuffle(there)
-    topics.send(
+    topics.produce(
         world,
         topic,
         [(m.key(), m.value(), {"headers": m.headers(), "partition": partition}) for m in there],

@@ -61,11 +61,11 @@ def agree(world, name="restarted"):
 
 def sent(world, *changes, key=True, id=None):
     """Send sales that differ from the first one."""
-    encode = registry.encoder(world, id or registry.newest_id(world, f"{sales.SALES_TOPIC}-value"))
+    encode = registry.encoder(world, id or registry.latest_id(world, f"{sales.SALES_TOPIC}-value"))
     first, at = sales.read_sales()[0], int(sales.event_time(0).timestamp() * 1000)
     rows = [({**first, **change}, change.get("ms", at)) for change in changes]
     topics.create(world, SOURCE)
-    topics.send(
+    topics.produce(
         world, SOURCE, [(b"k" if key else None, encode(row), {"timestamp": ms}) for row, ms in rows]
     )
 
@@ -75,7 +75,7 @@ def test_odd_sales_are_counted_and_what_is_none_is_set_aside(till):
     sales.produce(till, 0, 100, topic=SOURCE)
     sent(till, {"amount": -3.99}, {"amount": 99_999.99}, {"country": "Atlantis"}, {"ms": late})
     sent(till, {"amount": 0.01}, key=False)
-    topics.send(till, SOURCE, [(b"k", b"no Avro"), (b"k", b"\0" * 9 + b"\xff"), (b"k", None)])
+    topics.produce(till, SOURCE, [(b"k", b"no Avro"), (b"k", b"\0" * 9 + b"\xff"), (b"k", None)])
     query = finished(till, mode="complete")
     recount = agree(till)
     assert recount["orders"].sum() == 2 * 105
@@ -126,12 +126,12 @@ def test_without_a_registry_a_query_goes_on_and_none_is_started(till):
     sales.produce(till, 0, 50, topic=SOURCE)
     query = sales.start_query(session(till), till, name="restarted", trigger_interval="0 seconds")
     query.processAllAvailable()
-    encoded = registry.encoder(till, registry.newest_id(till, f"{sales.SALES_TOPIC}-value"))(
+    encoded = registry.encoder(till, registry.latest_id(till, f"{sales.SALES_TOPIC}-value"))(
         sales.read_sales()[50]
     )
     kill_service("apicurio")
     at = int(sales.event_time(50).timestamp() * 1000)
-    topics.send(till, SOURCE, [(b"k", encoded, {"timestamp": at})])
+    topics.produce(till, SOURCE, [(b"k", encoded, {"timestamp": at})])
     query.processAllAvailable()
     assert streams.progress(query)["rows"].sum() == 51
     query.stop()
@@ -145,7 +145,7 @@ def test_without_a_registry_a_query_goes_on_and_none_is_started(till):
 def test_a_checkpoint_of_another_query_is_refused(till):
     sales.produce(till, 0, 10, topic=SOURCE)
     finished(till)
-    before = topics.count(till, f"{SOURCE}.restarted")
+    before = topics.offset_span(till, f"{SOURCE}.restarted")
     there = streams.messages(session(till), till, SOURCE, schema_topic=sales.SALES_TOPIC)
     other = (
         there.groupBy("partition").count().selectExpr("string(count) AS value")
@@ -164,7 +164,7 @@ def test_a_checkpoint_of_another_query_is_refused(till):
     sales.produce(till, 10, 20, topic=SOURCE)
     failure = wait_until(lambda: str(query.exception() or ""), "the query to end", timeout=60)
     assert "state" in failure.lower(), failure
-    assert topics.count(till, f"{SOURCE}.restarted") == before
+    assert topics.offset_span(till, f"{SOURCE}.restarted") == before
 
 
 ENDS = {
@@ -293,7 +293,7 @@ def test_killed_at_random_it_counts_every_sale_once(till, kills):
     sales.produce(till, topic=SOURCE)
     for _ in range(kills):
         done = (
-            topics.count(till, f"{SOURCE}.restarted")
+            topics.offset_span(till, f"{SOURCE}.restarted")
             if f"{SOURCE}.restarted" in topics.names(till)
             else 0
         )
@@ -303,7 +303,7 @@ def test_killed_at_random_it_counts_every_sale_once(till, kills):
         more = chance.randrange(1, 60)
         check.eventually(
             "the query writes",
-            lambda end=done + more: topics.count(till, f"{SOURCE}.restarted") >= end,
+            lambda end=done + more: topics.offset_span(till, f"{SOURCE}.restarted") >= end,
             timeout=60,
             interval=0.01,
         )

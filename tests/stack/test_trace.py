@@ -23,7 +23,7 @@ OFF = {"hoodie.compact.inline": "false"}
 @pytest.fixture(scope="module")
 def lab(world):
     with avro_help.museum(world, NAME, SCRIPT, tables=["artists"]) as lab:
-        topics.wait_count(lab, TOPIC, 300, connector=NAME)
+        topics.wait_for_messages(lab, TOPIC, 300, connector=NAME)
         yield lab
 
 
@@ -47,7 +47,7 @@ def traced(lab, spark):
     transactions = []
 
     def go(*statements, messages=1):
-        count = topics.count(lab, TOPIC) if statements else 0
+        count = topics.offset_span(lab, TOPIC) if statements else 0
         with postgres.connect(lab) as c:
             for statement in statements:
                 with c.transaction():
@@ -55,7 +55,7 @@ def traced(lab, spark):
                     transactions.append(
                         c.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()[0]
                     )
-        topics.wait_count(lab, TOPIC, count + messages, connector=NAME)
+        topics.wait_for_messages(lab, TOPIC, count + messages, connector=NAME)
         landing.run(spark, lab, sink)
         for each in made:
             hudi.ingest(spark, lab, hudi.Topic(TOPIC, format="avro"), each)
@@ -101,7 +101,7 @@ def test_every_link_of_the_chain(lab, spark, traced):
         at = messages[
             (messages["partition"] == line.partition) & (messages["offset"] == line.offset)
         ].iloc[0]
-        peeked = registry.peek(lab, at["value"])
+        peeked = registry.inspect_message(lab, at["value"])
         assert (peeked["record"]["artist_id"], peeked["record"]["__lsn"]) == (299, line.lsn)
         assert (
             f"globalId {peeked['schema_id']}" == line.schema and line.in_topic_at == at["timestamp"]

@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
-from workbench.landing.transforms import PACKAGE, Record
+from workbench.landing.transforms import PACKAGE_PREFIX, Record
 
 INT, TEXT = {"type": "int32", "optional": False}, {"type": "string", "optional": True}
 VALUE = {
@@ -119,7 +119,7 @@ def of_ours(type_, settings, key, value):
     (key_schema, key), (value_schema, value) = key or (None, None), value or (None, None)
     try:
         chain = transforms.parse(
-            {"transforms": "t", "transforms.t.type": PACKAGE + type_, **named}, "here"
+            {"transforms": "t", "transforms.t.type": PACKAGE_PREFIX + type_, **named}, "here"
         )
         done = transforms.apply(chain, Record("topic.x", key, key_schema, value, value_schema))
     except (ConnectorError, ValueError):

@@ -209,14 +209,14 @@ def test_an_update_that_changes_the_primary_key(world, spark):
             for kind, deletes in (("cow", "hard"), ("mor", "hard"), ("mor", "soft"))
         }
         try:
-            topics.wait_count(lab, topic, 2, connector=name)
+            topics.wait_for_messages(lab, topic, 2, connector=name)
             for step, count in (("before", 2), ("after", 5)):
                 if step == "after":
                     postgres.execute(
                         lab,
                         "UPDATE artists SET artist_id = 7, nationality = 'French' WHERE artist_id = 1",
                     )
-                topics.wait_count(lab, topic, count, connector=name)
+                topics.wait_for_messages(lab, topic, count, connector=name)
                 for table in made.values():
                     done = hudi.ingest(spark, lab, hudi.Topic(topic, format="avro"), table)
                     hudi.label(world, table, step)

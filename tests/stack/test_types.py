@@ -284,7 +284,7 @@ def test_the_lake_equals_the_source_or_the_table_of_types(own, spark, world, whi
                 made.apply(lab, 200)
             for (form, kind), table in tables.items():
                 topic = f"{NAME}_{form}.public.types"
-                topics.wait_count(lab, topic, made.messages, connector=f"{NAME}_{form}")
+                topics.wait_for_messages(lab, topic, made.messages, connector=f"{NAME}_{form}")
                 schema = from_messages(lab, topic) if form == "json" else None
                 done = hudi.ingest(spark, lab, hudi.Topic(topic, format=form), table, schema=schema)
                 assert done.dead_letters == 0, hudi.dead_letters(spark, lab, table).collect()

@@ -67,7 +67,7 @@ def test_the_page_shows_what_differs_and_of_which():
 
 def test_what_the_sinks_are_told_of_glue_is_what_the_landing_honours():
     for name in ("moma_sink", "pagila_sink"):
-        assert landing.parse(connect.config(AWS, name), AWS).messages == "avro"
+        assert landing.parse(connect.config(AWS, name), AWS).message_format == "avro"
 
 
 def test_the_page_knows_all_placeholders_and_no_others():

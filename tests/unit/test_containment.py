@@ -10,7 +10,7 @@ from workbench.base.errors import ConnectorError, LakeError, WorkbenchError
 from workbench.hudi import changes
 from workbench.hudi.tables import dead_letters_path, table_state_dir
 from workbench.landing import job
-from workbench.landing.places import strftime
+from workbench.landing.partitioners import to_strftime
 from workbench.topic import dlq
 from worlds import with_settings
 
@@ -72,7 +72,7 @@ def test_a_prefix_of_a_lenses_sink(lake, prefix):
     for use in (
         landing.parse,
         lambda config: landing.drop(lake, config),
-        lambda config: job.forget(lake, config),
+        lambda config: job.delete_checkpoint(lake, config),
     ):
         with pytest.raises(ConnectorError, match="(?s)INSERT INTO is .*a prefix below the landing"):
             use(sink)
@@ -133,11 +133,11 @@ def test_settings_of_a_confluent_sink(lake, change, says):
 @pytest.mark.parametrize("regex", [".", ".."])
 def test_a_pattern_is_no_folder(lake, regex):
     sink = landing.parse({**connect.config(lake, "moma_sink"), "topics.regex": regex})
-    assert sink.place == f"{sink.folder}.sink/_"
+    assert sink.state_path == f"{sink.folder}.sink/_"
 
 
 def test_a_pattern_of_times_may_hold_dots_within_names():
-    assert strftime("'..a'/YYYY.MM") == "..a/%Y.%m"
+    assert to_strftime("'..a'/YYYY.MM") == "..a/%Y.%m"
 
 
 @pytest.mark.parametrize("path", ["..", "../../victim", "a/../../victim"])

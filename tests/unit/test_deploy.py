@@ -378,7 +378,7 @@ def test_4_so_are_those_of_mysql_where_it_is_wanted_and_its_address_is_told_in_a
 
 IAM = {
     "security.protocol": "SASL_SSL",
-    **kafka_iam.JAVA,
+    **kafka_iam.JAVA_CLIENT_PROPERTIES,
     "ssl.truststore.location": "/tmp/kafka.client.truststore.jks",
 }
 

@@ -15,10 +15,10 @@ from workbench.topic import avro
 # ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", avro.MODES)
+@pytest.mark.parametrize("mode", avro.COMPATIBILITY_MODES)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_avro_says_of_each_change(change, mode):
-    why = avro.predicted([FIRST], CHANGES[change], mode)
+    why = avro.check_compatibility([FIRST], CHANGES[change], mode)
     assert (why == "") is is_allowed(change, mode), why
 
 
@@ -30,19 +30,19 @@ def test_a_transitive_mode_looks_at_all_versions():
         **without,
         "fields": [*without["fields"], {"name": "title", "type": "int", "default": 0}],
     }
-    assert avro.predicted([FIRST, without], again, "BACKWARD") == ""
-    assert "string" in avro.predicted([FIRST, without], again, "BACKWARD_TRANSITIVE")
-    assert avro.predicted([], again, "FULL_TRANSITIVE") == ""
+    assert avro.check_compatibility([FIRST, without], again, "BACKWARD") == ""
+    assert "string" in avro.check_compatibility([FIRST, without], again, "BACKWARD_TRANSITIVE")
+    assert avro.check_compatibility([], again, "FULL_TRANSITIVE") == ""
 
 
 def test_what_is_no_mode_or_no_schema():
     with pytest.raises(
         LakeError, match="(?s)no compatibility mode 'BACKWARDS'.*did you mean 'BACKWARD'"
     ):
-        avro.predicted([FIRST], FIRST, "BACKWARDS")
+        avro.check_compatibility([FIRST], FIRST, "BACKWARDS")
     with pytest.raises(LakeError, match="not an Avro schema"):
-        avro.predicted([FIRST], {"type": "recrod"}, "FULL")
-    assert "missing default value: COUNTRY" in avro.predicted(
+        avro.check_compatibility([FIRST], {"type": "recrod"}, "FULL")
+    assert "missing default value: COUNTRY" in avro.check_compatibility(
         [FIRST], CHANGES["add required"], "FULL"
     )
 

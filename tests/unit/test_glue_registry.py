@@ -47,8 +47,10 @@ def framed(id, avsc, record, magic=b"\3\0"):
 
 def test_a_message_is_taken_apart():
     body = b"\x02 and more"
-    found = wire.framed(WORLD, b"\3\0" + UUID(ID).bytes + body)
-    assert found == wire.Framed("glue", "globalId", ID, body) and found.schema == f"globalId {ID}"
+    found = wire.parse_wire_format(WORLD, b"\3\0" + UUID(ID).bytes + body)
+    assert (
+        found == wire.WireMessage("glue", "globalId", ID, body) and found.schema == f"globalId {ID}"
+    )
 
 
 def test_what_is_no_message_of_glue():
@@ -62,16 +64,18 @@ def test_what_is_no_message_of_glue():
         b"\3\5" + head + b"packed",
         b"\0" + bytes(8) + b"x",
     ):
-        assert wire.framed(WORLD, bad) is None
-    assert wire.framed(WORLD, b"\3\0" + head).body == b""
+        assert wire.parse_wire_format(WORLD, bad) is None
+    assert wire.parse_wire_format(WORLD, b"\3\0" + head).body == b""
     with pytest.raises(
         LakeError, match="(?s)does not begin as Avro.*7b 22.*03 00, 16 bytes of schema id.*is glue"
     ):
-        registry.peek(WORLD, '{"a": 1}')
-    assert wire.not_avro(WORLD).startswith("not Avro as glue has it: 03 00, 16 bytes of schema id")
-    assert "03 05 is compressed" in wire.not_avro(
+        registry.inspect_message(WORLD, '{"a": 1}')
+    assert wire.not_avro_reason(WORLD).startswith(
+        "not Avro as glue has it: 03 00, 16 bytes of schema id"
+    )
+    assert "03 05 is compressed" in wire.not_avro_reason(
         WORLD
-    ) and "value.converter.compression" in wire.not_avro(WORLD)
+    ) and "value.converter.compression" in wire.not_avro_reason(WORLD)
 
 
 # --- what moto knows
@@ -119,7 +123,7 @@ def test_a_message_is_decoded(glue):
     old, new = create(glue, "m.p.t", ROW), create(glue, "m.p.u", MORE)
     decode = registry.Decoder(WORLD)
     assert decode(framed(old, ROW, {"id": 7})).record == {"id": 7}
-    seen = registry.peek(WORLD, framed(new, MORE, {"id": 7, "name": "é"}))
+    seen = registry.inspect_message(WORLD, framed(new, MORE, {"id": 7, "name": "é"}))
     assert (
         seen["wire"],
         seen["id_kind"],
@@ -335,7 +339,7 @@ def test_what_glue_refuses_is_told(code, message, told):
 def test_a_right_that_is_missing_is_no_unknown_schema():
     for ask in (
         lambda: registry.find(WORLD, ID),
-        lambda: registry.peek(WORLD, framed(ID, ROW, {"id": 1})),
+        lambda: registry.inspect_message(WORLD, framed(ID, ROW, {"id": 1})),
     ):
         with on_aws.stubbed_client("glue") as stub:
             stub.add_client_error(
@@ -361,7 +365,7 @@ def test_a_schema_that_is_no_avro():
 def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     asked = []
     monkeypatch.setattr(glue_registry, "find", lambda world, *given: asked.append(given) or ROW)
-    monkeypatch.setattr(glue_registry, "newest", lambda *_: MORE)
+    monkeypatch.setattr(glue_registry, "find_latest", lambda *_: MORE)
     known = decode_avro.SchemaResolver(WORLD, "m.p.t")
     assert known.resolve([f"globalId {ID}", json.dumps(ROW)]) == {
         f"globalId {ID}": ROW,
@@ -393,7 +397,7 @@ SINK = {
 
 
 def test_the_landing_honours_the_converter_of_the_worlds_registry():
-    assert landing.parse(SINK, WORLD).messages == "avro"
+    assert landing.parse(SINK, WORLD).message_format == "avro"
     with pytest.raises(
         ConnectorError, match="(?s)registry.name is 'other'.*params/aws.yaml: workbench-values"
     ):
@@ -420,7 +424,7 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
 
 def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
     body = framed(ID, ROW, {"id": 7})[18:]
-    form = job.form(
+    form = job.record_encoder(
         WORLD,
         landing.parse(SINK, WORLD),
         {f"globalId {ID}": json.dumps(ROW), f"globalId {OTHER}": "null"},
@@ -433,9 +437,9 @@ def test_a_task_of_the_landing_reads_by_the_schemas_it_was_given():
     with pytest.raises(ValueError, match="not Avro as glue has it"):
         form.converter.read(b"{}", None, None)
     third = "00000000-0000-0000-0000-000000000003"
-    form.converter.meet([f"globalId {ID}", None, f"globalId {OTHER}"])
+    form.converter.require_schemas([f"globalId {ID}", None, f"globalId {OTHER}"])
     with pytest.raises(ConnectionError, match=f"not been asked for schema globalId {third}"):
-        form.converter.meet([f"globalId {third}"])
+        form.converter.require_schemas([f"globalId {third}"])
 
 
 def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another_schema(
@@ -453,7 +457,7 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         glue_registry, "find", lambda _, id, kind="globalId": asked.append(id) or kept.get(id)
     )
     monkeypatch.setattr(job.topics, "names", lambda _: [SINK["topics"], "others"])
-    monkeypatch.setattr(job, "_met", {})
+    monkeypatch.setattr(job, "_glue_schema_cache", {})
     rounds = [[OTHER], [third, fourth], None]  # what the task of each round has not been given
 
     def start(spark, world, sink, batch, schemas, ask):
@@ -465,27 +469,27 @@ def test_the_landing_asks_before_the_first_batch_and_when_a_task_has_met_another
         if unmet:
             named = ", ".join(f"globalId {id}" for id in unmet)
             raise RuntimeError(
-                f"PythonException: …\nConnectionError: {messages.UNMET} {named};\n at …"
+                f"PythonException: …\nConnectionError: {messages.UNRESOLVED_SCHEMA} {named};\n at …"
             )
         return query.recentProgress
 
-    monkeypatch.setattr(job, "_start", start)
-    monkeypatch.setattr(job, "_finish", finish)
-    done = job._all(None, WORLD, sink, 1, 1)
+    monkeypatch.setattr(job, "_start_query", start)
+    monkeypatch.setattr(job, "_await_query", finish)
+    done = job._land_available(None, WORLD, sink, 1, 1)
     assert done == ["done in round 1", "done in round 2", "done in round 3"], (
         "what was landed before is counted, too"
     )
     names = {id: f"globalId {id}" for id in (ID, OTHER, third, fourth)}
     assert given == [{names[ID]}, {names[ID], names[OTHER]}, set(names.values())]
-    assert sorted(asked) == sorted(names) and job._met == {
+    assert sorted(asked) == sorted(names) and job._glue_schema_cache == {
         names[ID]: json.dumps(ROW),
         names[OTHER]: json.dumps(MORE),
     }, "one that is not there may come yet"
     rounds[:] = [[third], [third]]
     with pytest.raises(RuntimeError, match=third):
-        job._all(None, WORLD, sink, 1, 1)
+        job._land_available(None, WORLD, sink, 1, 1)
     rounds[:] = [None]
-    assert job._all(None, WORLD, sink, 1, 1) and given[-1] == {names[ID], names[OTHER]}
+    assert job._land_available(None, WORLD, sink, 1, 1) and given[-1] == {names[ID], names[OTHER]}
 
 
 def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
@@ -502,21 +506,21 @@ def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
     monkeypatch.setattr(job.time, "monotonic", lambda: clock[0])
 
     def start(spark, world, sink, batch, schemas, ask):
-        converter = job.form(world, sink, schemas, ask).converter
+        converter = job.record_encoder(world, sink, schemas, ask).converter
         return SimpleNamespace(recentProgress=["done"] * (not ask), converter=converter)
 
     def finish(query, sink, timeout):
         given.append(timeout)
         clock[0] += 10
         n = len(given)
-        query.converter.meet([f"globalId {n:08d}-0000-0000-0000-000000000000"])
+        query.converter.require_schemas([f"globalId {n:08d}-0000-0000-0000-000000000000"])
         with pytest.raises(ValueError, match="is not in the registry"):
             query.converter.read(b"", "globalId x", b"")
         return query.recentProgress
 
-    monkeypatch.setattr(job, "_start", start)
-    monkeypatch.setattr(job, "_finish", finish)
-    assert job._all(None, WORLD, landing.parse(SINK, WORLD), 600, 1) == ["done"]
+    monkeypatch.setattr(job, "_start_query", start)
+    monkeypatch.setattr(job, "_await_query", finish)
+    assert job._land_available(None, WORLD, landing.parse(SINK, WORLD), 600, 1) == ["done"]
     assert 2 <= len(asked) == len(given) - 1 <= 5 and given == [
         600 - 10 * n for n in range(len(given))
     ]
@@ -525,15 +529,17 @@ def test_ids_that_no_registry_knows_do_not_hold_the_landing_up(monkeypatch):
 def test_the_schemas_that_tasks_have_met_are_found_in_whatever_is_left_of_an_error():
     one, two, three = (f"globalId {n}0000000-0000-0000-0000-000000000000" for n in "123")
     with pytest.raises(ConnectionError) as raised:
-        messages.Avro({}, "", "", True).meet([one, two, three])
+        messages.AvroConverter({}, "", "", True).require_schemas([one, two, three])
     said = str(raised.value)
-    assert messages.unmet(f"task 1: {said}\n at x") == {one, two, three}
-    assert messages.unmet(said[:-5]) == {one, two} and messages.unmet(said[: -len(three) - 1]) == {
+    assert messages.parse_unresolved(f"task 1: {said}\n at x") == {one, two, three}
+    assert messages.parse_unresolved(said[:-5]) == {one, two} and messages.parse_unresolved(
+        said[: -len(three) - 1]
+    ) == {
         one,
         two,
     }
-    assert messages.unmet(f"{said[:-20]}\nCaused by: {said}") == {one, two, three}
-    assert messages.unmet("something else") == set()
+    assert messages.parse_unresolved(f"{said[:-20]}\nCaused by: {said}") == {one, two, three}
+    assert messages.parse_unresolved("something else") == set()
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for():
@@ -542,7 +548,9 @@ def test_only_the_artifacts_that_are_meant_are_asked_for():
         stub.add_client_error(
             "list_schema_versions", "EntityNotFoundException", "none"
         )  # it went meanwhile
-        assert registry.numbered(WORLD, ["t-value", "gone-value"]) == {f"globalId {ID}": "1"}
+        assert registry.versions_by_schema_id(WORLD, ["t-value", "gone-value"]) == {
+            f"globalId {ID}": "1"
+        }
     with on_aws.stubbed_client("glue") as stub:
         listed(stub, KEYS)
         listed(stub, VALUES, "check-1", "t")

@@ -18,12 +18,12 @@ NOWHERE = with_settings(params.load("local"), kafka={"bootstrap": "127.0.0.1:1"}
 
 @pytest.fixture
 def asked_once(monkeypatch):
-    monkeypatch.setattr(topics, "TIMEOUT", 1)
+    monkeypatch.setattr(topics, "TIMEOUT_SECONDS", 1)
     monkeypatch.setattr(groups, "wait_until", lambda condition, *_, **__: condition())
 
 
 @pytest.mark.parametrize(
-    "ask", [groups.names, lambda world: groups.forget(world, "storefront.orders")]
+    "ask", [groups.names, lambda world: groups.delete(world, "storefront.orders")]
 )
 def test_without_kafka_no_list_is_empty_and_nothing_is_deleted(asked_once, ask):
     with pytest.raises(StackError, match="(?s)the service kafka is stopped.*workbench up"):
@@ -47,13 +47,13 @@ def answering(code):
 @pytest.mark.parametrize("code", [None, KafkaError.GROUP_ID_NOT_FOUND])
 def test_a_group_that_is_deleted_or_absent_is_forgotten(asked_once, monkeypatch, code):
     monkeypatch.setattr(groups, "AdminClient", answering(code))
-    groups.forget(NOWHERE, "storefront.orders")
+    groups.delete(NOWHERE, "storefront.orders")
 
 
 def test_a_group_with_members_is_not_forgotten(asked_once, monkeypatch):
     monkeypatch.setattr(groups, "AdminClient", answering(KafkaError.NON_EMPTY_GROUP))
     with pytest.raises(StackError):
-        groups.forget(NOWHERE, "storefront.orders")
+        groups.delete(NOWHERE, "storefront.orders")
 
 
 # A broker (librdkafka's mock) behind an address where nothing listens at first. The errors keep

@@ -61,8 +61,8 @@ def land(tmp_path):
             ],
             dtype=object,
         )
-        form = job.form(world, landing.parse(config), schemas or {})
-        task = writing.task(form, f"file:{tmp_path}/{folder}", f"file:{tmp_path}/dead")
+        form = job.record_encoder(world, landing.parse(config), schemas or {})
+        task = writing.landing_task(form, f"file:{tmp_path}/{folder}", f"file:{tmp_path}/dead")
         (done,) = task(iter([frame[:3], frame[3:]]))
         root = tmp_path / folder
         files = {str(p.relative_to(root)): p for p in sorted(root.rglob("*")) if p.is_file()}
@@ -315,7 +315,7 @@ def number(n):
         ("string", "\ud800", "surrogates not allowed"),
         (decimal_of(2), number(10**38), "x has more than 38 digits"),
         (
-            decimal_of(2, **{connect_schema.PRECISION: "4"}),
+            decimal_of(2, **{connect_schema.PRECISION_PARAMETER: "4"}),
             number(10_000),
             "x has more than 4 digits",
         ),
@@ -687,7 +687,7 @@ def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path):
         columns=["topic", "partition", "offset", "keyed", "sent", "value"],
         dtype=object,
     )
-    form = job.form(
+    form = job.record_encoder(
         params.load("local"), landing.parse({**PARQUET, **FIELD_PARTITIONER, "flush.size": "30"})
     )
 
@@ -699,7 +699,7 @@ def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path):
         }
 
     def run(name, seconds=None):
-        task = writing.task(form, f"file:{tmp_path}/{name}", f"file:{tmp_path}/dead")
+        task = writing.landing_task(form, f"file:{tmp_path}/{name}", f"file:{tmp_path}/dead")
         with subprocess.Popen(
             [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as worker:

@@ -30,7 +30,7 @@ def test_one_connector_and_one_sink_serve_its_six_tables_and_no_other_topic(worl
     assert topics == [f"pagila.public.{name}" for name in TABLES]
     sink = landing.parse(connect.config(world, log_based.SINK), world)
     assert (
-        sink.matching(
+        sink.matching_topics(
             [*topics, "pagila.public.address", "pagila.public.alt.address", "pagila.query"]
         )
         == topics

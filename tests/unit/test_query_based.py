@@ -24,9 +24,9 @@ def test_each_pair_has_its_topics_and_no_other_pairs(world):
     for (source, sink), ours in zip(query_based.PAIRS, (topics[:3], topics[3:4], topics[4:5])):
         config = connect.config(world, source)
         assert [
-            sources.topic_of(config, table) for table in sources.parse(config, world).tables
+            sources.topic_name(config, table) for table in sources.parse(config, world).tables
         ] == ours
-        assert landing.parse(connect.config(world, sink), world).matching(topics) == ours
+        assert landing.parse(connect.config(world, sink), world).matching_topics(topics) == ours
 
 
 def test_a_table_may_be_polled_several_times(world):
@@ -74,10 +74,10 @@ def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):
     )
     monkeypatch.setattr(flows, "session", lambda world: None)
     monkeypatch.setattr(
-        flows.landing, "step", lambda spark, world, *names: did.append(("step", *names))
+        flows.landing, "run_once", lambda spark, world, *names: did.append(("step", *names))
     )
     monkeypatch.setattr(flows.Flow, "count", lambda self, world, name: 7)
-    monkeypatch.setattr(flows.topics, "wait_count", lambda world, topic, n, connector: n)
+    monkeypatch.setattr(flows.topics, "wait_for_messages", lambda world, topic, n, connector: n)
     assert query_based.flow.deploy(world) == dict.fromkeys(
         [*query_based.POLLED_TOPICS.values(), query_based.ALT_TOPIC, query_based.QUERY_TOPIC], 7
     )

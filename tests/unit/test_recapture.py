@@ -111,7 +111,7 @@ class Lab:
             (connect, "delete", lambda _, name: self.did.append(f"-{name}")),
             (recapture.hudi, "drop", lambda *_: None),
             (recapture.topics, "names", lambda _: ["shop.public.b"]),
-            (recapture.topics, "wait_count", lambda *_, **__: 1),
+            (recapture.topics, "wait_for_messages", lambda *_, **__: 1),
             (recapture.hudi, "read", lambda *_: SimpleNamespace(count=lambda: 3)),
             (recapture.postgres, "all_slots", lambda _: pd.DataFrame({"slot_name": []})),
             (recapture.postgres, "query", lambda *_, **__: pd.DataFrame({"n": [self.rows]})),
@@ -342,7 +342,9 @@ def test_a_copy_is_compared_after_an_ingest_that_wrote_something_only(lab, monke
 
     monkeypatch.setattr(recapture.postgres, "query", frame)
     monkeypatch.setattr(
-        recapture.topics, "wait_count", lambda _, topic, n, **__: asked.append(n) if n > 1 else 1
+        recapture.topics,
+        "wait_for_messages",
+        lambda _, topic, n, **__: asked.append(n) if n > 1 else 1,
     )
     monkeypatch.setattr(
         recapture.hudi, "ingest", lambda *_, **__: SimpleNamespace(messages=next(wrote))

@@ -69,12 +69,12 @@ def test_the_published_windows_follow_from_the_files():
 def test_the_schemas():
     assert len(sales.SCHEMAS) == 6
     for schema in sales.SCHEMAS.values():
-        avro.reader(schema)
+        avro.create_reader(schema)
     value = avro.to_spark(sales.SCHEMAS[f"{sales.SALES_TOPIC}-value"])
     assert value["payment_date"].dataType.simpleString() == "bigint", (
         "the logical type beside it means nothing"
     )
-    avro.reader(sales.SCHEMAS[f"{sales.SALES_TOPIC}-value"])
+    avro.create_reader(sales.SCHEMAS[f"{sales.SALES_TOPIC}-value"])
 
 
 def test_a_sale_as_it_is_sent():

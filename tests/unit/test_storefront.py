@@ -398,8 +398,8 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
             held.append(100)
         return {0: (0, sum(held))}
 
-    monkeypatch.setattr(topics, "messages", messages)
-    monkeypatch.setattr(topics, "bounds", bounds)
+    monkeypatch.setattr(topics, "consume", messages)
+    monkeypatch.setattr(topics, "watermark_offsets", bounds)
     monkeypatch.setattr(storefront, "connector_publishes", lambda world, store: True)
     monkeypatch.setattr(storefront, "raise_if_lost", lambda world, *services: None)
     monkeypatch.setattr(storefront, "lag", lambda world: {})
@@ -547,7 +547,7 @@ def test_a_store_is_emptied_after_its_offsets_are_gone_and_not_without(monkeypat
     """The other way round an emptied store would stay empty: nothing would be read again."""
     world, done = params.load("local"), []
     monkeypatch.setattr(storefront, "stop", lambda *names: done.append("stop"))
-    monkeypatch.setattr(storefront.groups, "forget", lambda *given: done.append("forget"))
+    monkeypatch.setattr(storefront.groups, "delete", lambda *given: done.append("forget"))
     monkeypatch.setattr(
         storefront.postgres, "execute", lambda *given, **more: done.append("truncate")
     )
@@ -558,7 +558,7 @@ def test_a_store_is_emptied_after_its_offsets_are_gone_and_not_without(monkeypat
         raise StackError("the service kafka died")
 
     done.clear()
-    monkeypatch.setattr(storefront.groups, "forget", unconfirmed)
+    monkeypatch.setattr(storefront.groups, "delete", unconfirmed)
     with pytest.raises(StackError, match="kafka died"):
         storefront.wipe_store(world, "orders")
     assert done == ["stop"]

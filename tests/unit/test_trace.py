@@ -101,7 +101,7 @@ def test_a_key_is_a_number_or_a_text(monkeypatch, key):
         return pandas.DataFrame([r for r in rows if only(r["key"])], columns=list(rows[0]))
 
     monkeypatch.setattr(topics, "read", found)
-    monkeypatch.setattr(topics, "count", lambda *_: 3)
+    monkeypatch.setattr(topics, "offset_span", lambda *_: 3)
     table = trace.TracedTable("x", "public.x", "id", "t", None, ())
     life = trace.row(None, table, str(key))
     assert (life.key, list(life.changes["offset"]), list(life.changes["what"])) == (
@@ -134,7 +134,7 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
         "artifacts",
         lambda *_: pandas.DataFrame(columns=["artifact", "version", "global_id", "content_id"]),
     )
-    sink = Sink("avro", "topics", 10, "t", ("t",), confluent=True)
+    sink = Sink("avro", "topics", 10, "t", ("t",), is_confluent=True)
     table = trace.TracedTable("artists", "public.artists", "artist_id", "t", sink, (), "avro")
     with pytest.raises(
         LakeError, match="(?s)no schema with globalId 7.*t, partition 0, offset 3.*dead_letters"
@@ -159,7 +159,7 @@ def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkey
     )
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(registry, "Decoder", lambda world: lambda raw: decoded)
-    monkeypatch.setattr(registry, "numbered", lambda *_: {})
+    monkeypatch.setattr(registry, "versions_by_schema_id", lambda *_: {})
     table = trace.TracedTable("t", "public.t", "id", "t", None, (), kind)
     (event,) = in_topic.events(None, table, 1)
     assert event["schema"] == ("inline" if kind == "json" else "globalId 7")
@@ -382,7 +382,7 @@ def test_the_landed_file_of_a_message(world, tmp_path):
         (tmp_path / "landing" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "landing" / name).write_bytes(data)
     avro, lines = (
-        Sink("avro", "topics", 10, "t", ("t",), confluent=True),
+        Sink("avro", "topics", 10, "t", ("t",), is_confluent=True),
         Sink("json", "out", 10, "t", ("t",), ("p",)),
     )
     assert find(avro, 1, b"two") == "topics/t/partition=0/t+0+0000000000.avro"

@@ -180,7 +180,7 @@ def test_a_connector_with_the_addresses_of_before_is_not_done(world, monkeypatch
         "names",
         lambda world: [museum.flow.topic(world, n) for n in ("artists", "artworks")],
     )
-    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: 5)
+    monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: 5)
     plain = with_settings(world, registry={"url": world.registry.url.replace("https:", "http:")})
     for of, done in ((earlier, False), (plain, False), (world, True)):
         monkeypatch.setattr(
@@ -218,7 +218,7 @@ def test_a_connector_that_failed_without_the_registry_is_started_again(world, mo
         "names",
         lambda world: [museum.flow.topic(world, n) for n in ("artists", "artworks")],
     )
-    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: 5)
+    monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: 5)
     monkeypatch.setattr(
         walkthrough.addresses,
         "deployed_configs",
@@ -272,7 +272,7 @@ def test_the_topics_begin_again_when_they_hold_more_than_was_loaded(
     changed counts."""
     monkeypatch.setattr(walkthrough.Walkthrough, "restore_baseline", lambda *_: changed)
     monkeypatch.setattr(walkthrough.Walkthrough, "count", lambda *_: 5)
-    monkeypatch.setattr(walkthrough.topics, "count", lambda *_: messages)
+    monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: messages)
     every = [f.topic(world, n) for f in walkthroughs.ALL for n in f.names]
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: every)
     assert museum.flow._restore_source(world) is renewed
@@ -372,16 +372,16 @@ def test_the_change_log_as_of_a_position():
 
 
 def test_a_change_of_no_row_says_so(world, monkeypatch):
-    monkeypatch.setattr(flows.topics, "ends", lambda *_: {0: 5})
+    monkeypatch.setattr(flows.topics, "end_offsets", lambda *_: {0: 5})
     monkeypatch.setattr(flows.postgres, "execute", lambda *_: 0)
     monkeypatch.setattr(
-        flows.topics, "wait_count", lambda *_, **__: pytest.fail("waited for nothing")
+        flows.topics, "wait_for_messages", lambda *_, **__: pytest.fail("waited for nothing")
     )
     with pytest.raises(SourceError, match="no row of artists was changed"):
         museum.flow.change(world, "artists", 7, name="x")
     waited = []
     monkeypatch.setattr(flows.postgres, "execute", lambda *_: 3)
-    monkeypatch.setattr(flows.topics, "wait_count", lambda *a, **__: waited.append(a[2]))
+    monkeypatch.setattr(flows.topics, "wait_for_messages", lambda *a, **__: waited.append(a[2]))
     assert museum.flow.execute(world, "artists", "DELETE …", messages=2) == 3 and waited == [
         5 + 3 * 2
     ]
@@ -501,7 +501,9 @@ def test_what_is_polled_goes_with_its_topics_and_its_offsets(world, monkeypatch)
     monkeypatch.setattr(walkthrough.Walkthrough, "_has_database", lambda *_: True)
     monkeypatch.setattr(walkthrough.landing, "drop", lambda *_: None)
     monkeypatch.setattr(
-        walkthrough.landing, "forget", lambda _, config: forgotten.append(config["topic.prefix"])
+        walkthrough.landing,
+        "reset_offsets",
+        lambda _, config: forgotten.append(config["topic.prefix"]),
     )
     polling._drop_connectors(world)
     assert forgotten == ["pagila.polled."]
@@ -524,10 +526,14 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
         (walkthrough.registry, "artifacts", pd.DataFrame({"artifact": []})),
         (walkthrough.topics, "delete", None),
         (walkthrough.groups, "names", []),
-        (walkthrough.groups, "forget", None),
+        (walkthrough.groups, "delete", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
-    for name, answer in (("_has_database", False), ("remaining_databases", []), ("_remaining_source_tables", [])):
+    for name, answer in (
+        ("_has_database", False),
+        ("remaining_databases", []),
+        ("_remaining_source_tables", []),
+    ):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
     sink = landing.parse(movies.poisoned_sink(lab))
     made = [
@@ -536,9 +542,9 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
             f"{tmp_path}/{place}"
             for place in (
                 f"landing/topics/{movies.POISONED_TOPIC}/partition=0/a.parquet",
-                f"checkpoints/landing/{sink.place}/offsets/0",
+                f"checkpoints/landing/{sink.state_path}/offsets/0",
                 f"checkpoints/landing/topics/{movies.POISONED_TOPIC}.topic-id",
-                f"dead_letters/landing/{sink.place}/0.json",
+                f"dead_letters/landing/{sink.state_path}/0.json",
                 f"checkpoints/replayed/{movies.DLQ_TOPICS['lake']}/an id/0-0.json",
                 f"checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
             )
@@ -550,9 +556,9 @@ def test_what_notebooks_land_beside_the_captures_and_what_connectors_write_goes_
     left = {what: names for what, names in movies.flow.remaining_resources(lab).items() if names}
     assert left == {
         "files": [
-            f"file:{tmp_path}/checkpoints/landing/{sink.place}",
+            f"file:{tmp_path}/checkpoints/landing/{sink.state_path}",
             f"file:{tmp_path}/landing/topics/{movies.POISONED_TOPIC}",
-            f"file:{tmp_path}/dead_letters/landing/{sink.place}",
+            f"file:{tmp_path}/dead_letters/landing/{sink.state_path}",
             f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['lake']}",
             f"file:{tmp_path}/checkpoints/replayed/{movies.DLQ_TOPICS['connect']}.json",
             made[0],
@@ -611,7 +617,11 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
         (walkthrough.postgres, "publications", lambda *_: pd.DataFrame({"publication": []})),
     ):
         monkeypatch.setattr(module, name, answer)
-    for name, answer in (("_has_database", True), ("remaining_databases", []), ("_remaining_source_tables", [])):
+    for name, answer in (
+        ("_has_database", True),
+        ("remaining_databases", []),
+        ("_remaining_source_tables", []),
+    ):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
     files.write_text(journal, json.dumps({"made": {f"{museum.CONNECTOR}_r2": made}}))
     files.write_text(
@@ -637,7 +647,7 @@ def test_what_a_recapture_has_made_is_seen_and_goes(world, tmp_path, monkeypatch
 def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypatch):
     there = ["db1-schemahistory", "db1_positions-schemahistory", "others-schemahistory"]
     monkeypatch.setattr(walkthrough.groups, "names", lambda world: there)
-    monkeypatch.setattr(walkthrough.groups, "forget", lambda world, group: there.remove(group))
+    monkeypatch.setattr(walkthrough.groups, "delete", lambda world, group: there.remove(group))
     for module, name, answer in (
         (landing, "names", []),
         (walkthrough.topics, "names", []),
@@ -647,7 +657,11 @@ def test_the_groups_of_schema_histories_go_with_their_connectors(world, monkeypa
         (landing, "drop", None),
     ):
         monkeypatch.setattr(module, name, lambda *_, answer=answer: answer)
-    for name, answer in (("_has_database", False), ("remaining_databases", []), ("_remaining_source_tables", [])):
+    for name, answer in (
+        ("_has_database", False),
+        ("remaining_databases", []),
+        ("_remaining_source_tables", []),
+    ):
         monkeypatch.setattr(walkthrough.Walkthrough, name, lambda *_, answer=answer: answer)
     assert movies.flow.remaining_resources(world)["consumer groups"] == there[:2]
     movies.flow._drop_connectors(world)

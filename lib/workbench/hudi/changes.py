@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from ..base import LakeError, World, did_you_mean, files
 from ..base.paths import join_uri
-from ..landing.job import landed_topic_id
+from ..landing.job import topic_id_path
 from ..topic import topics, wire
 from . import decode, decode_avro, evolution
 from .tables import COMBINED_ORDERING_COLUMN, Table, safe_file_name, table_state_dir
@@ -179,7 +179,7 @@ class _TopicReader(_Reader):
         self.name, self._admin = self.source.name, AdminClient(topics.settings(self.world))
 
     def next(self, progress: dict[str, Any], batch_id: int) -> Optional[Batch]:
-        bounds = topics.bounds(self.world, self.name)
+        bounds = topics.watermark_offsets(self.world, self.name)
         now = topics.topic_id(self.world, self.name, self._admin)
         if progress.get("topic_id", now) != now:
             raise LakeError(
@@ -204,7 +204,7 @@ class _TopicReader(_Reader):
         few = self.max_records - left <= SMALL_BATCH_MESSAGES
         if few:
             rows, stop = self._fetch(start, stop)
-            messages = self.spark.createDataFrame(rows, wire.MESSAGES)
+            messages = self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS)
         else:
             messages = self._read_with_spark(start, stop)
         reached = {"offsets": {str(p): n for p, n in stop.items()}, "topic_id": now}
@@ -220,7 +220,7 @@ class _TopicReader(_Reader):
                 reached,
                 few,
             )
-        raw = wire.framed_in_spark(messages, self.world)
+        raw = wire.with_wire_columns(messages, self.world)
         ids = (
             raw.select("schema") if few else raw.select("schema").distinct()
         )  # of few Spark knows them without a job
@@ -235,7 +235,7 @@ class _TopicReader(_Reader):
         """
         rows: list[tuple] = []
         size, at = 0, dict(start)
-        with contextlib.closing(topics.messages(self.world, self.name, start, stop)) as found:
+        with contextlib.closing(topics.consume(self.world, self.name, start, stop)) as found:
             for m in found:
                 rows.append((m.key(), m.value(), self.name, m.partition(), m.offset(), None))
                 size += len(m.value() or b"")
@@ -277,7 +277,7 @@ class _LandedReader(_Reader):
     def next(self, progress: dict[str, Any], batch_id: int) -> Optional[Batch]:
         # the landing names files by offset: those of a topic made anew have the names of the old
         # ones
-        now = files.read_text(landed_topic_id(self.world, self.source.folder))
+        now = files.read_text(topic_id_path(self.world, self.source.folder))
         if progress.get("topic_id", now) != now:
             raise LakeError(
                 "the landed files are of another topic than those read so far, by the same name",

@@ -100,14 +100,14 @@ class SchemaResolver:
             (id, self._fetch(id))
             for id in sorted(set(ids) - set(self._resolved), key=lambda id: (len(id), id))
         )
-        new = {id: avro.exact(avsc) for id, avsc in found if avsc is not None}
+        new = {id: avro.for_spark(avsc) for id, avsc in found if avsc is not None}
         if (
             not self.is_explicit
             and (new or self.reader_schema is None)
             and (latest or use_registry)
         ):
             self._update_reader_schema(
-                new, avro.exact(latest or registry.latest(self.world, f"{self.topic}-value"))
+                new, avro.for_spark(latest or registry.latest(self.world, f"{self.topic}-value"))
             )
         self._resolved.update(new)  # last: after an error everything is asked for again
         return {id: self._resolved.get(id) for id in sorted(ids)}
@@ -145,7 +145,7 @@ class SchemaResolver:
 
     def _fetch(self, id: str) -> Any:
         kind, _, number = id.partition(" ")
-        return registry.find(self.world, number, kind) if kind in wire.KINDS else json.loads(id)
+        return registry.find(self.world, number, kind) if kind in wire.ID_KINDS else json.loads(id)
 
 
 def rows(raw: DataFrame, ids: Iterable[str], known: SchemaResolver, table: Table) -> DataFrame:
@@ -176,12 +176,12 @@ def decode_messages(
     decoded; and the reasons for that, (condition, text) each. Arguments and errors as of `rows`.
     """
     met, which = known.resolve(ids), F.col("schema")
-    wrong = [(which.isNull(), F.lit(wire.not_avro(known.world)))]
+    wrong = [(which.isNull(), F.lit(wire.not_avro_reason(known.world)))]
     found, row = raw, F.lit(None).cast(known.reader_schema)
     for n, (id, avsc) in enumerate(met.items()):
         column, mine = f"_avro{n}", which == id
         if avsc is None:
-            wrong.append((mine, F.lit(wire.unknown(known.world).format(id))))
+            wrong.append((mine, F.lit(wire.unknown_schema_reason(known.world).format(id))))
             continue
         if known.rejected.get(id):
             wrong.append((mine, F.lit(f"schema {id} cannot be read: {known.rejected[id]}")))
@@ -213,7 +213,7 @@ def group_by_schema(addresses: Sequence[str]) -> tuple[dict[str, list[str]], dic
     broken = {}
     for address in addresses:
         try:
-            whole.setdefault(avro.schema_of(files.read_bytes(address)), []).append(address)
+            whole.setdefault(avro.container_schema(files.read_bytes(address)), []).append(address)
         except ValueError as e:
             broken[address] = f"not a whole Avro file: {e}"
     return whole, broken

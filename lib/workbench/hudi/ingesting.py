@@ -57,7 +57,7 @@ class Ingested(Counts):
     deletes: int = 0
 
     def __repr__(self) -> str:
-        return self.said("ingested", upserts=self.upserts, deletes=self.deletes)
+        return self.describe("ingested", upserts=self.upserts, deletes=self.deletes)
 
 
 def ingest(

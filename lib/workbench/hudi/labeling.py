@@ -154,7 +154,7 @@ def publish_dead_letters(world: World, table: Table, topic: str) -> int:
     as dlq.send does.
     """
     read = read_progress(last_ingest_commit(table))
-    return dlq.send(
+    return dlq.publish(
         world,
         topic,
         dead_letters_path(world, table),

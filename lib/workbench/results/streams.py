@@ -49,15 +49,17 @@ def messages(
         **({"maxOffsetsPerTrigger": max_records} if max_records else {}),
     }
     reader = (spark.readStream if stream else spark.read).format("kafka")
-    raw = wire.framed_in_spark(
+    raw = wire.with_wire_columns(
         reader.options(**topics.spark_options(world), **options).load(), world
     )
-    ids = registry.numbered(world, [f"{schema_topic or topic}-value"])
+    ids = registry.versions_by_schema_id(world, [f"{schema_topic or topic}-value"])
     found, wrong = decode_avro.decode_messages(
         raw, ids, decode_avro.SchemaResolver(world, schema_topic or topic)
     )
     known = F.col("schema").isin(*ids) | F.col("schema").isNull()
-    ends = F.create_map(*[F.lit(n) for end in topics.ends(world, topic).items() for n in end])
+    ends = F.create_map(
+        *[F.lit(n) for end in topics.end_offsets(world, topic).items() for n in end]
+    )
     later = F.col("offset") >= F.coalesce(F.try_element_at(ends, F.col("partition")), F.lit(0))
     new = F.concat(
         F.lit(f"{topic} has a message of "),
@@ -85,12 +87,12 @@ def encode(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame
     """
     parts = []
     for side, column in (("key", key), ("value", F.struct("*"))):
-        id = registry.newest_id(world, f"{topic}-{side}")
-        avsc = registry.schema(world, id, registry.WIRES[world.registry.wire].kind)
+        id = registry.latest_id(world, f"{topic}-{side}")
+        avsc = registry.schema(world, id, registry.WIRE_FORMATS[world.registry.wire].id_kind)
         parts.append(
-            F.concat(F.lit(registry.header(world, id)), to_avro(column, json.dumps(avsc))).alias(
-                side
-            )
+            F.concat(
+                F.lit(registry.wire_prefix(world, id)), to_avro(column, json.dumps(avsc))
+            ).alias(side)
         )
     return frame.select(*parts)
 

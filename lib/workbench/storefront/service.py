@@ -137,11 +137,14 @@ class Service:
         except NON_RETRYABLE_ERRORS:  # one of them: find it
             outcomes = [self._apply_single(*each, dead) for each in events]
         if dead:
-            topics.send(
+            topics.produce(
                 self.world,
                 DLQ_TOPIC,
-                [dlq.letter(message, self.context.group, __name__, why) for message, why in dead],
-                **dlq.SIZE,
+                [
+                    dlq.to_record(message, self.context.group, __name__, why)
+                    for message, why in dead
+                ],
+                **dlq.PRODUCER_SETTINGS,
             )
         for (message, _), outcome in zip(events, outcomes):
             self.events_consumed.labels(message.topic(), outcome).inc()

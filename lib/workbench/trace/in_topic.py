@@ -10,7 +10,7 @@ from typing import Any, Optional
 from ..base import LakeError, World
 from ..hudi import Table
 from ..landing import messages
-from ..landing.formats import Lines
+from ..landing.formats import JsonLines
 from ..topic import registry, topics
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
@@ -37,13 +37,13 @@ def events(world: World, table: TracedTable, key: Any) -> list[dict[str, Any]]:
     `needle` the bytes by which its landed file is known.
     """
     decode = registry.Decoder(world) if table.format == "avro" else None  # or Connect's JSON
-    versions = registry.numbered(world, [f"{table.topic}-value"]) if decode else {}
+    versions = registry.versions_by_schema_id(world, [f"{table.topic}-value"]) if decode else {}
 
     def asked_for(raw: Optional[bytes]) -> bool:
         said = extract_key(decode, raw, table.key)
         return said is not None and str(said) == str(key)  # a text `None` may be a key
 
-    found = topics.read(world, table.topic, only=asked_for)
+    found = topics.read(world, table.topic, key_filter=asked_for)
     events: list[dict[str, Any]] = []
     before: Optional[dict[str, Any]] = None
     for m in found[found["value"].notna()].itertuples():
@@ -80,7 +80,7 @@ def events(world: World, table: TracedTable, key: Any) -> list[dict[str, Any]]:
     if not events:
         raise LakeError(
             f"topic {table.topic} has no message of {table.key} {key}",
-            location=f"{topics.count(world, table.topic):,} messages",
+            location=f"{topics.offset_span(world, table.topic):,} messages",
             expected=f"a {table.key} of {table.source}",
             hint="is the row in the source, and the connector RUNNING? (connect.status)",
         )
@@ -107,12 +107,12 @@ def _decode_value(
         record, found, _ = decode(raw)
         return record, found.body, found.schema
     try:
-        _, payload, line = messages.Json(envelope=True).read(raw)
+        _, payload, line = messages.JsonConverter(has_envelope=True).read(raw)
     except ValueError as e:
         raise LakeError(str(e)) from e
     if payload is None:
         raise LakeError("it holds nothing")
-    return payload, Lines().holder(None)(payload, line), "inline"
+    return payload, JsonLines().encoder_for(None)(payload, line), "inline"
 
 
 def describe_change(before: Optional[dict[str, Any]], record: dict[str, Any]) -> str:

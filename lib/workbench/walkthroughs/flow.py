@@ -18,7 +18,7 @@ from .. import connect, hudi, landing
 from ..base import LakeError, SourceError, World, did_you_mean, files, wait_until
 from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
-from ..landing.sources import topic_of
+from ..landing.sources import topic_name
 from ..results import check
 from ..source import mariadb, postgres
 from ..source.names import identifier
@@ -88,7 +88,7 @@ class Flow:
     def topic(self, world: World, name: str = "") -> str:
         """Name of a table's topic."""
         capture = self.capture(name)
-        return topic_of(self.config(world, capture.connector), capture.source)
+        return topic_name(self.config(world, capture.connector), capture.source)
 
     def table(self, world: World, name: str = "", kind: str = "", /, **more: object) -> hudi.Table:
         """The lake table of a captured table, of a kind ("cow" or "mor") where it has several;
@@ -209,7 +209,7 @@ class Flow:
         Raises: SourceError: it changed none.
         """
         topic, connector = self.topic(world, name), self.capture(name).connector
-        end = sum(topics.ends(world, topic).values())
+        end = sum(topics.end_offsets(world, topic).values())
         changed = self.db.execute(world, statement, values, self.database)
         if changed < 1:
             raise SourceError(
@@ -217,7 +217,7 @@ class Flow:
                 location=f"values {values}",
                 hint="is the key right? A row that was deleted comes back with `reset`",
             )
-        topics.wait_count(world, topic, end + changed * messages, connector=connector)
+        topics.wait_for_messages(world, topic, end + changed * messages, connector=connector)
         return changed
 
     def deploy(self, world: World) -> dict[str, int]:
@@ -227,9 +227,9 @@ class Flow:
         for connector in self.deployed_connectors:
             landing.apply(world, connector, self.config(world, connector))
         if self.polled:
-            landing.step(session(world), world, *self.deployed_connectors)
+            landing.run_once(session(world), world, *self.deployed_connectors)
         return {
-            self.topic(world, c.name): topics.wait_count(
+            self.topic(world, c.name): topics.wait_for_messages(
                 world, self.topic(world, c.name), self.count(world, c.name), connector=c.connector
             )
             for c in self.captures
@@ -261,12 +261,12 @@ class Flow:
     def _last_captured_position(self, world: World, capture: Capture) -> int:
         """The position in the source's log of the last message of a topic."""
         topic = self.topic(world, capture.name)
-        ends = topics.ends(world, topic)
-        last = topics.read(world, topic, after={p: max(0, end - 1) for p, end in ends.items()})[
-            "value"
-        ].dropna()
+        ends = topics.end_offsets(world, topic)
+        last = topics.read(
+            world, topic, start_offsets={p: max(0, end - 1) for p, end in ends.items()}
+        )["value"].dropna()
         if capture.format == "avro":
-            found = [registry.peek(world, value)["record"] for value in last]
+            found = [registry.inspect_message(world, value)["record"] for value in last]
         else:
             found = [body.get("payload", body) for body in map(json.loads, last)]
         return max((int(row["__lsn"]) for row in found), default=0)
@@ -278,7 +278,7 @@ class Flow:
         for config in (self.config(world, name) for name in self.sinks):
             landing.run(spark, world, config)
             sink = landing.parse(config)
-            if not sink.dead_letters:  # where it names a topic, they are looked after there
+            if not sink.dlq_topic:  # where it names a topic, they are looked after there
                 _raise_on_dead_letters(
                     landing.dead_letters_path(world, sink),
                     "landed",

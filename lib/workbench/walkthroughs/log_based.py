@@ -56,7 +56,7 @@ def events(
     def one(raw: str | bytes | None) -> dict:
         return {} if raw is None else decode(raw.encode() if isinstance(raw, str) else raw).record
 
-    found = topics.read(world, flow.topic(world, name), after=start_offsets)
+    found = topics.read(world, flow.topic(world, name), start_offsets=start_offsets)
     values = pandas.DataFrame(
         [one(value) for value in found["value"]], index=found.index, dtype=object
     )

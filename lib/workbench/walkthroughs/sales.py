@@ -133,7 +133,7 @@ def produce(
             minutes.
     """
     key, value = (
-        registry.encoder(world, registry.newest_id(world, f"{SALES_TOPIC}-{side}"))
+        registry.encoder(world, registry.latest_id(world, f"{SALES_TOPIC}-{side}"))
         for side in ("key", "value")
     )
     chosen = read_sales()[first:last]
@@ -148,7 +148,7 @@ def produce(
             yield key(sale["customer_id"]), value(sale), {"timestamp": int(at.timestamp() * 1000)}
 
     topics.create(world, topic, **UNLIMITED_RETENTION)
-    topics.send(world, topic, messages())
+    topics.produce(world, topic, messages())
     return len(chosen)
 
 
@@ -366,7 +366,9 @@ def _all_sales_streamed(world: World) -> bool:
     """Whether notebook 62 has sent all sales, and its query has seen them."""
     if not {SALES_TOPIC, SUMMARY_TOPIC} <= set(topics.names(world)):
         return False
-    return topics.count(world, SALES_TOPIC) >= 1_800 and bool(topics.count(world, SUMMARY_TOPIC))
+    return topics.offset_span(world, SALES_TOPIC) >= 1_800 and bool(
+        topics.offset_span(world, SUMMARY_TOPIC)
+    )
 
 
 flow = Walkthrough(

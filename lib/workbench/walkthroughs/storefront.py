@@ -307,7 +307,7 @@ class EventIds:
 
     def read(self) -> list[str]:
         """Return the ids of all messages that were read so far, "" for a message without an id."""
-        for message in topics.whole(self._world, self._topic, after=self._next):
+        for message in topics.read_all(self._world, self._topic, start_offsets=self._next):
             self._next[message.partition()] = message.offset() + 1
             self._ids.append(dict(message.headers() or []).get("id", b"").decode())
         return self._ids
@@ -451,7 +451,7 @@ def wipe_store(world: World, store: str) -> None:
             f"{store} cannot be built anew from its topics", expected="orders or fulfillment"
         )
     stop(store)
-    groups.forget(world, context.group)
+    groups.delete(world, context.group)
     tables = (
         *context.collections,
         "inbox",

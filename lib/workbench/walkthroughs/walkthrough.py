@@ -15,7 +15,7 @@ from .. import connect, hudi, landing, recapture, stack
 from ..base import WorkbenchError, World, did_you_mean, files
 from ..connect.configs import SCHEMA_HISTORY_PREFIX
 from ..hudi import ddl
-from ..landing.sources import JDBC, topic_of
+from ..landing.sources import JDBC, topic_name
 from ..results import streams
 from ..source import mariadb, postgres
 from ..source.loading import Loader
@@ -156,7 +156,7 @@ class Walkthrough(Flow):
             return False
         for name in deployed & set(connect.names(world)):
             connect.wait_running(world, name)
-        return all(topics.count(world, topic) for topic in ours)
+        return all(topics.offset_span(world, topic) for topic in ours)
 
     def _has_outdated_endpoints(self, world: World) -> bool:
         """Whether a connector was deployed when the services had other ports: it is RUNNING and
@@ -244,7 +244,7 @@ class Walkthrough(Flow):
         if changed and CONNECTORS_STEP not in later:
             self.deploy(world)
         for group in self.consumer_groups:
-            groups.forget(world, group)
+            groups.delete(world, group)
         postgres.drop_service_databases(world, *self.service_databases)
         if SOURCE_STEP in later:
             self.db.create_database(world, self.database)  # what comes next is loaded into it
@@ -292,7 +292,7 @@ class Walkthrough(Flow):
             bool(changed)
             or not self.watermark
             and any(
-                topics.count(world, self.topic(world, name)) != self.count(world, name)
+                topics.offset_span(world, self.topic(world, name)) != self.count(world, name)
                 for name in self.names
             )
         )
@@ -311,13 +311,13 @@ class Walkthrough(Flow):
             if (
                 config.get("connector.class") == JDBC
             ):  # notebooks may poll by one that is not deployed
-                landing.forget(world, config)
+                landing.reset_offsets(world, config)
             if "slot.name" in config and config["database.dbname"] in postgres.databases(world):
                 postgres.drop_slot(world, config["slot.name"], database=config["database.dbname"])
         registry.delete(world, *(self._schema_artifacts(world) if schemas else ()))
         topics.delete(world, *self._remaining_topics(world))
         for group in self._history_groups(world):
-            groups.forget(world, group)
+            groups.delete(world, group)
         for records in self._replay_records(world):
             files.remove(records)
         for config in (
@@ -437,7 +437,7 @@ class Walkthrough(Flow):
     def _replay_records(self, world: World) -> list[str]:
         """Return the addresses of the records of replays (see `dlq.replay`) of its topics."""
         own = self._topic_names(world)
-        return [address for address, topic in dlq.records(world).items() if topic in own]
+        return [address for address, topic in dlq.replay_state_dirs(world).items() if topic in own]
 
     def _connector_names(self) -> list[str]:
         return list(dict.fromkeys([*(c.connector for c in self.captures), *self.extra_connectors]))
@@ -462,7 +462,7 @@ class Walkthrough(Flow):
                 tables = config.get("table.include.list", config.get("table.whitelist", "")).split(
                     ","
                 )
-                made |= {topic_of(config, table.strip()) for table in tables}
+                made |= {topic_name(config, table.strip()) for table in tables}
                 made.add(f"__debezium-heartbeat.{config['topic.prefix']}")
             made |= {
                 config[key] for key in [f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"] if key in config
