@@ -263,7 +263,7 @@ source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")"""
             undo='source(f"ALTER PUBLICATION {log_based.flow.publication} ADD TABLE language")',
         ),
         Break(
-            "transaction = pd.concat(",
+            "sources = pd.DataFrame(",
             'change("film", "UPDATE film SET length = length WHERE film_id = 1")',
             {"order of one transaction": "'category', 'film'", "transactions and times": "(2, 2)"},
         ),
