@@ -43,8 +43,8 @@ CASES = [
     Case(
         "44_compatibility",
         "kafka",
-        'check.eventually("the waiting change arrives"',
-        without=("## 2. Nine changes", "## 4. A rule"),
+        'check.eventually("the pending change arrives"',
+        without=("## 2. Nine changes", "## 4. A mode"),
     ),
     Case(
         "45_dead_letters",
