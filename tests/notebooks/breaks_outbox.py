@@ -542,7 +542,7 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
 TEARDOWN = [
     Run(
         Break(
-            "a slot in use cannot be dropped",
+            "first = walkthroughs.ALL[0]",
             """
 from workbench.connect import rest
 one = walkthroughs.ALL[0]
@@ -603,7 +603,7 @@ postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput
             },
         ),
         Break(
-            "## Exercises",
+            "## Next",
             """
 postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)
