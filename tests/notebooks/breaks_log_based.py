@@ -291,7 +291,7 @@ source(f"ALTER PUBLICATION {log_based.flow.publication} DROP TABLE language")"""
             """
 log_based.flow.execute(world, "film_actor", "DELETE FROM film_actor WHERE (actor_id, film_id) = (52, 376)", messages=2)
 """,
-            {"deleted actors of film 376 that S7 names": "topic 60"},
+            {"deleted actors of film 376 named by S7": "topic 60"},
         ),
         Break(
             'check.equal("operations of the deletes"',

@@ -44,7 +44,7 @@ movies.execute(world, "UPDATE scratch SET title = 'M' WHERE id = 2")""",
         Break(
             "tables_sql = ",
             "",
-            {"tables": "'t'", "databases that the connector sees": "'mysql'"},
+            {"tables": "'t'", "databases visible to the connector": "'mysql'"},
             undo="""
 movies.execute(world, "DROP TABLE t")
 mariadb.execute(world, f"REVOKE CREATE ON sampledatabase.* FROM {connector}")

@@ -211,7 +211,7 @@ alt.loc[0, ["key", "message_topic"]] = [7000, "other"]""",
             {
                 "keys of the second topic": "first at place 1: topic 2",
                 "keys that differ from their row": "topic 1",
-                "fields that were added": "other",
+                "fields added by the transforms": "other",
             },
         ),
         Break(
