@@ -349,7 +349,7 @@ def tag(name):
             replace(3, "show.table(rows)\nprint(len(rows))"),
             "is not its last line",
         ),
-        (shown_values_are_last, replace(3, "draw.life(rows);"), "semicolon"),
+        (shown_values_are_last, replace(3, "draw.record_history(rows);"), "semicolon"),
         (
             plugins_are_loaded_after_what_unloads_them,
             replace(
