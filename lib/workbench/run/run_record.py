@@ -122,7 +122,7 @@ def create(
     return folder, {
         "status": "running",
         "world": world.name,
-        "describe": world.describe,
+        "describe": world.description,
         "targets": targets,
         "parameters": parameters,
         "started": now.isoformat(timespec="seconds"),
