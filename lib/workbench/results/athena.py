@@ -20,9 +20,7 @@ from rich.filesize import decimal as format_size
 from sqlglot.dialects.trino import Trino
 from sqlglot.errors import SqlglotError
 
-from ..base import aws
-from ..base.errors import LakeError, first_line
-from ..base.params import World
+from ..base import LakeError, World, aws, first_line
 from ..spark import world_of
 from . import dialect
 

@@ -10,7 +10,7 @@ the first one that it can analyze.
 
 import re
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Mapping, Optional
 
 from sqlglot import ErrorLevel, exp, parse
 from sqlglot.dialects.spark import Spark
@@ -19,31 +19,14 @@ from sqlglot.errors import SqlglotError
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.athena import AthenaTrinoParser
 
-from ..base.errors import LakeError, first_line
+from ..base import LakeError, first_line
+
+Entry = tuple[list[str], list[str]]  # of athena.txt: the names of the arguments, and the forms
 
 
-class Function(NamedTuple):
-    """An entry of athena.txt: the names of the arguments, and the Spark SQL in one or more forms."""
-
-    arguments: list[str]
-    forms: list[str]
-
-    def accepts(self, arguments: list[Any]) -> bool:
-        """Tell whether the entry has this number of arguments and these literals."""
-        if self.arguments[-1:] == ["*args"]:
-            has_right_count = len(arguments) >= len(self.arguments) - 1
-        else:
-            has_right_count = len(arguments) == len(self.arguments)
-        return has_right_count and all(
-            argument.sql().lower() == name
-            for name, argument in zip(self.arguments, arguments)
-            if name.startswith("'")
-        )
-
-
-def _load_functions(path: Path) -> dict[str, list[Function]]:
+def _load_functions(path: Path) -> dict[str, list[Entry]]:
     """Read athena.txt, whose header describes its syntax, into {name: entries}."""
-    functions: dict[str, list[Function]] = {}
+    functions: dict[str, list[Entry]] = {}
     macros: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         signature, arrow, text = line.partition(" -> ")
@@ -54,11 +37,11 @@ def _load_functions(path: Path) -> dict[str, list[Function]]:
             for macro, replacement in macros.items():
                 text = text.replace(macro, replacement)
             name, _, arguments = signature.rstrip(")").partition("(")
-            entry = Function(arguments.split(", ") if arguments else [], text.split(" ;; "))
-            functions.setdefault(name, []).append(entry)
+            names = arguments.split(", ") if arguments else []
+            functions.setdefault(name, []).append((names, text.split(" ;; ")))
         elif not line.startswith("#"):
             for name in line.split():
-                functions[name] = [Function(["*args"], [f"{name.upper()}({{args}})"])]
+                functions[name] = [(["*args"], [f"{name.upper()}({{args}})"])]
     return functions
 
 
@@ -82,14 +65,7 @@ CAST_KINDS = {
     **dict.fromkeys(exp.DataType.NESTED_TYPES, "nested"),
 }
 # Types of Athena that Spark does not have
-UNSUPPORTED_TYPES = (
-    exp.DType.TIME,
-    exp.DType.TIMETZ,
-    exp.DType.CHAR,
-    exp.DType.IPADDRESS,
-    exp.DType.IPPREFIX,
-    exp.DType.TDIGEST,
-)
+UNSUPPORTED_TYPES = {"TIME", "TIMETZ", "CHAR", "IPADDRESS", "IPPREFIX", "TDIGEST"}
 ZONE_PATTERN = re.compile(r"[A-Za-z]{2}|Z$|:.*[+-]")  # a time zone in a timestamp literal
 # Functions and table clauses (as sqlglot classifies them) whose translation by athena.txt or by
 # sqlglot is right
@@ -261,7 +237,7 @@ def to_spark_sql(tree: Any, type_check: Callable[[str], Any]) -> str:
 
 
 def _require_supported(node: Any) -> None:
-    if isinstance(node, exp.DataType) and node.this in UNSUPPORTED_TYPES:
+    if isinstance(node, exp.DataType) and node.this.name in UNSUPPORTED_TYPES:
         raise _unsupported(f"the type {node.sql(AthenaDialect)}", node.parent or node)
     is_function_or_clause = isinstance(
         node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup)
@@ -384,10 +360,14 @@ def _match_function(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
         both dialects.
     """
     name, arguments = _signature(node)
-    for entry in FUNCTIONS.get(name, []):
-        if entry.accepts(arguments):
-            named = {key: [argument] for key, argument in zip(entry.arguments, arguments)}
-            return {**named, "args": arguments[len(entry.arguments) - 1 :]}, entry.forms
+    for names, forms in FUNCTIONS.get(name, []):
+        fixed_names = [n for n in names if n != "*args"]
+        named = list(zip(fixed_names, arguments))
+        others = arguments[len(fixed_names) :]
+        has_right_count = len(named) == len(fixed_names) and (not others or "*args" in names)
+        has_literals = all(a.sql().lower() == n for n, a in named if n.startswith("'"))
+        if has_right_count and has_literals:
+            return {**{n: [a] for n, a in named}, "args": others}, forms
     if name:
         raise _unsupported(f"{name} of {len(arguments)} arguments", node)
     return {}, []
@@ -452,7 +432,8 @@ def _date_pattern_sql(pattern: Any) -> str:
 
     def to_java(match: re.Match[str]) -> str:
         if match[1]:
-            return FUNCTIONS[match[1]][0].forms[0]
+            ((_, (form,)),) = FUNCTIONS[match[1]]
+            return form
         return "'" + match[0].replace("'", "''") + "'"
 
     java = re.sub(r"(%.)|[A-Za-z'\[\]{}#]+", to_java, pattern.name)

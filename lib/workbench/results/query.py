@@ -7,9 +7,8 @@ import pandas
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from ..base import files
+from ..base import LakeError, files
 from ..base.backends import dispatch_by
-from ..base.errors import LakeError
 from ..base.text import plural
 from ..hudi import ddl
 from ..hudi.tables import Table, catalog_names

@@ -14,8 +14,7 @@ from IPython import get_ipython
 from IPython.display import HTML, Code
 from rich.filesize import decimal as format_size
 
-from ..base import files, paths
-from ..base.errors import LakeError, did_you_mean
+from ..base import LakeError, did_you_mean, files, paths
 from ..base.text import plural
 from ..hudi.tables import Table
 from ..hudi.timeline import timeline_files

@@ -16,8 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampNTZType
 from sqlglot import exp
 
-from ..base.errors import LakeError
-from ..base.params import World
+from ..base import LakeError, World
 from ..spark import is_remote, session, translate_errors
 from ..spark.sessions import configure_client
 from ..spark.settings import session_conf

@@ -7,8 +7,7 @@ from typing import Any, Iterable, Sequence
 
 import yaml
 
-from ..base import params, paths
-from ..base.errors import ParamsError, did_you_mean, first_line
+from ..base import ParamsError, did_you_mean, first_line, params, paths
 from ..base.text import plural
 
 

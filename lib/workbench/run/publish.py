@@ -19,8 +19,7 @@ from typing import Any, Callable, Iterator, NamedTuple
 import nbformat
 import yaml
 
-from ..base import aws, paths
-from ..base.errors import StackError
+from ..base import StackError, aws, paths
 from ..spark.emr import ENVIRONMENT_ARCHIVE
 from ..spark.settings import hudi_conf
 from ..stack import artifacts

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 from rich.filesize import decimal as format_size
 
-from ...base.errors import LakeError
+from ...base import LakeError
 from .picture import (
     BARE_STYLE,
     GRAY,
@@ -260,13 +260,16 @@ def stacked(
     colors = dict(zip(sorted(set(kinds) - set(muted)), [*PALETTE, INK] * len(kinds)))
     picture = Picture(4.6, title)
     ax = picture.subplots()
-    bottom = np.zeros(len(sums))
-    for one in kinds:
-        color = colors.get(one, GRAY)
-        ax.bar(range(len(sums)), sums[one], bottom=bottom, width=0.74, color=color, label=str(one))
-        bottom += sums[one].to_numpy(dtype=float)
-    ax.set_xticks(range(len(sums)), list(sums.index))
-    ax.set(xlabel=x_label or x, ylabel=y_label or y, ylim=(0, max(bottom) * 1.06 or 1))
+    sums[kinds].astype(float).plot.bar(
+        ax=ax,
+        stacked=True,
+        width=0.74,
+        rot=0,
+        legend=False,
+        color=[colors.get(one, GRAY) for one in kinds],
+    )
+    top = float(sums.sum(axis=1).max())
+    ax.set(xlabel=x_label or x, ylabel=y_label or y, ylim=(0, top * 1.06 or 1))
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.grid(axis="x", visible=False)
     picture.legend(loc="outside right upper", reverse=True)
