@@ -140,8 +140,8 @@ def _value_differences(
     ]
 
 
-def _parse_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Convert texts to instants in the columns that hold zoned instants in the other frame.
+def _parse_instants(frame: pd.DataFrame, opposite: pd.DataFrame) -> pd.DataFrame:
+    """Convert texts to instants in the columns that hold zoned instants in the opposite frame.
 
     Debezium publishes a timestamptz as a text. A text without a zone, or one that is not an
     instant, stays a text.
@@ -150,7 +150,7 @@ def _parse_instants(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
         **{
             c: pd.Series([_parse_instant(v) for v in frame[c]], frame.index, dtype=object)
             for c in frame.columns
-            if _is_zoned(other[c]) and not _is_zoned(frame[c])
+            if _is_zoned(opposite[c]) and not _is_zoned(frame[c])
         }
     )
 
@@ -207,7 +207,7 @@ def _differing_positions(a: Iterable[Any], b: Iterable[Any], tolerance: float) -
 
 
 def values_equal(x: Any, y: Any, tolerance: float = 0) -> bool:
-    """Tell whether two values are equal by the rules of `check`.
+    """Compare two values by the rules of `check`.
 
     Args:
         x: one value.
@@ -330,8 +330,10 @@ def describe_difference(left: Any, right: Any, left_label: str, right_label: str
     return f"{left_label} {format_value(left, True)}\n{right_label} {format_value(right, True)}"
 
 
-def _items_missing(mapping: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
-    return {k: v for k, v in mapping.items() if k not in other or not values_equal(v, other[k])}
+def _items_missing(mapping: dict[Any, Any], opposite: dict[Any, Any]) -> dict[Any, Any]:
+    return {
+        k: v for k, v in mapping.items() if k not in opposite or not values_equal(v, opposite[k])
+    }
 
 
 def _describe_only(*sides: tuple[str, Any]) -> str:

@@ -9,7 +9,6 @@ the first one that it can analyze.
 """
 
 import re
-from pathlib import Path
 from typing import Any, Callable, Mapping, Optional
 
 from sqlglot import ErrorLevel, exp, parse
@@ -20,32 +19,8 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.athena import AthenaTrinoParser
 
 from ..base import LakeError, first_line
+from . import athena_functions
 
-Entry = tuple[list[str], list[str]]  # of athena.txt: the names of the arguments, and the forms
-
-
-def _load_functions(path: Path) -> dict[str, list[Entry]]:
-    """Read athena.txt, whose header describes its syntax, into {name: entries}."""
-    functions: dict[str, list[Entry]] = {}
-    macros: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        signature, arrow, text = line.partition(" -> ")
-        if line.startswith("$"):
-            macro, _, replacement = line.partition(" = ")
-            macros[macro] = replacement
-        elif arrow:
-            for macro, replacement in macros.items():
-                text = text.replace(macro, replacement)
-            name, _, arguments = signature.rstrip(")").partition("(")
-            names = arguments.split(", ") if arguments else []
-            functions.setdefault(name, []).append((names, text.split(" ;; ")))
-        elif not line.startswith("#"):
-            for name in line.split():
-                functions[name] = [(["*args"], [f"{name.upper()}({{args}})"])]
-    return functions
-
-
-FUNCTIONS = _load_functions(Path(__file__).with_name("athena.txt"))
 # Names in athena.txt of grammar that is no function call
 NODE_NAMES = {
     exp.Div: "operator /",
@@ -188,11 +163,11 @@ def _parse_external_table(text: str) -> exp.Create:
 
     Such a table resolves columns by name and knows only registered partitions, as Athena's does.
     """
-    tree, *others = parse(CREATE_EXTERNAL_TABLE.sub("CREATE TABLE", text), read="hive")
+    tree, *more_trees = parse(CREATE_EXTERNAL_TABLE.sub("CREATE TABLE", text), read="hive")
     assert isinstance(tree, exp.Create)
     storage = tree.find(exp.RowFormatSerdeProperty, exp.FileFormatProperty) or exp.Property()
     if (
-        others
+        more_trees
         or storage.name.lower() not in STORAGE_FORMATS
         or storage.args.get("serde_properties")
         or not tree.find(exp.LocationProperty)
@@ -323,7 +298,7 @@ def _ordered_signature(call: exp.Anonymous) -> Optional[Signature]:
         name, values = f"ordered distinct {call.name.lower()}", order.this.expressions
         if values != [key.this]:
             return None
-    if name not in FUNCTIONS:
+    if name not in athena_functions.FUNCTIONS:
         return None
     is_ascending, is_nulls_last = not key.args.get("desc"), not key.args.get("nulls_first")
     directions = [exp.Boolean(this=is_ascending == is_nulls_last), exp.Boolean(this=is_ascending)]
@@ -360,14 +335,9 @@ def _match_function(node: Any) -> tuple[dict[str, list[Any]], list[str]]:
         both dialects.
     """
     name, arguments = _signature(node)
-    for names, forms in FUNCTIONS.get(name, []):
-        fixed_names = [n for n in names if n != "*args"]
-        named = list(zip(fixed_names, arguments))
-        others = arguments[len(fixed_names) :]
-        has_right_count = len(named) == len(fixed_names) and (not others or "*args" in names)
-        has_literals = all(a.sql().lower() == n for n, a in named if n.startswith("'"))
-        if has_right_count and has_literals:
-            return {**{n: [a] for n, a in named}, "args": others}, forms
+    match = athena_functions.find(name, arguments)
+    if match:
+        return match
     if name:
         raise _unsupported(f"{name} of {len(arguments)} arguments", node)
     return {}, []
@@ -427,13 +397,14 @@ def _date_pattern_sql(pattern: Any) -> str:
 
     Its specifiers are entries of athena.txt without arguments.
     """
-    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(FUNCTIONS):
+    if not pattern.is_string or set(re.findall("%.?", pattern.name)) - set(
+        athena_functions.FUNCTIONS
+    ):
         raise _unsupported("this pattern", pattern)
 
     def to_java(match: re.Match[str]) -> str:
         if match[1]:
-            ((_, (form,)),) = FUNCTIONS[match[1]]
-            return form
+            return athena_functions.FUNCTIONS[match[1]][0].forms[0]
         return "'" + match[0].replace("'", "''") + "'"
 
     java = re.sub(r"(%.)|[A-Za-z'\[\]{}#]+", to_java, pattern.name)

@@ -129,7 +129,7 @@ def _detect_layout(uri: str) -> tuple[str, list[str]]:
     layouts = {
         (path[-1].rpartition(".")[2], *(folder.partition("=")[0] for folder in path[:-1]))
         for path in paths
-        if not any(part.startswith((".", "_")) for part in path)
+        if not any(name.startswith((".", "_")) for name in path)
     }
     layout = layouts.pop() if len(layouts) == 1 else ("",)
     if layout[0] not in STORED_AS:

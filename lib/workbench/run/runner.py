@@ -206,8 +206,8 @@ def _run_all(
     run_record.save(folder, record)
 
 
-def _set_status(entry: run_record.NotebookEntry, status: str, why: str = "") -> None:
-    entry["status"], entry["why"] = status, why
+def _set_status(entry: run_record.NotebookEntry, status: str, reason: str = "") -> None:
+    entry["status"], entry["why"] = status, reason
 
 
 def _mark_stopped(record: run_record.RunRecord) -> None:
