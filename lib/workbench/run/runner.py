@@ -241,7 +241,8 @@ def _run_one(
     target.parent.mkdir(parents=True, exist_ok=True)
     masked = nbformat.from_dict(run_record.mask_secrets(result.notebook))
     target.write_text(nbformat.writes(masked), encoding="utf-8")
-    target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
+    with contextlib.suppress(ModuleNotFoundError):  # nbconvert comes with JupyterLab
+        target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
     reporter.end_notebook(entry)
 
 
