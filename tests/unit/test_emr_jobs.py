@@ -381,7 +381,10 @@ def main(arguments):
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"{ARGUMENTS} classic info ['aws.yaml'] ['a.avsc']\n" and done.returncode == 7
+    assert (
+        done.stdout == f"{ARGUMENTS} classic info ['aws.yaml'] ['a.avsc']\n"
+        and done.returncode == 7
+    )
 
 
 def test_it_imports_the_library_after_it_has_said_where_things_are():
