@@ -165,7 +165,7 @@ CHANGES = [
         Break(
             "seen = storefront.watch(",
             "from workbench.base import wait_until\n" + TOO_LATE_TO_SEE,
-            {"an old copy was seen": "seen 0", "what it said": "copy none"},
+            {"an old copy was seen": "actual 0", "what it said": "copy none"},
         ),
         Break(
             "completed before it is processed",
@@ -188,7 +188,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             {
                 "changes whose window is known": "windows 499 · model 500",
                 "95 % of the windows are short": "expected at most 1,000 ms",
-                "no copy changed at once": "seen -",
+                "no copy changed at once": "actual -",
                 "the longest ended, too": "expected at most 5,000 ms",
             },
         ),
@@ -218,7 +218,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             """
 postgres.execute(world, "UPDATE customers SET document = document - 'creditCards' WHERE id = %s", [john["id"]],
                  database="accounts")""",
-            {"accounting has the card": "seen no"},
+            {"accounting has the card": "actual no"},
         ),
         Break(
             "way = list(contexts.STATUSES)",
@@ -291,7 +291,7 @@ DISTURBANCES = [
                 "versions as they were heard": "14, 15, 16]",
                 "documents apart after that": "'000000490000000000000001'",
                 "dead letters": "topic 8",
-                "each has a reason": "seen no",
+                "each has a reason": "actual no",
                 "where they were": "'orders.order.change'",
             },
             undo="check.eventually = patient",
