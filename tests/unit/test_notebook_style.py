@@ -88,12 +88,12 @@ def sections_are_there(book):
     ]
     if not any(re.match(r"## 1\. ", h) for h in headings):
         yield "no section '## 1. …'"
-    last = ["## Exercises", "## Check", "## Next"]
+    last = ["## Exercises", "## Check", "## Terms in this notebook", "## Next"]
     for heading in last:
         if heading not in headings:
             yield f"no section {heading!r}"
     if [heading for heading in headings if heading in last] != last:
-        yield "the last sections are not Exercises, Check, Next"
+        yield "the last sections are not Exercises, Check, Terms, Next"
 
 
 def parameters_are_literals(book):
@@ -136,6 +136,14 @@ def something_is_checked(book):
         if after and cell.cell_type == "code" and re.search(r"\bcheck\.\w+\(", cell.source):
             return
     yield "no check below '## Check'"
+
+
+def checks_are_folded(book):
+    below_check = False
+    for number, cell in enumerate(book.cells):
+        below_check = below_check or "## Check" in cell.source.splitlines()
+        if below_check and cell.cell_type == "code" and not is_folded(cell):
+            yield f"cell {number} below '## Check' is not folded: set jupyter.source_hidden"
 
 
 def no_literal_of_a_world(book):
@@ -219,6 +227,7 @@ RULES = [
     cells_are_short,
     imports_are_few,
     something_is_checked,
+    checks_are_folded,
     no_literal_of_a_world,
     nothing_forbidden,
     code_is_python,
@@ -260,6 +269,7 @@ def good():
             new_code_cell(
                 "check.equal('orders', 829, 829)", metadata={"jupyter": {"source_hidden": True}}
             ),
+            new_markdown_cell("## Terms in this notebook\n\n- **Order**: …"),
             new_markdown_cell("## Next\n\n…"),
         ],
     )
@@ -302,8 +312,9 @@ def tag(name):
         (sections_are_there, drop(2), "## 1."),
         (sections_are_there, drop(4), "## Exercises"),
         (sections_are_there, drop(5), "## Check"),
-        (sections_are_there, drop(7), "## Next"),
-        (sections_are_there, lambda book: book.cells.insert(3, book.cells.pop(7)), "last sections"),
+        (sections_are_there, drop(7), "## Terms"),
+        (sections_are_there, drop(8), "## Next"),
+        (sections_are_there, lambda book: book.cells.insert(3, book.cells.pop(8)), "last sections"),
         (sections_are_there, lambda book: book.cells.insert(6, book.cells.pop(4)), "last sections"),
         (parameters_are_literals, drop(1), "no parameters cell"),
         (parameters_are_literals, replace(1, 'world = "local"\nrows = 2 * 5'), "literals"),
@@ -324,6 +335,7 @@ def tag(name):
         (cells_are_short, replace(6, "1\n" * 41), "longest folded"),
         (imports_are_few, replace(3, "from workbench import hudi\n" * 7), "at most 6"),
         (something_is_checked, replace(6, "print(829)"), "no check"),
+        (checks_are_folded, lambda book: book.cells[6].metadata.clear(), "not folded"),
         (no_literal_of_a_world, replace(3, "connect('127.0.0.1')"), "host"),
         (no_literal_of_a_world, replace(3, "connect('broker:9092')"), "host"),
         (no_literal_of_a_world, replace(3, "connect(port=5432)"), "port"),
