@@ -286,7 +286,7 @@ topics.send(world, f"{sales.TRIAL}.append", [(one["key"], one["value"])])""",
             back="check.eventually = patient",
         ),
         Break(
-            "It is gone. What it knew",
+            "The query is gone, but its progress",
             SET_BACK,
             {
                 "it goes on where it was": "seen 1800",
